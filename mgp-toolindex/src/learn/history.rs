@@ -297,6 +297,13 @@ impl History {
         lifts
     }
 
+    /// Returns `true` if this principal called the tool after a stored query.
+    pub(crate) fn is_called(&self, principal: &Principal, tool: &str) -> bool {
+        let table = self.0.table.read();
+        let owner = Owner::of(principal, table.config.scope);
+        table.partitions.get(&owner).is_some_and(|own| own.names.contains_key(tool))
+    }
+
     fn retention(&self) -> Retention {
         self.0.table.read().config.retention
     }

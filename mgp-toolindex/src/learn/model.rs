@@ -21,6 +21,9 @@ const LIFT_SCALE: f32 = 0.1;
 const LIFT_LIMIT: f32 = 1.05;
 const MOST_LIFT: f32 = 0.8;
 
+/// The exponent by which a lift grows more slowly than the logarithm of the ratio.
+const LIFT_EXPONENT: f32 = 0.8;
+
 /// The number of imagined queries without a prediction that are added before the reach is computed.
 const REACH_DOUBT: f32 = 8.0;
 
@@ -82,7 +85,7 @@ impl Model {
     /// Returns the amount by which a tool with this share is raised, in a ranking whose best score is one.
     pub(super) fn lift(&self, share: f32, none: f32) -> f32 {
         let worth = (LIFT_SCALE / (LIFT_LIMIT - self.reach)).min(MOST_LIFT);
-        worth * (share / (NONE_WEIGHT * none.max(MIN_SHARE))).ln_1p()
+        worth * (share / (NONE_WEIGHT * none.max(MIN_SHARE))).ln_1p().powf(LIFT_EXPONENT)
     }
 }
 

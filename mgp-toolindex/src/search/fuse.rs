@@ -6,8 +6,8 @@
 
 use super::evidence::Evidence;
 use super::weight::{
-    BEST_CLAUSE_WEIGHT, HALF_CONFIDENCE_LIFT, LOWERING, MAX_FUSED_SCORE, NEXT_TOOL_WEIGHT,
-    PROTECTED_TOOLS, QUERY_WEIGHT_IN_CLAUSE, STRONGEST_CLAUSE_WEIGHT, confidence,
+    BEST_CLAUSE_WEIGHT, MAX_FUSED_SCORE, NEXT_TOOL_WEIGHT, QUERY_WEIGHT_IN_CLAUSE,
+    STRONGEST_CLAUSE_WEIGHT, confidence,
 };
 
 /// The index of the whole query among the units; the clauses follow it.
@@ -23,22 +23,16 @@ pub(super) struct FusedScores {
 }
 
 impl FusedScores {
-    /// Combines the evidence for the whole query and its clauses; `lift` contains, for each candidate, the amount that
-    /// past calls add to its share.
+    /// Combines the evidence for the whole query and its clauses.
     ///
     /// `requests` contains, for each unit, the number of the request to which it belongs.
-    pub(super) fn of(evidence: &Evidence, requests: &[usize], lift: &[f32]) -> Self {
+    pub(super) fn of(evidence: &Evidence, requests: &[usize]) -> Self {
         let best_evidence = maximum(evidence.of_unit(WHOLE_QUERY));
         let (mut shares, units) = shares(evidence, best_evidence, requests.len());
         if requests.iter().any(|request| *request > 0) {
             alternate(&mut shares, |at| requests[units[at]]);
         }
-        raise(&mut shares, lift);
-        // If there is no other evidence, past calls alone determine the confidence.
-        let max_lift = lift.iter().copied().fold(0.0, f32::max);
-        let confidence =
-            confidence(best_evidence).max(max_lift / (max_lift + HALF_CONFIDENCE_LIFT));
-        let best_score = MAX_FUSED_SCORE * confidence;
+        let best_score = MAX_FUSED_SCORE * confidence(best_evidence);
         let best_share = maximum(&shares);
         let score = |share: &f32| best_score * (share / best_share).clamp(0.0, 1.0);
         Self { scores: shares.iter().map(score).collect(), units }
@@ -96,36 +90,16 @@ fn alternate(shares: &mut [f32], request_of: impl Fn(usize) -> usize) {
     }
 }
 
-/// Adds lifts to shares. Past calls can move at most one other tool before the best [`PROTECTED_TOOLS`] tools, so that
-/// a tool that was never called keeps its place among the first results.
-fn raise(shares: &mut [f32], lift: &[f32]) {
-    if lift.iter().all(|lift| *lift <= 0.0) {
-        return;
-    }
-    let order = best_first(shares);
-    shares.iter_mut().zip(lift).for_each(|(share, lift)| *share += lift);
-    let (protected, others) = order.split_at(order.len().min(PROTECTED_TOOLS));
-    let least = protected.iter().map(|at| shares[*at]).fold(f32::INFINITY, f32::min);
-    let raised = others.iter().copied().max_by(|a, b| shares[*a].total_cmp(&shares[*b]));
-    for at in others.iter().copied().filter(|at| Some(*at) != raised) {
-        let excess = shares[at] - least;
-        if excess > 0.0 {
-            // The factor grows with the excess, so the lowered tools keep their order among each other.
-            shares[at] = least * (1.0 - LOWERING / (1.0 + excess));
-        }
-    }
-}
-
-/// Returns the indices of the shares, the greatest first.
-fn best_first(shares: &[f32]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..shares.len()).collect();
-    order.sort_unstable_by(|a, b| shares[*b].total_cmp(&shares[*a]).then(a.cmp(b)));
+/// Returns the indices of the scores, the greatest first.
+pub(super) fn best_first(scores: &[f32]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..scores.len()).collect();
+    order.sort_unstable_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b)));
     order
 }
 
 /// Returns the maximum of the values. If it is not positive, returns the smallest positive number, so that the result
 /// can be a divisor.
-fn maximum(all: &[f32]) -> f32 {
+pub(super) fn maximum(all: &[f32]) -> f32 {
     all.iter().copied().fold(f32::MIN_POSITIVE, f32::max)
 }
 
@@ -142,16 +116,16 @@ mod tests {
         }
     }
 
-    fn fused(units: &[&[f32]], lift: &[f32]) -> FusedScores {
+    fn fused(units: &[&[f32]]) -> FusedScores {
         // In this test, each clause is a separate request.
         let requests: Vec<usize> = (0..units.len()).map(|unit| unit.saturating_sub(1)).collect();
-        FusedScores::of(&evidence(units), &requests, lift)
+        FusedScores::of(&evidence(units), &requests)
     }
 
     #[test]
     fn the_best_of_each_clause_is_near_the_top() {
         // The second tool is best for the weaker clause; the third is second best for the stronger one.
-        let fused = fused(&[&[50.0, 20.0, 30.0], &[40.0, 2.0, 22.0], &[1.0, 25.0, 1.0]], &[0.0; 3]);
+        let fused = fused(&[&[50.0, 20.0, 30.0], &[40.0, 2.0, 22.0], &[1.0, 25.0, 1.0]]);
         assert_eq!(fused.units, [1, 2, 1]);
         let [first, second, third] = fused.scores[..] else { panic!() };
         assert!(first > second && second > third, "{:?}", fused.scores);
@@ -162,7 +136,7 @@ mod tests {
         let units: &[&[f32]] =
             &[&[50.0, 49.0, 48.0, 40.0], &[50.0, 49.0, 48.0, 1.0], &[1.0, 1.0, 1.0, 40.0]];
         let with = |requests: &[usize]| {
-            let scores = FusedScores::of(&evidence(units), requests, &[0.0; 4]).scores;
+            let scores = FusedScores::of(&evidence(units), requests).scores;
             scores.iter().filter(|score| **score > scores[3]).count()
         };
         assert_eq!(with(&[0, 0, 0]), 3, "one request");
@@ -171,23 +145,16 @@ mod tests {
 
     #[test]
     fn a_clause_that_fits_nothing_counts_little() {
-        let fused = fused(&[&[40.0, 9.0], &[40.0, 1.0], &[0.0, 1.0]], &[0.0; 2]);
+        let fused = fused(&[&[40.0, 9.0], &[40.0, 1.0], &[0.0, 1.0]]);
         assert!(fused.scores[1] < 0.5 * fused.scores[0], "{:?}", fused.scores);
     }
 
     #[test]
     fn more_evidence_gives_more_confidence() {
-        let weak = fused(&[&[4.0, 2.0]], &[0.0; 2]);
-        let strong = fused(&[&[40.0, 20.0]], &[0.0; 2]);
+        let weak = fused(&[&[4.0, 2.0]]);
+        let strong = fused(&[&[40.0, 20.0]]);
         assert!(weak.scores[0] < 0.3 && strong.scores[0] > 0.7, "{weak:?} {strong:?}");
         assert!(strong.scores[0] <= MAX_FUSED_SCORE);
-        assert_eq!(fused(&[&[0.0, -3.0]], &[0.0; 2]).scores, [0.0, 0.0]);
-    }
-
-    #[test]
-    fn past_calls_lift() {
-        let fused = fused(&[&[30.0, 29.0]], &[0.0, 0.4]);
-        assert!(fused.scores[1] > fused.scores[0]);
-        assert!(fused.scores.iter().all(|score| (0.0..=MAX_FUSED_SCORE).contains(score)));
+        assert_eq!(fused(&[&[0.0, -3.0]]).scores, [0.0, 0.0]);
     }
 }

@@ -1,16 +1,25 @@
 //! Raises the scores of tools that were called after similar queries (MGP §16.4).
 
 use mgp_types::mgp::SearchStrategy;
+use mgp_types::service::Principal;
 use rustc_hash::FxHashMap;
 
+use super::fuse::{best_first, maximum};
 use super::parsed_query::ParsedQuery;
+use super::weight::{
+    FIRST_TOOLS, HALF_CONFIDENCE_LIFT, KEPT_TOOLS, LOWERING, MAX_FUSED_SCORE, MAX_NEWCOMERS,
+    MIN_CALLED_TOOLS,
+};
 use super::{Query, View};
-use crate::catalog::{Bitmap, Slot};
+use crate::catalog::{Bitmap, Catalog, Slot};
+use crate::learn::History;
 
 /// The tools whose scores past calls raise.
 #[derive(Debug, Default)]
-pub(super) struct PastCalls {
+pub(super) struct PastCalls<'a> {
     tools: FxHashMap<Slot, PastCall>,
+    /// The history, and the caller whose calls count.
+    source: Option<(&'a History, &'a Principal)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -19,12 +28,12 @@ struct PastCall {
     lift: f32,
 }
 
-impl PastCalls {
+impl<'a> PastCalls<'a> {
     /// Looks up the query in the history. The result is empty unless the search is hybrid and the query has a
     /// principal.
     pub(super) fn look_up(
-        view: &View<'_>,
-        query: &Query,
+        view: &View<'a>,
+        query: &'a Query,
         parsed: &ParsedQuery<'_>,
         ran: &SearchStrategy,
         within: Option<&Bitmap>,
@@ -48,7 +57,7 @@ impl PastCalls {
                 tools.insert(slot, PastCall { share: past.share, lift: past.amount });
             }
         }
-        Self { tools }
+        Self { tools, source: Some((history, principal)) }
     }
 
     pub(super) fn slots(&self) -> impl Iterator<Item = Slot> {
@@ -60,11 +69,125 @@ impl PastCalls {
         self.tools.get(&slot).map(|past| past.share)
     }
 
-    /// Returns the amounts to add to the scores of these tools; empty if no tool is raised.
-    pub(super) fn lifts(&self, slots: &[Slot]) -> Vec<f32> {
-        if self.tools.is_empty() {
-            return Vec::new();
+    /// Raises the scores of these tools.
+    ///
+    /// A tool that was never called cannot be found by past calls, so it must not lose its place because of them: see
+    /// [`first_results`].
+    pub(super) fn raise(&self, catalog: &Catalog, slots: &[Slot], scores: &mut [f32]) {
+        let lift = |slot: &Slot| self.tools.get(slot).map_or(0.0, |past| past.lift);
+        let lifts: Vec<f32> = slots.iter().map(lift).collect();
+        let max_lift = lifts.iter().copied().fold(0.0, f32::max);
+        if max_lift <= 0.0 {
+            return;
         }
-        slots.iter().map(|slot| self.tools.get(slot).map_or(0.0, |past| past.lift)).collect()
+        let order = best_first(scores);
+        let best = maximum(scores);
+        let mut shares: Vec<f32> =
+            scores.iter().zip(&lifts).map(|(score, lift)| score / best + lift).collect();
+        let is_called = |at: usize| lifts[at] > 0.0 || self.is_called(catalog, slots[at]);
+        let first = first_results(&order, &shares, &lifts, is_called);
+        lower_others(&mut shares, &first);
+        // If there is little other evidence, past calls alone determine the score of the best tool.
+        let confidence = max_lift / (max_lift + HALF_CONFIDENCE_LIFT);
+        let best = best.max(MAX_FUSED_SCORE * confidence);
+        let best_share = maximum(&shares);
+        for (score, share) in scores.iter_mut().zip(&shares) {
+            *score = best * (share / best_share).clamp(0.0, 1.0);
+        }
+    }
+
+    fn is_called(&self, catalog: &Catalog, slot: Slot) -> bool {
+        let Some(((history, principal), entry)) = self.source.zip(catalog.entry(slot)) else {
+            return false;
+        };
+        history.is_called(principal, &format!("{}.{}", entry.server.id, entry.name()))
+    }
+}
+
+/// Returns the indices of the tools that may rank among the first results: the best ones without past calls, of which
+/// at most [`MAX_NEWCOMERS`] are replaced by tools with a greater share.
+///
+/// A raised tool replaces the weakest one that was called, because past calls also indicate that this one is not meant.
+/// Only if fewer than [`MIN_CALLED_TOOLS`] of the best tools were called, the last one that was never called may be
+/// replaced, too. The best [`KEPT_TOOLS`] are never replaced.
+fn first_results(
+    order: &[usize],
+    shares: &[f32],
+    lifts: &[f32],
+    is_called: impl Fn(usize) -> bool,
+) -> Vec<usize> {
+    let (best, others) = order.split_at(order.len().min(FIRST_TOOLS));
+    let mut first = best.to_vec();
+    let (mut called, never_called): (Vec<usize>, Vec<usize>) =
+        best.iter().copied().skip(KEPT_TOOLS).partition(|at| is_called(*at));
+    let mut never_called = never_called.last().copied().filter(|_| called.len() < MIN_CALLED_TOOLS);
+    let mut raised: Vec<usize> = others.iter().copied().filter(|at| lifts[*at] > 0.0).collect();
+    raised.sort_by(|a, b| shares[*b].total_cmp(&shares[*a]));
+    for newcomer in raised.into_iter().take(MAX_NEWCOMERS) {
+        let is_weaker = |at: &usize| shares[*at] < shares[newcomer];
+        let weakest =
+            (0..called.len()).min_by(|a, b| shares[called[*a]].total_cmp(&shares[called[*b]]));
+        let replaced = match weakest.filter(|number| is_weaker(&called[*number])) {
+            Some(number) => Some(called.swap_remove(number)),
+            None => never_called.take_if(|at| is_weaker(at)),
+        };
+        if let Some(place) = first.iter_mut().find(|at| Some(**at) == replaced) {
+            *place = newcomer;
+        }
+    }
+    first
+}
+
+/// Lowers the shares of all tools but the first results below those of the first results.
+fn lower_others(shares: &mut [f32], first: &[usize]) {
+    let least = first.iter().map(|at| shares[*at]).fold(f32::INFINITY, f32::min);
+    for at in (0..shares.len()).filter(|at| !first.contains(at)) {
+        let excess = shares[at] - least;
+        if excess >= 0.0 {
+            // The factor grows with the excess, so the lowered tools keep their order among each other.
+            shares[at] = least * (1.0 - LOWERING / (1.0 + excess));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the first results of eight tools, whose order without past calls is 0 to 7.
+    fn first(lifts: &[(usize, f32)], called: &[usize]) -> Vec<usize> {
+        let mut all = [0.0; 8];
+        for (at, lift) in lifts {
+            all[*at] = *lift;
+        }
+        let order: Vec<usize> = (0..8).collect();
+        let shares: Vec<f32> =
+            (0_u8..).zip(all).map(|(at, lift)| 1.0 - 0.1 * f32::from(at) + lift).collect();
+        let mut first = first_results(&order, &shares, &all, |at| called.contains(&at));
+        first.sort_unstable();
+        first
+    }
+
+    #[test]
+    fn a_called_tool_replaces_the_weakest_called_one() {
+        assert_eq!(first(&[(6, 0.9)], &[2, 3, 6]), [0, 1, 2, 4, 6]);
+        assert_eq!(first(&[(6, 0.9), (7, 0.9), (5, 0.6)], &[2, 3, 5, 6, 7]), [0, 1, 4, 6, 7]);
+        assert_eq!(first(&[(6, 0.2)], &[2, 3, 6]), [0, 1, 2, 3, 4], "the lift is too small");
+    }
+
+    #[test]
+    fn tools_that_were_never_called_keep_their_places_beside_called_ones() {
+        assert_eq!(
+            first(&[(6, 0.9), (7, 0.9)], &[6, 7]),
+            [0, 1, 2, 3, 6],
+            "at most one is replaced"
+        );
+        let are_raised = [(2, 2.0), (3, 2.0), (6, 0.9)];
+        assert_eq!(first(&are_raised, &[2, 3, 6]), [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn the_best_two_tools_are_never_replaced() {
+        assert_eq!(first(&[(7, 9.0), (6, 9.0)], &[0, 1, 6, 7]), [0, 1, 2, 3, 6]);
     }
 }

@@ -103,10 +103,10 @@ pub(super) fn weigh(
         evidence.add(&similar.collect::<Vec<_>>(), parsed.units.len());
     }
     let requests: Vec<usize> = parsed.units.iter().map(|unit| unit.request).collect();
-    let FusedScores { mut scores, units } =
-        FusedScores::of(&evidence, &requests, &past.lifts(&evidence.slots));
+    let FusedScores { mut scores, units } = FusedScores::of(&evidence, &requests);
     let actions = weigh_actions(view, parsed, &evidence.slots, &units, &mut scores);
     lower_deprecated(view, &evidence.slots, &mut scores);
+    past.raise(view.catalog, &evidence.slots, &mut scores);
     raise_named(&names, &evidence.slots, &mut scores);
     let texts = parsed.requests();
     let hits = best(view, &evidence.slots, &scores, k).into_iter().map(|at| {

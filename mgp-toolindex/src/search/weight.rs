@@ -64,10 +64,20 @@ pub(super) const STRONGEST_CLAUSE_WEIGHT: f32 = 0.3;
 /// tool, so that the first results serve different requests.
 pub(super) const NEXT_TOOL_WEIGHT: f32 = 0.9;
 
-/// The number of best tools that are protected: past calls can move at most one other tool before them.
-pub(super) const PROTECTED_TOOLS: usize = 4;
+/// The number of best tools from which past calls remove at most [`MAX_NEWCOMERS`].
+pub(super) const FIRST_TOOLS: usize = 5;
 
-/// The maximum fraction by which a tool is lowered to rank below the protected ones.
+/// The number of best tools that past calls never remove from the best [`FIRST_TOOLS`].
+pub(super) const KEPT_TOOLS: usize = 2;
+
+/// The maximum number of tools that past calls move into the best [`FIRST_TOOLS`].
+pub(super) const MAX_NEWCOMERS: usize = 2;
+
+/// If fewer of the best tools were called than this, past calls may also move one tool that was never called out of
+/// them.
+pub(super) const MIN_CALLED_TOOLS: usize = 2;
+
+/// The maximum fraction by which a tool is lowered to rank below the best ones.
 pub(super) const LOWERING: f32 = 1e-3;
 
 /// The lift at which past calls alone give a confidence of one half.

@@ -25,7 +25,7 @@ const SLACK: f64 = 0.005;
 
 /// The seeds of the random splits. The check uses the mean over the splits, because a split of a small set has at most
 /// 70 test queries.
-const SEEDS: [u64; 3] = [7, 11, 13];
+pub(super) const SEEDS: [u64; 3] = [7, 11, 13];
 
 /// The number of splits, as a divisor for the mean.
 const SPLITS: f64 = 3.0;
