@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mgp_types::{Payload, Sha256Hash, mcp};
 
 use super::name::NameFlaw;
-use super::review::{Finding, Rule, Severity, advises_between, review, steered};
+use super::review::{Finding, Rule, Severity, names_only, review, steered};
 use super::shown::Shown;
 
 /// The size of a definition, in bytes, above which an operator must review it, because a model reads all of it with
@@ -108,7 +108,7 @@ impl Inspection {
     /// to notes, unless the same text also has other findings that block the tool.
     pub(super) fn excuse_own_tools(&mut self, is_own: impl Fn(&str) -> bool) {
         let is_advice = |finding: &Finding| {
-            finding.rule == Rule::Shadow.id() && advises_between(&finding.evidence, &is_own)
+            finding.rule == Rule::Shadow.id() && names_only(&finding.evidence, &is_own)
         };
         let blocking: Vec<&Finding> = self.findings.iter().filter(|one| one.blocks()).collect();
         let places: Vec<String> = blocking.iter().map(|one| one.at.clone()).collect();

@@ -9,6 +9,12 @@ use super::rule::Rule;
 /// Verbs that destroy something, as the first word of a name.
 const DESTROYS: &str = "delete remove drop destroy wipe purge erase truncate kill terminate";
 
+/// Verbs of [`DESTROYS`] that may also only detach something, e.g. `remove_label`.
+const DETACHES: &str = "remove drop";
+
+/// Words in a name that say that the tool only shows what another one would change, e.g. `deploy_plan`.
+const PLANS: &str = "plan preview status history logs estimate diff";
+
 /// Verbs that change something, as the first word of a name.
 const CHANGES: &str = "\
     write overwrite create insert update upload send post transfer pay execute exec run \
@@ -52,12 +58,17 @@ pub(super) fn review(shown: &Value, findings: &mut Vec<Finding>) {
     let text = |member: &str| shown.get(member).and_then(Value::as_str).unwrap_or_default();
     let name = words(text("name"));
     let description = text("description").to_lowercase();
-    let claims_read = shown.pointer("/annotations/readOnlyHint") == Some(&Value::Bool(true))
-        || shown.pointer("/annotations/destructiveHint") == Some(&Value::Bool(false))
-            && name.first().is_some_and(|verb| has(DESTROYS, verb))
-        || CLAIMS.split('|').any(|claim| description.contains(claim));
+    let hint = |member: &str| shown.pointer("/annotations")?.get(member).and_then(Value::as_bool);
+    let (reads, destroys) = (hint("readOnlyHint"), hint("destructiveHint"));
+    // What a description claims may be about one of several actions; annotations are about the whole tool.
+    let admits = reads == Some(false) || destroys == Some(true);
+    let claims_read = reads == Some(true)
+        || destroys == Some(false)
+            && name.first().is_some_and(|verb| has(DESTROYS, verb) && !has(DETACHES, verb))
+        || !admits && CLAIMS.split('|').any(|claim| description.contains(claim));
+    let is_plan = name.iter().skip(1).any(|word| has(PLANS, word));
     let changes = name.first().filter(|verb| has(CHANGES, verb) || has(DESTROYS, verb));
-    if let Some(verb) = changes.filter(|verb| claims_read && !has(VAGUE, verb)) {
+    if let Some(verb) = changes.filter(|verb| claims_read && !is_plan && !has(VAGUE, verb)) {
         findings.push(Finding::new(Rule::ReadOnly, "/name", verb));
     }
     let Some(schema) = shown.get("inputSchema") else { return };

@@ -9,7 +9,7 @@ use super::rule::Rule;
 use super::token::Token;
 
 /// The maximum length, in characters, of a known word in a language that is written without blanks.
-const DENSE_MAX: usize = 6;
+const DENSE_MAX: usize = 8;
 
 /// The number of words before a clause within which a negation reverses its meaning.
 const NEGATION_REACH: usize = 3;
@@ -28,6 +28,8 @@ pub(super) struct Word {
     first: bool,
     begins: bool,
     negates: bool,
+    /// `true` if blanks separate the word from the next ones.
+    spaced: bool,
 }
 
 /// A clause that a rule found in a text: its weight, and the matching words.
@@ -52,6 +54,8 @@ struct Clause {
     group: usize,
     weight: u32,
     within: usize,
+    /// `true` if words that blanks separate must be in the order of the items.
+    ordered: bool,
     items: Vec<Item>,
     without: Concepts,
 }
@@ -114,7 +118,10 @@ impl Grammar {
     /// Parses a line of the rules; returns `None` if the line is not a clause.
     fn clause(&self, line: &str, rule: Rule, group: usize) -> Option<Clause> {
         let mut parts = line.split_ascii_whitespace();
-        let (weight, within) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        let weight = parts.next()?;
+        let ordered = weight.ends_with('>');
+        let weight = weight.trim_end_matches('>').parse().ok()?;
+        let within = parts.next()?.parse().ok()?;
         let (mut items, mut without) = (Vec::new(), 0);
         for part in parts {
             if let Some(concept) = part.strip_prefix('-') {
@@ -129,7 +136,7 @@ impl Grammar {
             }
             items.push(item);
         }
-        Some(Clause { rule, group, weight, within, items, without })
+        Some(Clause { rule, group, weight, within, ordered, items, without })
     }
 
     fn concepts_of(&self, word: &str) -> Concepts {
@@ -173,7 +180,16 @@ fn spaced(token: &Token, next: Option<&Token>) -> Word {
     let negates =
         ["not", "dont", "never", "without", "cannot", "no", "nor"].contains(&token.word.as_str());
     let Token { orders, clause, first, begins, .. } = *token;
-    Word { concepts, range: token.range.clone(), orders, clause, first, begins, negates }
+    Word {
+        concepts,
+        range: token.range.clone(),
+        orders,
+        clause,
+        first,
+        begins,
+        negates,
+        spaced: true,
+    }
 }
 
 /// Returns whether a character belongs to a script that is written without blanks.
@@ -214,6 +230,7 @@ fn dense(token: &Token, words: &mut Vec<Word>) {
                 first,
                 begins,
                 negates: false,
+                spaced: false,
             });
             begins = false;
         }
@@ -260,6 +277,9 @@ impl Clause {
                 let at =
                     (0..window.len()).find(|at| !used.contains(at) && item.fits(&window[*at]))?;
                 used.push(at);
+            }
+            if self.ordered && window.iter().all(|word| word.spaced) && !used.is_sorted() {
+                return None;
             }
             let last = used.iter().copied().max()?;
             Some(start..start + last + 1)

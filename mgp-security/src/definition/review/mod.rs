@@ -83,13 +83,12 @@ pub(super) fn steered(description: &str, is_known: impl Fn(&str) -> bool) -> Vec
     steered.map(|token| token.word.clone()).collect()
 }
 
-/// Returns whether a text only advises which of a server's own tools to use (`is_own`), and names at least one of them.
-pub(super) fn advises_between(text: &str, is_own: impl Fn(&str) -> bool) -> bool {
+/// Returns whether the only tools that a text names are the server's own (`is_own`), at least one of them, and it names
+/// neither an address nor a file with secrets.
+pub(super) fn names_only(text: &str, is_own: impl Fn(&str) -> bool) -> bool {
     let tokens = token::tokens(text, Place::Elsewhere);
-    let advises = ["instead", "over", "rather"];
     let mut names = tokens.iter().filter(|token| token.is_tool()).peekable();
-    tokens.iter().any(|token| advises.contains(&token.word.as_str()))
-        && !tokens.iter().any(|token| token.is_address() || token.is_secret_file())
+    !tokens.iter().any(|token| token.is_address() || token.is_secret_file())
         && names.peek().is_some()
         && names.all(|token| is_own(&token.word))
 }

@@ -17,8 +17,6 @@ const IN_CODE: u32 = 30;
 const TEMPLATES: &[&str] = &[
     "<|",
     "|>",
-    "[inst]",
-    "[/inst]",
     "<<sys>>",
     "<</sys>>",
     "<start_of_turn>",
@@ -84,8 +82,10 @@ const TAGS: &[&str] = &[
     "priority",
 ];
 
-/// Titles that claim authority; they are matched only in capitals.
+/// Titles that claim authority, and markers of chat templates; they are matched only in capitals.
 const SHOUTED: &[&str] = &[
+    "[INST]",
+    "[/INST]",
     "SYSTEM OVERRIDE",
     "ADMIN OVERRIDE",
     "SYSTEM NOTICE",
@@ -116,7 +116,8 @@ const UNSEEN: &[&str] = &[
     "color: #fff",
     "color:transparent",
     "</script>",
-    "<iframe",
+    "<iframe ",
+    "<iframe\n",
     "<object",
     "<embed",
     "onerror=",

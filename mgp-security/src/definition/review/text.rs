@@ -62,8 +62,7 @@ pub(super) fn findings(text: &str, at: &str, place: Place, members: &Members) ->
 
 /// Returns the signs in the words of a normalized text.
 pub(super) fn read(plain: &str, place: Place, members: &Members) -> Vec<Sign> {
-    // In scripts without blanks, no blank follows the end of a sentence; add one, so that the sentences are separated.
-    let spaced = if plain.is_ascii() { None } else { Some(plain.replace('。', "。 ")) };
+    let spaced = if plain.is_ascii() { None } else { Some(with_blanks(plain)) };
     let plain = spaced.as_deref().unwrap_or(plain);
     let mut tokens = tokens(plain, place);
     for token in &mut tokens {
@@ -95,6 +94,22 @@ pub(super) fn read(plain: &str, place: Place, members: &Members) -> Vec<Sign> {
     signs
 }
 
+/// Adds a blank after each end of a sentence, which scripts without blanks leave out, so that the sentences are
+/// separated.
+fn with_blanks(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 16);
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        out.push(c);
+        let is_end =
+            matches!(c, ';' | '!' | '?') && chars.peek().is_some_and(|next| !next.is_ascii());
+        if c == '。' || is_end {
+            out.push(' ');
+        }
+    }
+    out
+}
+
 /// Returns a sign for each phrase in the words of a text, with the place of the phrase.
 fn phrases(words: &[Token]) -> Vec<(Sign, Range<usize>)> {
     let mut signs = Vec::new();
@@ -111,7 +126,7 @@ fn phrases(words: &[Token]) -> Vec<(Sign, Range<usize>)> {
                 continue;
             }
             let Some(end) = phrase.ends(words, start) else { continue };
-            if phrase.is_negated(words, start) {
+            if phrase.is_negated(words, start) || phrase.demands_consent(&words[start..end]) {
                 continue;
             }
             let evidence: Vec<_> =
@@ -162,6 +177,14 @@ impl Phrase {
         let mut before = before.take_while(|_| !words[start].begins);
         TURNS.contains(&self.rule)
             && before.any(|word| ["not", "dont", "never", "avoid"].contains(&word.word.as_str()))
+    }
+
+    /// Returns whether the words negate one clause and require consent in the next one, e.g. `never apply it, ask the
+    /// user for permission`.
+    fn demands_consent(&self, words: &[Token]) -> bool {
+        const DEMANDS: [&str; 6] = ["require", "ask", "request", "seek", "need", "wait"];
+        let demands = |word: &Token| word.clause && DEMANDS.iter().any(|known| word.is(known));
+        self.rule == Rule::Consent && words.iter().skip(2).any(demands)
     }
 
     /// Returns the position after this phrase if the phrase begins at a given word.

@@ -45,7 +45,17 @@ impl Token {
         let parts = self.word.split('_').filter(|part| !part.is_empty()).count();
         parts >= 2
             && !self.is_member
+            && !self.is_value()
             && self.word.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '-'))
+    }
+
+    /// Returns whether the word looks like the name of a setting or value, e.g. `web_directory`, and does not begin with
+    /// a verb as the names of tools do.
+    fn is_value(&self) -> bool {
+        let mut parts = self.word.split('_').filter(|part| !part.is_empty());
+        let (first, last) = (parts.next(), parts.next_back());
+        last.is_some_and(|last| VALUES.contains(&last))
+            && first.is_some_and(|first| !VERBS.contains(&first))
     }
 
     pub(super) fn is_address(&self) -> bool {
@@ -72,6 +82,37 @@ impl Token {
         }
     }
 }
+
+/// The last words of names of settings and values.
+const VALUES: &[&str] = &[
+    "directory",
+    "dir",
+    "path",
+    "id",
+    "ids",
+    "name",
+    "names",
+    "type",
+    "version",
+    "vars",
+    "size",
+    "count",
+    "limit",
+    "mode",
+    "format",
+    "flag",
+    "timeout",
+    "params",
+    "options",
+    "enabled",
+];
+
+/// The first words of names of tools that may end like those of values, e.g. `get_user_id`.
+const VERBS: &[&str] = &[
+    "get", "set", "list", "create", "find", "search", "read", "write", "update", "delete",
+    "remove", "resolve", "fetch", "send", "add", "run", "call", "check", "make", "change",
+    "rename", "lookup", "query", "convert", "detect",
+];
 
 /// The words before `_key` and `_token` in names of values that are not secret.
 const PUBLIC_KEYS: &[&str] = &[
