@@ -38,11 +38,15 @@ pub(super) fn describe(question: &Question) -> String {
             }
         }
         QuestionSubject::Permissions { permissions, tool } => {
-            let who = match tool {
-                Some(tool) => format!("the tool `{}`{of_server}", name(tool)),
-                None => format!("the server{}", of_server.replace(" of the server", "")),
-            };
-            let _ = write!(words, "Which permissions may {who} have?");
+            let server = of_server.replace(" of the server", "");
+            let _ = write!(words, "Which permissions may the server{server} have?");
+            if let Some(tool) = tool {
+                let tool = name(tool);
+                let _ = write!(
+                    words,
+                    " A call of `{tool}` needs them; a grant is for all tools of the server."
+                );
+            }
             list(&mut words, permissions);
         }
     }

@@ -78,38 +78,29 @@ pub(crate) fn decide(facts: &CallFacts<'_>, snapshot: &Snapshot<'_>) -> CallVerd
 }
 
 /// Decides about a call, and lists each rule that was considered. If permissions must be decided first, the list also
-/// has the rules that apply afterwards.
+/// has the rule about confirmation, which applies afterwards.
 pub(crate) fn explain(facts: &CallFacts<'_>, snapshot: &Snapshot<'_>) -> CallVerdict {
     let mut steps = Vec::new();
     let verdict = judge(facts, snapshot, &mut steps);
     if let CallOutcome::Ask(Requirement::Permissions(_)) = verdict.outcome()
         && let Some(assessment) = verdict.assessment()
     {
-        apply_later_rules(facts, snapshot, assessment, &mut steps);
+        // The outcome does not matter: this rule only decides after the permissions.
+        let _ =
+            check_confirmation(facts, snapshot, assessment, &mut Findings::default(), &mut steps);
     }
     verdict.with_steps(steps)
 }
 
-/// Returns the outcome that a call would have if it lacked no permission: it may run, is refused, or must be confirmed.
+/// Returns the outcome that a call with valid arguments would have if it lacked no permission: it may run, or must be
+/// confirmed.
 pub(crate) fn after_permissions(
     facts: &CallFacts<'_>,
     snapshot: &Snapshot<'_>,
     assessment: &Assessment,
 ) -> CallOutcome {
-    apply_later_rules(facts, snapshot, assessment, &mut NoSteps)
-}
-
-/// Applies the rules that come after those about permissions.
-fn apply_later_rules(
-    facts: &CallFacts<'_>,
-    snapshot: &Snapshot<'_>,
-    assessment: &Assessment,
-    steps: &mut impl Recorder,
-) -> CallOutcome {
-    let mut findings = Findings::default();
-    let checked = check_arguments(facts, snapshot, assessment, &mut findings, steps);
-    let next = checked
-        .and_then(|()| check_confirmation(facts, snapshot, assessment, &mut findings, steps));
+    let next =
+        check_confirmation(facts, snapshot, assessment, &mut Findings::default(), &mut NoSteps);
     next.err().unwrap_or(CallOutcome::Allow)
 }
 
@@ -213,8 +204,12 @@ fn apply_rules(
     let assessment = snapshot.assessment(facts.server, facts.tool, known);
     findings.assessment = Some(Arc::clone(&assessment));
     check_scopes(facts, &assessment, steps)?;
-    check_permissions(facts, snapshot, &assessment, steps)?;
-    check_arguments(facts, snapshot, &assessment, findings, steps)?;
+    let permitted = check_permissions(facts, snapshot, &assessment, steps);
+    // No person is asked about permissions for a call that a validator refuses.
+    if permitted.is_ok() || lacked_permissions(facts, snapshot, &assessment).is_some() {
+        check_arguments(facts, snapshot, &assessment, findings, steps)?;
+    }
+    permitted?;
     check_confirmation(facts, snapshot, &assessment, findings, steps)
 }
 

@@ -30,7 +30,7 @@ pub(crate) enum Approvals {
         /// Id of the approval, as `mgp approvals ls` shows it
         id: String,
     },
-    /// Approve, also after a denial: a call runs once, a registered server until it is removed
+    /// Approve, also after a denial: a call runs once, a permission is the server's until it is revoked, and a registered server runs until it is removed
     #[command(
         after_help = "`mgp permissions ls` lists approvals that hold for later calls, and `mgp permissions revoke` ends them.\n\nExample:\n  mgp approvals approve a9e645ed67 --because \"the disk is sold\"\n  mgp approvals approve a9e645ed67 --for 1h\n  mgp approvals approve a9e645ed67 --always-like-this"
     )]
@@ -70,7 +70,7 @@ pub(crate) struct Approval {
 #[derive(Clone, Debug, Default, Args)]
 #[group(multiple = false)]
 pub(crate) struct Term {
-    /// This call only; the default
+    /// This call only; the default for a call
     #[arg(long)]
     once: bool,
     /// All calls of the tool by the same agent for this time, e.g. 1h; or the permission for this time
@@ -124,7 +124,12 @@ impl Render for ApprovalList {
                 one.server_id.as_deref().into(),
                 what.into(),
                 one.risk_level.as_ref().map(ToString::to_string).into(),
-                one.expires_at.as_ref().map(Timestamp::as_str).into(),
+                // A granted permission outlives its question.
+                one.expires_at
+                    .as_ref()
+                    .filter(|_| one.state == "open" || one.kind == "call")
+                    .map(Timestamp::as_str)
+                    .into(),
             ]
         });
         out.table(["ID", "KIND", "STATE", "FOR", "SERVER", "WHAT", "RISK", "EXPIRES"], rows);
@@ -260,6 +265,11 @@ async fn execute(
             params.permissions = granted.collect();
             approval.term.set(&mut params);
             let asked = backend.approvals(Some(&approval.decision.id)).await?.into_iter().next();
+            if approval.term.once && asked.as_ref().is_some_and(is_permission) {
+                return Err(Failure::usage(
+                    "permissions are granted to a server, not to one call; leave out `--once`, or limit the grant with `--for 1h`",
+                ));
+            }
             let approved = backend.approve(&params).await?;
             if let Some(message) = &approved.message {
                 print_note(global, &format!("mgp: {message}"));
@@ -281,8 +291,20 @@ async fn execute(
     }
 }
 
-/// Describes the calls that an approval of a call is for; `None` for other approvals.
+fn is_permission(asked: &KernelApproval) -> bool {
+    !matches!(asked.kind.as_str(), "call" | "registration")
+}
+
+/// Describes the calls that an approval of a call or of permissions is for; `None` for other approvals.
 fn effect(asked: &KernelApproval, params: &KernelApprovalDecisionParams) -> Option<String> {
+    if is_permission(asked) {
+        let server = asked.server_id.as_deref()?;
+        let end = params.until.as_ref().map(|until| format!("until {until}"));
+        let end = end.unwrap_or_else(|| "until they are revoked".to_owned());
+        return Some(format!(
+            "for all tools of {server}, {end}; `mgp permissions revoke {server} PERMISSION` ends it"
+        ));
+    }
     let tool = asked.tool.as_deref().filter(|_| asked.kind == "call")?;
     let agent = asked.agent_id.as_deref().unwrap_or(&asked.subject);
     let server = asked.server_id.as_deref().unwrap_or("SERVER");

@@ -83,12 +83,14 @@ pub(super) fn answers(
 ) -> Markup {
     let texts = viewer.texts;
     let is_call = approval.kind == "call";
+    let is_permission = !is_call && approval.kind != "registration";
+    let approve = if is_permission { texts.approve_permissions } else { texts.approve };
     html! {
         form.row method="post" action=(url(console, "/decide")) {
             (enter_guard(viewer))
             (token(viewer)) (hidden("id", &approval.id)) (hidden("page", page))
             (field(texts.reason, "because", "", false))
-            button.main name="answer" value="once" { (texts.approve) }
+            button.main name="answer" value="once" { (approve) }
             @if is_call {
                 button name="answer" value="hour" { (texts.approve_hour) }
                 @if let Some(like) = &approval.like {
@@ -101,6 +103,7 @@ pub(super) fn answers(
             }
         }
         @if is_call { (meanings(viewer, approval)) }
+        @if is_permission { p.means { (texts.permissions_hold) } }
     }
 }
 
@@ -155,7 +158,7 @@ pub(super) fn several(console: &Console, viewer: &Viewer, open: &[Waiting]) -> M
                 }
                 div.row {
                     (field(texts.reason, "because", "", false))
-                    button.main name="answer" value="once" { (texts.approve) }
+                    button.main name="answer" value="once" { (texts.approve_all) }
                     button.bad name="answer" value="deny" { (texts.deny) }
                 }
             }

@@ -327,6 +327,10 @@ async fn approve(
     if let (Some(RegistrationStatus::Error), Some(message)) = (&decided.status, &decided.message) {
         return Err(Failure::failed(message));
     }
+    let word = match decided.approval.kind.as_str() {
+        "call" | "registration" => word,
+        _ => viewer.texts.granted,
+    };
     let word = decided.status.as_ref().map_or(word, RegistrationStatus::as_str);
     let done = format!("{}: {word}", heading(viewer, &decided.approval));
     Ok(match waiting.as_ref().and_then(Waiting::refusal) {

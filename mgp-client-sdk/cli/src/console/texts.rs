@@ -68,6 +68,9 @@ texts! {
     until: "Until", "Bis";
     reason: "Reason", "Begründung";
     approve: "Approve once", "Einmal erlauben";
+    approve_all: "Approve", "Erlauben";
+    approve_permissions: "Grant to the server", "Dem Server erteilen";
+    permissions_hold: "A grant is for all tools of the server, until it is revoked under Access.", "Erteilte Rechte gelten für alle Werkzeuge des Servers, bis sie unter Zugriff zurückgenommen werden.";
     approve_hour: "For an hour", "Eine Stunde lang";
     approve_like: "Always for arguments like these", "Immer bei solchen Argumenten";
     hour_means: "“For an hour” means:", "„Eine Stunde lang“ heißt:";
@@ -87,6 +90,7 @@ texts! {
     deny: "Deny", "Ablehnen";
     deny_always: "Never for this agent", "Nie für diesen Agenten";
     allowed_once: "allowed once", "einmal erlaubt";
+    granted: "granted to all tools of the server until revoked", "allen Werkzeugen des Servers erteilt, bis zur Rücknahme";
     allowed_hour: "allowed for an hour", "für eine Stunde erlaubt";
     allowed_like: "allowed, and later calls with arguments like these", "erlaubt, auch spätere mit solchen Argumenten";
     denied: "denied", "abgelehnt";

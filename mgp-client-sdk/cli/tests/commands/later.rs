@@ -80,7 +80,10 @@ fn a_server_that_was_not_ready_at_setup_asks_once_for_all_of_its_permissions() {
     assert!(home.succeed(&["approvals", "ls"]).contains("- filesystem.write ("));
     assert_eq!(decisions(&home), [], "nothing is granted before the answer");
 
-    home.silent(&["approvals", "approve", asked["id"].as_str().unwrap()]);
+    let id = asked["id"].as_str().unwrap();
+    home.fail(2, &["approvals", "approve", id, "--once"], "granted to a server, not to one call");
+    let done = home.succeed(&["approvals", "approve", id]);
+    assert!(done.contains("for all tools of late, until they are revoked"), "{done}");
     let granted = [("filesystem.read", "approved"), ("filesystem.write", "approved")];
     assert_eq!(decisions(&home), granted.map(|(one, two)| (one.to_owned(), two.to_owned())));
     home.succeed(&["servers", "restart", "late"]);
