@@ -61,9 +61,10 @@ pub fn ask_unattributed(
     builder.config(|config| config.unattributed = Some(FindCaller::new(find)))
 }
 
-/// Forwards each callback of the server to the caller of the call to which it belongs; `otherwise` answers for a caller
-/// that can be asked neither by a callback nor by an elicitation (MGP §13.4). `unanswered` is called for a question
-/// that was not answered in time.
+/// Forwards each callback of the server to the caller of the call to which it belongs (MGP §13.4).
+///
+/// `otherwise` answers if that caller supports neither callbacks nor elicitation. `unanswered` is notified of a question
+/// that timed out.
 pub fn pass_callbacks<Fut>(
     builder: ClientBuilder,
     otherwise: impl Fn(Context, CallbackRequestParams) -> Fut + Send + Sync + 'static,

@@ -114,8 +114,8 @@ impl CallerState {
         })
     }
 
-    /// Replaces the state. The caller receives the new state with the result of this call; a caller that stores no
-    /// state does not receive it.
+    /// Replaces the state. The caller receives the new state with the result of this call. Does nothing if the caller
+    /// keeps no state.
     ///
     /// # Errors
     /// Returns 3001 if the sealed state is longer than 64 KiB, −32603 if it cannot be written as JSON.

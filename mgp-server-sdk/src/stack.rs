@@ -22,7 +22,7 @@ use crate::tool::{RetryHintLayer, Tools};
 #[derive(Debug)]
 pub(crate) struct StackParts {
     pub(crate) outer: OuterLayers,
-    /// The author's layers and the limits of calls, innermost first.
+    /// The author's layers, and the limits on rate, quota and size. In this list the innermost is first.
     pub(crate) gates: Vec<Gate>,
     pub(crate) limit: ConcurrencyLimitLayer,
     pub(crate) timeout: TimeoutLayer,

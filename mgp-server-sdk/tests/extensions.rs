@@ -10,11 +10,10 @@ mod raw;
 #[path = "../examples/workbench/bench/mod.rs"]
 mod bench;
 
-use std::collections::BTreeMap;
 
 use bench::{Settings, server};
 use mgp_types::method::{
-    AuditNotification, Direction, Kind, MethodInfo, Notification as _, UNSERVED, lookup, methods,
+    AuditNotification, Direction, Kind, MethodInfo, Notification as _, lookup, methods,
 };
 use mgp_types::mgp::{Extension, ExtensionSet};
 use raw::{Raw, hello, modern};
@@ -100,18 +99,11 @@ fn whole(info: &MethodInfo) -> Extension {
     info.extension.unwrap().whole()
 }
 
-/// Returns for each method of the specification whether it is one of those that the library does not serve yet.
-fn open_rows() -> BTreeMap<String, bool> {
-    seed().map(|info| (info.name.to_owned(), UNSERVED.contains(&info.name))).collect()
-}
-
 #[test]
 fn the_specification_has_nineteen_methods_and_six_notifications() {
     let count = |kind| seed().filter(|info| info.kind == kind).count();
     assert_eq!((count(Kind::Request), count(Kind::Notification)), (19, 6));
     assert_eq!(Extension::STANDARD.len(), 9);
-    let open = open_rows();
-    assert!(seed().all(|info| open.contains_key(info.name)), "{open:?}");
 }
 
 #[tokio::test]
@@ -145,8 +137,7 @@ fn is_anothers(extension: Extension) -> bool {
 }
 
 #[tokio::test]
-async fn a_method_with_its_extension_is_served_or_marked_open() {
-    let open = open_rows();
+async fn a_method_with_its_extension_is_served() {
     let requests = || {
         seed().filter(|info| info.kind == Kind::Request && info.direction != Direction::ToClient)
     };
@@ -156,31 +147,23 @@ async fn a_method_with_its_extension_is_served_or_marked_open() {
             let mut peer = Peer::new(era, FORCED, Some(whole(info))).await;
             let answer = peer.ask(info.name, json!({})).await.pop().unwrap();
             let served = answer["error"]["code"] != -32601;
-            let is_open = open[info.name] || is_anothers(whole(info));
-            assert_ne!(served, is_open, "{era:?} {}: {answer}", info.name);
+            assert_ne!(served, is_anothers(whole(info)), "{era:?} {}: {answer}", info.name);
         }
     }
 }
 
 #[tokio::test]
 async fn what_is_served_is_advertised_and_nothing_else() {
-    let open = open_rows();
     for era in [Era::Legacy, Era::Modern] {
         for &extension in Extension::STANDARD {
             let peer = Peer::new(era, &[], Some(extension)).await;
             // The server may offer only a part of an extension.
             let offered = ExtensionSet::from_offer(peer.named());
             for info in seed().filter(|info| whole(info) == extension) {
-                // A server answers the offer of the whole extension `bidirectional` with the whole, even if it serves
-                // only one half of it.
-                if extension == Extension::Bidirectional && open[info.name] {
-                    continue;
-                }
                 let is_offered = info.extension.is_some_and(|part| offered.contains(part));
                 // Audit events are served only by servers with an endpoint for them.
                 let is_chosen = info.name == AuditNotification::METHOD || is_anothers(extension);
-                let is_served = !open[info.name] && !is_chosen;
-                assert_eq!(is_offered, is_served, "{era:?} {extension}: {}", info.name);
+                assert_eq!(is_offered, !is_chosen, "{era:?} {extension}: {}", info.name);
             }
         }
     }
@@ -214,7 +197,6 @@ async fn everything(peer: &mut Peer) -> Vec<Value> {
 
 #[tokio::test]
 async fn only_negotiated_extensions_send_anything() {
-    let open = open_rows();
     for era in [Era::Legacy, Era::Modern] {
         for &extension in Extension::STANDARD {
             let mut peer = Peer::new(era, FORCED, Some(extension)).await;
@@ -228,7 +210,6 @@ async fn only_negotiated_extensions_send_anything() {
                 [("stream.chunk", Extension::Streaming), ("stream.progress", Extension::Streaming)];
             for (name, of) in streamed {
                 let name = format!("notifications/mgp.{name}");
-                assert!(!open[&name], "{name} is open");
                 assert_eq!(sent(&name), of == extension, "{era:?} {extension}: {name}");
             }
         }

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use crate::mcp::Revision;
-use crate::method::{Direction, Kind, MethodInfo, Shape, UNSERVED, methods, shapes};
+use crate::method::{Direction, Kind, MethodInfo, Shape, methods, shapes};
 use crate::{RpcError, mgp};
 
 /// Returns pairs of a file name and a JSON Schema, for every MGP message.
@@ -56,9 +56,6 @@ pub fn methods_markdown() -> String {
         page,
         "The {requests} methods and {notifications} notifications of the first specification are in bold."
     );
-    if !UNSERVED.is_empty() {
-        page.push_str("Those marked *open* are not served yet.\n");
-    }
     section(&mut page, "MGP", |info| info.is_mgp() && !info.is_kernel_only());
     section(&mut page, "MCP", |info| !info.is_mgp());
     section(&mut page, "Kernel", MethodInfo::is_kernel_only);
@@ -82,7 +79,6 @@ fn section(page: &mut String, title: &str, belongs: impl Fn(&MethodInfo) -> bool
 
 fn row(page: &mut String, info: &MethodInfo) {
     let bold = if info.seed { "**" } else { "" };
-    let open = if UNSERVED.contains(&info.name) { " *open*" } else { "" };
     let direction = match info.direction {
         Direction::ToServer => "client → server",
         Direction::ToClient => "server → client",
@@ -101,7 +97,7 @@ fn row(page: &mut String, info: &MethodInfo) {
     };
     let _ = writeln!(
         page,
-        "| {bold}`{}`{bold}{open} | {} | {} | {direction} | {revisions} | {} | {} |",
+        "| {bold}`{}`{bold} | {} | {} | {direction} | {revisions} | {} | {} |",
         info.name,
         info.section,
         extension(info),

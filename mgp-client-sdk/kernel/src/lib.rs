@@ -14,8 +14,13 @@
 //! - `registration.rs`: servers that are registered at run time; `published.rs`: registries of published servers.
 //! - `login.rs`: logins at servers at a URL.
 //! - `clients.rs`, `callers.rs`: the connected clients; `process_info.rs`: the program around the kernel.
+//! - `upstream.rs`: the server to which hosts and agents connect; `hops.rs`: limits for kernels behind kernels.
+//! - `events/`: events of the kernel and of its servers; `questions.rs`: questions of servers that wait for an operator.
 //! - `bounds/`: limits of the calls of agents and servers: rates and quotas.
-//! - `transactions.rs`: idempotency keys and transactions of calls.
+//! - `proposals.rs`: extensions beyond MGP; `call_proposals.rs`: idempotency keys and transactions of calls;
+//!   `transactions.rs`: calls that compensate others.
+//! - `handle.rs`, `builder.rs`: the kernel as a value; `active_config.rs`, `policy.rs`: its configuration;
+//!   `lock/`: the lock file; `script_judge.rs`: scripts of sandboxed servers.
 //! - `references/`: data that moves from server to server by reference.
 //! - `results/`: long results, of which the kernel sends a model only a part.
 //! - `cli_hints.rs`: the remedies in refusals, written as commands of the program `mgp`.

@@ -1,4 +1,4 @@
-//! Idempotency keys and transactions of the calls of callers (proposal 5).
+//! Transactions of callers: the kernel calls their compensations (proposal 5).
 
 use std::sync::{Arc, Weak};
 
@@ -17,13 +17,13 @@ use crate::dispatch;
 use crate::handle::{Kernel, KernelParts};
 
 /// Calls the tools of a kernel's servers for transactions. It does not keep the kernel alive.
-struct KernelTools(Weak<KernelParts>);
+struct CompensationCaller(Weak<KernelParts>);
 
 impl Kernel {
     /// Continues the rollbacks that were interrupted when an earlier process of the kernel ended.
     pub(crate) fn start_transactions(&self) {
         if let Some(transactions) = &self.0.fleet.context().calls.transactions {
-            transactions.start(Arc::new(KernelTools(Arc::downgrade(&self.0))));
+            transactions.start(Arc::new(CompensationCaller(Arc::downgrade(&self.0))));
         }
     }
 
@@ -38,13 +38,13 @@ impl Kernel {
     }
 }
 
-impl KernelTools {
+impl CompensationCaller {
     fn kernel(&self) -> Result<Arc<KernelParts>, RpcError> {
         self.0.upgrade().ok_or_else(|| RpcError::internal("the kernel stops"))
     }
 }
 
-impl TransactionTools for KernelTools {
+impl TransactionTools for CompensationCaller {
     fn check(&self, cx: &Context, server: &ServerId, tool: &str) -> Result<(), RpcError> {
         let kernel = self.kernel()?;
         let is_known = kernel.fleet.context().index.get(server.as_str(), tool).is_some();

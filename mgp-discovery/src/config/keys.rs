@@ -158,9 +158,9 @@ pub const KEYS: &[ConfigKey] = keys! {
         "restart_policy" KeyKind::Word(RESTARTS), "on_failure", "When the server is restarted.";
         "retry" KeyKind::Table, "", "The retries of calls that failed and may succeed later; without this table there are none.";
         "max_restarts" KeyKind::Number(0, 10_000), "5", "The maximum number of restarts of a program within the window. A server at a `url` is tried again without end.";
-        "restart_window_secs" KeyKind::Number(1, 31_536_000), "300", "The window, in seconds.";
-        "backoff_base_ms" KeyKind::Number(1, 86_400_000), "1000", "The first wait before a restart, in milliseconds.";
-        "backoff_max_ms" KeyKind::Number(1, 86_400_000), "30000", "The longest wait before a restart, in milliseconds.";
+        "restart_window_secs" KeyKind::Number(1, 2_592_000), "300", "The window, in seconds.";
+        "backoff_base_ms" KeyKind::Number(1, 3_600_000), "1000", "The first wait before a restart, in milliseconds.";
+        "backoff_max_ms" KeyKind::Number(1, 3_600_000), "30000", "The longest wait before a restart, in milliseconds.";
         "validators" KeyKind::WordMap(VALIDATORS), "{}", "The validator of single tools: `{tool = name}`.";
         "risk" KeyKind::WordMap(RISKS), "{}", "The risk of single tools: `{tool = level}`.";
         "confirm" KeyKind::Word(&["moderate", "dangerous"]), "dangerous", "The lowest risk from which a call is confirmed.";

@@ -170,11 +170,11 @@ fn govern(program: &Proposal) -> GovernanceConfig {
     } = program.mgp.clone();
     let default = RestartConfig::default();
     let millis = |figure: Option<u64>, otherwise| {
-        figure.map_or(otherwise, |millis| Duration::from_millis(millis.clamp(1, 86_400_000)))
+        figure.map_or(otherwise, |millis| Duration::from_millis(millis.clamp(1, 3_600_000)))
     };
     let base = millis(backoff_base_ms, default.backoff_base);
     let window = restart_window_secs
-        .map_or(default.window, |secs| Duration::from_secs(secs.clamp(1, 31_536_000)));
+        .map_or(default.window, |secs| Duration::from_secs(secs.clamp(1, 2_592_000)));
     GovernanceConfig {
         extensions: extensions.into_vec(),
         permissions_required: permissions_required.into_vec(),

@@ -232,7 +232,8 @@ impl RegistrationState {
         }
     }
 
-    /// Returns the list entry of a registration that [`ServerRunner`] does not list.
+    /// Returns the entry in the list of servers for a registration whose server is not running, because
+    /// [`ServerRunner`] lists only running ones.
     pub(super) fn list_entry(&self, record: &Record) -> KnownServer {
         let program = &record.program;
         let server = program.server();

@@ -1,4 +1,5 @@
-//! One check or resource. It runs in its own task, one run at a time, and stores its latest result (MGP §11.3).
+//! A probe: a health check, or the reading of a resource's value. Each probe runs in its own task, one run at a time,
+//! and stores its latest result (MGP §11.3).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -23,7 +23,8 @@ pub enum SupervisorEvent {
     StartFailed {
         /// A description of the failure of the server.
         how: String,
-        /// `true` if another attempt would fail in the same way. The server then rests until a request starts it.
+        /// `true` if another attempt would fail in the same way. The server then stays stopped until an operator or a
+        /// call starts it.
         is_permanent: bool,
     },
     /// The server ended without a request, or the connection to it was lost.

@@ -189,8 +189,8 @@ impl Supervisor {
         self.window.clear();
         match &mut self.phase {
             Phase::Stopping { next, .. } => *next = start_at_once("start".into()),
-            Phase::Resting => self.begin("start".into(), out, now),
-            _ => self.begin_restart("start".into(), out, now),
+            Phase::Resting => self.begin("start".into(), now, out),
+            _ => self.begin_restart("start".into(), now, out),
         }
     }
 
@@ -200,7 +200,7 @@ impl Supervisor {
             Phase::Resting if self.state == ServerState::Registered => self.start(now, out),
             Phase::Resting => {
                 self.window.clear();
-                self.begin_restart(word(&reason), out, now);
+                self.begin_restart(word(&reason), now, out);
             }
             Phase::Stopping { next, .. } => {
                 self.window.clear();
@@ -237,7 +237,7 @@ impl Supervisor {
                 return;
             }
             Phase::Stopping { next, .. } => *next = start_at_once(word(reason)),
-            Phase::Waiting { .. } => self.begin_restart(word(reason), out, now),
+            Phase::Waiting { .. } => self.begin_restart(word(reason), now, out),
             Phase::Starting { .. } | Phase::Running { .. } => {
                 self.drain(reason, start_at_once(word(reason)), now, out);
             }
@@ -252,6 +252,7 @@ impl Supervisor {
         match self.phase {
             Phase::Starting { .. } => self.failed(&exit, now, out),
             Phase::Running { .. } => {
+                self.forget_overcome(now);
                 self.pause(now);
                 let next = self.after_end(&exit, word(&reason), now);
                 self.drain(&reason, next, now, out);
@@ -301,7 +302,7 @@ impl Supervisor {
             return;
         }
         match self.phase {
-            Phase::Waiting { .. } => self.begin_restart("back-off is over".into(), out, now),
+            Phase::Waiting { .. } => self.begin_restart("back-off is over".into(), now, out),
             Phase::Starting { .. } => {
                 let how = format!("not ready within {:?}", self.config.start_timeout);
                 self.failed(&Exit::failure(how), now, out);
@@ -405,7 +406,7 @@ impl Supervisor {
                 }
                 self.phase = Phase::Waiting { until: at };
             }
-            AfterStop::Start { reason, .. } => self.begin_restart(reason, out, now),
+            AfterStop::Start { reason, .. } => self.begin_restart(reason, now, out),
         }
     }
 
@@ -441,13 +442,13 @@ impl Supervisor {
         reason
     }
 
-    fn begin_restart(&mut self, reason: Arc<str>, out: &mut Vec<SupervisorAction>, now: Duration) {
+    fn begin_restart(&mut self, reason: Arc<str>, now: Duration, out: &mut Vec<SupervisorAction>) {
         self.make_ready(&reason, out);
         self.restarts = self.restarts.saturating_add(1);
-        self.begin(reason, out, now);
+        self.begin(reason, now, out);
     }
 
-    fn begin(&mut self, reason: Arc<str>, out: &mut Vec<SupervisorAction>, now: Duration) {
+    fn begin(&mut self, reason: Arc<str>, now: Duration, out: &mut Vec<SupervisorAction>) {
         self.make_ready(&reason, out);
         self.enter(ServerState::Connecting, reason, out);
         out.push(SupervisorAction::Start);

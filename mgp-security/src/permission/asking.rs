@@ -37,7 +37,7 @@ struct Answered {
     details: Object,
 }
 
-/// The role of the call that asks the question. When this value is dropped, another call may ask the question.
+/// A guard of the call that asks for all waiting calls. When it is dropped, another call may ask.
 struct QuestionOwner<'a> {
     board: &'a OpenQuestions,
     done: watch::Sender<Option<Arc<Answered>>>,

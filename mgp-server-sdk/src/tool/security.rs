@@ -57,7 +57,8 @@ impl Tool {
         self.secure(|security| security.side_effects = effects.into())
     }
 
-    /// Sets the check that a client makes before a call (MGP §4.5).
+    /// Declares the check that a client should make before a call (MGP §4.5). The server itself does not make it:
+    /// `GovernanceBuilder::validator` does.
     pub fn validator(self, validator: Validator) -> Self {
         self.secure(|security| security.validator = Some(validator))
     }

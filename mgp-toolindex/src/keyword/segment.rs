@@ -39,7 +39,7 @@ pub(super) struct IndexSegment {
     live_count: u32,
 }
 
-/// The immutable part of a segment.
+/// The postings and slots of a segment, without its bitmap of deleted documents.
 pub(super) struct SegmentBody {
     pub(super) segment: Segment,
     pub(super) text: FieldIndex,

@@ -139,7 +139,7 @@ impl Outbox {
         self.is_above(1, writing)
     }
 
-    /// Returns whether reading must stop until the peer reads.
+    /// Returns whether this side must stop reading from the peer until the peer has read some of the queued output.
     pub(crate) fn is_full(&self, writing: usize) -> bool {
         self.is_above(4, writing)
     }

@@ -183,7 +183,8 @@ impl Entry {
 
 /// The queue for the partial results and the answer of one request, in the order in which they were read.
 ///
-/// Overflow rule: above its limits, further chunks are dropped and counted; the answer contains the full text.
+/// Overflow rule: above its limits, further items are dropped and counted, and no chunk follows a dropped one; the
+/// answer contains the full text.
 #[derive(Debug)]
 pub(crate) struct Slot {
     state: Mutex<SlotState>,
@@ -195,6 +196,9 @@ struct SlotState {
     items: VecDeque<OutletItem>,
     bytes: usize,
     dropped: u64,
+    /// `true` after a dropped chunk: all further chunks are dropped too, because a gap in the middle would corrupt the
+    /// text.
+    has_gap: bool,
     outcome: Option<Result<Reply, RpcError>>,
     consumer: Option<Waker>,
 }
@@ -278,15 +282,15 @@ fn item_size(item: &OutletItem) -> usize {
 impl ItemReceiver for Slot {
     fn push(&self, item: OutletItem) -> QueueRoom {
         let mut state = self.state.lock();
-        // After one dropped chunk, all further chunks are dropped too, because a gap in the
-        // middle would corrupt the text.
-        let stopped = state.dropped > 0 && matches!(item, OutletItem::Chunk(_));
+        let is_chunk = matches!(item, OutletItem::Chunk(_));
+        let stopped = state.has_gap && is_chunk;
         let size = item_size(&item);
         // If no item is waiting, an item of any size is accepted, so that a fast consumer receives even chunks above
         // the limit.
         let over = !state.items.is_empty() && state.bytes + size > MAX_INBOX_BYTES;
         if stopped || over || state.items.len() >= MAX_INBOX_ITEMS || !self.budget.has_room(size) {
             state.dropped += 1;
+            state.has_gap |= is_chunk;
             self.budget.lost.fetch_add(1, Ordering::Relaxed);
             return QueueRoom::Full;
         }
@@ -340,6 +344,19 @@ mod tests {
         let (_, other) = insert(&pending);
         assert_eq!(other.push(chunk(16 << 20)), QueueRoom::Free);
         assert_eq!(other.push(chunk(1)), QueueRoom::Full);
+    }
+
+    #[tokio::test]
+    async fn dropped_progress_does_not_end_the_chunks() {
+        let pending = PendingRequests::new(64 << 20);
+        let (_, slot) = insert(&pending);
+        for _ in 0..MAX_INBOX_ITEMS {
+            assert_ne!(slot.push(chunk(1)), QueueRoom::Full);
+        }
+        let log = OutletItem::Log(Payload::of("x").unwrap());
+        assert_eq!(slot.push(log), QueueRoom::Full);
+        assert!(matches!(slot.next().await, SlotEvent::Item(_)));
+        assert_eq!(slot.push(chunk(1)), QueueRoom::Free);
     }
 
     #[test]

@@ -6,7 +6,6 @@ mod member;
 mod shape;
 mod table;
 mod tool;
-mod unserved;
 
 pub use info::{Direction, Kind, MethodInfo, Notification, Request};
 pub use member::{MEMBERS, MemberInfo};
@@ -19,4 +18,3 @@ pub use tool::{
     AUDIT_REPLAY, CALL_MANY, KERNEL_TOOLS, KernelToolName, READ_MORE, TOOLS_CALL, find_kernel_tool,
     tool_spelling,
 };
-pub use unserved::UNSERVED;

@@ -50,7 +50,7 @@ record! {
         opt retrieved_at: Option<Timestamp>,
         /// The version of the source.
         opt version: Option<String>,
-        /// The way in which the result was derived from the source.
+        /// The reliability of the result: copied, computed, estimated or uncertain.
         opt confidence: Option<Confidence>,
         /// A description of what the server did with the source.
         opt transformation: Option<String>,

@@ -53,7 +53,7 @@ pub(crate) struct Login {
     timeout: Duration,
 }
 
-/// A server, and the owner of a login.
+/// The arguments that identify a login: its server and its owner.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LoginArg {
     /// Server

@@ -77,8 +77,8 @@ impl Outbox {
         self.handled != Some(*self.revision.borrow())
     }
 
-    /// Notes a commit that this log made itself. Such a commit adds no events, but others may have been committed just
-    /// before it.
+    /// Marks a commit of this log as handled, because it adds no events. Does nothing if commits before it were not
+    /// read yet.
     pub(super) fn note_own_commit(&mut self, revision: u64) {
         if self.handled.is_some_and(|handled| handled + 1 == revision) {
             self.handled = Some(revision);

@@ -1,4 +1,4 @@
-//! JavaScript and TypeScript: the values of expressions.
+//! Computes the possible values of expressions in JavaScript and TypeScript, without running them.
 
 use super::{
     CodePolicy, javascript_rules as rules,

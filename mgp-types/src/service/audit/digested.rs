@@ -26,7 +26,7 @@ pub enum DigestForm {
 }
 
 impl ArgumentsDigest {
-    /// Creates the record of a digest and a size.
+    /// Creates the digest of arguments; `of` is the text from which it was computed, and `bytes` its size.
     #[must_use]
     pub fn new(digest: Option<[u8; 16]>, bytes: u64, of: DigestForm) -> Self {
         Self { digest, bytes, of }
