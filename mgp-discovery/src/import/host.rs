@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::entry::SWITCHED_OFF;
+use super::entry::{NO_TARGET, PART_OF_HOST, SWITCHED_OFF};
 use super::variables::{Dialect, Meaning, proposed};
 use super::{Entry, entry, json, package};
 use crate::config::limits;
@@ -138,8 +138,24 @@ pub struct ImportedServer {
 pub struct ImportError {
     /// The name of the server in the file.
     pub name: String,
+    /// The project that declares the server, if one file contains several projects.
+    pub project: Option<String>,
     /// The reason why it cannot be imported.
     pub why: String,
+}
+
+impl ImportError {
+    /// Returns `true` if the entry is as its user wants it: switched off, or a part of the host.
+    #[must_use]
+    pub fn is_intended(&self) -> bool {
+        [SWITCHED_OFF, PART_OF_HOST].contains(&&*self.why)
+    }
+
+    /// Returns `false` if the host starts no server for this entry.
+    #[must_use]
+    pub fn is_started(&self) -> bool {
+        !self.is_intended() && self.why != NO_TARGET
+    }
 }
 
 /// Reads the text of a host's file; `file` is used in messages, and relative paths are resolved against its folder.
@@ -204,11 +220,15 @@ pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, DiscoveryErro
         if let Some(servers) = value.get(own).and_then(Value::as_object) {
             found = true;
             let (project, begin) = (Some(Path::new(folder.as_str())), import.servers.len());
+            let refused = import.refused.len();
             take(&mut import, servers, &Meaning { dialect, project, proposed: BTreeMap::new() });
             for server in &mut import.servers[begin..] {
                 server.project = Some(folder.clone());
             }
             import.leave_out_from(begin, &off);
+            for error in &mut import.refused[refused..] {
+                error.project = Some(folder.clone());
+            }
         }
     }
     if found { Ok(import) } else { Err(foreign(format!("it has no `{own}`"))) }
@@ -236,7 +256,11 @@ impl Import {
 
     fn leave_out_from(&mut self, begin: usize, switched_off: &[String]) {
         let off = self.servers.extract_if(begin.., |server| switched_off.contains(&server.name));
-        let refused = off.map(|off| ImportError { name: off.name, why: SWITCHED_OFF.to_owned() });
+        let refused = off.map(|off| ImportError {
+            name: off.name,
+            project: off.project,
+            why: SWITCHED_OFF.to_owned(),
+        });
         self.refused.extend(refused);
     }
 }
@@ -256,7 +280,9 @@ fn take(import: &mut Import, servers: &Map<String, Value>, meaning: &Meaning<'_>
                 entry,
                 notes,
             }),
-            Err(why) => import.refused.push(ImportError { name: name.clone(), why }),
+            Err(why) => {
+                import.refused.push(ImportError { name: name.clone(), project: None, why });
+            }
         }
     }
 }
