@@ -119,8 +119,8 @@ fn why_finds_a_tool_by_name_as_the_call_of_that_agent_does() {
     until_blocking("the tools are listed", || {
         ["a", "b"].iter().all(|id| kernel.server(id)["tools"] == 1)
     });
-    home.succeed(&["tools", "call", "echo", "text=x", "--agent", "ada"]);
-    assert_eq!(home.json("why", &["why", "ada", "echo", "text=x"])["server_id"], "b");
+    home.succeed(&["tools", "call", "echo", "message=x", "--agent", "ada"]);
+    assert_eq!(home.json("why", &["why", "ada", "echo", "message=x"])["server_id"], "b");
     home.fail(2, &["why", "eve", "echo"], "several servers have a tool `echo`");
 }
 
