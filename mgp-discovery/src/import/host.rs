@@ -207,7 +207,7 @@ pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, DiscoveryErro
     let meaning = Meaning { dialect, project, proposed: proposed(&root["inputs"]) };
     if let Some(servers) = nested.or_else(|| root.get(own)).and_then(Value::as_object) {
         found = true;
-        take(&mut import, servers, &meaning);
+        take(&mut import, None, servers, &meaning);
     }
     let of_user = import.servers.len();
     for (folder, value) in value.get("projects").and_then(Value::as_object).into_iter().flatten() {
@@ -220,15 +220,9 @@ pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, DiscoveryErro
         if let Some(servers) = value.get(own).and_then(Value::as_object) {
             found = true;
             let (project, begin) = (Some(Path::new(folder.as_str())), import.servers.len());
-            let refused = import.refused.len();
-            take(&mut import, servers, &Meaning { dialect, project, proposed: BTreeMap::new() });
-            for server in &mut import.servers[begin..] {
-                server.project = Some(folder.clone());
-            }
+            let meaning = Meaning { dialect, project, proposed: BTreeMap::new() };
+            take(&mut import, Some(folder), servers, &meaning);
             import.leave_out_from(begin, &off);
-            for error in &mut import.refused[refused..] {
-                error.project = Some(folder.clone());
-            }
         }
     }
     if found { Ok(import) } else { Err(foreign(format!("it has no `{own}`"))) }
@@ -265,7 +259,14 @@ impl Import {
     }
 }
 
-fn take(import: &mut Import, servers: &Map<String, Value>, meaning: &Meaning<'_>) {
+/// Adds the servers of a table, which is in the part of a project if one is given.
+fn take(
+    import: &mut Import,
+    project: Option<&String>,
+    servers: &Map<String, Value>,
+    meaning: &Meaning<'_>,
+) {
+    let project = project.cloned();
     for (name, value) in servers {
         let mut notes = Vec::new();
         let taken = if import.servers.len() >= limits::MAX_SERVERS {
@@ -276,12 +277,13 @@ fn take(import: &mut Import, servers: &Map<String, Value>, meaning: &Meaning<'_>
         match taken {
             Ok(entry) => import.servers.push(ImportedServer {
                 name: name.clone(),
-                project: None,
+                project: project.clone(),
                 entry,
                 notes,
             }),
             Err(why) => {
-                import.refused.push(ImportError { name: name.clone(), project: None, why });
+                let project = project.clone();
+                import.refused.push(ImportError { name: name.clone(), project, why });
             }
         }
     }
