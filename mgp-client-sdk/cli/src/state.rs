@@ -9,6 +9,12 @@ use mgp_types::store::Db;
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 
+/// The remedy for a folder in which the state must not be.
+const OTHER_FOLDER: &str = "name a folder of your own with --state DIR";
+
+/// The name of the database in the state folder.
+const DATABASE: &str = "state.db";
+
 /// Returns the path given by `--state`, or the default path in the user's folder for state.
 pub(crate) fn folder(global: &Global) -> CliResult<PathBuf> {
     if let Some(folder) = &global.state {
@@ -18,11 +24,14 @@ pub(crate) fn folder(global: &Global) -> CliResult<PathBuf> {
     if let Some(folder) = folder_from_environment() {
         return Ok(folder);
     }
-    let home = std::env::home_dir();
-    let home = home.ok_or_else(|| {
+    folder_in_home().ok_or_else(|| {
         Failure::usage("the home folder is not known; name a folder with --state DIR")
-    })?;
-    Ok(home.join(".local/state/mgp"))
+    })
+}
+
+/// Returns the path of the state folder below the user's home folder.
+pub(crate) fn folder_in_home() -> Option<PathBuf> {
+    Some(std::env::home_dir()?.join(".local/state/mgp"))
 }
 
 /// Returns the path of the state folder below `$XDG_STATE_HOME`, if that variable is set.
@@ -34,41 +43,72 @@ pub(crate) fn folder_from_environment() -> Option<PathBuf> {
 /// Returns the state folder; creates it for its owner only if it does not exist.
 pub(crate) fn create_folder(global: &Global) -> CliResult<PathBuf> {
     let folder = folder(global)?;
-    let failed = |error| unusable(&folder, &error);
+    if check_folder(&folder)? {
+        return Ok(folder);
+    }
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
-    {
-        use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
-        if let Ok(metadata) = fs::metadata(&folder) {
-            let mode = metadata.permissions().mode() & 0o777;
-            if mode & 0o077 != 0 {
-                let folder = folder.display();
-                return Err(Failure::failed(format!(
-                    "`{folder}` is open to others (mode {mode:o}); run `chmod 700 {folder}`"
-                )));
-            }
-        }
-        builder.mode(0o700);
-    }
-    builder.create(&folder).map_err(failed)?;
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(&folder).map_err(|error| unusable(&folder, &error))?;
     Ok(folder)
+}
+
+/// Returns whether the state folder exists; refuses a file, and a folder that is open to others.
+pub(crate) fn check_folder(folder: &Path) -> CliResult<bool> {
+    let metadata = match fs::metadata(folder) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(unusable(folder, &error)),
+    };
+    let path = folder.display();
+    if !metadata.is_dir() {
+        return Err(Failure::failed(format!("`{path}` is not a folder; {OTHER_FOLDER}")));
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = metadata.permissions().mode();
+        if mode & 0o077 != 0 {
+            let fix = if is_state_folder(folder, &metadata) {
+                format!("run `chmod 700 {path}`")
+            } else {
+                OTHER_FOLDER.to_owned()
+            };
+            let mode = mode & 0o7777;
+            return Err(Failure::failed(format!(
+                "`{path}` is open to others (mode {mode:o}); {fix}"
+            )));
+        }
+    }
+    Ok(true)
+}
+
+/// Returns whether only this user's state is in a folder, so that it may be closed to others.
+#[cfg(unix)]
+fn is_state_folder(folder: &Path, metadata: &fs::Metadata) -> bool {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+    let is_shared = metadata.permissions().mode() & 0o1000 != 0
+        || metadata.uid() != rustix::process::geteuid().as_raw();
+    let is_empty = || fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
+    !is_shared && (folder.join(DATABASE).exists() || is_empty())
 }
 
 /// Creates the failure for a state file that cannot be used, with a remedy if it belongs to another user.
 pub(crate) fn unusable(path: &Path, error: &io::Error) -> Failure {
     let fix = match error.kind() {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem | ErrorKind::NotADirectory => {
-            "; name a folder of your own with --state DIR"
+            OTHER_FOLDER
         }
         _ => "",
     };
-    Failure::failed(format!("`{}` cannot be used: {error}{fix}", path.display()))
+    let semicolon = if fix.is_empty() { "" } else { "; " };
+    Failure::failed(format!("`{}` cannot be used: {error}{semicolon}{fix}", path.display()))
 }
 
 /// Opens the database in the state folder; a running kernel notices changes made in it.
 pub(crate) async fn db(global: &Global) -> CliResult<Db> {
-    let file = create_folder(global)?.join("state.db");
+    let file = create_folder(global)?.join(DATABASE);
     let failed = |error| {
         Failure::failed(format!("the state in `{}` cannot be used: {error}", file.display()))
     };

@@ -38,6 +38,12 @@ mgp_types::opaque_debug!(Entry { command });
 /// The reason reported for a server that is switched off in its host.
 pub(super) const SWITCHED_OFF: &str = "it is switched off there";
 
+/// The reason reported for an extension that is built into its host.
+pub(super) const PART_OF_HOST: &str = "it is a part of its host";
+
+/// The reason reported for an entry that starts nothing.
+pub(super) const NO_TARGET: &str = "it has neither a `command` nor a `url`";
+
 /// Members of other hosts' entries that have no effect in `mgp.toml`, and are ignored without a note.
 const IDLE: &[&str] =
     &["description", "name", "gallery", "version", "disabled", "enabled", "source", "tools"];
@@ -162,7 +168,7 @@ pub(super) fn entry(
     }
     match (&entry.command, &entry.url) {
         (Some(_), Some(_)) => Err("it has a `command` and a `url`".into()),
-        (None, None) => Err("it has neither a `command` nor a `url`".into()),
+        (None, None) => Err(NO_TARGET.into()),
         _ => Ok(entry),
     }
 }
@@ -202,9 +208,7 @@ fn transport(word: &str) -> Result<Option<&'static str>, String> {
         "stdio" | "local" | "remote" | "http" | "streamable-http" | "streamableHttp"
         | "streamable_http" => Ok(None),
         "sse" => Ok(Some("sse")),
-        "builtin" | "platform" | "frontend" | "inline_python" => {
-            Err("it is a part of its host".into())
-        }
+        "builtin" | "platform" | "frontend" | "inline_python" => Err(PART_OF_HOST.into()),
         _ => Err("its transport is not known here".into()),
     }
 }

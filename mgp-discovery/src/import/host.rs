@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::entry::SWITCHED_OFF;
+use super::entry::{NO_TARGET, PART_OF_HOST, SWITCHED_OFF};
 use super::variables::{Dialect, Meaning, proposed};
 use super::{Entry, entry, json, package};
 use crate::config::limits;
@@ -138,8 +138,24 @@ pub struct ImportedServer {
 pub struct ImportError {
     /// The name of the server in the file.
     pub name: String,
+    /// The project that declares the server, if one file contains several projects.
+    pub project: Option<String>,
     /// The reason why it cannot be imported.
     pub why: String,
+}
+
+impl ImportError {
+    /// Returns `true` if the entry is as its user wants it: switched off, or a part of the host.
+    #[must_use]
+    pub fn is_intended(&self) -> bool {
+        [SWITCHED_OFF, PART_OF_HOST].contains(&&*self.why)
+    }
+
+    /// Returns `false` if the host starts no server for this entry.
+    #[must_use]
+    pub fn is_started(&self) -> bool {
+        !self.is_intended() && self.why != NO_TARGET
+    }
 }
 
 /// Reads the text of a host's file; `file` is used in messages, and relative paths are resolved against its folder.
@@ -191,7 +207,7 @@ pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, DiscoveryErro
     let meaning = Meaning { dialect, project, proposed: proposed(&root["inputs"]) };
     if let Some(servers) = nested.or_else(|| root.get(own)).and_then(Value::as_object) {
         found = true;
-        take(&mut import, servers, &meaning);
+        take(&mut import, None, servers, &meaning);
     }
     let of_user = import.servers.len();
     for (folder, value) in value.get("projects").and_then(Value::as_object).into_iter().flatten() {
@@ -204,10 +220,8 @@ pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, DiscoveryErro
         if let Some(servers) = value.get(own).and_then(Value::as_object) {
             found = true;
             let (project, begin) = (Some(Path::new(folder.as_str())), import.servers.len());
-            take(&mut import, servers, &Meaning { dialect, project, proposed: BTreeMap::new() });
-            for server in &mut import.servers[begin..] {
-                server.project = Some(folder.clone());
-            }
+            let meaning = Meaning { dialect, project, proposed: BTreeMap::new() };
+            take(&mut import, Some(folder), servers, &meaning);
             import.leave_out_from(begin, &off);
         }
     }
@@ -236,12 +250,23 @@ impl Import {
 
     fn leave_out_from(&mut self, begin: usize, switched_off: &[String]) {
         let off = self.servers.extract_if(begin.., |server| switched_off.contains(&server.name));
-        let refused = off.map(|off| ImportError { name: off.name, why: SWITCHED_OFF.to_owned() });
+        let refused = off.map(|off| ImportError {
+            name: off.name,
+            project: off.project,
+            why: SWITCHED_OFF.to_owned(),
+        });
         self.refused.extend(refused);
     }
 }
 
-fn take(import: &mut Import, servers: &Map<String, Value>, meaning: &Meaning<'_>) {
+/// Adds the servers of a table, which is in the part of a project if one is given.
+fn take(
+    import: &mut Import,
+    project: Option<&String>,
+    servers: &Map<String, Value>,
+    meaning: &Meaning<'_>,
+) {
+    let project = project.cloned();
     for (name, value) in servers {
         let mut notes = Vec::new();
         let taken = if import.servers.len() >= limits::MAX_SERVERS {
@@ -252,11 +277,14 @@ fn take(import: &mut Import, servers: &Map<String, Value>, meaning: &Meaning<'_>
         match taken {
             Ok(entry) => import.servers.push(ImportedServer {
                 name: name.clone(),
-                project: None,
+                project: project.clone(),
                 entry,
                 notes,
             }),
-            Err(why) => import.refused.push(ImportError { name: name.clone(), why }),
+            Err(why) => {
+                let project = project.clone();
+                import.refused.push(ImportError { name: name.clone(), project, why });
+            }
         }
     }
 }

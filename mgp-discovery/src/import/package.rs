@@ -210,6 +210,7 @@ impl PublishedServer {
             }
             None => import.refused.push(ImportError {
                 name,
+                project: None,
                 why: "it has no package of npm, pypi or oci that is started over stdio, and no remote"
                     .to_owned(),
             }),

@@ -195,7 +195,7 @@ fn add_all(
         lines.extend(import.refused.iter().map(|refused| ImportLine {
             source: import.source.clone(),
             name: refused.name.clone(),
-            project: None,
+            project: refused.project.clone(),
             outcome: ImportOutcome::Skipped(refused.why.clone()),
             notes: Vec::new(),
         }));

@@ -32,11 +32,13 @@ pub(crate) enum Approvals {
     },
     /// Approve, also after a denial: a call runs once, a permission is the server's until it is revoked, and a registered server runs until it is removed
     #[command(
+        override_usage = "mgp approvals approve [OPTIONS] <ID>",
         after_help = "`mgp permissions ls` lists approvals that hold for later calls, and `mgp permissions revoke` ends them.\n\nExample:\n  mgp approvals approve a9e645ed67 --because \"the disk is sold\"\n  mgp approvals approve a9e645ed67 --for 1h\n  mgp approvals approve a9e645ed67 --always-like-this"
     )]
     Approve(Approval),
     /// Deny; the caller reads the reason
     #[command(
+        override_usage = "mgp approvals deny [OPTIONS] <ID>",
         after_help = "The same call is refused for an hour; `mgp approvals approve` takes that back.\n\nExample:\n  mgp approvals deny a9e645ed67 --because \"not on Fridays\""
     )]
     Deny(Decision),

@@ -1,5 +1,6 @@
 //! The command `mgp audit`: reads and verifies the audit log (MGP §6).
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -59,8 +60,8 @@ pub(crate) struct Tail {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Query {
     /// Maximum number of events, the newest ones
-    #[arg(long, value_name = "N", default_value_t = 100)]
-    limit: usize,
+    #[arg(long, value_name = "N", default_value = "100")]
+    limit: NonZeroUsize,
     #[command(flatten)]
     filters: Filters,
 }
@@ -129,10 +130,10 @@ pub(crate) async fn run(global: &Global, audit: &Audit) -> CliResult {
             let filters = query.filters.resolve(global).await?;
             let mut reader = reader::EventReader::open(global).await?;
             // One more than asked for, to know whether there are more.
-            let mut events = reader.newest(&filters, query.limit.saturating_add(1)).await?;
-            if events.len() > query.limit {
-                events.drain(..events.len() - query.limit);
-                let limit = query.limit;
+            let limit = query.limit.get();
+            let mut events = reader.newest(&filters, limit.saturating_add(1)).await?;
+            if events.len() > limit {
+                events.drain(..events.len() - limit);
                 print_note(global, &format!("the newest {limit} events; `--limit N` shows more"));
             }
             if events.is_empty()

@@ -24,11 +24,14 @@ mod edit;
 mod edit_toml;
 mod edit_yaml;
 mod entry;
+mod host_file;
 mod record;
 mod syntax;
 pub(crate) mod undo;
 
 pub(super) use entry::{connected_agents, mgp_command};
+pub(super) use host_file::{HostFile, host_file};
+use host_file::{beside, refused};
 use record::{ENTRY, Record};
 use syntax::Syntax;
 use undo::CommandRun;
@@ -205,6 +208,15 @@ impl HostTarget {
         Ok(file.canonicalize().unwrap_or(file))
     }
 
+    /// Returns the format of the host's file, in which the servers are in this table.
+    fn format(&self, table: &[String]) -> Host {
+        match self.known() {
+            Some(host) => host.format(),
+            None if table == ["servers"] => Host::VsCode,
+            None => Host::Generic,
+        }
+    }
+
     /// Returns the path to the table in which the host's file lists its servers.
     fn table(&self, syntax: Syntax, text: &str) -> Vec<String> {
         let has = |path: &[&str], name: &str| {
@@ -273,7 +285,9 @@ impl Change {
         let (bare, taken) = record::take(syntax, base.clone(), entries).map_err(unchanged)?;
         let entry = serde_json::to_string_pretty(&entry::entry(global, connect, agent)?)?;
         let after = syntax.put(&bare, table, ENTRY, &entry).map_err(unchanged)?;
-        let beside = beside(syntax, &after, table).map_err(unchanged)?;
+        let mut refused = refused(&connect.target, file, &after, table);
+        refused.retain(|error| !error.is_started());
+        let beside = beside(syntax, &after, table, &refused).map_err(unchanged)?;
         Ok(Self { base, is_exact, after, record, taken, present, beside })
     }
 
@@ -365,11 +379,7 @@ fn present(
     text: &str,
     table: &[String],
 ) -> Vec<(Vec<String>, String, String)> {
-    let format = match connect.target.known() {
-        Some(host) => host.format(),
-        None if table == ["servers"] => Host::VsCode,
-        None => Host::Generic,
-    };
+    let format = connect.target.format(table);
     let Ok(mut import) = host_files::read(format, file, text) else { return Vec::new() };
     import.servers.retain(|server| !super::import::is_mgp(&server.entry));
     let Ok(own) = connect.config.file_to_edit() else { return Vec::new() };
@@ -385,20 +395,6 @@ fn present(
         Some((path, line.name.clone(), id.clone()))
     });
     present.collect()
-}
-
-/// Returns the servers that the host will still start besides mgp.
-fn beside(syntax: Syntax, text: &str, table: &[String]) -> Result<Vec<String>, String> {
-    let own = syntax.members(text, table)?;
-    let mut beside: Vec<String> =
-        own.into_iter().map(|(name, _)| name).filter(|name| name != ENTRY).collect();
-    let projects = ["projects".to_owned()];
-    for (folder, _) in syntax.members(text, &projects).unwrap_or_default() {
-        let path = [&["projects".to_owned(), folder.clone()], table].concat();
-        let own = syntax.members(text, &path).unwrap_or_default();
-        beside.extend(own.into_iter().map(|(name, _)| format!("{name} (in {folder})")));
-    }
-    Ok(beside)
 }
 
 pub(crate) async fn run(global: &Global, connect: &Connect) -> CliResult {
@@ -465,33 +461,6 @@ fn chosen<'a>(
     let imported = change.present.iter().filter(|_| connect.grant.is_empty());
     let imported = imported.filter_map(|(_, _, id)| config.server(id));
     Ok(named.into_iter().chain(imported).collect())
-}
-
-/// The entry of mgp in a host's file, and the other servers in the file.
-pub(super) struct HostFile {
-    /// The program that the host starts as mgp; `None` if it is not connected.
-    pub(super) program: Option<PathBuf>,
-    /// The servers that the host starts by itself.
-    pub(super) beside: Vec<String>,
-}
-
-/// Returns the servers in the file of a host; `None` if it has no such file.
-pub(super) fn host_file(host: KnownHost, file: &Path) -> CliResult<Option<HostFile>> {
-    let Some(text) = read(file)? else { return Ok(None) };
-    let syntax = Syntax::of(file);
-    let target = HostTarget { host: HostArg::Known(host), file: None, project: false };
-    let table = &target.table(syntax, &text);
-    let unreadable = |reason| Failure::failed(format!("`{}`: {reason}", file.display()));
-    let own = syntax.members(&text, table).map_err(unreadable)?;
-    let entry = own.iter().find(|(name, _)| name == ENTRY).map(|(_, entry)| entry);
-    let program = entry.map(|entry| {
-        let entry: Option<serde_json::Value> = serde_json::from_str(entry).ok();
-        let command = entry.as_ref().and_then(|entry| entry.get("command"));
-        let command = command.and_then(|command| command.get(0).unwrap_or(command).as_str());
-        PathBuf::from(command.unwrap_or_default())
-    });
-    let beside = beside(syntax, &text, table).map_err(unreadable)?;
-    Ok(Some(HostFile { program, beside }))
 }
 
 fn read(file: &Path) -> CliResult<Option<String>> {

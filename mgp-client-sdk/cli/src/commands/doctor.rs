@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use clap::Args;
 use mgp_discovery::{Config, FindingSeverity, LoadedConfig, Trust};
+use mgp_types::store::Store;
 use std::sync::Arc;
 
-use super::known_names::{no_server, unknown_limited_agents};
+use super::known_names::{disabled, no_server, unknown_limited_agents};
 use super::probe::Prober;
 use crate::args::ConfigArg;
 use crate::args::Global;
@@ -45,8 +46,12 @@ pub(crate) struct Doctor {
 
 pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
     let mut checks = Vec::new();
-    let loaded = check_config(global, doctor, &mut checks).await;
-    checks.extend(state::check(global).await);
+    let (of_state, store) = state::check(global).await;
+    checks.extend(of_state);
+    let loaded = match &store {
+        Some(store) => check_config(doctor, Arc::clone(store), &mut checks).await,
+        None => None,
+    };
     let running = kernel::check(global, &mut checks).await;
     checks.extend(state::check_keys(global).await);
     let selected = select(doctor, loaded, &mut checks)?;
@@ -66,14 +71,13 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
         checks.extend(environment::check_proxies().await);
         checks.extend(hosts::check());
         checks.extend(pins::check(&selected.config, &inventory));
-        checks.extend(pins::check_limited(&selected.config, &inventory));
-        if let Ok(db) = state_folder::db(global).await {
-            let unknown = unknown_limited_agents(global, &db, &selected.config).await;
+        checks.extend(pins::check_named_tools(&selected.config, &inventory));
+        checks.extend(running.check_metrics(&selected.config.kernel));
+        if let Some(store) = store {
+            let unknown = unknown_limited_agents(global, &*store, &selected.config).await;
+            let unknown = unknown.unwrap_or_default().into_iter();
             checks.extend(
-                unknown
-                    .unwrap_or_default()
-                    .into_iter()
-                    .map(|(what, fix)| Check::new("limits", Level::Warn, what).with_fix(fix)),
+                unknown.map(|(what, fix)| Check::new("limits", Level::Warn, what).with_fix(fix)),
             );
         }
     }
@@ -89,13 +93,19 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
     report.checks.extend(reports.into_iter().flat_map(|server| server.checks));
     report.level = report.checks.iter().map(|check| check.level).max().unwrap_or(Level::Ok);
     print(global, &report)?;
-    match report.checks.iter().filter(|check| check.level == Level::Fail).count() {
-        0 => Ok(()),
-        failed => Err(Failure::failed(format!(
-            "{} failed; see `fix:` for the remedy",
-            plural(failed, "check")
-        ))),
+    conclude(&report)
+}
+
+/// Returns the failure of a report in which checks failed.
+fn conclude(report: &Report) -> CliResult {
+    let failed = report.checks.iter().filter(|check| check.level == Level::Fail);
+    let failed: Vec<&Check> = failed.collect();
+    if failed.is_empty() {
+        return Ok(());
     }
+    let has_fix = failed.iter().any(|check| check.fix.is_some());
+    let hint = if has_fix { "; see `fix:` for the remedy" } else { "" };
+    Err(Failure::failed(format!("{} failed{hint}", plural(failed.len(), "check"))))
 }
 
 /// The configuration to check, and the ids of configured servers that an error makes unusable.
@@ -112,7 +122,7 @@ fn select(
     checks: &mut Vec<Check>,
 ) -> CliResult<Selected> {
     let Some(loaded) = loaded else { return Ok(Selected::default()) };
-    let LoadedConfig { mut config, mut broken, .. } = loaded;
+    let LoadedConfig { mut config, mut broken, disabled: off, .. } = loaded;
     if doctor.server.is_empty() {
         return Ok(Selected { config, broken });
     }
@@ -120,6 +130,9 @@ fn select(
         broken.contains(id) || config.servers.iter().any(|server| server.id.as_str() == *id)
     };
     if let Some(unknown) = doctor.server.iter().find(|id| !is_known(id)) {
+        if off.contains(unknown) {
+            return Err(disabled(unknown));
+        }
         let ids = config.servers.iter().map(|server| server.id.as_str());
         return Err(no_server(unknown, ids.chain(broken.iter().map(String::as_str))));
     }
@@ -130,19 +143,12 @@ fn select(
 }
 
 async fn check_config(
-    global: &Global,
     doctor: &Doctor,
+    store: Arc<dyn Store>,
     checks: &mut Vec<Check>,
 ) -> Option<LoadedConfig> {
-    let store = match state_folder::db(global).await {
-        Ok(db) => db,
-        Err(failure) => {
-            checks.push(Check::new("state", Level::Fail, failure.to_string()));
-            return None;
-        }
-    };
     let sources = doctor.config.sources();
-    let loaded = match sources.load(&Trust::new(Arc::new(store))).await {
+    let loaded = match sources.load(&Trust::new(store)).await {
         Ok(loaded) => loaded,
         Err(error) => {
             checks.extend(

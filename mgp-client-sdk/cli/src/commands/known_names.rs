@@ -28,9 +28,6 @@ const KERNEL_ID: &str = "mgp";
 /// The remedy if a person wants to decide about a name that does not exist yet.
 const FORCE: &str = "add --force to decide about one that comes later";
 
-/// The minimum length of a name that counts as mistyped if it resembles a known name; short names are all alike.
-const MIN_TYPO_BYTES: usize = 5;
-
 /// The part of an error message before the known name that the user perhaps meant.
 pub(super) const DID_YOU_MEAN: &str = "; did you mean";
 
@@ -176,10 +173,10 @@ impl KnownNames {
     /// Refuses an unknown agent whose name is nearly that of a known one; for any other unknown agent, returns a note.
     pub(super) fn check_agent(&self, agent: &str) -> CliResult<Option<String>> {
         let Some(note) = self.note_on_agent(agent) else { return Ok(None) };
-        // `agent-2` beside `agent-1` is not mistyped, and short names are all alike.
+        // `agent-2` beside `agent-1` is not mistyped.
         let letters = |name: &str| name.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
         let is_typo = |near: &str| letters(near) != letters(agent);
-        if agent.len() >= MIN_TYPO_BYTES && self.nearest_agent(agent).is_some_and(is_typo) {
+        if self.nearest_agent(agent).is_some_and(is_typo) {
             return Err(Failure::failed(format!("{note} {NEW_AGENT}")));
         }
         Ok(Some(note))
@@ -224,6 +221,22 @@ pub(super) fn no_server<'a>(id: &str, known: impl IntoIterator<Item = &'a str>) 
     let near = nearest(id, known).map(|near| format!("{DID_YOU_MEAN} `{near}`?"));
     let near = near.unwrap_or_else(|| "; see `mgp servers ls`".to_owned());
     Failure::usage(format!("there is no server `{id}`{near}"))
+}
+
+/// The state of a server that the configuration switches off.
+pub(super) const DISABLED: &str = "disabled";
+
+/// Returns the failure of a command about a server that the configuration switches off.
+pub(super) fn disabled(id: &str) -> Failure {
+    Failure::failed(format!("`{id}` is disabled; run `mgp servers enable {id}`"))
+}
+
+/// Returns the failure of a command about a tool whose server the configuration switches off, if it has such a server.
+pub(super) async fn disabled_server_of(client: &Client, tool: &str) -> CliResult<Option<Failure>> {
+    let all = client.request::<KernelServers>(&KernelServersParams::new()).await?.servers;
+    let has_tool = |id: &str| tool.strip_prefix(id).is_some_and(|rest| rest.starts_with('.'));
+    let mut off = all.iter().filter(|server| server.status.as_str() == DISABLED);
+    Ok(off.find(|server| has_tool(&server.id)).map(|server| disabled(&server.id)))
 }
 
 /// Refuses a server that the running kernel does not have.

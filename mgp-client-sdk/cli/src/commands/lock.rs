@@ -96,9 +96,11 @@ fn path_of(config: &ConfigArg) -> CliResult<PathBuf> {
 /// Reads the lock file of a configuration.
 pub(crate) fn read(config: &ConfigArg) -> CliResult<LockFile> {
     let path = path_of(config)?;
-    read_file(&path)?.ok_or_else(|| {
-        Failure::failed(format!("there is no `{}`; write it with `mgp lock`", path.display()))
-    })
+    read_file(&path)?.ok_or_else(|| missing(&path))
+}
+
+fn missing(path: &Path) -> Failure {
+    Failure::failed(format!("there is no `{}`; write it with `mgp lock`", path.display()))
 }
 
 fn read_file(path: &Path) -> CliResult<Option<LockFile>> {
@@ -116,7 +118,7 @@ pub(crate) async fn run(global: &Global, lock: &Lock) -> CliResult {
     let path = lock.file.clone().map_or_else(|| path_of(&lock.common.config), Ok)?;
     let before = read_file(&path)?;
     if lock.check && before.is_none() {
-        return Err(Failure::failed(format!("there is no `{}`", path.display())));
+        return Err(missing(&path));
     }
     let loaded = source::load(global, &lock.common.config).await?;
     let mut servers: Vec<&ServerConfig> = loaded.config.servers.iter().collect();

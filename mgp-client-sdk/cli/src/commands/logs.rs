@@ -78,6 +78,9 @@ impl From<KernelLogLine> for LogLine {
 
 impl Render for LogLines {
     fn render(&self, out: &mut Output) {
+        if self.0.is_empty() {
+            return out.line("no lines yet");
+        }
         for LogLine { at, text } in &self.0 {
             match at {
                 Some(at) => out.line(format!("{at} {text}")),

@@ -8,7 +8,7 @@ use mgp_security::{CallApprovals, scope_words};
 use mgp_types::mgp::{KernelPermission, KernelPermissionChangeParams, Permission, PermissionScope};
 use serde::Serialize;
 
-use super::known_names::{KnownNames, unknown};
+use super::known_names::{KnownNames, unknown, without_force};
 use crate::args::Global;
 use crate::backend::{Backend, PermissionDecision};
 use crate::exit::{CliResult, Failure};
@@ -163,7 +163,14 @@ async fn execute(
 ) -> CliResult<Option<ActionReport>> {
     match permissions {
         Permissions::Ls { server } => {
-            print(global, &DecisionList(backend.permissions(server.as_deref()).await?))?;
+            let decisions = backend.permissions(server.as_deref()).await?;
+            // A server that was removed may still have decisions.
+            if let Some(server) = server.as_ref().filter(|_| decisions.is_empty()) {
+                let known = KnownNames::read(global, backend).await?;
+                let checked = known.check_server(server).await;
+                checked.map_err(|failure| Failure::usage(without_force(&failure)))?;
+            }
+            print(global, &DecisionList(decisions))?;
             Ok(None)
         }
         Permissions::Approve(change) => {

@@ -2,7 +2,7 @@
 //!
 //! The file has what other commands print, so that a person can read it before sending it.
 
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -44,7 +44,15 @@ pub(crate) struct ReportArgs {
 
 pub(crate) async fn run(global: &Global, report: &ReportArgs) -> CliResult {
     control::admit_reader(global).await?;
-    let failed = |error| Failure::failed(format!("`{}`: {error}", report.out.display()));
+    let failed = |error: std::io::Error| {
+        let out = report.out.display();
+        Failure::failed(match error.kind() {
+            ErrorKind::AlreadyExists => {
+                format!("`{out}` exists; delete it, or name another file with --out")
+            }
+            _ => format!("`{out}`: {error}"),
+        })
+    };
     let mut file = create_private(&report.out).map_err(failed)?;
     let mut secrets = Secrets::default();
     for (_, value) in std::env::vars().filter(|(name, _)| names_secret(name)) {

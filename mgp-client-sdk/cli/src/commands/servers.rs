@@ -33,7 +33,7 @@ use tokio::time::{Instant, sleep};
 use super::connect::connected_agents;
 use super::grant::{self, GrantResult, NewAccess};
 use super::import::planned_config;
-use super::known_names::{KnownNames, check_running};
+use super::known_names::{DISABLED, KnownNames, check_running, disabled};
 use super::login::{self, Login, LoginArg};
 use super::logs;
 use crate::args::ConfigArg;
@@ -47,9 +47,6 @@ use crate::{control, state, time_args};
 
 /// Upper limit of the wait for a start; normally the server's own `start_timeout` expires first.
 const START_TIMEOUT: Duration = Duration::from_mins(5);
-
-/// The state of a server with `enabled = false`.
-const DISABLED: &str = "disabled";
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -326,8 +323,7 @@ where
         control::connect_with_timeout(global, arg.timeout.unwrap_or(START_TIMEOUT)).await?;
     let server = check_running(&client, &arg.server).await?;
     if server.status.as_str() == DISABLED {
-        let id = &arg.server;
-        return Err(Failure::failed(format!("`{id}` is disabled; run `mgp servers enable {id}`")));
+        return Err(disabled(&arg.server));
     }
     let mut params = KernelServerParams::new(&*arg.server);
     params.timeout_ms = arg.timeout.map(mgp_types::millis);

@@ -1,6 +1,7 @@
 //! The command `mgp tools`: shows, calls, pins and approves tools of all servers.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 
 use clap::{Args, Subcommand};
 use mgp_client_sdk::Client;
@@ -13,7 +14,7 @@ use mgp_types::mgp::{
 use serde::Serialize;
 
 use super::kernel::RESULT_TYPE;
-use super::known_names::{AcceptedNames, KnownNames, check_running, no_tool};
+use super::known_names::{AcceptedNames, DISABLED, KnownNames, check_running, disabled, no_tool};
 use crate::args::ConfigArg;
 use crate::args::Global;
 use crate::config_file::{ConfigFile, Pinned, check_agent};
@@ -96,8 +97,8 @@ pub(crate) struct Search {
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
     /// Maximum number of tools
-    #[arg(long, short = 'n', value_name = "N", default_value_t = 5)]
-    most: u64,
+    #[arg(long, short = 'n', value_name = "N", default_value = "5")]
+    most: NonZeroU64,
     /// Search strategy: keyword, semantic, category or hybrid
     #[arg(long, value_name = "WORD")]
     strategy: Option<String>,
@@ -321,8 +322,10 @@ pub(crate) async fn run(global: &Global, tools: &Tools) -> CliResult {
     match tools {
         Tools::Ls(ls) => {
             let client = control::connect_or_start(global).await?;
-            if let Some(server) = &ls.server {
-                check_running(&client, server).await?;
+            if let Some(server) = &ls.server
+                && check_running(&client, server).await?.status.as_str() == DISABLED
+            {
+                return Err(disabled(server));
             }
             let agent = viewed_agent(global, ls.agent.as_deref()).await?;
             let mut all = fetch_tools(&client, ls.server.as_deref(), Some(&agent)).await?;
@@ -365,7 +368,7 @@ async fn search(global: &Global, search: &Search) -> CliResult {
     let client = control::connect_or_start_as(global, &agent).await?;
     let mut params = DiscoverToolsParams::new();
     params.query = Some(search.query.join(" "));
-    params.max_results = Some(search.most);
+    params.max_results = Some(search.most.get());
     params.strategy = search.strategy.as_deref().map(SearchStrategy::from);
     params.explain = search.why.then_some(true);
     let found = client.mgp().tools_discover(&params).await?;

@@ -8,8 +8,7 @@ use mgp_types::{ErrorCode, RawObject};
 use serde::Serialize;
 
 use super::kernel::RESULT_TYPE;
-use super::known_names::KnownNames;
-use super::known_names::no_tool;
+use super::known_names::{KnownNames, disabled_server_of, no_tool};
 use super::tools::{fetch_tools, pairs_to_arguments};
 use crate::args::Global;
 use crate::control;
@@ -99,6 +98,9 @@ async fn not_explained(
     tool: &str,
     error: &mgp_client_sdk::Error,
 ) -> CliResult<Failure> {
+    if let Some(failure) = disabled_server_of(client, tool).await? {
+        return Ok(failure);
+    }
     let all = fetch_tools(client, None, None).await?;
     if all.iter().any(|known| known.name == tool || known.tool_id.ends_with(&format!(".{tool}"))) {
         return Ok(Failure::usage(error));

@@ -80,6 +80,7 @@ fn a_report_has_no_secrets() {
     fs::set_permissions(&state, fs::Permissions::from_mode(0o700)).unwrap();
     let written = home.run_with(&["report"], &env);
     assert_eq!(written.code, Some(0), "{written:?}");
+    home.fail(1, &["report"], "`mgp-report.md` exists; delete it, or name another file with --out");
     let text = fs::read_to_string(home.work().join("mgp-report.md")).unwrap();
     assert!(!text.contains("t0psecret") && !text.contains("envsecret1"), "{text}");
     for part in [

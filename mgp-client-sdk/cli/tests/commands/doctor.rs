@@ -159,16 +159,25 @@ fn broken_files_and_a_changed_record_are_found() {
 }
 
 #[test]
-fn a_limit_of_a_tool_that_no_server_has_is_found() {
+fn a_setting_for_a_tool_that_its_server_does_not_have_is_found() {
     let home = Home::new();
-    let limits = "[servers.limits]\ntool_units = { echo = 2, ehco = 3 }\n";
+    let limits = "[servers.limits]\ntool_units = { echo = 2, ehco = 3 }\ntool_max_stream_bytes = { ekko = 9 }\n\
+                  [servers.mgp]\nrisk = { echo = 'safe', ecco = 'safe' }\nvalidators = { eco = 'sandbox' }\n";
     let agents = "[agents.clade-code.limits]\ncalls_per_day = 3\n[agents.cursor.limits]\ncalls_per_day = 3\n";
     let server =
         format!("[[servers]]\nid = 'echo'\ncommand = '{}'\n{limits}{agents}", program("echo"));
     home.write(".config/mgp/servers.toml", &server);
     let (report, _) = home.any_json("doctor", &["doctor"]);
     let found = printed(&report, "limits");
-    assert!(found.contains("names the tool `ehco`"), "{report}");
+    for (key, tool) in [
+        ("limits.tool_units", "ehco"),
+        ("limits.tool_max_stream_bytes", "ekko"),
+        ("mgp.risk", "ecco"),
+        ("mgp.validators", "eco"),
+    ] {
+        let expected = format!("`{key}` of `echo` names the tool `{tool}`, which it does not have");
+        assert!(found.contains(&expected), "{report}");
+    }
     assert!(!found.contains("`echo`, which"), "{report}");
     assert!(found.contains("names `clade-code`; did you mean `claude-code`?"), "{report}");
     assert!(!found.contains("names `cursor`"), "{report}");
@@ -234,4 +243,99 @@ fn missing_ambiguous_and_oversized_pins_are_found() {
         .unwrap();
     let (pins, _) = looked();
     assert!(pins.iter().all(|check| check["level"] == "ok"), "{pins:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_state_folder_is_not_created_and_a_shared_one_is_not_closed() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let home = Home::new();
+    let of_state = |folder: &str| {
+        let (report, _) = home.any_json("doctor", &["--state", folder, "doctor", "--no-start"]);
+        let checks = report["checks"].as_array().unwrap().iter();
+        let checks: Vec<_> = checks.filter(|check| check["about"] == "state").cloned().collect();
+        let [check] = &checks[..] else { panic!("there is one check of the state: {report}") };
+        format!("{} {} {}", check["level"], check["what"], check["fix"])
+    };
+    let own = home.json("doctor", &["doctor"]);
+    assert!(printed(&own, "state").contains("will be created at the first start"), "{own}");
+    assert!(!home.path(".local/state").exists());
+    let typo = of_state("nothing/a");
+    assert!(typo.contains("warn") && typo.contains("and neither does"), "{typo}");
+    assert!(of_state("new").contains("will be created"));
+    assert!(!home.work().join("nothing").exists() && !home.work().join("new").exists());
+
+    let folder = |name: &str, mode: u32| {
+        let path = home.work().join(name);
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    folder("empty", 0o755);
+    assert!(of_state("empty").contains("run `chmod 700 "));
+    folder("shared", 0o1777);
+    folder("used", 0o755);
+    home.write("work/used/letter.txt", "");
+    home.write("work/file", "");
+    for (name, why) in
+        [("shared", "(mode 1777)"), ("used", "(mode 755)"), ("file", "is not a folder")]
+    {
+        let found = of_state(name);
+        assert!(found.contains("fail") && found.contains(why), "{found}");
+        assert!(found.contains("name a folder of your own with --state DIR"), "{found}");
+        home.fail(1, &["--state", name, "tools", "ls"], "name a folder of your own");
+    }
+}
+
+#[test]
+fn an_address_for_metrics_that_is_in_use_is_found() {
+    let home = Home::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    home.write(".config/mgp/servers.toml", &format!("[kernel]\nmetrics = '{address}'\n"));
+    let (report, code) = home.any_json("doctor", &["doctor"]);
+    let found = printed(&report, "kernel");
+    assert!(found.contains(&format!("is `{address}`, which cannot be used")), "{report}");
+    assert_eq!(code, Some(1));
+    drop(taken);
+    home.json("doctor", &["doctor"]);
+}
+
+#[test]
+fn entries_of_hosts_that_start_nothing_are_not_reported_as_ungoverned() {
+    let home = Home::new();
+    let off = r#""off": {"command": "off", "disabled": true}"#;
+    home.write(".cursor/mcp.json", &format!(r#"{{"mcpServers": {{{off}}}}}"#));
+    home.write(".codex/config.toml", "[mcp_servers.off]\ncommand = 'off'\nenabled = false\n");
+    for host in ["cursor", "codex"] {
+        let connected = home.json("connect", &["connect", host, "--interactive", "no"]);
+        assert_eq!(connected["beside"], serde_json::json!([]), "{connected}");
+    }
+    let report = home.json("doctor", &["doctor"]);
+    let found = printed(&report, "host");
+    assert!(found.contains("cursor starts mgp") && found.contains("codex starts mgp"), "{found}");
+    assert!(!found.contains("off"), "{found}");
+
+    let mcp = home.path(".cursor/mcp.json");
+    let text = fs::read_to_string(&mcp).unwrap();
+    fs::write(
+        &mcp,
+        text.replacen(off, &format!(r#"{off}, "github": {{}}, "x": {{"command": "x"}}"#), 1),
+    )
+    .unwrap();
+    let report = home.json("doctor", &["doctor"]);
+    let found = printed(&report, "host");
+    let why = "`github` of cursor cannot be imported: it has neither a `command` nor a `url`";
+    assert!(found.contains(why), "{found}");
+    assert!(found.contains("not governed: x\""), "{found}");
+}
+
+#[test]
+fn a_wrong_value_without_a_remedy_is_reported_without_a_reference_to_one() {
+    let home = Home::new();
+    home.write(".config/mgp/servers.toml", "[kernel]\ntimeout = 'soon'\n");
+    let failed = home.run(&["doctor"]);
+    assert!(failed.out.contains("FAIL"), "{failed:?}");
+    assert_eq!(failed.out.contains("fix: "), failed.err.contains("fix:"), "{failed:?}");
+    assert!(failed.err.contains(" failed"), "{failed:?}");
 }

@@ -59,7 +59,15 @@ fn an_idle_server_is_explained_after_a_restart_of_the_kernel() {
     assert_eq!(kernel.server("off")["status"], "disabled");
     let home = &kernel.home;
     assert!(home.succeed(&["servers", "ls"]).contains("`mgp servers enable off` uses it again"));
-    home.fail(1, &["servers", "start", "off"], "`off` is disabled; run `mgp servers enable off`");
+    for command in [
+        &["servers", "start", "off"][..],
+        &["why", "default", "off.echo"],
+        &["tools", "ls", "off"],
+        &["tools", "call", "off.echo", "text=x"],
+        &["doctor", "off", "--no-start", "--config", file.to_str().unwrap()],
+    ] {
+        home.fail(1, command, "mgp: `off` is disabled; run `mgp servers enable off`");
+    }
     home.silent(&["servers", "enable", "off", "--config", file.to_str().unwrap()]);
     until_blocking("it is used", || kernel.server("off")["status"] != "disabled");
     home.silent(&["servers", "disable", "off", "--config", file.to_str().unwrap()]);

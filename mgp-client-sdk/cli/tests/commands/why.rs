@@ -108,3 +108,24 @@ fn why_names_a_declaration_that_the_name_of_a_tool_contradicts() {
     let reason = "the tool declares that it only reads, but its name or arguments suggest that it changes something";
     assert_eq!(why["risk_reason"], reason, "{why}");
 }
+
+#[test]
+fn why_finds_a_tool_by_name_as_the_call_of_that_agent_does() {
+    let echo = crate::program::program("echo");
+    let server = |id: &str| format!("[[servers]]\nid = '{id}'\ncommand = '{echo}'\n");
+    let kernel = Kernel::new(&(server("a") + &server("b")));
+    let home = &kernel.home;
+    home.succeed(&["access", "grant", "ada", "b"]);
+    until_blocking("the tools are listed", || {
+        ["a", "b"].iter().all(|id| kernel.server(id)["tools"] == 1)
+    });
+    home.succeed(&["tools", "call", "echo", "message=x", "--agent", "ada"]);
+    assert_eq!(home.json("why", &["why", "ada", "echo", "message=x"])["server_id"], "b");
+    home.fail(2, &["why", "eve", "echo"], "several servers have a tool `echo`");
+}
+
+#[test]
+fn a_server_that_has_written_nothing_has_no_lines_yet() {
+    let kernel = tiny("");
+    assert_eq!(kernel.home.succeed(&["logs", "tiny"]), "no lines yet\n");
+}

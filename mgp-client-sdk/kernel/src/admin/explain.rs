@@ -11,6 +11,7 @@ use mgp_types::service::{Context, Principal, ServerId};
 use mgp_types::{ErrorCode, Payload, RpcError};
 
 use crate::cli_hints::{explain_refusal, permit_command, spare_command};
+use crate::dispatch::context_of_agent;
 use crate::handle::Kernel;
 
 /// The maximum number of names in an error about an ambiguous tool.
@@ -22,7 +23,7 @@ pub(super) async fn explain(
     params: KernelExplainParams,
 ) -> Result<KernelExplainResult, RpcError> {
     kernel.0.fleet.synced(kernel.0.fleet.all().values()).await;
-    let (server, tool) = find_tool(&kernel, &params.tool_name)?;
+    let (server, tool) = find_tool(&kernel, &params.agent_id, &params.tool_name)?;
     let agent = Principal::local().agent(params.agent_id.as_str());
     let arguments = params.arguments.map(Payload::from);
     let verdict = kernel.governance().explain_pinned(&agent, &server, &tool, arguments.as_ref());
@@ -92,8 +93,12 @@ fn apply_answer(
     }
 }
 
-/// Finds a tool by its callable name, its id, or its server's own name for it. Also finds tools that no agent sees.
-fn find_tool(kernel: &Kernel, name: &str) -> Result<(ServerId, String), RpcError> {
+/// Finds a tool as a call of the agent finds it, or else by its callable name, its id, or its server's own name for it,
+/// also if no agent sees it.
+fn find_tool(kernel: &Kernel, agent: &str, name: &str) -> Result<(ServerId, String), RpcError> {
+    if let Some(tool) = kernel.0.dispatcher.find_shown(&context_of_agent(agent), name) {
+        return Ok((ServerId::from(tool.server_id()), tool.name().to_owned()));
+    }
     let (mut exact, mut own) = (Vec::new(), Vec::new());
     for id in kernel.0.fleet.all().keys() {
         for tool in kernel.index().tools_of(id.as_str()) {

@@ -140,7 +140,8 @@ fn event_type(word: &str) -> CliResult<String> {
     }
     let near = nearest(&upper, known.iter().copied())
         .or_else(|| nearest(&lower, OWN_KINDS.into_iter().map(short_type)));
-    let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+    let near = near.map(|near| format!("; did you mean `{near}`?"));
+    let near = near.unwrap_or_else(|| ".".to_owned());
     Err(Failure::usage(format!(
         "`{word}` is not a type of event{near} Known: {}, and those of mgp, e.g. key_added",
         known.join(", ")

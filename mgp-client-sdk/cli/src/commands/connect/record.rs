@@ -17,6 +17,9 @@ use crate::state;
 /// Maximum size of the file of records, which also holds the entries that were removed from hosts' files.
 const MAX_BYTES: u64 = 16 << 20;
 
+/// The name of the file of records in the state folder.
+const FILE_NAME: &str = "connected.json";
+
 /// The time a command waits while another command changes the records.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -195,11 +198,13 @@ pub(super) fn is_same(one: Option<&String>, other: Option<&String>) -> bool {
 
 /// Returns the hosts' files that have a record, i.e. that `mgp connect` has changed.
 pub(super) fn files(global: &Global) -> CliResult<impl Iterator<Item = PathBuf>> {
-    Ok(read_all(&records(global)?)?.files.into_keys())
+    // The folder is not created, because `mgp doctor` calls this function and changes nothing.
+    let file = PrivateFile::new(state::folder(global)?.join(FILE_NAME), MAX_BYTES);
+    Ok(read_all(&file)?.files.into_keys())
 }
 
 fn records(global: &Global) -> CliResult<PrivateFile> {
-    Ok(PrivateFile::new(state::create_folder(global)?.join("connected.json"), MAX_BYTES))
+    Ok(PrivateFile::new(state::create_folder(global)?.join(FILE_NAME), MAX_BYTES))
 }
 
 fn read_all(file: &PrivateFile) -> CliResult<Records> {

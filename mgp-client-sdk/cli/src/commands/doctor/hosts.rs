@@ -1,5 +1,9 @@
 //! Checks of the hosts of this user: whether each starts mgp.
 
+use std::path::Path;
+
+use mgp_discovery::import::ImportError;
+
 use super::super::connect::{HostFile, host_file};
 use super::report::{Check, Level};
 use crate::hosts::{KnownHost, home};
@@ -10,21 +14,36 @@ const MAX_NAMES: usize = 8;
 /// Checks each host that has a file of servers.
 pub(super) fn check() -> Vec<Check> {
     let Ok(home) = home() else { return Vec::new() };
-    let each = KnownHost::ALL.into_iter().filter_map(|host| {
-        let name = host.name();
-        match host_file(host, &host.user_file(&home)) {
-            Ok(file) => file.map(|file| check_host(name, &file)),
+    let mut checks = Vec::new();
+    for host in KnownHost::ALL {
+        let (name, path) = (host.name(), host.user_file(&home));
+        match host_file(host, &path) {
+            Ok(None) => {}
+            Ok(Some(file)) => {
+                checks.push(check_host(name, &file));
+                if file.program.is_some() {
+                    checks.extend(file.refused.iter().map(|error| refused(name, &path, error)));
+                }
+            }
             Err(failure) => {
                 let check = Check::new("host", Level::Warn, format!("{name}: {failure}"));
-                Some(check.with_fix("correct the file"))
+                checks.push(check.with_fix("correct the file"));
             }
         }
-    });
-    each.collect()
+    }
+    checks
+}
+
+/// Reports an entry that `mgp import` leaves out.
+fn refused(host: &str, file: &Path, error: &ImportError) -> Check {
+    let ImportError { name, why, .. } = error;
+    let what = format!("`{name}` of {host} cannot be imported: {why}");
+    let fix = format!("correct it in `{}`, or remove it", file.display());
+    Check::new("host", Level::Warn, what).with_fix(fix)
 }
 
 fn check_host(name: &str, file: &HostFile) -> Check {
-    let HostFile { program, beside } = file;
+    let HostFile { program, beside, .. } = file;
     let Some(program) = program else {
         let what = format!("{name} does not start mgp; `mgp connect {name}` makes it");
         return Check::new("host", Level::Ok, what);

@@ -1,6 +1,9 @@
 //! Checks the running kernel and its servers.
 
+use std::net::TcpListener;
+
 use mgp_client_sdk::Client;
+use mgp_discovery::KernelConfig;
 use mgp_types::method::{KernelInfo, KernelServers, KernelTools};
 use mgp_types::mgp::{
     KernelInfoParams, KernelServer, KernelServersParams, KernelTool, KernelToolsParams, ServerState,
@@ -13,6 +16,8 @@ use crate::{control, state};
 /// The servers and tools of the running kernel; empty if no kernel runs.
 #[derive(Debug, Default)]
 pub(super) struct KernelState {
+    /// `true` if it is certain that no kernel runs.
+    is_absent: bool,
     pub(super) servers: Vec<KernelServer>,
     pub(super) tools: Vec<KernelTool>,
 }
@@ -38,6 +43,16 @@ impl KernelState {
         let mut check = Check::new("server", Level::Warn, what);
         check.fix = Some(fix.to_owned()).filter(|fix| !fix.is_empty());
         Some(check.for_server(id))
+    }
+
+    /// Reports an address of the configuration at which no kernel could serve; a running one uses the address itself.
+    pub(super) fn check_metrics(&self, config: &KernelConfig) -> Option<Check> {
+        let address = config.metrics.as_ref().filter(|_| self.is_absent)?;
+        let error = TcpListener::bind(address).err()?;
+        let what =
+            format!("`metrics` under `[kernel]` is `{address}`, which cannot be used: {error}");
+        let fix = "stop the program that uses it, or set another address";
+        Some(Check::new("kernel", Level::Fail, what).with_fix(fix))
     }
 
     /// Checks the kernel's servers that are not in this configuration: registered servers, and servers of another
@@ -71,7 +86,7 @@ pub(super) async fn check(global: &Global, checks: &mut Vec<Check>) -> KernelSta
                 _ => "no kernel is running; a host starts one when it needs it",
             };
             checks.push(Check::new("kernel", Level::Ok, what));
-            return KernelState::default();
+            return KernelState { is_absent: true, ..KernelState::default() };
         }
         Err(failure) => {
             let text = failure.to_string();
@@ -90,7 +105,11 @@ pub(super) async fn check(global: &Global, checks: &mut Vec<Check>) -> KernelSta
     );
     // A kernel of another version may lack these methods; the check above has already reported the version.
     let (servers, tools) = (servers.map(|result| result.servers), tools.map(|result| result.tools));
-    KernelState { servers: servers.unwrap_or_default(), tools: tools.unwrap_or_default() }
+    KernelState {
+        is_absent: false,
+        servers: servers.unwrap_or_default(),
+        tools: tools.unwrap_or_default(),
+    }
 }
 
 async fn info(client: &Client) -> Check {

@@ -103,16 +103,22 @@ impl Tool {
     }
 }
 
-/// Checks that servers have the tools for which the configuration sets limits.
-pub(super) fn check_limited(config: &Config, inventory: &ToolInventory) -> Vec<Check> {
+/// Checks that servers have the tools that the keys of their configuration name.
+pub(super) fn check_named_tools(config: &Config, inventory: &ToolInventory) -> Vec<Check> {
     let mut checks = Vec::new();
     for server in &config.servers {
         let id = server.id.as_str();
-        let limits = &server.limits;
+        let (limits, mgp) = (&server.limits, server.mgp.as_ref());
         let keys = [
             ("tool_timeouts", server.timeouts.tools.keys().collect::<Vec<_>>()),
             ("limits.tool_units", limits.tool_units.keys().collect()),
             ("limits.tool_calls_per_minute", limits.tool_calls_per_minute.keys().collect()),
+            ("limits.tool_max_stream_bytes", limits.tool_max_stream_bytes.keys().collect()),
+            (
+                "mgp.validators",
+                mgp.map(|mgp| mgp.validators.keys()).into_iter().flatten().collect(),
+            ),
+            ("mgp.risk", mgp.map(|mgp| mgp.risk.keys()).into_iter().flatten().collect()),
         ];
         for (key, tools) in keys {
             let is_missing = |tool: &&&String| {

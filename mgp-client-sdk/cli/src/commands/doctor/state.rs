@@ -1,30 +1,74 @@
 //! Checks the state folder: its mode, the store, the audit log, the API keys.
 
 use std::fs;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_security::auth::{ApiKeys, FileKeys};
 use mgp_security::{FolderError, Governance, LogError};
+use mgp_types::store::{MemoryStore, Store};
 use tokio::time::timeout;
 
 use super::report::{Check, Level};
 use crate::args::Global;
+use crate::exit::Failure;
 use crate::output::plural;
 use crate::state;
 
 /// The time limit for verifying the audit log here; `mgp audit verify` has no limit.
 const VERIFY_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(super) async fn check(global: &Global) -> Vec<Check> {
-    let folder = match state::create_folder(global) {
-        Ok(folder) => folder,
-        Err(failure) => return vec![Check::new("state", Level::Fail, failure.to_string())],
+/// The remedy for a state that cannot be read.
+const RESTORE: &str =
+    "restore the folder from a back-up, or move it away to start with an empty one";
+
+/// Checks the state folder without creating it; returns the checks, and the store if the folder can be used.
+///
+/// The store is empty if the folder does not exist yet.
+pub(super) async fn check(global: &Global) -> (Vec<Check>, Option<Arc<dyn Store>>) {
+    let failed = |failure: Failure| {
+        let text = failure.to_string();
+        let (what, fix) = text.rsplit_once("; ").unwrap_or((&text, RESTORE));
+        (vec![Check::new("state", Level::Fail, what).with_fix(fix)], None)
     };
+    let folder = match state::folder(global) {
+        Ok(folder) => folder,
+        Err(failure) => return failed(failure),
+    };
+    match state::check_folder(&folder) {
+        Ok(true) => {}
+        Ok(false) => return (vec![not_created(&folder)], Some(Arc::new(MemoryStore::new()))),
+        Err(failure) => return failed(failure),
+    }
+    match state::db(global).await {
+        Ok(db) => (check_folder(&folder).await, Some(Arc::new(db))),
+        Err(failure) => failed(failure),
+    }
+}
+
+/// Reports a state folder that does not exist yet, which may be a mistyped one.
+fn not_created(folder: &Path) -> Check {
+    let path = folder.display();
+    let default = [state::folder_from_environment(), state::folder_in_home()];
+    let parent = folder.parent().filter(|parent| !parent.exists());
+    match parent.filter(|_| !default.contains(&Some(folder.to_owned()))) {
+        None => {
+            Check::new("state", Level::Ok, format!("{path} will be created at the first start"))
+        }
+        Some(parent) => {
+            let what = format!("`{path}` does not exist, and neither does `{}`", parent.display());
+            Check::new("state", Level::Warn, what).with_fix("correct --state if it is mistyped")
+        }
+    }
+}
+
+async fn check_folder(folder: &Path) -> Vec<Check> {
     let mut checks = Vec::new();
-    let bytes: u64 = file_sizes(&folder).sum();
+    let bytes: u64 = file_sizes(folder).sum();
     let what = format!("{}, {} KB, private", folder.display(), bytes / 1000);
     checks.push(Check::new("state", Level::Ok, what));
-    checks.push(match timeout(VERIFY_TIMEOUT, Governance::verify(&folder)).await {
+    checks.push(match timeout(VERIFY_TIMEOUT, Governance::verify(folder)).await {
         Ok(Ok(records)) => Check::new(
             "audit",
             Level::Ok,
@@ -33,13 +77,13 @@ pub(super) async fn check(global: &Global) -> Vec<Check> {
         Ok(Err(FolderError::Empty(_))) => {
             Check::new("audit", Level::Ok, "no records yet")
         }
-        Ok(Err(FolderError::Log(LogError::BadRecord(bad)))) if is_new(&folder) => {
+        Ok(Err(FolderError::Log(LogError::BadRecord(bad)))) if is_new(folder) => {
             tracing::debug!(%bad, "no audit log yet");
             Check::new("audit", Level::Ok, "no records yet")
         }
         Ok(Err(error @ FolderError::State { .. })) => {
             Check::new("state", Level::Fail, error.to_string())
-                .with_fix("restore the folder from a back-up, or move it away to start with an empty one")
+                .with_fix(RESTORE)
         }
         Ok(Err(error)) => Check::new("audit", Level::Fail, error.to_string())
             .with_fix("keep the log as evidence, and set `dir = \"audit-2\"` below `[kernel.audit]` for a new one"),
@@ -49,11 +93,11 @@ pub(super) async fn check(global: &Global) -> Vec<Check> {
     checks
 }
 
-fn is_new(folder: &std::path::Path) -> bool {
+fn is_new(folder: &Path) -> bool {
     fs::read_dir(folder.join("audit")).map_or(true, |mut entries| entries.next().is_none())
 }
 
-fn file_sizes(folder: &std::path::Path) -> impl Iterator<Item = u64> {
+fn file_sizes(folder: &Path) -> impl Iterator<Item = u64> {
     let folders = [folder.to_owned(), folder.join("audit")];
     let entries = folders.into_iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
     entries

@@ -10,6 +10,7 @@ use mgp_types::mgp::KernelTool;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::super::known_names::disabled_server_of;
 use super::super::streamed_call::print_stream;
 use super::agent::agents_with_access;
 use super::fetch_tools;
@@ -77,6 +78,14 @@ pub(super) async fn run(global: &Global, call: &Call) -> CliResult {
     let running = client.call(&call.tool).args(arguments);
     let outcome =
         if call.stream { print_stream(global, running.stream()).await? } else { running.await };
+    if let Err(error) = &outcome
+        && error.code() == ErrorCode::TOOL_NOT_FOUND
+        // A process below a host may not ask about servers; it gets the kernel's own words.
+        && let Ok(operator) = control::connect(global).await
+        && let Ok(Some(failure)) = disabled_server_of(&operator, &call.tool).await
+    {
+        return Err(failure);
+    }
     let result = outcome.map_err(|error| {
         // The error text addresses the agent. The person who runs this command can change the rules, so the message
         // adds the command that shows them.
