@@ -375,7 +375,7 @@ pub(crate) fn plural(number: impl TryInto<u64>, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A progress counter, printed to standard error if that is a terminal.
+/// A progress counter on standard error; without a terminal, only a line at the beginning.
 #[derive(Debug)]
 pub(crate) struct Progress {
     label: &'static str,
@@ -386,7 +386,11 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub(crate) fn new(global: &Global, label: &'static str, total: usize) -> Self {
-        let is_visible = total > 1 && !global.json && io::stderr().is_terminal();
+        let is_terminal = io::stderr().is_terminal();
+        if total > 0 && !is_terminal {
+            print_note(global, &format!("{label}: {total}"));
+        }
+        let is_visible = total > 1 && !global.json && is_terminal;
         Self { label, total, done: 0, is_visible }
     }
 

@@ -83,6 +83,7 @@ It also gets the variables of `env`, and those that `pass_env` names; no others,
 
 The kernel takes its variables, also those in `${VAR}`, from the program that started it: `mgp serve`, or the first host.
 `mgp import` and `mgp doctor` take them from their shell, and `mgp doctor` reports a server that lacks one in the running kernel.
+A host with a window often has none of your shell's variables; `mgp secrets set NAME` stores a value, which `${keyring:NAME}` names.
 ";
 
 /// Returns the JSON Schema of `mgp.toml` for editors.

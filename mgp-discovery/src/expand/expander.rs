@@ -28,7 +28,7 @@ use crate::source::{Origin, changed_file};
 /// let refused = Expander::new(|_| None).server(&config.servers[0]).unwrap_err();
 /// assert_eq!(
 ///     refused.to_string(),
-///     "server `a` is not started: `env.KEY`: the variable `KEY` is not set; set it, or write `${KEY:-default}`"
+///     "server `a` is not started: `env.KEY`: the variable `KEY` is not set; run `mgp secrets set KEY` and write `${keyring:KEY}`, or write `${KEY:-default}`"
 /// );
 /// ```
 #[derive(Clone)]
@@ -246,9 +246,7 @@ impl Expander {
                             }
                         }
                         (None, None) => {
-                            return Err(format!(
-                                "the variable `{name}` is not set; set it, or write `${{{name}:-default}}`"
-                            ));
+                            return Err(unset(name, origin));
                         }
                     }
                 }
@@ -427,6 +425,16 @@ impl Filling<'_> {
         });
         filled.collect()
     }
+}
+
+/// Returns the text of the error for a variable that is not set, with the remedies.
+fn unset(name: &str, origin: Origin) -> String {
+    // Only the user's own file may name a secret.
+    let remedy = match origin {
+        Origin::Project => "set it".to_owned(),
+        _ => format!("run `mgp secrets set {name}` and write `${{keyring:{name}}}`"),
+    };
+    format!("the variable `{name}` is not set; {remedy}, or write `${{{name}:-default}}`")
 }
 
 /// Returns whether an argument, or the value of an option, is a relative path, e.g. `.`, `./x` or `--root=../x`.

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 
 use super::Host;
-use super::variables::{Meaning, escaped, mapped};
+use super::variables::{Findings, Meaning, escaped, is_home, mapped};
 
 /// A server of another host, in the terms of `mgp.toml`.
 #[derive(Clone, PartialEq, Eq, Default)]
@@ -24,6 +25,10 @@ pub struct Entry {
     pub url: Option<String>,
     /// The headers of every request to the server.
     pub headers: BTreeMap<String, String>,
+    /// The time that the server may take to start, if the entry has one.
+    pub start_timeout: Option<Duration>,
+    /// The time that a tool call may take, if the entry has one.
+    pub timeout: Option<Duration>,
     /// The era of MCP, if the entry has one.
     pub era: Option<&'static str>,
     /// The transport, if it does not follow from the other members.
@@ -34,6 +39,10 @@ pub struct Entry {
 
 // Shows the command only: values of configurations may be secret.
 mgp_types::opaque_debug!(Entry { command });
+
+/// The reason reported for a server whose variables are in another file.
+const ENV_FILE: &str =
+    "its variables are in an `envFile`; write them to `env` there, then try again";
 
 /// The reason reported for a server that is switched off in its host.
 pub(super) const SWITCHED_OFF: &str = "it is switched off there";
@@ -123,7 +132,7 @@ const SECRET_NAMES: &str = "env_keys";
 pub(super) fn entry(
     value: &Value,
     meaning: &Meaning<'_>,
-    notes: &mut Vec<String>,
+    findings: &mut Findings,
 ) -> Result<Entry, String> {
     let Some(members) = value.as_object() else { return Err("it is not an object".into()) };
     if members.get("disabled") == Some(&Value::Bool(true))
@@ -133,7 +142,7 @@ pub(super) fn entry(
     }
     let mut entry = Entry::default();
     for (name, value) in members {
-        let mut map = |text: &str| mapped(text, meaning, notes);
+        let mut map = |text: &str| mapped(text, meaning, findings);
         match name.as_str() {
             "command" => entry.command = Some(map(text(name, value)?)),
             "args" => {
@@ -152,15 +161,23 @@ pub(super) fn entry(
             SECRET_NAMES => {
                 let secrets = value.as_array().into_iter().flatten();
                 let secrets = secrets.map(|secret| text(name, secret)).collect::<Result<_, _>>()?;
-                add_secrets(&mut entry, secrets, notes);
+                add_secrets(&mut entry, secrets, &mut findings.notes);
             }
             "type" | "transport" => entry.transport = transport(text(name, value)?)?,
             "era" => entry.era = era(text(name, value)?)?,
-            _ => notes.extend(why_left_out(name)),
+            // The members of Codex.
+            "startup_timeout_sec" => entry.start_timeout = Some(seconds(name, value)?),
+            "tool_timeout_sec" => entry.timeout = Some(seconds(name, value)?),
+            "envFile" => {
+                findings.refusal.get_or_insert(ENV_FILE.to_owned());
+            }
+            _ => findings.notes.extend(why_left_out(name)),
         }
     }
+    if let Some(reason) = findings.refusal.take() {
+        return Err(reason);
+    }
     // Files in the home folder belong to the user and not to a project; their servers start in the home folder anyway.
-    let is_home = |project| std::env::home_dir().as_deref() == Some(project);
     if let (Some(_), Some(project)) = (&entry.command, meaning.project)
         && (entry.cwd.is_some() || !is_home(project))
     {
@@ -177,7 +194,6 @@ pub(super) fn entry(
 fn why_left_out(name: &str) -> Option<String> {
     let why = match name {
         "autoApprove" | "alwaysAllow" | "trust" => "what runs without asking is decided here",
-        "envFile" => "write its variables to `env`, or set them before you start",
         _ if IDLE.contains(&name) => return None,
         _ => "it is not known here",
     };
@@ -220,6 +236,14 @@ fn era(word: &str) -> Result<Option<&'static str>, String> {
         "legacy" => Ok(Some("legacy")),
         _ => Err("its era is not known here".into()),
     }
+}
+
+/// Returns a time that is written as a number of seconds.
+fn seconds(name: &str, value: &Value) -> Result<Duration, String> {
+    let seconds = value.as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds
+        .filter(|time| !time.is_zero())
+        .ok_or_else(|| format!("`{name}` is not a number of seconds"))
 }
 
 fn text<'a>(name: &str, value: &'a Value) -> Result<&'a str, String> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::entry::{NO_TARGET, PART_OF_HOST, SWITCHED_OFF};
-use super::variables::{Dialect, Meaning, proposed};
+use super::variables::{Dialect, Findings, Meaning, proposed};
 use super::{Entry, entry, json, package};
 use crate::config::limits;
 use crate::error::DiscoveryError;
@@ -172,6 +172,29 @@ impl ImportError {
 /// # Errors
 /// [`DiscoveryError::TooLong`]; [`DiscoveryError::Foreign`] if it is not a valid file of this host.
 pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, DiscoveryError> {
+    read_with(host, file, text, None)
+}
+
+/// Reads the text of a host's own file of the user like [`read`]; an input for which the host asks its user becomes the
+/// stored secret of its name, if `secrets` contains that name.
+///
+/// # Errors
+/// See [`read`].
+pub fn read_of_user(
+    host: Host,
+    file: &Path,
+    text: &str,
+    secrets: &[String],
+) -> Result<Import, DiscoveryError> {
+    read_with(host, file, text, Some(secrets))
+}
+
+fn read_with(
+    host: Host,
+    file: &Path,
+    text: &str,
+    secrets: Option<&[String]>,
+) -> Result<Import, DiscoveryError> {
     if text.len() as u64 > 16 * limits::MAX_FILE_BYTES {
         return Err(DiscoveryError::TooLong { path: file.to_owned() });
     }
@@ -189,22 +212,12 @@ pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, DiscoveryErro
         return Ok(import);
     }
     let (dialect, own) = (host.dialect(), host.servers_key());
-    // `.vscode/mcp.json` and `.cursor/mcp.json` are in a subfolder of the project, `.mcp.json` is in the project
-    // itself.
-    let project = file.parent().filter(|folder| {
-        folder.file_name().is_some_and(|name| name == ".vscode" || name == ".cursor")
-    });
-    let project = if file.file_name().is_some_and(|name| name == ".mcp.json") {
-        file.parent()
-    } else {
-        project.and_then(Path::parent)
-    };
-    let project = project.filter(|folder| folder.is_absolute());
+    let project = project_of(file);
     let mut found = false;
     let root = value.get("mcp").filter(|_| value.get(own).is_none()).unwrap_or(&value);
     // Newer files of `OpenCode` have the servers one level deeper.
     let nested = value[own].get("servers").filter(|_| host == Host::OpenCode);
-    let meaning = Meaning { dialect, project, proposed: proposed(&root["inputs"]) };
+    let meaning = Meaning { dialect, project, proposed: proposed(&root["inputs"]), secrets };
     if let Some(servers) = nested.or_else(|| root.get(own)).and_then(Value::as_object) {
         found = true;
         take(&mut import, None, servers, &meaning);
@@ -220,12 +233,28 @@ pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, DiscoveryErro
         if let Some(servers) = value.get(own).and_then(Value::as_object) {
             found = true;
             let (project, begin) = (Some(Path::new(folder.as_str())), import.servers.len());
-            let meaning = Meaning { dialect, project, proposed: BTreeMap::new() };
+            let proposed = BTreeMap::new();
+            let meaning = Meaning { dialect, project, proposed, secrets };
             take(&mut import, Some(folder), servers, &meaning);
             import.leave_out_from(begin, &off);
         }
     }
     if found { Ok(import) } else { Err(foreign(format!("it has no `{own}`"))) }
+}
+
+/// Returns the folder of the project that a file belongs to.
+///
+/// `.vscode/mcp.json` and `.cursor/mcp.json` are in a subfolder of the project, `.mcp.json` is in the project itself.
+fn project_of(file: &Path) -> Option<&Path> {
+    let folder = file.parent()?;
+    let project = if file.file_name().is_some_and(|name| name == ".mcp.json") {
+        Some(folder)
+    } else if folder.file_name().is_some_and(|name| name == ".vscode" || name == ".cursor") {
+        folder.parent()
+    } else {
+        None
+    };
+    project.filter(|folder| folder.is_absolute())
 }
 
 /// Returns the servers of a project's `.mcp.json` that are switched off in a settings file of Claude Code or in
@@ -268,18 +297,18 @@ fn take(
 ) {
     let project = project.cloned();
     for (name, value) in servers {
-        let mut notes = Vec::new();
+        let mut findings = Findings::default();
         let taken = if import.servers.len() >= limits::MAX_SERVERS {
             Err(format!("{} servers are possible", limits::MAX_SERVERS))
         } else {
-            entry::entry(&entry::common(import.host, value), meaning, &mut notes)
+            entry::entry(&entry::common(import.host, value), meaning, &mut findings)
         };
         match taken {
             Ok(entry) => import.servers.push(ImportedServer {
                 name: name.clone(),
                 project: project.clone(),
                 entry,
-                notes,
+                notes: findings.notes,
             }),
             Err(why) => {
                 let project = project.clone();

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mgp_types::{PrivateFile, backup_paths};
-use toml_edit::DocumentMut;
+use toml_edit::{DocumentMut, Item};
 
 use super::{Host, Import, ImportedServer, write};
-use crate::config::{Config, ParsedConfig, ServerConfig, TargetConfig, limits};
+use crate::config::{Config, ConfigFinding, ParsedConfig, ServerConfig, TargetConfig, limits};
 use crate::error::DiscoveryError;
 use crate::expand::clear_secrets;
 use crate::source::{Origin, text_of};
@@ -232,7 +232,9 @@ impl TakenIds {
             write::add(&mut alone, &id, &server.entry, &from);
             let parsed = check_entry(file, &alone.to_string())?;
             match self.servers.iter().find(|there| there.id == parsed.id) {
-                Some(there) if is_same(there, &parsed) => return Ok(ImportOutcome::Present(id)),
+                Some(there) if is_same(there, &parsed, is_from(document, &id, &from)) => {
+                    return Ok(ImportOutcome::Present(id));
+                }
                 None if !self.ids.contains(&id) => {}
                 _ => continue,
             }
@@ -267,7 +269,10 @@ fn candidates(id: &str, host: Host) -> impl Iterator<Item = String> {
 
 /// Returns whether two servers run the same program with the same arguments and variables, or have the same URL and
 /// headers.
-fn is_same(there: &ServerConfig, new: &ServerConfig) -> bool {
+///
+/// If `is_reimported`, an earlier import of the same file wrote `there`. Then the values of variables and headers may
+/// differ in whether they are written out or taken from a variable or secret, because the user may have replaced them.
+fn is_same(there: &ServerConfig, new: &ServerConfig, is_reimported: bool) -> bool {
     let secrets: Vec<String> = clear_secrets(new).into_iter().map(|one| one.place).collect();
     // A value with `${…}` also counts as equal to a secret, because an earlier import asked the user for this
     // replacement.
@@ -275,8 +280,14 @@ fn is_same(there: &ServerConfig, new: &ServerConfig) -> bool {
         there == new || (there.contains("${") && secrets.contains(&place))
     };
     let same_map = |kind: &str, there: &BTreeMap<String, String>, new: &BTreeMap<_, String>| {
+        let same_value = |name: &String, text: &str, new: &str| {
+            // The user may have stored the value of a variable as the secret of that name.
+            same(format!("{kind}.{name}"), text, new)
+                || text.replace("${keyring:", "${") == new
+                || (is_reimported && [text, new].iter().any(|text| text.contains("${")))
+        };
         there.keys().eq(new.keys())
-            && there.iter().all(|(name, text)| same(format!("{kind}.{name}"), text, &new[name]))
+            && there.iter().all(|(name, text)| same_value(name, text, &new[name]))
     };
     match (&there.target, &new.target) {
         (
@@ -296,15 +307,25 @@ fn is_same(there: &ServerConfig, new: &ServerConfig) -> bool {
     }
 }
 
+/// Returns whether the entry of a server has the comment that an import of the file `from` writes.
+fn is_from(document: &DocumentMut, id: &str, from: &str) -> bool {
+    let tables = document.get("servers").and_then(Item::as_array_of_tables).into_iter().flatten();
+    let mut own =
+        tables.filter(|table| table.get("id").and_then(Item::as_str).is_some_and(|own| own == id));
+    let comment = own.next().and_then(|table| table.decor().prefix()?.as_str());
+    comment.is_some_and(|text| text.lines().any(|line| line.strip_prefix("# From ") == Some(from)))
+}
+
 /// Parses the text of a new entry, as it would later be read from the file.
 fn check_entry(file: &Path, text: &str) -> Result<ServerConfig, String> {
     let wrong = || "it cannot be expressed in `mgp.toml`".to_owned();
     let mut parsed = Config::parse(file, text).map_err(|_| wrong())?;
-    parsed
-        .config
-        .servers
-        .pop()
-        .ok_or_else(|| parsed.findings.first().map_or_else(wrong, |finding| finding.what.clone()))
+    let reason = |finding: &ConfigFinding| match &finding.remedy {
+        Some(remedy) => format!("{}; {remedy}", finding.what),
+        None => finding.what.clone(),
+    };
+    let server = parsed.config.servers.pop();
+    server.ok_or_else(|| parsed.findings.first().map_or_else(wrong, reason))
 }
 
 /// Converts a name to an id: each character that is not allowed becomes `-`. Returns `None` if none is allowed.

@@ -21,23 +21,72 @@ fn an_editor_file_with_inputs_and_comments_is_read() {
             {"id": "site", "type": "pickString", "options": ["eu", "us"], "default": "eu"}, 1, {"id": "a"},
             {"id": "token", "type": "promptString", "default": "hunter2hunter2"}],
         "servers": {
-            "web": {"type": "http", "url": "https://x.org/mcp", "headers": {"A": "Bearer ${input:api-key}", "S": "${input:site}", "T": "${input:token}"}},
-            "local": {"type": "stdio", "command": "${workspaceFolder}/run", "envFile": ".env", "dev": {},},
+            "web": {"type": "http", "url": "https://x.org/mcp", "headers": {"A": "Bearer ${input:api-key}", "S": "${input:site}"}},
+            "local": {"type": "stdio", "command": "${workspaceFolder}/run", "dev": {},},
+            "token": {"type": "http", "url": "https://x.org/${input:token}"},
         },
     }"#;
-    let import = imported(Host::VsCode, "/p/.vscode/mcp.json", text);
+    let file = Path::new("/p/.vscode/mcp.json");
+    let import = read_of_user(Host::VsCode, file, text, &["API_KEY".to_owned()]).unwrap();
     let (local, web) = (&import.servers[0], &import.servers[1]);
     assert_eq!(local.entry.command.as_deref(), Some("/p/run"));
-    assert_eq!(local.notes.len(), 2, "{:?}", local.notes);
-    assert_eq!(web.entry.headers["A"], "Bearer ${API_KEY}");
+    assert_eq!(local.notes.len(), 1, "{:?}", local.notes);
+    assert_eq!(web.entry.headers["A"], "Bearer ${keyring:API_KEY}");
     assert_eq!(web.entry.headers["S"], "${SITE:-eu}");
     assert_eq!(
         web.notes,
         [
-            "the input `api-key` is the variable `API_KEY` here; set it before you start",
+            "the input `api-key` is the secret `API_KEY` here",
             "the input `site` is the variable `SITE` here, or the default proposed there",
-            "the input `token` is the variable `TOKEN` here; set it before you start"
         ]
+    );
+    assert_eq!(
+        import.refused[0].why,
+        "its host asks for the input `token`; run `mgp secrets set TOKEN`, then try again"
+    );
+    // A file that may come from other people gets no secret.
+    let import = imported(Host::VsCode, "/p/.vscode/mcp.json", text);
+    let refused: Vec<_> = import.refused.iter().map(|one| one.why.as_str()).collect();
+    assert_eq!(
+        refused,
+        ["its host asks for the input `token`", "its host asks for the input `api-key`"]
+    );
+}
+
+#[test]
+fn servers_that_work_only_in_their_host_stay_there() {
+    let home = std::env::home_dir().unwrap();
+    let file = home.join(".cursor/mcp.json");
+    for (host, member, reason) in [
+        (Host::Cursor, r#""args": ["${workspaceFolder}/tools/mcp.js"]"#, "`${workspaceFolder}`"),
+        (
+            Host::Cursor,
+            r#""env": {"A": "${workspaceFolderBasename}"}"#,
+            "`${workspaceFolderBasename}`",
+        ),
+        (Host::VsCode, r#""args": ["${workspaceFolder}"]"#, "`${workspaceFolder}`"),
+        (Host::VsCode, r#""args": ["${config:x.y}"]"#, "`${config:x.y}`"),
+        (Host::VsCode, r#""envFile": "/p/.env""#, "`envFile`; write them to `env`"),
+        (Host::ClaudeCode, r#""args": ["${workspaceFolder}"]"#, "`${workspaceFolder}`"),
+    ] {
+        let key = host.servers_key();
+        let text = format!(r#"{{"{key}": {{"a": {{"command": "node", {member}}}}}}}"#);
+        let import = read(host, &file, &text).unwrap();
+        assert!(import.servers.is_empty(), "{member}: {:?}", import.servers);
+        assert!(import.refused[0].why.contains(reason), "{}", import.refused[0].why);
+    }
+}
+
+#[test]
+fn the_time_limits_of_codex_are_kept() {
+    let text = "[mcp_servers.a]\ncommand = 'a'\nstartup_timeout_sec = 20\ntool_timeout_sec = 0.5\n";
+    let import = imported(Host::Codex, "config.toml", text);
+    assert!(import.servers[0].notes.is_empty(), "{:?}", import.servers[0].notes);
+    let plan = Plan::new("/nowhere/at/all.toml", &[import]).unwrap();
+    assert!(
+        plan.text().contains("start_timeout = \"20s\"\ntimeout = \"500ms\"\n"),
+        "{}",
+        plan.text()
     );
 }
 
@@ -329,6 +378,35 @@ fn a_link_to_the_file_stays_a_link() {
     assert!(Plan::new(&link, &[import]).unwrap().apply().unwrap().is_some());
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert!(fs::read_to_string(&file).unwrap().contains("id = \"a\""));
+}
+
+#[test]
+fn an_entry_whose_values_became_secrets_is_not_added_again() {
+    let folder = temp_dir();
+    let file = folder.path().join("servers.toml");
+    let import = |host, name: &str, token: &str| {
+        let text = format!(
+            r#"{{"mcpServers": {{"web": {{"url": "https://x.org", "headers": {{"T": "{token}"}}}}}}}}"#
+        );
+        imported(host, name, &text)
+    };
+    let outcome = |import: Import| {
+        let plan = Plan::new(&file, &[import]).unwrap();
+        plan.lines()[0].outcome.clone()
+    };
+    let first = import(Host::Cursor, "cursor.json", "Bearer ${env:TOKEN}");
+    Plan::new(&file, std::slice::from_ref(&first)).unwrap().apply().unwrap();
+    let present = ImportOutcome::Present("web".to_owned());
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("${TOKEN}", "${keyring:TOKEN}")).unwrap();
+    let other = import(Host::Kiro, "kiro.json", "Bearer abc");
+    assert_eq!(outcome(first.clone()), present);
+    assert_eq!(outcome(other), ImportOutcome::Added("web-kiro".to_owned()));
+    // Another host has a different variable; the same host may have had the value in another place.
+    fs::write(&file, text.replace("${TOKEN}", "${keyring:work}")).unwrap();
+    assert_eq!(outcome(first), present);
+    let other = import(Host::Windsurf, "windsurf.json", "Bearer ${env:TOKEN}");
+    assert_eq!(outcome(other), ImportOutcome::Added("web-windsurf".to_owned()));
 }
 
 proptest! {

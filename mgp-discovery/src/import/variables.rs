@@ -26,6 +26,31 @@ pub(super) struct Meaning<'a> {
     pub(super) project: Option<&'a Path>,
     /// The defaults that the editor proposes to the user, by the names of inputs.
     pub(super) proposed: BTreeMap<&'a str, &'a str>,
+    /// The names of the user's stored secrets; `None` if the file may come from other people.
+    pub(super) secrets: Option<&'a [String]>,
+}
+
+/// The findings about an entry that is converted.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    /// Notes for the user.
+    pub(super) notes: Vec<String>,
+    /// The reason why the server would not work outside of its host, if there is one.
+    pub(super) refusal: Option<String>,
+}
+
+impl Findings {
+    fn refuse(&mut self, reason: String) {
+        self.refusal.get_or_insert(reason);
+    }
+}
+
+/// The beginnings of variables that only a running editor can replace.
+const OF_EDITOR: &[&str] = &["workspace", "config:", "command:", "file", "relativeFile"];
+
+/// Returns whether a folder is the home folder of the user.
+pub(super) fn is_home(folder: &Path) -> bool {
+    std::env::home_dir().as_deref() == Some(folder)
 }
 
 /// Returns the defaults that an editor proposes for its inputs; those of secret inputs are left out.
@@ -39,20 +64,20 @@ pub(super) fn proposed(inputs: &Value) -> BTreeMap<&str, &str> {
     proposed.collect()
 }
 
-/// Converts the variables of a text; adds a note for each that the user must set.
+/// Converts the variables of a text; adds the findings about those that have no equal here.
 ///
 /// The result contains no `${file:…}` or `${cmd:…}`: only the user may write those.
-pub(super) fn mapped(text: &str, meaning: &Meaning<'_>, notes: &mut Vec<String>) -> String {
+pub(super) fn mapped(text: &str, meaning: &Meaning<'_>, findings: &mut Findings) -> String {
     if meaning.dialect == Dialect::Plain {
         return escaped(text);
     }
-    nested(text, meaning, notes, 0)
+    nested(text, meaning, findings, 0)
 }
 
 /// Converts the variables in a text; `depth` is the number of defaults that enclose the text.
-fn nested(text: &str, meaning: &Meaning<'_>, notes: &mut Vec<String>, depth: usize) -> String {
+fn nested(text: &str, meaning: &Meaning<'_>, findings: &mut Findings, depth: usize) -> String {
     if depth > limits::MAX_DEPTH {
-        notes.push(format!("variables deeper than {} were left out", limits::MAX_DEPTH));
+        findings.notes.push(format!("variables deeper than {} were left out", limits::MAX_DEPTH));
         return escaped(text);
     }
     let (mut out, mut rest) = (String::new(), text);
@@ -64,7 +89,7 @@ fn nested(text: &str, meaning: &Meaning<'_>, notes: &mut Vec<String>, depth: usi
             out.push_str("$${");
             break;
         };
-        out.push_str(&variable(&rest[..end], meaning, notes, depth));
+        out.push_str(&variable(&rest[..end], meaning, findings, depth));
         rest = &rest[end + 1..];
     }
     out + &escaped(rest)
@@ -80,24 +105,16 @@ pub(super) fn escaped(text: &str) -> String {
     text.replace('$', "$$")
 }
 
-fn variable(inside: &str, meaning: &Meaning<'_>, notes: &mut Vec<String>, depth: usize) -> String {
+fn variable(inside: &str, meaning: &Meaning<'_>, findings: &mut Findings, depth: usize) -> String {
     if let Some(name) = inside.strip_prefix("env:") {
         return format!("${{{}}}", name_of(name));
     }
     if let Some(id) = inside.strip_prefix("input:") {
-        let name = name_of(&id.to_ascii_uppercase());
-        if let Some(default) = meaning.proposed.get(id) {
-            notes.push(format!(
-                "the input `{id}` is the variable `{name}` here, or the default proposed there"
-            ));
-            return format!("${{{name}:-{}}}", escaped(default));
-        }
-        notes.push(format!(
-            "the input `{id}` is the variable `{name}` here; set it before you start"
-        ));
-        return format!("${{{name}}}");
+        return input(id, meaning, findings);
     }
-    match (inside, meaning.project) {
+    // The editors of the home folder's file replace the variable by the folder that is open.
+    let project = meaning.project.filter(|folder| !is_home(folder));
+    match (inside, project) {
         ("userHome", _) => "${HOME}".to_owned(),
         ("workspaceFolder" | "workspaceRoot", Some(folder)) => escaped(&folder.to_string_lossy()),
         ("pathSeparator" | "/", _) => std::path::MAIN_SEPARATOR.to_string(),
@@ -106,19 +123,51 @@ fn variable(inside: &str, meaning: &Meaning<'_>, notes: &mut Vec<String>, depth:
                 Some((name, default)) => (name, Some(default)),
                 None => (inside, None),
             };
-            if name != name_of(name) || name == "workspaceFolder" {
+            let is_of_editor = meaning.dialect == Dialect::Editor || name.starts_with("workspace");
+            if is_of_editor && OF_EDITOR.iter().any(|begin| name.starts_with(begin)) {
+                findings.refuse(format!("only its host can replace `${{{inside}}}`"));
+                return format!("${{{}}}", name_of(name));
+            }
+            if name != name_of(name) {
                 let name = name_of(name);
-                notes.push(format!("`${{{inside}}}` is not known here; set the variable `{name}`"));
+                findings
+                    .notes
+                    .push(format!("`${{{inside}}}` is not known here; set the variable `{name}`"));
                 return format!("${{{name}}}");
             }
             match default {
                 Some(default) => {
-                    format!("${{{name}:-{}}}", nested(default, meaning, notes, depth + 1))
+                    format!("${{{name}:-{}}}", nested(default, meaning, findings, depth + 1))
                 }
                 None => format!("${{{name}}}"),
             }
         }
     }
+}
+
+/// Converts an input, i.e. a value for which the editor asks the user.
+///
+/// An input without a default is replaced by the stored secret of its name. Without such a secret the server is
+/// refused, because nothing here asks for the value.
+fn input(id: &str, meaning: &Meaning<'_>, findings: &mut Findings) -> String {
+    let name = name_of(&id.to_ascii_uppercase());
+    if let Some(default) = meaning.proposed.get(id) {
+        findings.notes.push(format!(
+            "the input `{id}` is the variable `{name}` here, or the default proposed there"
+        ));
+        return format!("${{{name}:-{}}}", escaped(default));
+    }
+    match meaning.secrets {
+        Some(secrets) if secrets.contains(&name) => {
+            findings.notes.push(format!("the input `{id}` is the secret `{name}` here"));
+            return format!("${{keyring:{name}}}");
+        }
+        Some(_) => findings.refuse(format!(
+            "its host asks for the input `{id}`; run `mgp secrets set {name}`, then try again"
+        )),
+        None => findings.refuse(format!("its host asks for the input `{id}`")),
+    }
+    format!("${{{name}}}")
 }
 
 /// Converts a text to a valid name of a variable: each character that is not allowed becomes `_`.
@@ -139,14 +188,15 @@ mod tests {
 
     fn meaning(dialect: Dialect) -> Meaning<'static> {
         let proposed = BTreeMap::from([("site", "a$b{}")]);
-        Meaning { dialect, project: Some(Path::new("/p")), proposed }
+        Meaning { dialect, project: Some(Path::new("/p")), proposed, secrets: None }
     }
 
     #[track_caller]
     fn check(text: &str, dialect: Dialect, expected: &str, noted: usize) {
-        let mut notes = Vec::new();
-        assert_eq!(mapped(text, &meaning(dialect), &mut notes), expected);
-        assert_eq!(notes.len(), noted, "{notes:?}");
+        let mut findings = Findings::default();
+        assert_eq!(mapped(text, &meaning(dialect), &mut findings), expected);
+        let found = findings.notes.len() + findings.refusal.iter().len();
+        assert_eq!(found, noted, "{findings:?}");
     }
 
     #[test]
@@ -178,7 +228,7 @@ mod tests {
         #[test]
         fn only_variables_are_expanded(text in "[$:{}Aa/-]{0,30}|(\\$|\\{|\\}|:-|A|cmd:|file:|\\$\\{){0,14}") {
             for dialect in [Dialect::Plain, Dialect::Shell, Dialect::Editor] {
-                let text = mapped(&text, &meaning(dialect), &mut Vec::new());
+                let text = mapped(&text, &meaning(dialect), &mut Findings::default());
                 let needs = Template::parse(&text).map_or_else(|_| Vec::new(), |text| text.needs());
                 let others = needs.iter().any(|need| need.contains(':'));
                 proptest::prop_assert!(!others, "{text}: {needs:?}");

@@ -55,6 +55,16 @@ fn table(id: &str, entry: &Entry) -> Table {
     if let Some(published) = &entry.published {
         table.insert("published", value(published));
     }
+    for (name, time) in [("start_timeout", entry.start_timeout), ("timeout", entry.timeout)] {
+        if let Some(time) = time {
+            let milliseconds = time.as_millis().max(1);
+            let text = match milliseconds % 1000 {
+                0 => format!("{}s", milliseconds / 1000),
+                _ => format!("{milliseconds}ms"),
+            };
+            table.insert(name, value(text));
+        }
+    }
     for (name, map) in [("env", &entry.env), ("headers", &entry.headers)] {
         if !map.is_empty() {
             table.insert(name, value(inline(map)));

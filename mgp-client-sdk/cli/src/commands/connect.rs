@@ -275,7 +275,7 @@ impl Change {
         let is_exact = restored.as_ref().is_some_and(|restored| restored.is_exact);
         let base =
             restored.map_or_else(|| now.to_owned(), |restored| restored.text.unwrap_or_default());
-        let present = present(connect, file, &base, table);
+        let present = present(global, connect, file, &base, table);
         let earlier = record.iter().flat_map(|record| &record.taken);
         let mut entries: Vec<(Vec<String>, String)> =
             earlier.map(|entry| (entry.path.clone(), entry.name.clone())).collect();
@@ -374,13 +374,17 @@ impl HostChange {
 
 /// Returns the servers of the host's file that are also in the configuration: path and name in the file, configured id.
 fn present(
+    global: &Global,
     connect: &Connect,
     file: &Path,
     text: &str,
     table: &[String],
 ) -> Vec<(Vec<String>, String, String)> {
-    let format = connect.target.format(table);
-    let Ok(mut import) = host_files::read(format, file, text) else { return Vec::new() };
+    let import = match connect.target.known() {
+        Some(host) => super::import::read_servers(global, host, file, text).ok(),
+        None => host_files::read(connect.target.format(table), file, text).ok(),
+    };
+    let Some(mut import) = import else { return Vec::new() };
     import.servers.retain(|server| !super::import::is_mgp(&server.entry));
     let Ok(own) = connect.config.file_to_edit() else { return Vec::new() };
     let plan = match &connect.planned_config {

@@ -56,9 +56,11 @@ impl GrantResult {
         self.tools.is_none().then_some(&*self.server)
     }
 
-    /// Writes a line with the servers that were not ready, and with the command that later shows their permissions.
-    pub(super) fn render_failed(all: &[Self], out: &mut Output) {
-        let failed: BTreeSet<&str> = all.iter().filter_map(Self::failed_server).collect();
+    /// Writes a line with the servers that were not ready, for the grants or later, and with the command that later shows their permissions.
+    pub(super) fn render_failed(all: &[Self], later: &BTreeSet<String>, out: &mut Output) {
+        let later = later.iter().map(String::as_str);
+        let failed: BTreeSet<&str> =
+            all.iter().filter_map(Self::failed_server).chain(later).collect();
         if !failed.is_empty() {
             let names = failed.into_iter().collect::<Vec<_>>().join(", ");
             out.line(format!(

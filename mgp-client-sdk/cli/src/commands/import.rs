@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use mgp_discovery::import::{
     Entry, Host, Import as Read, ImportLine, ImportOutcome, ImportedServer, Plan, read,
-    switched_off,
+    read_of_user, switched_off,
 };
-use mgp_discovery::{Config, Origin, describe_target, settings};
+use mgp_discovery::{Config, Origin, SecretFile, describe_target, settings};
 use serde::Serialize;
 
 use super::grant::{self, GrantResult, NewAccess};
@@ -20,6 +20,7 @@ use crate::exit::{CliResult, Failure};
 use crate::hosts::{KnownHost, home};
 use crate::operator::admit_edit;
 use crate::output::{Cell, Color, Output, Render, print, print_note};
+use crate::state;
 
 /// `mgp import`.
 #[derive(Clone, Debug, Args)]
@@ -115,6 +116,11 @@ impl ServerReport {
         self.id.is_some() && !self.present
     }
 
+    /// Returns whether the server was in a host's file and is not added: it is there already, or it stays in that file.
+    pub(super) fn is_kept(&self) -> bool {
+        !self.is_added() && self.left_out.as_deref() != Some(IS_MGP)
+    }
+
     pub(super) fn render(&self, out: &mut Output) {
         let Self { name, source, id, runs, sets, left_out, notes, .. } = self;
         let mark = match id {
@@ -153,7 +159,7 @@ impl Render for ImportResult {
         for granted in &self.granted {
             granted.render(out);
         }
-        GrantResult::render_failed(&self.granted, out);
+        GrantResult::render_failed(&self.granted, &BTreeSet::new(), out);
         let added = self.servers.iter().filter(|server| server.is_added()).count();
         let file = self.file.display();
         if !self.applied {
@@ -302,6 +308,9 @@ fn new_access<'a>(
     each.collect()
 }
 
+/// The reason reported for the entry that `mgp connect` has written.
+const IS_MGP: &str = "it is mgp itself";
+
 /// Removes the entry that `mgp connect` has written, because with it the kernel would start itself.
 fn remove_mgp(read: &mut Read) -> Vec<ServerReport> {
     let mut removed = Vec::new();
@@ -316,7 +325,7 @@ fn remove_mgp(read: &mut Read) -> Vec<ServerReport> {
                 present: false,
                 runs: None,
                 sets: Vec::new(),
-                left_out: Some("it is mgp itself".to_owned()),
+                left_out: Some(IS_MGP.to_owned()),
                 notes: Vec::new(),
             });
         }
@@ -331,7 +340,7 @@ fn sources(global: &Global, import: &Import) -> CliResult<Vec<Source>> {
     if import.from.is_empty() {
         for host in KnownHost::ALL {
             for file in host_files(host, import)? {
-                match read_host(host, &file) {
+                match read_host(global, host, &file) {
                     Ok(source) => sources.push(source),
                     // Hosts without servers are skipped.
                     Err(failure) if has_no_servers(&failure) => {}
@@ -352,7 +361,7 @@ fn sources(global: &Global, import: &Import) -> CliResult<Vec<Source>> {
                     )));
                 }
                 for file in files {
-                    sources.push(read_host(host, &file)?);
+                    sources.push(read_host(global, host, &file)?);
                 }
             }
             None => sources.push(read_file(name)?),
@@ -375,12 +384,12 @@ fn host_files(host: KnownHost, import: &Import) -> CliResult<Vec<PathBuf>> {
 }
 
 /// Reads the servers of a host; `None` if its file has none.
-pub(super) fn read_host_file(host: KnownHost) -> CliResult<Option<Source>> {
+pub(super) fn read_host_file(global: &Global, host: KnownHost) -> CliResult<Option<Source>> {
     let file = host.user_file(&home()?);
     if !file.exists() {
         return Ok(None);
     }
-    match read_host(host, &file) {
+    match read_host(global, host, &file) {
         Ok(source) => Ok(Some(source).filter(|source| !source.read.servers.is_empty())),
         Err(failure) if has_no_servers(&failure) => Ok(None),
         Err(failure) => Err(failure),
@@ -391,10 +400,26 @@ fn has_no_servers(failure: &Failure) -> bool {
     failure.to_string().contains("it has no `")
 }
 
-fn read_host(host: KnownHost, file: &Path) -> CliResult<Source> {
-    let mut read = read(host.format(), file, &read_text(file)?)?;
+fn read_host(global: &Global, host: KnownHost, file: &Path) -> CliResult<Source> {
+    let mut read = read_servers(global, host, file, &read_text(file)?)?;
     read.leave_out(&switched_off_servers(host, file));
     Ok(Source { read, agent: host.name().to_owned() })
+}
+
+/// Reads the servers in the text of a host's file; only the user's own file may name stored secrets.
+pub(super) fn read_servers(
+    global: &Global,
+    host: KnownHost,
+    file: &Path,
+    text: &str,
+) -> CliResult<Read> {
+    let user_file = host.user_file(&home()?);
+    if file != user_file && Some(file) != user_file.canonicalize().ok().as_deref() {
+        return Ok(read(host.format(), file, text)?);
+    }
+    let secrets = SecretFile::in_folder(&state::folder(global)?).names();
+    let secrets = secrets.map_err(|error| Failure::failed(error.to_string()))?;
+    Ok(read_of_user(host.format(), file, text, &secrets)?)
 }
 
 /// Returns the servers of a project's `.mcp.json` that the user has disabled in Claude Code.

@@ -65,6 +65,9 @@ pub(crate) struct SetupResult {
     access: BTreeMap<String, BTreeSet<String>>,
     /// The access and permissions that were granted, for each server.
     granted: Vec<GrantResult>,
+    /// Servers that were not ready when the hosts were tried, besides those that did not start for the grants.
+    #[serde(skip)]
+    not_ready: BTreeSet<String>,
 }
 
 /// A host of `mgp setup`.
@@ -168,13 +171,16 @@ impl SetupResult {
     }
 
     fn render_done(&self, out: &mut Output) {
+        for server in self.servers.iter().filter(|server| server.is_kept()) {
+            server.render(out);
+        }
         for granted in &self.granted {
             granted.render(out);
         }
         for host in &self.hosts {
             host.render_done(out);
         }
-        GrantResult::render_failed(&self.granted, out);
+        GrantResult::render_failed(&self.granted, &self.not_ready, out);
         let changed = self.hosts.iter().filter(|host| !host.difference.is_empty());
         let names: Vec<&str> = changed.map(|host| host.host.as_str()).collect();
         out.line(if names.is_empty() {
@@ -212,7 +218,7 @@ impl Planned {
         let is_named = !setup.hosts.is_empty();
         let wanted = if is_named { &*setup.hosts } else { &KnownHost::ALL };
         for host in wanted {
-            match read_host_file(*host) {
+            match read_host_file(global, *host) {
                 Ok(Some(source)) => {
                     sources.push(source);
                     hosts.push(*host);
@@ -257,6 +263,7 @@ impl Planned {
             access: import.access(None),
             servers: std::mem::take(&mut import.servers),
             granted: Vec::new(),
+            not_ready: BTreeSet::new(),
         };
         Ok(Self { import, changes, result })
     }
@@ -318,7 +325,7 @@ pub(crate) async fn run(global: &Global, setup: &Setup) -> CliResult {
         None => ask_at_hosts(global)?,
     };
     let mut result = planned.apply(global, setup, interactive).await?;
-    try_host::try_hosts(global, &mut result).await;
+    try_host::try_hosts(global, &setup.config, &mut result).await;
     let is_useless = |host: &HostReport| host.ready.unwrap_or(0) == 0 && !host.problems.is_empty();
     let has_problem = !result.hosts.is_empty() && result.hosts.iter().all(is_useless)
         || result.hosts.iter().any(|host| host.ready.is_none());

@@ -71,6 +71,11 @@ fn errors_of_usage_show_the_right_form() {
     home.fail(2, &["servers", "add", "a"], "COMMAND");
     home.fail(2, &["servers", "add", "a b", "--", "c"], "is not a valid id");
     home.fail(2, &["servers", "add", "a", "--url", "https://x", "--header", "y"], "NAME=VALUE");
+    home.fail(
+        1,
+        &["servers", "add", "a", "--url", "ftp://x"],
+        "begin with `https://` or `http://`",
+    );
     home.fail(2, &["tools", "pin", "a", "--agent", "x"], "is not SERVER.TOOL");
     home.fail(
         2,

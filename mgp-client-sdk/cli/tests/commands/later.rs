@@ -2,6 +2,8 @@
 //! ready.
 
 use std::fs;
+use std::io::Write as _;
+use std::time::Duration;
 
 use mgp_testkit::until_blocking;
 use serde_json::{Value, json};
@@ -110,4 +112,72 @@ fn a_review_of_a_server_that_is_denied_denies_its_permissions() {
     kernel.home.silent(&["approvals", "deny", asked["id"].as_str().unwrap()]);
     let decided = decisions(&kernel.home);
     assert!(decided.len() == 2 && decided.iter().all(|(_, word)| word == "denied"), "{decided:?}");
+}
+
+#[test]
+fn a_server_that_refuses_connections_does_not_delay_a_second_setup() {
+    let home = Home::new();
+    let desk = mgp_testkit::program("desk");
+    let servers = |url: &str| {
+        json!({
+            "data": {"command": desk.to_str().unwrap(), "args": ["data"]},
+            "remote": {"url": url},
+        })
+    };
+    let cursor = json!({"mcpServers": servers("http://127.0.0.1:9/mcp")});
+    home.write(".cursor/mcp.json", &cursor.to_string());
+    let code = json!({"servers": servers("http://127.0.0.1:9/other")});
+    home.write(".config/Code/User/mcp.json", &code.to_string());
+    let setup = ["setup", "--yes", "--interactive", "no"];
+    home.succeed(&setup);
+    home.succeed(&["stop"]);
+    home.succeed(&["undo"]);
+    let begin = tokio::time::Instant::now();
+    let again = home.run(&setup);
+    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+    assert_eq!(again.code, Some(0), "{again:?}");
+    assert!(again.out.contains("not ready: remote, remote-vscode; once it is"), "{again:?}");
+    assert!(again.err.contains("starting what the hosts start: 2"), "{again:?}");
+    home.succeed(&["stop"]);
+}
+
+#[test]
+fn setup_leaves_servers_in_the_host_that_work_only_there() {
+    let home = Home::new();
+    let desk = mgp_testkit::program("desk");
+    let desk = desk.to_str().unwrap();
+    let file = ".config/Code/User/mcp.json";
+    let servers = json!({"servers": {
+        "data": {"command": desk, "args": ["data"]},
+        "tools": {"command": "node", "args": ["${workspaceFolder}/tools/mcp.js"]},
+        "filed": {"command": desk, "args": ["data"], "envFile": "/nowhere/.env"},
+        "asking": {"command": desk, "args": ["data"], "env": {"TOKEN": "${input:api-key}"}},
+    }});
+    home.write(file, &servers.to_string());
+    let setup = ["setup", "--yes", "--interactive", "no"];
+    let done = home.succeed(&setup);
+    for (name, reason) in [
+        ("tools", "left out: only its host can replace `${workspaceFolder}`"),
+        ("filed", "left out: its variables are in an `envFile`; write them to `env` there"),
+        (
+            "asking",
+            "left out: its host asks for the input `api-key`; run `mgp secrets set API_KEY`",
+        ),
+    ] {
+        assert!(done.lines().any(|line| line.contains(name) && line.contains(reason)), "{done}");
+    }
+    assert!(done.contains("the host still starts them itself: asking, filed, tools"), "{done}");
+    let there = || fs::read_to_string(home.path(file)).unwrap();
+    assert!(there().contains("${input:api-key}") && !there().contains("\"data\":"), "{}", there());
+
+    // The stored secret takes the place of the answer.
+    let mut command = home.command(&["secrets", "set", "API_KEY"]);
+    let mut store = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    store.stdin.take().unwrap().write_all(b"hunter2").unwrap();
+    assert!(store.wait().unwrap().success());
+    home.succeed(&setup);
+    assert!(!there().contains("${input:api-key}"), "{}", there());
+    let own = fs::read_to_string(home.own()).unwrap();
+    assert!(own.contains("TOKEN = \"${keyring:API_KEY}\""), "{own}");
+    home.succeed(&["stop"]);
 }

@@ -37,7 +37,7 @@ impl KernelState {
         if let Some(error) = &server.error {
             what = format!("{what}: {error}");
             if error.contains("is not set") {
-                fix = "the kernel has the variables of the program that started it; set it there, then run `mgp stop`";
+                fix = "the kernel has the variables of the program that started it; store the value with `mgp secrets set`, or set the variable there and run `mgp stop`";
             }
         }
         let mut check = Check::new("server", Level::Warn, what);

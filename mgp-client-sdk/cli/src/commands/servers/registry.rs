@@ -122,7 +122,11 @@ impl Registry {
                 copy.at = Some(asked);
                 copy.is_complete = true;
             }
-            Err(failure) if copy.servers.is_empty() => return Err(failure),
+            Err(failure) if copy.servers.is_empty() => {
+                return Err(Failure::failed(format!(
+                    "{failure}; without a connection, `--registry FILE` uses a file of `server.json` entries"
+                )));
+            }
             Err(failure) => print_note(
                 global,
                 &format!("mgp: the list of servers may be old or incomplete: {failure}"),

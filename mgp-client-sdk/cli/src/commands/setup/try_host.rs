@@ -4,21 +4,33 @@
 //! `mgp serve --stdio` as a host, which can be only one agent and cannot act as an operator afterwards.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::future::pending;
+use std::pin::pin;
 use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use mgp_client_sdk::Client;
 use mgp_transport::ChildCommand;
-use mgp_types::mgp::{DiscoveryListParams, ServerState, ServerSummary};
+use mgp_types::method::KernelServers;
+use mgp_types::mgp::{
+    DiscoveryListParams, KernelServer, KernelServersParams, ServerState, ServerSummary,
+};
 use serde::{Deserialize, Serialize};
+use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::super::connect::mgp_command;
 use super::super::grant::GrantResult;
 use super::SetupResult;
-use crate::args::Global;
+use crate::args::{ConfigArg, Global};
+use crate::control;
 use crate::exit::{CliResult, Failure};
 use crate::hosts::{KnownHost, home};
 use crate::output::{Progress, print_json, print_stderr};
@@ -30,6 +42,9 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The interval in which the running kernel is asked for servers that have failed.
+const FAILURE_INTERVAL: Duration = Duration::from_millis(300);
 
 /// `mgp __try-host`.
 #[derive(Clone, Debug, Args)]
@@ -51,37 +66,114 @@ struct Usable {
     missing: Vec<String>,
 }
 
-/// Tries out every host whose configuration file this command has written.
-pub(super) async fn try_hosts(global: &Global, result: &mut SetupResult) {
-    let mut progress = Progress::new(global, "starting what the hosts start", result.hosts.len());
-    for report in result.hosts.iter_mut().filter(|report| report.problems.is_empty()) {
-        let of_host = result.access.get(&report.host).into_iter().flatten();
-        // Servers that did not start for the grants will not start now.
-        let failed = result.granted.iter().filter_map(GrantResult::failed_server);
-        let failed: BTreeSet<&str> = failed.collect();
-        let (broken, expected): (Vec<&str>, Vec<&str>) =
-            of_host.map(String::as_str).partition(|id| failed.contains(id));
-        match try_host(&report.host, &expected).await {
+/// Tries out every host whose configuration file this command has written, all at the same time.
+pub(super) async fn try_hosts(global: &Global, config: &ConfigArg, result: &mut SetupResult) {
+    let kernel = kernel(global, config, result).await;
+    let SetupResult { hosts, access, granted, .. } = result;
+    let hosts: Vec<_> = hosts.iter_mut().filter(|report| report.problems.is_empty()).collect();
+    let mut progress = Progress::new(global, "starting what the hosts start", hosts.len());
+    // Servers that did not start for the grants will not start now.
+    let failed: BTreeSet<&str> = granted.iter().filter_map(GrantResult::failed_server).collect();
+    let (report_failed, is_failed) = watch::channel(BTreeSet::new());
+    let mut tries: FuturesUnordered<_> = hosts
+        .into_iter()
+        .map(|report| async {
+            let of_host = access.get(&report.host).into_iter().flatten();
+            let (broken, expected): (Vec<&str>, Vec<&str>) =
+                of_host.map(String::as_str).partition(|id| failed.contains(id));
+            let usable = try_host(&report.host, &expected, is_failed.clone()).await;
+            (report, usable, broken)
+        })
+        .collect();
+    let mut late = BTreeSet::new();
+    let mut watching = pin!(watch_servers(kernel, report_failed));
+    loop {
+        let next = tokio::select! {
+            next = tries.next() => next,
+            never = &mut watching => match never {},
+        };
+        let Some((report, usable, broken)) = next else { break };
+        match usable {
             Ok(usable) => {
-                (report.ready, report.tools) = (Some(usable.ready), Some(usable.tools));
-                report.recorded = usable.recorded;
-                // These servers were started a moment ago, for the grants.
-                report.recorded.retain(|id| !result.granted.iter().any(|one| one.server() == id));
                 let missing = usable.missing.iter().map(String::as_str).chain(broken);
                 report.problems.extend(
                     missing.map(|id| format!("{id} is not ready; `mgp doctor {id}` explains it")),
                 );
+                (report.ready, report.tools) = (Some(usable.ready), Some(usable.tools));
+                report.recorded = usable.recorded;
+                // These servers were started a moment ago, for the grants.
+                report.recorded.retain(|id| !granted.iter().any(|one| one.server() == id));
+                late.extend(usable.missing);
             }
             Err(failure) => report.problems.push(failure.to_string()),
         }
         progress.step();
     }
+    drop(tries);
+    result.not_ready = late;
 }
 
-async fn try_host(host: &str, expected: &[&str]) -> CliResult<Usable> {
+/// Connects to the kernel as an operator if a server is expected that was not started for the grants, so that its
+/// failure is known at once. Returns `None` if there is no such kernel; then only the time limit ends the wait.
+///
+/// The connection is made before any host is tried: afterwards this process is above a host, and no longer admitted.
+async fn kernel(global: &Global, config: &ConfigArg, result: &SetupResult) -> Option<Client> {
+    let is_granted = |id: &String| result.granted.iter().any(|one| one.server() == id);
+    if result.access.values().flatten().all(is_granted) {
+        return None;
+    }
+    // A kernel that is started here would not use a configuration that the user has named.
+    let connected = match config.named_file() {
+        Some(_) => control::connect(global).await,
+        None => control::connect_or_start(global).await,
+    };
+    connected.ok()
+}
+
+/// Reports the servers whose start has failed in the kernel, until the future is dropped.
+async fn watch_servers(
+    kernel: Option<Client>,
+    report: watch::Sender<BTreeSet<String>>,
+) -> Infallible {
+    if let Some(kernel) = kernel {
+        while let Ok(all) = kernel.request::<KernelServers>(&KernelServersParams::new()).await {
+            let failed = all.servers.into_iter().filter(has_failed).map(|server| server.id);
+            report.send_replace(failed.collect());
+            sleep(FAILURE_INTERVAL).await;
+        }
+    }
+    pending().await
+}
+
+/// Returns whether the latest start of a server has failed, and none of its tools is known.
+fn has_failed(server: &KernelServer) -> bool {
+    // While the next attempt runs, the server is connecting and has the error of the one before.
+    server.status != ServerState::Connected && server.error.is_some() && server.tools == 0
+}
+
+async fn try_host(
+    host: &str,
+    expected: &[&str],
+    mut failed: watch::Receiver<BTreeSet<String>>,
+) -> CliResult<Usable> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["__try-host", host]).args(expected).stdin(Stdio::null()).kill_on_drop(true);
-    let ended = command.output().await?;
+    command.args(["__try-host", host]).args(expected).kill_on_drop(true);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn()?;
+    let mut stdin = child.stdin.take();
+    let pass_on = async {
+        while let (Ok(()), Some(stdin)) = (failed.changed().await, &mut stdin) {
+            let ids = failed.borrow_and_update().clone();
+            let ids = ids.into_iter().fold(String::new(), |all, id| all + &id + "\n");
+            // A process that has ended does not read.
+            let _ = stdin.write_all(ids.as_bytes()).await;
+        }
+        pending::<Infallible>().await
+    };
+    let ended = tokio::select! {
+        ended = child.wait_with_output() => ended?,
+        never = pass_on => match never {},
+    };
     if ended.status.success() {
         return Ok(serde_json::from_slice(&ended.stdout)?);
     }
@@ -105,13 +197,29 @@ pub(crate) async fn run(try_host: &TryHost) -> CliResult {
         .await;
     let client =
         client.map_err(|error| Failure::failed(format!("it cannot start mgp: {error}")))?;
-    let usable = usable(&client, &try_host.servers).await;
+    let usable = usable(&client, &try_host.servers, &failed_servers()).await;
     client.close().await;
     print_json(&usable?)
 }
 
-/// Waits until the expected servers are ready.
-async fn usable(client: &Client, expected: &[String]) -> CliResult<Usable> {
+/// Returns the set of failed servers, to which a thread adds those that `mgp setup` writes to standard input.
+fn failed_servers() -> Arc<Mutex<BTreeSet<String>>> {
+    let failed = Arc::<Mutex<BTreeSet<String>>>::default();
+    let set = Arc::clone(&failed);
+    std::thread::spawn(move || {
+        for id in std::io::stdin().lines().map_while(Result::ok) {
+            set.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+        }
+    });
+    failed
+}
+
+/// Waits until each expected server is ready or has failed.
+async fn usable(
+    client: &Client,
+    expected: &[String],
+    failed: &Mutex<BTreeSet<String>>,
+) -> CliResult<Usable> {
     client.list_tools().await?;
     let deadline = Instant::now() + READY_TIMEOUT;
     loop {
@@ -124,7 +232,9 @@ async fn usable(client: &Client, expected: &[String]) -> CliResult<Usable> {
             _ => false,
         });
         let is_ready = |id: &&String| servers.iter().any(|server| server.id == **id);
-        if Instant::now() > deadline || expected.iter().all(|id| is_ready(&id)) {
+        let failed = failed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let is_settled = |id| is_ready(&id) || failed.contains(id);
+        if Instant::now() > deadline || expected.iter().all(is_settled) {
             let missing = expected.iter().filter(|id| !is_ready(id)).cloned().collect();
             let tools = servers.iter().map(|server| server.tools.len() as u64).sum();
             let is_recorded = |server: &&ServerSummary| server.status == ServerState::Registered;

@@ -202,7 +202,9 @@ fn a_hostile_registry_does_no_harm() {
     place.redirect();
     let moved = home.run(&["servers", "search", "x", "--refresh", "--registry", &place.url]);
     assert!(moved.err.contains("answered 303"), "{moved:?}");
-    home.fail(1, &["servers", "search", "x", "--registry", "http://127.0.0.1:9"], "127.0.0.1:9");
+    let offline = ["servers", "search", "x", "--registry", "http://127.0.0.1:9"];
+    home.fail(1, &offline, "127.0.0.1:9");
+    home.fail(1, &offline, "`--registry FILE` uses a file");
     home.fail(
         1,
         &["servers", "search", "x", "--registry", "no/such.json"],
