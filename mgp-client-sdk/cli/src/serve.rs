@@ -26,6 +26,7 @@ use crate::launch::{self, Reporter};
 use crate::lock::{self, Lock, LockAttempt};
 #[cfg(unix)]
 use crate::operator::OperatorGate;
+use crate::output::print_stderr;
 use crate::probes;
 use crate::ready_file::{ReadyFile, ReadyLine};
 use crate::refused_host;
@@ -288,6 +289,9 @@ async fn attach(
     let ready_file = ready_file.map(|file| ReadyFile::write(&file, &line)).transpose()?;
     if let Some(reporter) = reporter {
         reporter.report_served();
+    }
+    if let Some(url) = &url {
+        print_stderr(&format!("serving at {url}"));
     }
     tracing::info!(http = url, servers = servers.len(), "serving");
     let config = reachable.config;

@@ -189,11 +189,17 @@ fn warn_of_other_config(config: Option<&Path>, reply: &HelloReply) {
     {
         return;
     }
+    let used = list(&used.iter().collect::<Vec<_>>());
+    let reason = match config {
+        Some(file) if existing.is_empty() => format!(
+            "`{}` does not exist, and the running kernel was started with {used}",
+            file.display()
+        ),
+        _ => format!("the running kernel was started with {used}, not {}", list(&existing)),
+    };
     tracing::warn!(
-        "configuration ignored: the running kernel was started with {}, not {}; \
-         use a folder of its own for this host (--state DIR), or --standalone",
-        list(&used.iter().collect::<Vec<_>>()),
-        list(&existing)
+        "configuration ignored: {reason}; \
+         use a folder of its own for this host (--state DIR), or --standalone"
     );
 }
 

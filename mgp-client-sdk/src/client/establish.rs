@@ -72,6 +72,10 @@ where
     let connection = Connection::new(reader, writer, inbound_stack(&config, &lists))
         .limits(config.limits.clone())
         .principal(config.principal.clone());
+    let connection = match &child {
+        Some(guard) => connection.on_stray_line(guard.child().stray_stdout_log()),
+        None => connection,
+    };
     let (peer, cx, monitor) = (connection.peer(), connection.context(), connection.monitor());
     let own = child.as_ref().map(|guard| Arc::clone(guard.child()));
     let (liveness, driver) = spawn_connection(connection, eof, own);

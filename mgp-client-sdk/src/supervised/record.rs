@@ -1,27 +1,47 @@
 //! Writes audit records of failed starts, and of servers that failed too often (MGP §6.4, §11.5).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mgp_lifecycle::StateReport;
 use mgp_security::Event;
 use mgp_types::service::{AuditSink, ServerId};
+use mgp_types::sync::Mutex;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
+
+/// The time after which a failure with the same cause is recorded again.
+const REPEAT_INTERVAL: Duration = Duration::from_hours(1);
 
 #[derive(Clone)]
 pub(crate) struct Recorder {
     sink: Arc<dyn AuditSink>,
     server: ServerId,
+    /// The cause of the last recorded failure since the server was connected, and the time of the record.
+    last_failure: Arc<Mutex<Option<(String, Instant)>>>,
 }
 
 impl Recorder {
     pub(crate) fn new(sink: Arc<dyn AuditSink>, server: ServerId) -> Self {
-        Self { sink, server }
+        Self { sink, server, last_failure: Arc::default() }
     }
 
     fn record(&self, event: Event) {
         // Do not wait until the record is written: the sink writes it anyway, and no call depends on it.
         drop(self.sink.record(event.build()));
+    }
+
+    /// Returns whether a failure must be recorded: its cause is new, or was last recorded an hour ago.
+    fn is_due(&self, cause: &str) -> bool {
+        let mut last = self.last_failure.lock();
+        let is_known = last
+            .as_ref()
+            .is_some_and(|(known, at)| known == cause && at.elapsed() < REPEAT_INTERVAL);
+        if !is_known {
+            *last = Some((cause.to_owned(), Instant::now()));
+        }
+        !is_known
     }
 
     /// Reads the supervisor's reports, and records when the server is no longer restarted because it failed too often.
@@ -40,15 +60,27 @@ impl Recorder {
 }
 
 /// A start of a server. Dropping it records a failure, unless [`succeeded`](Self::succeeded) was called.
-pub(crate) struct StartAttempt(Option<Recorder>);
+pub(crate) struct StartAttempt {
+    recorder: Option<Recorder>,
+    /// `true` if the attempts have no end, so that a failure is not recorded again while its cause is the same.
+    is_endless: bool,
+}
 
 impl StartAttempt {
     pub(crate) fn new(recorder: Option<&Recorder>) -> Self {
-        Self(recorder.cloned())
+        Self { recorder: recorder.cloned(), is_endless: false }
+    }
+
+    /// Marks the start as one of a server that is tried for ever, e.g. one at a URL.
+    pub(crate) fn endless(mut self) -> Self {
+        self.is_endless = true;
+        self
     }
 
     pub(crate) fn succeeded(mut self) {
-        self.0 = None;
+        if let Some(recorder) = self.recorder.take() {
+            *recorder.last_failure.lock() = None;
+        }
     }
 
     /// Records a failure. `cause` is written to the audit log, so it must not contain text from the server.
@@ -57,7 +89,9 @@ impl StartAttempt {
     }
 
     fn record_failure(&mut self, cause: &str) {
-        if let Some(recorder) = self.0.take() {
+        if let Some(recorder) = self.recorder.take()
+            && (recorder.is_due(cause) || !self.is_endless)
+        {
             recorder.record(Event::server_unreachable(&recorder.server, cause));
         }
     }
@@ -66,5 +100,36 @@ impl StartAttempt {
 impl Drop for StartAttempt {
     fn drop(&mut self) {
         self.record_failure("the start was given up");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::service::MemoryAudit;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_stays_unreachable_is_recorded_once_until_its_cause_changes() {
+        let sink = Arc::new(MemoryAudit::new());
+        let recorder = Recorder::new(Arc::clone(&sink) as Arc<dyn AuditSink>, "far".into());
+        let attempt = || StartAttempt::new(Some(&recorder)).endless();
+        let records = |expected: usize| assert_eq!(sink.events().len(), expected);
+        for _ in 0..20 {
+            attempt().failed("connection refused");
+        }
+        records(1);
+        attempt().failed("no such host");
+        attempt().failed("connection refused");
+        records(3);
+        tokio::time::advance(REPEAT_INTERVAL).await;
+        attempt().failed("connection refused");
+        records(4);
+        attempt().succeeded();
+        attempt().failed("connection refused");
+        records(5);
+        // The attempts of a program have an end, so each is recorded.
+        StartAttempt::new(Some(&recorder)).failed("connection refused");
+        records(6);
     }
 }

@@ -228,6 +228,7 @@ impl ServerRun {
             ServerTarget::Url { .. } => (None, None),
             ServerTarget::InMemory(_) => (None, None),
         };
+        let attempt = if child.is_none() { attempt.endless() } else { attempt };
         Ok(Self {
             plan,
             target,

@@ -209,8 +209,16 @@ fn duration(text: &str) -> Result<Duration, Wrong> {
         remedy: Some(
             "write a number and a unit, e.g. \"500ms\", \"90s\", \"10m\" or \"2h\"".to_owned(),
         ),
-        ..Wrong::new(format!("`{}` is not a duration", shown(text)))
+        ..Wrong::new(format!("`{}` is not a duration", shown_duration(text)))
     })
+}
+
+/// Returns a text in place of a duration for use in a message: as it is if it is short and begins with a digit, e.g.
+/// `60 sec`, else as [`shown`] returns it.
+fn shown_duration(text: &str) -> &str {
+    let plain = |c: char| c.is_ascii_alphanumeric() || " ._-,".contains(c);
+    let is_like_one = text.starts_with(|c: char| c.is_ascii_digit());
+    if is_like_one && text.len() <= 16 && text.chars().all(plain) { text } else { shown(text) }
 }
 
 fn few(entries: usize) -> Result<(), Wrong> {

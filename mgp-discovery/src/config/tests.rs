@@ -316,6 +316,14 @@ fn each_mistake_names_its_place_and_its_remedy() {
         "mgp.toml:2:1: error: a server has neither `command` nor `url`; write `command = \"…\"`, or `url = \"…\"`",
     );
     check(
+        "[kernel]\ntimeout = '60 sec'\n",
+        "mgp.toml:2:1: error: `kernel.timeout` `60 sec` is not a duration; write a number and a unit, e.g. \"500ms\", \"90s\", \"10m\" or \"2h\"",
+    );
+    check(
+        "[kernel]\ntimeout = 'hunter2 hunter2'\n",
+        "mgp.toml:2:1: error: `kernel.timeout` `…` is not a duration; write a number and a unit, e.g. \"500ms\", \"90s\", \"10m\" or \"2h\"",
+    );
+    check(
         "[[servers]]\nid = 'a'\ncommand = 'a'\n[servers.mgp]\ntrust_level = 'standrd'\n",
         "mgp.toml:5:1: error: `servers.mgp.trust_level` is the unknown word `standrd`; did you mean `standard`? known: trusted, standard, sandboxed, core, experimental, untrusted",
     );

@@ -24,9 +24,8 @@ impl From<StreamTooLong> for RpcError {
     fn from(refused: StreamTooLong) -> Self {
         let mut message = refused.to_string();
         if let Some(setting) = &refused.setting {
-            message.push_str("; an operator can raise `");
+            message.push_str("; an operator can raise ");
             message.push_str(setting);
-            message.push('`');
         }
         let mut details = Object::new();
         // Encoding numbers and texts cannot fail.

@@ -55,6 +55,7 @@ pub struct ChildCommand {
     confinement: Option<Confinement>,
     stderr: StderrLimits,
     on_stderr: Option<StderrCallback>,
+    on_stray_stdout: Option<StderrCallback>,
     timeouts: ShutdownTimeouts,
 }
 
@@ -74,6 +75,7 @@ impl ChildCommand {
             confinement: None,
             stderr: StderrLimits::default(),
             on_stderr: None,
+            on_stray_stdout: None,
             timeouts: ShutdownTimeouts::default(),
         }
     }
@@ -146,6 +148,15 @@ impl ChildCommand {
         self
     }
 
+    /// Sets a callback that receives the first lines of stdout that are not messages, while a
+    /// [connection](crate::Connection::on_stray_line) reads them.
+    ///
+    /// The callback runs on the task that reads stdout, so it must not block.
+    pub fn on_stray_stdout(mut self, callback: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.on_stray_stdout = Some(Arc::new(callback));
+        self
+    }
+
     /// Sets how long a shutdown waits after closing stdin before it sends SIGTERM. Default: 3 s.
     pub fn close_timeout(mut self, grace: Duration) -> Self {
         self.timeouts.close = grace;
@@ -204,7 +215,8 @@ impl ChildCommand {
         } else {
             runtime.spawn(draining);
         }
-        Ok(Child::new(started.process, stdin, stdout, server, self.timeouts))
+        let stray = self.on_stray_stdout.clone();
+        Ok(Child::new(started.process, stdin, stdout, server, self.timeouts).on_stray_stdout(stray))
     }
 
     fn build(&self) -> Command {

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::time::timeout;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::pipes::{StdinHandle, pipes};
+use super::stderr::StderrCallback;
 use super::{ChildReader, ChildWriter, ExitReport, imp};
 
 /// Maximum time a shutdown waits after SIGKILL before it gives up on the child.
@@ -27,6 +28,7 @@ pub struct Child {
     io: Option<(ChildReader, ChildWriter)>,
     server: String,
     timeouts: ShutdownTimeouts,
+    on_stray_stdout: Option<StderrCallback>,
 }
 
 /// Timeouts of the stages of a shutdown.
@@ -47,7 +49,26 @@ impl Child {
         timeouts: ShutdownTimeouts,
     ) -> Self {
         let (handle, reader, writer) = pipes(stdin, stdout);
-        Self { process, stdin: handle, io: Some((reader, writer)), server, timeouts }
+        let io = Some((reader, writer));
+        Self { process, stdin: handle, io, server, timeouts, on_stray_stdout: None }
+    }
+
+    pub(super) fn on_stray_stdout(mut self, callback: Option<StderrCallback>) -> Self {
+        self.on_stray_stdout = callback;
+        self
+    }
+
+    /// Returns a function that logs a line of stdout that is not a message, as lines of stderr are logged, and passes it
+    /// to the callback of the [command](super::ChildCommand::on_stray_stdout).
+    pub fn stray_stdout_log(&self) -> impl Fn(&str) + Send + Sync + use<> {
+        let (server, pid) = (self.server.clone(), self.pid());
+        let callback = self.on_stray_stdout.clone();
+        move |line| {
+            info!(target: "mgp::child", server, pid, "stdout, not MCP: {line}");
+            if let Some(callback) = &callback {
+                callback(line);
+            }
+        }
     }
 
     /// Returns the child's stdout and stdin on the first call, and `None` afterwards.

@@ -41,6 +41,7 @@ pub use self::handle::Child;
 pub use self::keeper::Keeper;
 pub use self::pipes::{ChildReader, ChildWriter};
 pub use self::stderr::StderrLimits;
+pub(crate) use self::stderr::readable;
 
 mod command;
 mod confine;

@@ -216,7 +216,7 @@ impl Event {
 }
 
 /// Decodes a line; control characters are escaped, because logs are shown on terminals.
-fn readable(line: &[u8]) -> String {
+pub(crate) fn readable(line: &[u8]) -> String {
     let lossy = String::from_utf8_lossy(line);
     let line = lossy.trim_end();
     let mut text = String::with_capacity(line.len());

@@ -13,8 +13,7 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use futures_util::stream::{FuturesUnordered, Stream};
 use mgp_types::service::{
-    Call, CallKey, Context, CutMessage, InvalidMessage, Message, Method, Params, Reply, WireRules,
-    write_answer,
+    Call, CallKey, Context, CutMessage, Message, Method, Params, Reply, WireRules, write_answer,
 };
 use mgp_types::{ErrorCode, Id, RpcError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -316,6 +315,7 @@ where
                 if let Some(answer) = Message::response_from_invalid_utf8(&bytes) {
                     return Some((answer, CALL_COST));
                 }
+                self.report_stray(&bytes);
                 RpcError::new(ErrorCode::PARSE_ERROR, "parse error: the line is not UTF-8")
             }
             Line::TooLong(head) => return self.read_cut(&head, None),
@@ -359,16 +359,23 @@ where
 
     fn read_message(&self, text: ByteString, batch: Option<&Batch>) -> Option<(Message, usize)> {
         let size = text.len() + CALL_COST;
-        match Message::parse(text) {
+        let (invalid, line) = match Message::parse_line(text) {
             Ok(message) => return Some((message, size)),
-            Err(InvalidMessage { id, error: Some(error) }) => {
-                self.refuse(id.as_ref(), batch, error);
-            }
-            Err(InvalidMessage { error: None, .. }) => {
-                tracing::debug!("ignored a malformed answer");
-            }
+            Err(invalid) => invalid,
+        };
+        self.report_stray(line.as_bytes());
+        match invalid.error {
+            Some(error) => self.refuse(invalid.id.as_ref(), batch, error),
+            None => tracing::debug!("ignored a malformed answer"),
         }
         None
+    }
+
+    /// Reports a line that is not a message to the owner of the connection.
+    fn report_stray(&self, line: &[u8]) {
+        if let Some(stray) = &self.connection.stray_lines {
+            stray.report(line);
+        }
     }
 
     fn take_message(

@@ -12,6 +12,7 @@ mod pending;
 mod priority;
 mod read_ahead;
 mod running;
+mod stray_lines;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -30,6 +31,7 @@ pub(crate) use self::notifications::NotificationQueue;
 pub(crate) use self::pending::{PendingRequests, SlotEvent};
 #[cfg(feature = "http")]
 pub(crate) use self::priority::{MAX_PING_BYTES, is_ping};
+use self::stray_lines::StrayLines;
 
 /// Limits of a connection, and what happens when each is reached.
 #[derive(Clone, Debug)]
@@ -129,6 +131,7 @@ pub struct Connection<R, W> {
     scope: Scope,
     send_half: Arc<SendHalf>,
     counters: Arc<Counters>,
+    stray_lines: Option<StrayLines>,
 }
 
 impl<R, W> Connection<R, W>
@@ -148,6 +151,7 @@ where
             scope: Scope::new(ScopeKind::Connection),
             send_half: Arc::new(SendHalf::new(&limits)),
             counters: Arc::default(),
+            stray_lines: None,
             limits,
         }
     }
@@ -163,6 +167,16 @@ where
     /// Sets the principal for whom the peer's calls are made. Default: the local principal.
     pub fn principal(mut self, principal: Principal) -> Self {
         self.principal = principal;
+        self
+    }
+
+    /// Sets a callback that receives lines of the peer that are not messages, e.g. those that a server prints to its
+    /// stdout by mistake.
+    ///
+    /// It receives the first 20 lines that are not blank; of each, up to 4 KiB with control characters escaped. The
+    /// callback runs on the task that reads, so it must not block.
+    pub fn on_stray_line(mut self, callback: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.stray_lines = Some(StrayLines::new(callback));
         self
     }
 

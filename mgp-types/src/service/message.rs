@@ -64,6 +64,14 @@ impl Message {
     /// # Errors
     /// Returns the error to answer with, if the text is not a valid message.
     pub fn parse(line: ByteString) -> Result<Self, InvalidMessage> {
+        Self::parse_line(line).map_err(|(invalid, _)| invalid)
+    }
+
+    /// Parses one line as a message, as [`parse`](Self::parse) does, and returns the line if it is not a message.
+    ///
+    /// # Errors
+    /// Returns the error to answer with, and the line, if the text is not a valid message.
+    pub fn parse_line(line: ByteString) -> Result<Self, (InvalidMessage, ByteString)> {
         let mut envelope = Envelope::default();
         let mut reader = serde_json::Deserializer::from_str(&line);
         let read = EnvelopeSeed { out: &mut envelope, text: &line }
@@ -86,7 +94,7 @@ impl Message {
                     None => Self::Notification { method, params },
                 })
             }
-            Err(Unparsed::Bad(bad)) => Err(bad),
+            Err(Unparsed::Bad(bad)) => Err((bad, line)),
             Err(Unparsed::Batch(items)) => Ok(Self::Batch(items)),
         }
     }

@@ -16,7 +16,7 @@ use crate::sync::Mutex;
 /// let limit = StreamLimit::default();
 /// assert_eq!(limit.bytes(), 16 << 20);
 /// // The first restriction replaces the default; afterwards the lowest counts.
-/// limit.restrict(64 << 20, Some("limits.max_stream_bytes"));
+/// limit.restrict(64 << 20, Some("`limits.max_stream_bytes`"));
 /// limit.restrict(1 << 20, None);
 /// limit.restrict(2 << 20, None);
 /// assert_eq!((limit.bytes(), limit.setting()), (1 << 20, None));
@@ -47,7 +47,8 @@ impl StreamLimit {
         cx.extensions.get()
     }
 
-    /// Replaces the default, or lowers a maximum set before; `setting` is the configuration key of the new maximum.
+    /// Replaces the default, or lowers a maximum set before; `setting` is the configuration key of the new maximum, with
+    /// backticks as a refusal quotes it.
     pub fn restrict(&self, bytes: u64, setting: Option<&str>) {
         let mut current = self.0.lock();
         if current.is_default || bytes < current.bytes {

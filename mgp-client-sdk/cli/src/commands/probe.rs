@@ -62,6 +62,9 @@ pub(super) struct ProbedServer {
     pub(super) raw: Vec<Payload>,
 }
 
+/// The beginning of the reason if a server did not answer in time.
+const NO_ANSWER: &str = "it did not answer";
+
 /// The reason why a server is unusable.
 #[derive(Debug)]
 pub(super) struct ProbeError {
@@ -115,7 +118,14 @@ impl Prober {
                 if matches!(server.target, TargetConfig::Program { .. }) {
                     sleep(STDERR_DELAY).await;
                 }
-                Err(ProbeError { reason: stderr.redact(&reason), stderr: stderr.best_line() })
+                let mut reason = stderr.redact(&reason);
+                if let Some(line) = stderr.stray_line() {
+                    let stray =
+                        format!("it wrote lines to standard output that are not MCP: “{line}”");
+                    let is_silence = reason.starts_with(NO_ANSWER);
+                    reason = if is_silence { stray } else { format!("{reason}; {stray}") };
+                }
+                Err(ProbeError { reason, stderr: stderr.best_line() })
             }
         }
     }
@@ -140,7 +150,7 @@ impl Prober {
         };
         probed.unwrap_or_else(|_| {
             Err(format!(
-                "it did not answer within {} s; run `mgp doctor {} --timeout 5m`, and set `start_timeout` if it then works",
+                "{NO_ANSWER} within {} s; run `mgp doctor {} --timeout 5m`, and set `start_timeout` if it then works",
                 limit.as_secs(),
                 server.id
             ))
@@ -216,7 +226,7 @@ impl Prober {
             ExpandedTarget::Program { command, args, cwd, env } => {
                 let path = env.get("PATH").map(Expanded::as_str);
                 find_program(command.as_str(), &cwd, path.map(OsStr::new))?;
-                let stderr = stderr.clone();
+                let (stderr, stray) = (stderr.clone(), stderr.clone());
                 let program = ChildCommand::new(command.as_str())
                     .args(args.iter().map(Expanded::as_str))
                     .inherit_env(self.pass_env.iter().chain(&server.pass_env))
@@ -224,6 +234,7 @@ impl Prober {
                     .server(id.as_str())
                     .cwd(cwd)
                     .on_stderr(move |line| stderr.push(line))
+                    .on_stray_stdout(move |line| stray.push_stray(line))
                     .close_timeout(EXIT_TIMEOUT)
                     .term_timeout(EXIT_TIMEOUT);
                 builder.spawn(program).await

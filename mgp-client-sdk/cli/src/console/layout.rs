@@ -154,7 +154,7 @@ fn document(
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                title { (title) " – mgp" }
+                title { (title) @if title != "mgp" { " – mgp" } }
                 link rel="stylesheet" href=(url(console, "/style.css"));
             }
             body { (inner) }

@@ -5,7 +5,8 @@ use futures_util::future::{join, join_all};
 use mgp_types::ErrorCode;
 use mgp_types::method::{KernelExplain, KernelTools};
 use mgp_types::mgp::{
-    ExplainedOutcome, KernelApproval, KernelExplainParams, KernelExplainResult, KernelToolsParams,
+    ExplainedOutcome, ExplainedResult, ExplainedStep, KernelApproval, KernelExplainParams,
+    KernelExplainResult, KernelToolsParams,
 };
 
 use super::operator::Viewer;
@@ -66,7 +67,11 @@ impl Waiting {
         let last = explained.steps.last();
         // The call that waits may itself have used up the limit, and then it is not refused.
         let is_limit = last.is_some_and(|step| step.stage == "limits");
-        if explained.outcome != ExplainedOutcome::Refuse || is_limit {
+        // No rule refuses the call, so the refusal is the denial of this question, which an approval takes back.
+        let is_refused = |step: &ExplainedStep| step.result == ExplainedResult::Refused;
+        let is_own_denial =
+            self.approval.state == "denied" && !explained.steps.iter().any(is_refused);
+        if explained.outcome != ExplainedOutcome::Refuse || is_limit || is_own_denial {
             return None;
         }
         explained.reason.as_deref().or_else(|| last.map(|step| step.rule.as_str()))

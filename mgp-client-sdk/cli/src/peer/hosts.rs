@@ -32,6 +32,8 @@ struct Host {
     /// child.
     root: ProcessId,
     name: String,
+    /// `true` if the host is a shell, e.g. one in which a person ran `mgp serve --stdio` in a pipe.
+    is_shell: bool,
     control_groups: Option<String>,
     agent: String,
 }
@@ -46,7 +48,7 @@ pub(crate) enum Inside {
     /// A governed server started the process.
     Server,
     /// The process is a host, or was started by one.
-    Host { name: String, pid: i32 },
+    Host { name: String, pid: i32, is_shell: bool },
     /// The process was detached from its parents, and a host may have started it.
     Detached { name: String, pid: i32 },
 }
@@ -55,8 +57,14 @@ impl fmt::Display for Inside {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Server => f.write_str("a server that the kernel governs started this process"),
-            Self::Host { name, pid } => {
-                write!(f, "the host `{name}` (process {pid}) started this process")
+            Self::Host { name, pid, is_shell } => {
+                write!(f, "the host `{name}` (process {pid}) started this process")?;
+                if *is_shell {
+                    f.write_str(
+                        "; this shell also started `mgp serve --stdio`, so it counts as a host until it or the kernel ends",
+                    )?;
+                }
+                Ok(())
             }
             Self::Detached { name, pid } => write!(
                 f,
@@ -80,7 +88,8 @@ impl HostTable {
         let above =
             |host: &&Host| chain.iter().any(|one| [host.process, host.root].contains(&one.id));
         if let Some(host) = self.0.iter().find(above) {
-            return Some(Inside::Host { name: host.name.clone(), pid: host.root.pid });
+            let Host { name, root, is_shell, .. } = host.clone();
+            return Some(Inside::Host { name, pid: root.pid, is_shell });
         }
         let alive = self.0.iter().filter(|host| lives(table, host.root));
         let host = alive.into_iter().find(|host| is_detached(table, chain, host))?;
@@ -175,6 +184,7 @@ fn host_of(table: &impl ProcessTable, chain: &[ProcessStat], agent: &str) -> Opt
         process: host.id,
         root: root.id,
         name: mgp_types::clip(&host.name, 64),
+        is_shell,
         control_groups: table.control_groups(root.id.pid),
         agent: agent.to_owned(),
     })

@@ -197,6 +197,41 @@ fn an_approval_of_a_call_that_is_refused_now_says_so() {
 }
 
 #[test]
+fn a_call_that_waits_when_its_kernel_is_killed_is_recorded_as_one_that_did_not_run() {
+    let kernel = guarded("");
+    let call = calling(&kernel.home, &json!({ "message": "a" }));
+    let id = waiting(&kernel.home);
+    let home = kernel.killed();
+    assert!(!ended(call).0);
+    let config = home.path("c.toml");
+    std::fs::remove_file(home.path("ready.json")).unwrap();
+    let kernel = Kernel::on(home, Some(&config));
+    let events = kernel.home.json("audit-query", &["audit", "query", "--tool", "echo"]);
+    let events = events.as_array().unwrap();
+    let end = events.iter().find(|event| event["details"]["interrupted"] == true);
+    let end = end.unwrap_or_else(|| panic!("{events:?}"));
+    assert_eq!((&end["event_type"], &end["result"]), (&json!("TOOL_BLOCKED"), &json!("BLOCKED")));
+    assert_eq!(end["details"]["approval_id"], *id);
+    assert!(events.iter().all(|event| event["event_type"] != "TOOL_EXECUTED"), "{events:?}");
+}
+
+#[test]
+fn an_approval_of_a_denied_call_does_not_report_the_denial() {
+    let kernel = guarded("");
+    let home = &kernel.home;
+    let browser = Browser::new(home);
+    let call = calling(home, &json!({ "message": "again" }));
+    let id = waiting(home);
+    let denial = [("id", &*id), ("answer", "deny"), ("because", "too early")];
+    browser.done("/decide", &denial);
+    assert!(!ended(call).0);
+    let page = browser.done("/decide", &[("id", &id), ("answer", "once")]);
+    let notice = page.split("class=\"done\"").nth(1).unwrap();
+    assert!(notice.contains("allowed once") && !page.contains("class=\"failed\""), "{page}");
+    assert!(ended(calling(home, &json!({ "message": "again" }))).0, "as the notice says");
+}
+
+#[test]
 fn a_decision_for_later_calls_names_its_tool_and_its_end() {
     let kernel = guarded("");
     let home = &kernel.home;

@@ -55,6 +55,12 @@ command = "sleep"
 args = ["60"]
 
 [[servers]]
+id = "prints"
+command = "sh"
+args = ["-c", "while echo \"blah blah $API_TOKEN\"; do sleep 0.1; done"]
+env = {{ API_TOKEN = "hunter2-hunter2-hunter2" }}
+
+[[servers]]
 id = "unset"
 command = "sh"
 env = {{ KEY = "${{NOT_SET}}" }}
@@ -83,6 +89,7 @@ comand = "x"
         ("gone", "fail"),
         ("ends", "fail"),
         ("hangs", "fail"),
+        ("prints", "fail"),
         ("unset", "fail"),
         ("clear", "warn"),
         ("url", "fail"),
@@ -93,11 +100,13 @@ comand = "x"
     assert!(printed(&report, "gone").contains("not on the PATH"));
     assert!(printed(&report, "unset").contains("${NOT_SET:-default}"));
     assert!(printed(&report, "hangs").contains("did not answer within 3 s"));
+    let stray = "it wrote lines to standard output that are not MCP: “blah blah …”";
+    assert!(printed(&report, "prints").contains(stray), "{report}");
     assert!(printed(&report, "typo").contains("did you mean `command`"), "{report}");
     assert!(printed(&report, "bench").contains("tokens, MCP 2026-07-28 (modern), speaks MGP"));
     assert!(!report.to_string().contains("hunter2"));
     assert!(
-        report["tokens"].as_u64().unwrap() > 100 && report["broken"].as_u64() == Some(6),
+        report["tokens"].as_u64().unwrap() > 100 && report["broken"].as_u64() == Some(7),
         "{report}"
     );
 

@@ -62,7 +62,13 @@ impl Kernel {
 }
 
 impl Kernel {
-    /// Ends the kernel, and returns its home.
+    /// Kills the kernel, and returns its home.
+    pub(crate) fn killed(mut self) -> Home {
+        self.child.kill().unwrap();
+        self.into_home()
+    }
+
+    /// Waits until the kernel has ended, and returns its home.
     pub(crate) fn into_home(mut self) -> Home {
         let _ = self.child.wait();
         std::mem::replace(&mut self.home, Home::new())
@@ -218,23 +224,6 @@ fn an_audit_log_in_another_folder_is_found_by_every_command() {
     let found = home.json("audit-query", &["audit", "query", "--type", "ACCESS_GRANTED"]);
     let found = found.to_string();
     assert!(found.contains("\"bob\"") && found.contains("\"cid\""), "{found}");
-}
-
-#[test]
-fn a_host_is_warned_that_the_kernel_uses_the_files_of_another_folder() {
-    let home = Home::new();
-    let file = home.write("work/mgp.toml", "");
-    let kernel = Kernel::on(home, None);
-    let home = &kernel.home;
-    let printed = |folder: &str| {
-        let mut command = home.command(&["serve", "--stdio"]);
-        let ended = command.current_dir(home.path(folder)).output().unwrap();
-        String::from_utf8(ended.stderr).unwrap()
-    };
-    assert!(!printed("work").contains("configuration ignored"));
-    fs::create_dir(home.path("other")).unwrap();
-    let other = printed("other");
-    assert!(other.contains(file.to_str().unwrap()) && other.contains("--standalone"), "{other}");
 }
 
 #[cfg(unix)]

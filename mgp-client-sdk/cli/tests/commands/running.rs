@@ -1,6 +1,9 @@
-//! Tests of warnings about servers without tools, and of approvals of projects, while a kernel runs.
+//! Tests of warnings and notices while a kernel runs: about servers without tools, servers that write no MCP, projects
+//! and the configuration of a host.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 
@@ -121,4 +124,60 @@ fn approvals_of_projects_are_recorded_with_and_without_a_kernel() {
     for event in ["project_approved", "project_revoked"] {
         assert_eq!(beside.matches(&format!("dev.cloto.{event}")).count(), 1, "{beside}");
     }
+}
+
+#[test]
+fn a_host_is_warned_that_the_kernel_uses_the_files_of_another_folder() {
+    let home = Home::new();
+    let file = home.write("work/mgp.toml", "");
+    let kernel = Kernel::on(home, None);
+    let home = &kernel.home;
+    let printed = |folder: &str| {
+        let mut command = home.command(&["serve", "--stdio"]);
+        let ended = command.current_dir(home.path(folder)).output().unwrap();
+        String::from_utf8(ended.stderr).unwrap()
+    };
+    assert!(!printed("work").contains("configuration ignored"));
+    fs::create_dir(home.path("other")).unwrap();
+    let other = printed("other");
+    assert!(other.contains(file.to_str().unwrap()) && other.contains("--standalone"), "{other}");
+    let missing = home.path("missing.toml");
+    let mut command = home.command(&["serve", "--stdio", "--config"]);
+    let ended = command.arg(&missing).current_dir(home.path("work")).output().unwrap();
+    let printed = String::from_utf8(ended.stderr).unwrap();
+    let reason = format!("configuration ignored: `{}` does not exist, and ", missing.display());
+    assert!(printed.contains(&reason) && !printed.contains("no file"), "{printed}");
+}
+
+#[test]
+fn a_kernel_at_an_address_reports_it_when_it_accepts_connections() {
+    let home = Home::new();
+    let mut command = home.command(&["serve", "--http", "127.0.0.1:0", "--no-auth"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut printed = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let address = printed.find_map(|line| {
+        let url = line.strip_prefix("serving at http://")?;
+        Some(url.strip_suffix("/mcp")?.to_owned())
+    });
+    let connected = std::net::TcpStream::connect(address.unwrap());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    connected.unwrap();
+}
+
+#[test]
+fn a_server_that_writes_no_mcp_is_reported_with_its_words() {
+    let prints = r#"while echo "blah $API_TOKEN blah"; do sleep 0.2; done"#;
+    let kernel = Kernel::new(&format!(
+        "[[servers]]\nid = 'prints'\ncommand = 'sh'\nargs = ['-c', '{prints}']\n\
+         start_timeout = '1s'\nenv = {{ API_TOKEN = 'hunter2-hunter2' }}\n"
+    ));
+    let home = &kernel.home;
+    let stray = "it wrote lines to standard output that are not MCP: “blah … blah”";
+    until_blocking("the start has failed", || {
+        kernel.server("prints")["error"].as_str().is_some_and(|error| error.contains(stray))
+    });
+    let lines = home.json("servers-logs", &["servers", "logs", "prints"]);
+    assert_eq!(lines[0]["text"], "(stdout, not MCP) blah … blah");
+    assert_eq!(kernel.server("prints")["restarts"], 0, "it was never connected");
 }

@@ -80,6 +80,7 @@ fn a_message_leads_an_operator_elsewhere_to_the_call_after_a_login() {
     let path = format!("/call/{approval}");
     let login = browser.get(&path);
     assert!(login.status == 401 && !login.body.contains("a-secret-argument"), "{}", login.body);
+    assert!(login.body.contains("<title>mgp</title>"), "{}", login.body);
     assert!(login.body.contains(&format!("name=\"next\" value=\"{path}\"")), "{}", login.body);
     let followed =
         "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\n";

@@ -80,7 +80,7 @@ fn limits_of_streams_name_their_key_and_cut_results_are_cut_in_chunks() {
         home.run(&[&CALL[..], &[chunks, "bytes=100", "--agent", agent]].concat())
     };
     for (agent, chunks, key) in [
-        ("default", "chunks=200", "limits of server writer.tool_max_stream_bytes"),
+        ("default", "chunks=200", "`servers.limits.tool_max_stream_bytes` of server `writer`"),
         ("small", "chunks=50", "agents.small.limits.max_stream_bytes"),
     ] {
         let ended = call(agent, chunks);

@@ -46,7 +46,7 @@ fn tiny(more: &str) -> Kernel {
 #[test]
 fn why_names_how_much_of_each_limit_is_used_and_when_it_is_free_again() {
     let limits = "[servers.mgp]\ndefault_policy = 'opt-out'\n\
-                  [servers.limits]\nrunning = 3\ntool_calls_per_minute = { look = 20 }\n\
+                  [servers.limits]\nrunning = 3\ncalls_per_minute = 50\ntool_calls_per_minute = { look = 20 }\n\
                   [agents.ada.limits]\ncalls_per_minute = 10\nrunning = 2\n";
     let kernel = tiny(limits);
     let rules = |agent: &str| {
@@ -56,7 +56,7 @@ fn why_names_how_much_of_each_limit_is_used_and_when_it_is_free_again() {
         of_limits.map(|step| step["rule"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     let unused = rules("ada");
-    assert_eq!(unused.len(), 4, "{unused:?}");
+    assert_eq!(unused.len(), 5, "{unused:?}");
     assert_eq!(unused[0], "0 of 10 a minute: agents.ada.limits.calls_per_minute");
     assert_eq!(unused[1], "0 of 2 at once: agents.ada.limits.running");
     for _ in 0..3 {
@@ -64,23 +64,32 @@ fn why_names_how_much_of_each_limit_is_used_and_when_it_is_free_again() {
     }
     // One call is free again every six seconds.
     let used = rules("ada");
-    let (begin, end) = used[0].split_once(" a minute, none in ").unwrap();
+    let (begin, end) = used[0].split_once(" a minute, all free again in ").unwrap();
     let seconds: u64 = end.split_once(" s: agents.ada.limits").unwrap().0.parse().unwrap();
     assert!(
         ["3 of 10", "2 of 10", "1 of 10"].contains(&begin) && (1..=18).contains(&seconds),
         "{used:?}"
     );
-    assert!(used[3].contains(" of 20 a minute, none in "), "{used:?}");
+    let of_server = "a minute, all free again in ";
+    assert!(used[2].contains(&format!(" of 50 {of_server}")), "{used:?}");
+    assert!(used[2].ends_with(": servers.limits.calls_per_minute of server tiny"), "{used:?}");
+    assert!(used[4].contains(&format!(" of 20 {of_server}")), "{used:?}");
     for _ in 0..8 {
         kernel.home.run(&["tools", "call", "tiny.look", "--agent", "ada"]);
     }
     let used_up = kernel.home.json("why", &["why", "ada", "tiny.look"]);
     assert_eq!((&used_up["outcome"], &used_up["code"]), (&json!("refuse"), &json!(3000)));
     let reason = used_up["reason"].as_str().unwrap();
-    assert!(reason.starts_with("a limit is used up: 10 of 10 a minute, none in "), "{reason}");
+    let begin = "a limit is used up: 10 of 10 a minute, the next call is allowed in ";
+    let wait = reason.strip_prefix(begin).unwrap_or_else(|| panic!("{reason}"));
+    let (wait, key) = wait.split_once(": ").unwrap();
+    let seconds = wait.trim_end_matches("ms").trim_end_matches('s').parse::<f64>().unwrap();
+    assert!(wait.ends_with("ms") || seconds <= 6.0, "the time of the refusal: {reason}");
+    assert_eq!(key, "agents.ada.limits.calls_per_minute");
     // Another agent has limits of its own, and shares those of the server.
     let other = rules("eve");
-    assert!(other.len() == 2 && other[1].contains(" of 20 a minute, none in "), "{other:?}");
+    assert!(other.len() == 3, "{other:?}");
+    assert!(other[2].contains(" of 20 a minute, all free again in "), "{other:?}");
 }
 
 #[test]

@@ -288,7 +288,7 @@ fn limits_hold_across_a_reload_a_restart_and_a_kill() {
     within(|| ann.call("rows", &json!({})).ok());
     refused(&ann.call("rows", &json!({})).unwrap_err(), 3002, "units_per_hour");
     let error = ann.call("rows", &json!({"long": "x".repeat(30)})).unwrap_err();
-    refused(&error, 3001, "limits of server files.max_arguments");
+    refused(&error, 3001, "`servers.limits.max_arguments` of server `files`");
     configure(
         &world,
         "[servers.limits]\ntool_calls_per_minute = { log = 3 }\n[limits]\ncalls_per_minute = 6\n",
@@ -296,7 +296,8 @@ fn limits_hold_across_a_reload_a_restart_and_a_kill() {
     within(|| bob.call("rows", &json!({})).ok());
     let (answered, error) = exhaust(&mut bob, "log");
     assert_eq!(answered, 3);
-    refused(&error, 3000, "tool_calls_per_minute");
+    refused(&error, 3000, "more than 3 calls a minute by tool; try again in ");
+    refused(&error, 3000, "`servers.limits.tool_calls_per_minute` of server `files`");
     let (_, error) = exhaust(&mut bob, "rows");
     refused(&error, 3000, "limits.calls_per_minute");
     for _ in 0..3 {

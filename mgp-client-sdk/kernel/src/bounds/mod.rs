@@ -3,12 +3,14 @@
 //! Limits of calls a minute, of calls at once and of sizes are layers of `mgp-lifecycle`; quotas of hours and days are
 //! counted in `usage.rs`. Without limits in the configuration, a call costs one comparison.
 
+mod limit_table;
 mod refusals;
 mod usage;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use mgp_discovery::{CallLimits, Config, ServerLimits};
 use mgp_lifecycle::{
@@ -28,6 +30,7 @@ use mgp_types::sync::RwLock;
 use mgp_types::{Object, Payload, RpcError};
 use tower_layer::Layer as _;
 
+use self::limit_table::LimitTable;
 use self::refusals::RefusalLog;
 use self::usage::{Counted, Usage};
 pub use self::usage::{QuotaCount, quota_counts};
@@ -57,8 +60,8 @@ struct BoundTable {
 
 /// The limits of one agent or server, with the layers that count its calls.
 struct Bound {
-    /// The path of the configuration table that sets the limits, e.g. `agents.ann.limits`.
-    key: String,
+    /// The configuration table that sets the limits.
+    table: LimitTable,
     limits: CallLimits,
     rate: Option<RateLayer>,
     running: Option<ConcurrencyLimitLayer>,
@@ -66,6 +69,8 @@ struct Bound {
 }
 
 struct ServerBound {
+    /// The name under which the calls of the server are counted.
+    counter: String,
     all: Bound,
     limits: ServerLimits,
     tools: HashMap<String, RateLayer>,
@@ -85,11 +90,12 @@ impl CallBounds {
     /// Applies a new configuration, beginning with the next call. Unchanged limits keep their counts.
     pub(crate) fn set(&self, config: &Config) {
         let before = Arc::clone(&self.0.table.read());
-        let agents = keep(before.agents.as_ref(), "limits".to_owned(), &config.limits);
+        let agents = keep(before.agents.as_ref(), LimitTable::new("limits"), &config.limits);
         let mut table = BoundTable { agents, ..BoundTable::default() };
         for (name, agent) in config.agents.iter().filter(|(_, agent)| !agent.limits.is_empty()) {
             let limits = agent.limits.or(&config.limits);
-            let bound = keep(before.agent.get(name), format!("agents.{name}.limits"), &limits);
+            let own = LimitTable::new(format!("agents.{name}.limits"));
+            let bound = keep(before.agent.get(name), own, &limits);
             table.agent.extend(bound.map(|bound| (name.clone(), bound)));
         }
         for server in &config.servers {
@@ -142,7 +148,7 @@ impl CallBounds {
         // This is the innermost layer, so that a call that another limit refuses is not charged.
         let mut stack = self.charge(agent.clone(), server.clone(), who(principal), cost, inner);
         if let Some((rate, server)) = tool_rate.zip(server.as_ref()) {
-            let key = format!("{}.tool_calls_per_minute", server.all.key);
+            let key = server.all.table.quote("tool_calls_per_minute");
             stack = name_key(Stack::new(rate.layer(stack)), key);
         }
         for bound in server.as_ref().map(|server| &server.all).into_iter().chain(agent.as_deref()) {
@@ -196,7 +202,8 @@ impl CallBounds {
         id: &ServerId,
         tool: &str,
     ) -> Vec<(String, bool)> {
-        let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Request), agent.clone());
+        let mut cx = Context::new(Peer::none(), Scope::new(ScopeKind::Request), agent.clone());
+        cx.server = Some(id.clone());
         let params = Params::tool(tool, &Payload::empty_object());
         let call = Call::request(Method::of(ToolsCall::METHOD), params, cx);
         let table = Arc::clone(&self.0.table.read());
@@ -205,21 +212,18 @@ impl CallBounds {
         let of_server = server.map(|server| (&server.all, false));
         let of_tool = server.and_then(|server| {
             let rate = server.tools.get(tool)?;
-            Some((rate, format!("{}.tool_calls_per_minute", server.all.key)))
+            Some((rate, server.all.table.key("tool_calls_per_minute")))
         });
         let mut described = Vec::new();
         for (bound, is_agent) in of_agent.into_iter().chain(of_server) {
             if let Some(rate) = &bound.rate {
-                described.extend(rate_words(
-                    rate,
-                    &call,
-                    &format!("{}.calls_per_minute", bound.key),
-                ));
+                let key = bound.table.key("calls_per_minute");
+                described.extend(rate_words(rate, &call, &key));
             }
             if let Some((running, max)) = bound.running.as_ref().zip(bound.limits.running) {
                 // The limit of an agent counts only this agent's calls, that of a server the calls of all agents.
                 let now = if is_agent { running.running_of(agent) } else { running.running() };
-                let words = format!("{now} of {max} at once: {}.running", bound.key);
+                let words = format!("{now} of {max} at once: {}", bound.table.key("running"));
                 described.push((words, false));
             }
         }
@@ -298,25 +302,25 @@ impl BoundTable {
 }
 
 impl Bound {
-    fn new(key: String, limits: &CallLimits) -> Self {
-        let rate = limits.calls_per_minute.map(|max| rate(max, Some(RateKey::Agent)));
+    fn new(table: LimitTable, limits: &CallLimits) -> Self {
+        let rate = limits.calls_per_minute.map(|max| rate(max, RateKey::Agent));
         let running = limits.running.map(|max| {
             let mut config = LimitConfig::default();
             config.max_running = usize::MAX / 2;
             config.running_per_caller = Some(count(max));
             ConcurrencyLimitLayer::new(config)
         });
-        Self { key, limits: limits.clone(), rate, running, size: size(limits) }
+        Self { table, limits: limits.clone(), rate, running, size: size(limits) }
     }
 
     fn counted(&self, who: String) -> Counted<'_> {
-        Counted { who, limits: &self.limits, key: &self.key }
+        Counted { who, limits: &self.limits, table: &self.table }
     }
 
     /// Limits the bytes of the chunks of a call, if the configuration limits them.
     fn restrict_stream(&self, limit: &StreamLimit) {
         if let Some(bytes) = self.limits.max_stream_bytes {
-            limit.restrict(bytes, Some(&format!("{}.max_stream_bytes", self.key)));
+            limit.restrict(bytes, Some(&self.table.quote("max_stream_bytes")));
         }
     }
 
@@ -324,14 +328,14 @@ impl Bound {
     fn layer(&self, inner: Stack) -> Stack {
         let mut stack = inner;
         if let Some(running) = &self.running {
-            stack = name_key(Stack::new(running.layer(stack)), format!("{}.running", self.key));
+            stack = name_key(Stack::new(running.layer(stack)), self.table.quote("running"));
         }
         if let Some(rate) = &self.rate {
-            let key = format!("{}.calls_per_minute", self.key);
+            let key = self.table.quote("calls_per_minute");
             stack = name_key(Stack::new(rate.layer(stack)), key);
         }
         if let Some(size) = &self.size {
-            stack = name_key(Stack::new(size.layer(stack)), format!("{}.max_arguments", self.key));
+            stack = name_key(Stack::new(size.layer(stack)), self.table.quote("max_arguments"));
         }
         stack
     }
@@ -340,7 +344,7 @@ impl Bound {
 impl ServerBound {
     fn restrict_stream(&self, tool: &str, limit: &StreamLimit) {
         if let Some(bytes) = self.limits.tool_max_stream_bytes.get(tool) {
-            limit.restrict(*bytes, Some(&format!("{}.tool_max_stream_bytes", self.all.key)));
+            limit.restrict(*bytes, Some(&self.all.table.quote("tool_max_stream_bytes")));
         }
     }
 
@@ -348,41 +352,47 @@ impl ServerBound {
         if *limits == ServerLimits::default() {
             return None;
         }
-        let mut all = Bound::new(usage::server_key(id), &limits.calls);
+        let mut all = Bound::new(LimitTable::of_server(id), &limits.calls);
         // All agents share the rate and the places for running calls; agents that wait for a place take turns.
-        all.rate = limits.calls.calls_per_minute.map(|max| rate(max, None));
+        all.rate = limits.calls.calls_per_minute.map(|max| rate(max, RateKey::Server));
         all.running = limits.calls.running.map(|max| {
             let mut config = LimitConfig::default();
             config.max_running = count(max);
             ConcurrencyLimitLayer::new(config)
         });
         let tools = limits.tool_calls_per_minute.iter();
-        let tools = tools.map(|(tool, max)| (tool.clone(), rate(*max, None))).collect();
-        Some(Arc::new(Self { all, limits: limits.clone(), tools }))
+        let tools = tools.map(|(tool, max)| (tool.clone(), rate(*max, RateKey::Tool))).collect();
+        Some(Arc::new(Self { counter: usage::server_key(id), all, limits: limits.clone(), tools }))
     }
 }
 
 /// Returns the previous bound if its limits are the same, so that its counts are kept.
-fn keep(before: Option<&Arc<Bound>>, key: String, limits: &CallLimits) -> Option<Arc<Bound>> {
+fn keep(before: Option<&Arc<Bound>>, table: LimitTable, limits: &CallLimits) -> Option<Arc<Bound>> {
     if limits.is_empty() {
         return None;
     }
-    let same = before.filter(|before| before.limits == *limits && before.key == key);
-    Some(same.cloned().unwrap_or_else(|| Arc::new(Bound::new(key, limits))))
+    let same = before.filter(|before| before.limits == *limits && before.table == table);
+    Some(same.cloned().unwrap_or_else(|| Arc::new(Bound::new(table, limits))))
 }
 
-fn rate(max: u64, by: Option<RateKey>) -> RateLayer {
-    let limit = RateLimit::per_minute(u32::try_from(max).unwrap_or(u32::MAX));
-    RateLayer::new(by.map_or(limit, |by| limit.by(by)))
+fn rate(max: u64, by: RateKey) -> RateLayer {
+    RateLayer::new(RateLimit::per_minute(u32::try_from(max).unwrap_or(u32::MAX)).by(by))
 }
 
 /// Describes how much of a limit of calls a minute is used now.
 fn rate_words(rate: &RateLayer, call: &Call, key: &str) -> Vec<(String, bool)> {
-    let words = rate.used(call).into_iter().map(|RateUse { limit, used, free_in, .. }| {
-        let seconds = free_in.as_secs_f64().ceil();
-        let left = if used == 0 { String::new() } else { format!(", none in {seconds} s") };
-        (format!("{used} of {limit} a minute{left}: {key}"), used >= limit)
-    });
+    let words =
+        rate.used(call).into_iter().map(|RateUse { limit, used, free_in, next_in, .. }| {
+            let more = match next_in {
+                None => ", no call is allowed".to_owned(),
+                Some(Duration::ZERO) if used == 0 => String::new(),
+                Some(Duration::ZERO) => {
+                    format!(", all free again in {} s", free_in.as_secs_f64().ceil())
+                }
+                Some(wait) => format!(", the next call is allowed in {wait:?}"),
+            };
+            (format!("{used} of {limit} a minute{more}: {key}"), next_in != Some(Duration::ZERO))
+        });
     words.collect()
 }
 
@@ -403,7 +413,7 @@ fn counted<'a>(
     who: &str,
 ) -> Vec<Counted<'a>> {
     let agent = agent.map(|bound| bound.counted(format!("agent/{who}")));
-    let server = server.map(|server| server.all.counted(server.all.key.clone()));
+    let server = server.map(|server| server.all.counted(server.counter.clone()));
     agent.into_iter().chain(server).collect()
 }
 
@@ -415,7 +425,7 @@ fn who(principal: &Principal) -> String {
 
 /// Adds to each refusal of a limit's layer the configuration key with which an operator can raise the limit.
 fn name_key(stack: Stack, key: String) -> Stack {
-    const RAISE: &str = "an operator can raise `";
+    const RAISE: &str = "an operator can raise ";
     let key = Arc::<str>::from(key);
     Stack::from_fn(move |call: Call| {
         let (sending, key) = (stack.send(call), Arc::clone(&key));
@@ -434,7 +444,7 @@ fn name_key(stack: Stack, key: String) -> Stack {
                 {
                     return error;
                 }
-                let message = format!("{}; {RAISE}{key}`", error.message());
+                let message = format!("{}; {RAISE}{key}", error.message());
                 error.with_message(message)
             })
         }

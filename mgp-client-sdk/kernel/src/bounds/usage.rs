@@ -13,6 +13,8 @@ use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Object, Payload, Recovery, RpcError, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::limit_table::LimitTable;
+
 const SPACE: &str = "kernel.usage";
 
 /// The maximum number of counts. If that many counts of current periods exist, all further callers share one count.
@@ -36,11 +38,11 @@ struct Count {
     units: u64,
 }
 
-/// An agent or server whose calls are counted, with its limits and the configuration key of these limits.
+/// An agent or server whose calls are counted, with its limits and the configuration table that sets them.
 pub(super) struct Counted<'a> {
     pub(super) who: String,
     pub(super) limits: &'a CallLimits,
-    pub(super) key: &'a str,
+    pub(super) table: &'a LimitTable,
 }
 
 /// The calls and units of an agent or a server in the current hour or day, beside their quotas.
@@ -191,26 +193,34 @@ impl Usage {
 
 impl Window {
     /// Returns a count with one more call and its units added, or the refusal if that exceeds a quota.
-    fn charge(&self, mut count: Count, units: u64, key: &str) -> Result<Count, RpcError> {
+    fn charge(&self, mut count: Count, units: u64, table: &LimitTable) -> Result<Count, RpcError> {
         let sum = count.units.saturating_add(units);
         if let Some(max) = self.calls.filter(|max| count.calls >= *max) {
-            return Err(self.exceeded("calls", max, count.calls, count.period, key));
+            return Err(self.exceeded("calls", max, count.calls, count.period, table));
         }
         if let Some(max) = self.units.filter(|max| sum > *max) {
-            return Err(self.exceeded("units", max, count.units, count.period, key));
+            return Err(self.exceeded("units", max, count.units, count.period, table));
         }
         (count.calls, count.units) = (count.calls.saturating_add(1), sum);
         Ok(count)
     }
 
-    fn exceeded(&self, of: &str, quota: u64, used: u64, period: u64, key: &str) -> RpcError {
+    fn exceeded(
+        &self,
+        of: &str,
+        quota: u64,
+        used: u64,
+        period: u64,
+        table: &LimitTable,
+    ) -> RpcError {
         let Self { name, seconds, .. } = self;
-        let key = format!("{key}.{of}_per_{name}");
+        let key = format!("{of}_per_{name}");
         let end = Duration::from_secs(period.saturating_add(1).saturating_mul(*seconds));
         let resets_at = Timestamp::from(UNIX_EPOCH.checked_add(end).unwrap_or(UNIX_EPOCH));
         let message = format!(
             "the quota of {quota} {of} per {name} is used up; it is reset at {resets_at}; \
-             an operator can raise `{key}`"
+             an operator can raise {}",
+            table.quote(&key)
         );
         let mut details = Object::new();
         // Encoding numbers and strings cannot fail.
@@ -219,7 +229,7 @@ impl Window {
         drop(details.encode("of", of));
         drop(details.encode("period_secs", seconds));
         drop(details.encode("resets_at", &resets_at));
-        drop(details.encode("key", &key));
+        drop(details.encode("key", &table.key(&key)));
         let hints = Recovery::default_for(ErrorCode::QUOTA_EXCEEDED).unwrap_or_default();
         RpcError::new(ErrorCode::QUOTA_EXCEEDED, message).recovery(hints.details(details))
     }
@@ -251,7 +261,7 @@ fn charged(
         for window in windows(one.limits) {
             let name = record_name(counts, &one.who, window.name);
             let count = count_of(counts, &name, &window, now);
-            charged.push((name, window.charge(count, units, one.key)?));
+            charged.push((name, window.charge(count, units, one.table)?));
         }
     }
     Ok(charged)
@@ -296,18 +306,19 @@ mod tests {
         limits
     }
 
-    fn one<'a>(who: &str, limits: &'a CallLimits) -> Counted<'a> {
-        Counted { who: who.to_owned(), limits, key: "limits" }
+    fn one<'a>(who: &str, limits: &'a CallLimits, table: &'a LimitTable) -> Counted<'a> {
+        Counted { who: who.to_owned(), limits, table }
     }
 
     #[tokio::test]
     async fn counts_outlive_the_kernel_and_a_refused_call_costs_nothing() {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let (ann, tools) = (limits(3, 10), limits(100, 12));
+        let table = LimitTable::new("limits");
         for round in 0..2 {
             // Each round begins with the stored counts, as after a kill of the kernel.
             let usage = Usage::load(Arc::clone(&store)).await.unwrap();
-            let all = [one("ann", &ann), one("tools", &tools)];
+            let all = [one("ann", &ann, &table), one("tools", &tools, &table)];
             let charged = usage.charge(&all, 6).await;
             if round == 0 {
                 charged.unwrap();
@@ -320,7 +331,7 @@ mod tests {
             usage.charge(&all, 0).await.unwrap();
             let refused = usage.charge(&all, 0).await.unwrap_err();
             assert!(refused.message().contains("3 calls per day"), "{refused}");
-            usage.charge(&[one("tools", &tools)], 2).await.unwrap();
+            usage.charge(&[one("tools", &tools, &table)], 2).await.unwrap();
         }
     }
 }

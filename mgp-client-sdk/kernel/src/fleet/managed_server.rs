@@ -373,13 +373,15 @@ impl ManagedServer {
     /// If `has_access` is `false`, the server is not started, and the checks refuse the call.
     pub(crate) fn send(
         self: &Arc<Self>,
-        call: Call,
+        mut call: Call,
         has_access: bool,
     ) -> BoxFuture<'static, Result<Reply, RpcError>> {
         if !has_access {
             return self.shared.main().send(call);
         }
         if self.bounds.is_set() {
+            // A limit of the server counts its calls by this name.
+            call.cx_mut().server = Some(self.id.clone());
             let server = Arc::clone(self);
             let send = Stack::from_fn(move |call| server.send_unbounded(call));
             let stack = self.bounds.layer(&call, &self.id, send);

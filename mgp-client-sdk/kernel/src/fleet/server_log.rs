@@ -2,10 +2,10 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use mgp_types::Timestamp;
 use mgp_types::mgp::{KernelLogLine, ServerState};
 use mgp_types::service::Principal;
 use mgp_types::sync::Mutex;
+use mgp_types::{Timestamp, clip};
 
 use super::session::SessionKind;
 
@@ -16,6 +16,12 @@ const MAX_BYTES: usize = 64 * 1024;
 
 /// The maximum number of missing logins that are remembered for each server.
 const MAX_LOGINS: usize = 32;
+
+/// The maximum number of bytes of a line that the reason of a failed start quotes.
+const MAX_QUOTE_BYTES: usize = 200;
+
+/// The minimum length of a secret that is hidden in a quote; shorter values would hide ordinary words.
+const MIN_SECRET_BYTES: usize = 6;
 
 /// The log of a server, which is kept across restarts of its process.
 #[derive(Default)]
@@ -29,6 +35,14 @@ struct Entries {
     states: [SessionState; 2],
     /// The texts about missing logins, by the owner of the login; `None` for the login that all agents share.
     missing_logins: HashMap<Option<Principal>, String>,
+    /// The number of starts that failed before the server was first connected; `None` until then.
+    failed_starts: Option<u64>,
+    /// The secrets in the server's configuration, as of the last start.
+    secrets: Vec<String>,
+    /// `true` from the beginning of a start until the server is connected.
+    is_starting: bool,
+    /// The first line of this start's standard output that is not MCP.
+    stray: Option<String>,
 }
 
 #[derive(Clone, Default)]
@@ -50,19 +64,54 @@ impl ServerLog {
         }
     }
 
+    /// Begins the log of a start; the secrets are those in the server's configuration.
+    pub(super) fn begin_start(&self, secrets: Vec<String>) {
+        let mut entries = self.0.lock();
+        (entries.secrets, entries.is_starting, entries.stray) = (secrets, true, None);
+    }
+
+    /// Notes that the server is connected, after this many restarts.
+    pub(super) fn note_connected(&self, restarts: u64) {
+        self.0.lock().failed_starts.get_or_insert(restarts);
+    }
+
+    /// Returns how many of these restarts followed a connection; the others only repeated a start that had failed.
+    pub(super) fn restarts_of_connected(&self, restarts: u64) -> u64 {
+        self.0.lock().failed_starts.map_or(0, |failed| restarts.saturating_sub(failed))
+    }
+
+    /// Adds a line that the server wrote to its standard output and that is not MCP.
+    pub(super) fn push_stray(&self, text: &str) {
+        let text = {
+            let mut entries = self.0.lock();
+            let long = entries.secrets.iter().filter(|secret| secret.len() >= MIN_SECRET_BYTES);
+            let text = long.fold(text.to_owned(), |text, secret| text.replace(&**secret, "…"));
+            if entries.is_starting && entries.stray.is_none() {
+                entries.stray = Some(clip(&text, MAX_QUOTE_BYTES).replace(['“', '”'], "\""));
+            }
+            text
+        };
+        self.push_line(&format!("(stdout, not MCP) {text}"));
+    }
+
     /// Records that a session entered a state, and the reason if it failed.
     pub(super) fn set_state(&self, of: SessionKind, state: &ServerState, reason: Option<&str>) {
         let mut entries = self.0.lock();
         if *state == ServerState::Connected {
             // The server has accepted a connection, so the login that all agents share is not missing.
             entries.missing_logins.remove(&None);
+            (entries.is_starting, entries.stray) = (false, None);
         }
+        let stray = entries.stray.as_ref().map(|line| {
+            let reason = reason.map(|reason| format!("{reason}; ")).unwrap_or_default();
+            format!("{reason}it wrote lines to standard output that are not MCP: “{line}”")
+        });
         let session = &mut entries.states[of as usize];
         session.since = Some(Timestamp::now());
         match state {
             ServerState::Connected => session.error = None,
             ServerState::Error | ServerState::Restarting => {
-                session.error = reason.map(str::to_owned);
+                session.error = stray.or_else(|| reason.map(str::to_owned));
             }
             _ => {}
         }

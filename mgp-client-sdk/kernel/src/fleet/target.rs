@@ -95,10 +95,12 @@ impl Starting {
         server: ExpandedServer,
         pass_env: &[String],
     ) -> Result<ServerTarget, SpawnError> {
-        let ExpandedServer { id, target, rights, .. } = server;
         let log = Arc::clone(&self.log);
+        log.begin_start(server.secrets().map(str::to_owned).collect());
+        let ExpandedServer { id, target, rights, .. } = server;
         match target {
             ExpandedTarget::Program { command, args, cwd, env } => {
+                let stray = Arc::clone(&log);
                 let program = ChildCommand::new(command.as_str())
                     .args(args.iter().map(Expanded::as_str))
                     .inherit_env(pass_env)
@@ -108,7 +110,8 @@ impl Starting {
                     .envs(self.context.references.base_url().map(|url| (references::VARIABLE, url)))
                     .server(id.as_str())
                     .cwd(cwd)
-                    .on_stderr(move |line| log.push_line(line));
+                    .on_stderr(move |line| log.push_line(line))
+                    .on_stray_stdout(move |line| stray.push_stray(line));
                 let program = match rights {
                     Some(rights) => program.confined(confinement(rights)),
                     None => program,

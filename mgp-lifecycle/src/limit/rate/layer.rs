@@ -16,7 +16,7 @@ use tower_service::Service;
 
 use super::bucket::{BucketParams, nanos};
 use super::table::{BucketTable, CallKeys, LimitReached};
-use super::{RateKey, RateLimit, RateLimited, RateUse};
+use super::{RateKey, RateLimit, RateLimited, RateUse, whole_ms};
 use crate::error::LifecycleError;
 
 /// The maximum number of rate keys, such as principals, whose calls are counted separately.
@@ -98,7 +98,13 @@ impl RateLayer {
         let uses = limits.map(|(at, (limit, params))| {
             let full = table.full_at(at, &by);
             let free_in = Duration::from_nanos(full.saturating_sub(now));
-            RateUse { limit: limit.limit, used: params.used(full, now), free_in }
+            let next_in = match params.take(full, now) {
+                Ok(_) => Some(Duration::ZERO),
+                Err(soon) => soon
+                    .wait
+                    .map(|wait| Duration::from_millis(whole_ms(Duration::from_nanos(wait)))),
+            };
+            RateUse { limit: limit.limit, used: params.used(full, now), free_in, next_in }
         });
         uses.collect()
     }

@@ -55,6 +55,9 @@ pub struct RateUse {
     pub used: u32,
     /// The time until no call is counted any more, if there is no further call.
     pub free_in: Duration,
+    /// The time until the next call is allowed, in whole milliseconds; zero if it is allowed now, and `None` if no call
+    /// will be.
+    pub next_in: Option<Duration>,
 }
 
 /// A set of keys; the tenant is always included.
@@ -160,9 +163,7 @@ impl RateLimited {
 
     /// Returns the wait in whole milliseconds, rounded up.
     pub(crate) fn wait_ms(&self) -> Option<u64> {
-        let wait = self.wait?;
-        let ms = wait.as_nanos().div_ceil(1_000_000);
-        Some(u64::try_from(ms).unwrap_or(u64::MAX))
+        self.wait.map(whole_ms)
     }
 
     /// Returns the structured details of the refusal (MGP §14.5).
@@ -189,3 +190,8 @@ impl fmt::Display for RateLimited {
 }
 
 impl std::error::Error for RateLimited {}
+
+/// Returns a time in whole milliseconds, rounded up.
+fn whole_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}

@@ -15,6 +15,9 @@ use super::queue::{Intent, Item};
 /// The size limit for the text of an event, chosen so that its line does not exceed the limit for lines.
 pub(super) const MAX_EVENT: usize = MAX_LINE - 1024;
 
+/// The reason in the final event of a call that waited for an approval when its process died.
+const WAITED: &str = "interrupted while it waited for an approval; the call did not run";
+
 /// A group of lines, and the state that the log has after they are written.
 pub(super) struct Group {
     pub(super) text: Vec<u8>,
@@ -141,8 +144,9 @@ impl Group {
         });
     }
 
-    /// Adds the final event of a call that was running when its process died; what the call did is unknown.
-    pub(super) fn push_interrupted(&mut self, intent: u64, begun: &str) {
+    /// Adds the final event of a call that was open when its process died. What the call did is unknown, unless it
+    /// waited for an approval: then it did not run.
+    pub(super) fn push_interrupted(&mut self, intent: u64, begun: &str, approval: Option<&str>) {
         #[derive(Deserialize)]
         struct IntentBody<'a> {
             #[serde(borrow)]
@@ -179,10 +183,18 @@ impl Group {
             if let Some(trace) = begun.trace_id {
                 push(&[r#","trace_id":"#, trace.get()]);
             }
-            push(&[r#","event_type":"TOOL_EXECUTED","actor":"#, begun.actor.get()]);
-            push(&[r#","target":"#, begun.target.get(), r#","result":"FAILURE","details":{"#]);
+            let (kind, result) = match approval {
+                None => ("TOOL_EXECUTED", "FAILURE"),
+                Some(_) => ("TOOL_BLOCKED", "BLOCKED"),
+            };
+            push(&[r#","event_type":""#, kind, r#"","actor":"#, begun.actor.get()]);
+            push(&[r#","target":"#, begun.target.get(), r#","result":""#, result]);
+            push(&[r#"","details":{"#]);
             if let Some(risk) = begun.details {
                 push(&[r#""risk_level":"#, risk.risk_level.get(), ","]);
+            }
+            if let Some(id) = approval.and_then(|id| serde_json::to_string(id).ok()) {
+                push(&[r#""approval_id":"#, &id, r#","reason":""#, WAITED, r#"","#]);
             }
             let began = begun.timestamp.get();
             push(&[r#""cancelled":true,"interrupted":true,"began_at":"#, began, "}}"]);

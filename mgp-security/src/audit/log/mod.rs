@@ -27,6 +27,7 @@ mod segments;
 #[cfg(test)]
 mod tests;
 mod verify;
+mod waiting;
 mod writer;
 
 pub use config::{FileRetention, Fsync, LogConfig};

@@ -16,6 +16,7 @@ use super::head::LogHead;
 use super::lines::Lines;
 use super::outbox::RecentEvents;
 use super::segments::{LogPlace, Segment, SegmentFile};
+use super::waiting::WaitingCalls;
 
 /// The number of bytes that are read first to find the last checkpoint. A checkpoint is written at the latest after 8
 /// MiB plus one group.
@@ -32,6 +33,8 @@ pub(super) struct RecoveredLog {
     pub(super) first: u64,
     /// The intents without a final record, by number.
     pub(super) open: BTreeMap<u64, String>,
+    /// The ids of the undecided approvals for which open calls waited, by the number of the call's intent.
+    pub(super) waiting: BTreeMap<u64, String>,
     /// The number of the last event taken from the store.
     pub(super) outbox: u64,
     /// The events taken from the store since the last checkpoint.
@@ -103,6 +106,7 @@ impl RecoveredLog {
             length: 0,
             first: 1,
             open: BTreeMap::new(),
+            waiting: BTreeMap::new(),
             outbox: head.outbox,
             recent: RecentEvents::default(),
             from: 1,
@@ -133,10 +137,11 @@ impl RecoveredLog {
         if !rest.is_empty() {
             super::segments::Disk::cut(&mut disk, length).map_err(LogError::io(path, "cut"))?;
         }
+        let waiting = replay.waiting.of(&replay.open);
         let Replay { chain, open, recent, outbox, from, since, .. } = replay;
         cut.add(rest);
         let first = newest.first;
-        Ok(Self { disk, chain, length, first, open, outbox, recent, from, since, cut })
+        Ok(Self { disk, chain, length, first, open, waiting, outbox, recent, from, since, cut })
     }
 }
 
@@ -144,6 +149,7 @@ impl RecoveredLog {
 struct Replay {
     chain: Chain,
     open: BTreeMap<u64, String>,
+    waiting: WaitingCalls,
     recent: RecentEvents,
     outbox: u64,
     from: u64,
@@ -155,9 +161,16 @@ struct Replay {
 impl Replay {
     /// Verifies the tail line by line. A flaw in a record after the head ends the replay; a flaw before it is an error.
     fn run(tail: &Tail, chain: Chain, head: LogHead) -> Result<Self, BadRecord> {
-        let (open, recent) = (BTreeMap::new(), RecentEvents::default());
-        let mut replay =
-            Self { chain, open, recent, outbox: head.outbox, from: 1, since: 0, verified: 0 };
+        let mut replay = Self {
+            chain,
+            open: BTreeMap::new(),
+            waiting: WaitingCalls::default(),
+            recent: RecentEvents::default(),
+            outbox: head.outbox,
+            from: 1,
+            since: 0,
+            verified: 0,
+        };
         let check_head = |chain: &Chain| {
             let is_other = chain.seq == head.seq && chain.hash != head.hash;
             if is_other { Err(BadRecord::new(head.seq, RecordFlaw::Head)) } else { Ok(()) }
@@ -189,7 +202,11 @@ impl Replay {
             self.recent.note(number, line.body.as_bytes());
         }
         if let Some(ended) = line.ends {
-            self.open.remove(&ended);
+            if let Some(begun) = self.open.remove(&ended) {
+                self.waiting.note_end(ended, &begun);
+            }
+        } else if line.kind == RecordKind::Event {
+            self.waiting.note_event(line.seq, line.body);
         }
         if line.kind == RecordKind::Intent && line.ends.is_none() {
             self.open.insert(line.of.unwrap_or(line.seq), line.body.to_owned());

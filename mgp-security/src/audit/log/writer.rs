@@ -146,7 +146,7 @@ impl Writer {
             group: Group::new(found.chain),
             _lock: lock,
         };
-        writer.finish_recovery(found.cut).map_err(StoreError::Failed)?;
+        writer.finish_recovery(found.cut, &found.waiting).map_err(StoreError::Failed)?;
         Ok(writer)
     }
 
@@ -194,7 +194,13 @@ impl Writer {
     }
 
     /// Records the calls that an earlier process left running, and takes the events that wait in the store.
-    fn finish_recovery(&mut self, cut: CutEnd) -> Result<(), Reason> {
+    ///
+    /// `waiting` has the ids of the approvals for which calls waited, by the number of the call's intent.
+    fn finish_recovery(
+        &mut self,
+        cut: CutEnd,
+        waiting: &BTreeMap<u64, String>,
+    ) -> Result<(), Reason> {
         if cut.bytes > 0 || !self.open.is_empty() {
             tracing::warn!(
                 log = self.config.name,
@@ -209,7 +215,8 @@ impl Writer {
             for chunk in open.iter().collect::<Vec<_>>().chunks(MAX_GROUP) {
                 self.group.begin(self.chain, self.outbox_number);
                 for (intent, begun) in chunk {
-                    self.group.push_interrupted(**intent, begun);
+                    let approval = waiting.get(*intent).map(String::as_str);
+                    self.group.push_interrupted(**intent, begun, approval);
                 }
                 self.write(HeadSave::Now)?;
             }

@@ -1,4 +1,5 @@
-//! Keeps the last lines of a server's standard error, to explain why the server failed.
+//! Keeps the last lines of a server's standard error, and the first line of its standard output that is not MCP, to
+//! explain why the server failed.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -26,6 +27,8 @@ pub(super) struct StderrTail(Arc<Mutex<Tail>>);
 struct Tail {
     secrets: Secrets,
     lines: VecDeque<String>,
+    /// The first line of standard output that is not MCP.
+    stray: Option<String>,
 }
 
 impl StderrTail {
@@ -47,13 +50,29 @@ impl StderrTail {
         if line.len() > MAX_LINE_BYTES || is_ours {
             return;
         }
-        // Quotation marks are replaced, because the error message encloses the line in them.
-        let line = self.redact(&without_colors(line)).replace(['“', '”'], "\"");
+        let line = self.quotable(line);
         let mut tail = self.0.lock();
         if tail.lines.len() == MAX_LINES {
             tail.lines.pop_front();
         }
         tail.lines.push_back(first_line(&line, MAX_QUOTE_BYTES));
+    }
+
+    /// Adds a line of standard output that is not MCP; its control characters are already escaped.
+    pub(super) fn push_stray(&self, line: &str) {
+        let line = first_line(&self.quotable(line), MAX_QUOTE_BYTES);
+        self.0.lock().stray.get_or_insert(line);
+    }
+
+    /// Returns the first line of standard output that is not MCP.
+    pub(super) fn stray_line(&self) -> Option<String> {
+        self.0.lock().stray.clone()
+    }
+
+    /// Returns a line without colours and secrets. Quotation marks are replaced, because the error message encloses the
+    /// line in them.
+    fn quotable(&self, line: &str) -> String {
+        self.redact(&without_colors(line)).replace(['“', '”'], "\"")
     }
 
     /// Returns the line that best explains a failure: the last one that mentions an error, else the last non-empty one.

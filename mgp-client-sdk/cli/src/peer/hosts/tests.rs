@@ -44,7 +44,7 @@ fn servers_and_processes_of_a_host_are_inside_and_a_shell_beside_it_is_not() {
     let (table, mut hosts) = (system(), HostTable::default());
     assert_eq!(inside(&hosts, &table, 24), None, "the host is not known yet");
     admit(&mut hosts, &table, 22, "ada").unwrap();
-    let host = |pid| Some(Inside::Host { name: String::new(), pid });
+    let host = |pid| Some(Inside::Host { name: String::new(), pid, is_shell: false });
     assert_eq!(inside(&hosts, &table, 21), host(20));
     // The editor's terminal (23) is not below the process that started the shim (21), but below its main process (20).
     assert_eq!(inside(&hosts, &table, 24), host(20));
@@ -107,7 +107,7 @@ fn a_wrapper_of_the_shim_is_not_the_host() {
         .input(41, "pipe:[7]")
         .input(40, "pipe:[8]");
     admit(&mut hosts, &table, 42, "ada").unwrap();
-    assert_eq!(inside(&hosts, &table, 43).unwrap(), Inside::Host { name: String::new(), pid: 40 });
+    assert!(matches!(inside(&hosts, &table, 43), Some(Inside::Host { pid: 40, .. })));
     assert_eq!(inside(&hosts, &table, 30), None);
 }
 
@@ -121,6 +121,21 @@ fn a_shim_that_a_person_starts_in_a_terminal_makes_no_host_of_the_shell() {
     let orphan = system().with(process(31, 1, 300), "/usr/bin/mgp");
     admit(&mut hosts, &orphan, 31, "ada").unwrap();
     assert_eq!(inside(&hosts, &orphan, 30), None);
+}
+
+#[test]
+fn the_refusal_below_a_shell_that_ran_a_shim_names_its_cause_and_its_end() {
+    let mut hosts = HostTable::default();
+    let table = system()
+        .with(ProcessStat { name: "bash".to_owned(), ..process(40, 1, 300) }, "/bin/bash")
+        .with(process(41, 40, 310), "/usr/bin/mgp")
+        .with(process(42, 40, 320), "/usr/bin/mgp");
+    assert_eq!(inside(&hosts, &table, 42), None, "the shell has not run a shim yet");
+    admit(&mut hosts, &table, 41, "ada").unwrap();
+    assert_eq!(
+        inside(&hosts, &table, 42).unwrap().to_string(),
+        "the host `bash` (process 40) started this process; this shell also started `mgp serve --stdio`, so it counts as a host until it or the kernel ends"
+    );
 }
 
 #[test]

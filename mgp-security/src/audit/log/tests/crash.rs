@@ -171,6 +171,51 @@ impl Folder {
 }
 
 #[tokio::test]
+async fn a_call_that_waited_for_an_approval_is_recorded_as_one_that_did_not_run() {
+    let agent = Principal::local().agent("agent.one");
+    let server = "files".into();
+    let requested = |id: &str, tool: &str| {
+        let event = crate::Event::approval_requested(&agent, id, None).server(Some(&server));
+        event.tool(Some(tool)).trace(Some("trace-1")).build()
+    };
+    let decided = |id: &str| crate::Event::approval_decided(&agent, id, "approve").build();
+    let folder = Folder::new();
+    let log = folder.open().await;
+    let mut running = Vec::new();
+    for tool in ["rm", "mv", "cp", "dd", "dd", "ln", "ln"] {
+        running.push(log.begin(start(tool, None, None)).await.unwrap());
+    }
+    // Two calls of `dd` are open, and one of `ln` ends, so it is unknown which of them waits.
+    for (id, tool) in [("a1", "rm"), ("a2", "mv"), ("a4", "dd"), ("a5", "ln")] {
+        log.record(requested(id, tool)).await.unwrap();
+    }
+    log.record(decided("a2")).await.unwrap();
+    running.pop().unwrap().finish(AuditOutcome::Success);
+    log.flush().await.unwrap();
+    let copy = folder.copy();
+    let log = copy.open().await;
+    let events = log.query(crate::AuditQuery::new()).await.unwrap().events;
+    let is_interrupted = |event: &&AuditEvent| {
+        event.details.as_ref().is_some_and(|details| details.get("interrupted").is_some())
+    };
+    let interrupted: Vec<_> = events.iter().filter(is_interrupted).collect();
+    assert_eq!(interrupted.len(), 6, "{events:?}");
+    for event in interrupted {
+        let tool = event.target.as_ref().unwrap().tool_name.as_deref().unwrap();
+        let outcome = (event.event_type.as_str(), event.result.as_str());
+        let details = event.details.as_ref().unwrap();
+        if tool == "rm" {
+            assert_eq!(outcome, ("TOOL_BLOCKED", "BLOCKED"));
+            assert_eq!(details.get("approval_id").unwrap().as_str(), "\"a1\"");
+            let reason = details.get("reason").unwrap().as_str();
+            assert!(reason.contains("the call did not run"), "{reason}");
+        } else {
+            assert_eq!(outcome, ("TOOL_EXECUTED", "FAILURE"), "{tool}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_call_whose_process_died_is_recorded_as_interrupted() {
     let folder = Folder::new();
     let log = folder.open().await;
