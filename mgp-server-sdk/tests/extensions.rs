@@ -10,7 +10,6 @@ mod raw;
 #[path = "../examples/workbench/bench/mod.rs"]
 mod bench;
 
-
 use bench::{Settings, server};
 use mgp_types::method::{
     AuditNotification, Direction, Kind, MethodInfo, Notification as _, lookup, methods,

@@ -364,9 +364,10 @@ where
             Err(invalid) => invalid,
         };
         self.report_stray(line.as_bytes());
-        match invalid.error {
-            Some(error) => self.refuse(invalid.id.as_ref(), batch, error),
-            None => tracing::debug!("ignored a malformed answer"),
+        if let Some(error) = invalid.error {
+            self.refuse(invalid.id.as_ref(), batch, error);
+        } else {
+            tracing::debug!("ignored a malformed answer");
         }
         None
     }
