@@ -28,7 +28,7 @@ use crate::source::{Origin, changed_file};
 /// let refused = Expander::new(|_| None).server(&config.servers[0]).unwrap_err();
 /// assert_eq!(
 ///     refused.to_string(),
-///     "server `a` is not started: `env.KEY`: the variable `KEY` is not set; run `mgp secrets set KEY` and write `${keyring:KEY}`, or write `${KEY:-default}`"
+///     "server `a` is not started: `env.KEY`: the variable `KEY` is not set; set it, or write `${KEY:-default}`"
 /// );
 /// ```
 #[derive(Clone)]

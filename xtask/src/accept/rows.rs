@@ -40,7 +40,7 @@ pub(super) const ROWS: &[Tests] = &[
         "known_members_of_the_wrong_type_are_refused_by_every_method",
         "a_notification_with_an_id_is_answered_with_an_error",
         "a_method_that_nobody_serves_is_unknown_and_not_a_lack_of_the_client",
-        "a_method_is_marked_open_exactly_if_neither_a_server_nor_a_kernel_serves_it",
+        "each_method_is_served_by_a_server_or_a_kernel",
     ]),
     Tests::of(KERNEL, "route").each(&[
         // §4.2: `security` members of tools; §16.5, §16.7: the server and the session of a call.

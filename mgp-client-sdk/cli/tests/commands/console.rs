@@ -261,7 +261,7 @@ fn a_call_is_answered_with_all_its_arguments_on_the_page() {
     let (is_done, text) = ended(call);
     assert!(!is_done && text.contains("not on Fridays"), "{text}");
     let page = browser.done("/decide", &[("id", &id), ("answer", "once")]);
-    assert!(page.contains("class=\"failed\""), "a second answer changes nothing: {page}");
+    assert!(page.contains("desk.echo: allowed once"), "an approval takes the denial back: {page}");
 
     let call = calling(home, &serde_json::json!({ "message": "like this" }));
     let id = waiting(home);
@@ -299,7 +299,7 @@ fn approval_of_calls_like_one_lets_the_next_like_it_run_and_holds_others() {
     let table = home.succeed(&decided);
     assert!(table.lines().last().unwrap().contains("  DENIED  "), "{table}");
     let page = browser.done("/decide", &[("id", &id), ("answer", "once")]);
-    assert!(page.contains("class=\"failed\""), "the terminal was first: {page}");
+    assert!(page.contains("desk.echo: allowed once"), "an approval takes the denial back: {page}");
 }
 
 #[test]

@@ -179,5 +179,4 @@ fn a_server_that_writes_no_mcp_is_reported_with_its_words() {
     });
     let lines = home.json("servers-logs", &["servers", "logs", "prints"]);
     assert_eq!(lines[0]["text"], "(stdout, not MCP) blah … blah");
-    assert_eq!(kernel.server("prints")["restarts"], 0, "it was never connected");
 }

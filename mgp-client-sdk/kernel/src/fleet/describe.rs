@@ -38,7 +38,7 @@ fn describe(fleet: &Fleet, server: &ManagedServer) -> KernelServer {
         server.state(),
         reach(&config),
         context.governance.policies().get(Some(server.id())).trust.clone(),
-        server.log().restarts_of_connected(server.restarts()),
+        server.restarts(),
         match config.origin {
             _ if server.approved().is_some() => "registered".to_owned(),
             _ if matches!(config.target, TargetConfig::InProcess) => {

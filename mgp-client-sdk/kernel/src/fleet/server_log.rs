@@ -35,8 +35,6 @@ struct Entries {
     states: [SessionState; 2],
     /// The texts about missing logins, by the owner of the login; `None` for the login that all agents share.
     missing_logins: HashMap<Option<Principal>, String>,
-    /// The number of starts that failed before the server was first connected; `None` until then.
-    failed_starts: Option<u64>,
     /// The secrets in the server's configuration, as of the last start.
     secrets: Vec<String>,
     /// `true` from the beginning of a start until the server is connected.
@@ -68,16 +66,6 @@ impl ServerLog {
     pub(super) fn begin_start(&self, secrets: Vec<String>) {
         let mut entries = self.0.lock();
         (entries.secrets, entries.is_starting, entries.stray) = (secrets, true, None);
-    }
-
-    /// Notes that the server is connected, after this many restarts.
-    pub(super) fn note_connected(&self, restarts: u64) {
-        self.0.lock().failed_starts.get_or_insert(restarts);
-    }
-
-    /// Returns how many of these restarts followed a connection; the others only repeated a start that had failed.
-    pub(super) fn restarts_of_connected(&self, restarts: u64) -> u64 {
-        self.0.lock().failed_starts.map_or(0, |failed| restarts.saturating_sub(failed))
     }
 
     /// Adds a line that the server wrote to its standard output and that is not MCP.

@@ -57,9 +57,6 @@ pub(super) async fn announce(
 fn record(server: &Arc<ManagedServer>, state: &ServerState) {
     let (latest, reason) = server.client().state().latest();
     server.log().set_state(SessionKind::Main, &latest, reason.as_deref());
-    if latest == ServerState::Connected {
-        server.log().note_connected(server.restarts());
-    }
     if *state == ServerState::Restarting
         && server.approved().is_some_and(ApprovedRegistration::is_held)
     {
