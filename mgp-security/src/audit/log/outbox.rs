@@ -1,6 +1,6 @@
 //! Events in the store that this log has not written yet.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, Waker};
 
@@ -93,6 +93,25 @@ impl Outbox {
             self.handled = Some(revision);
         }
         Ok(pending)
+    }
+
+    /// Removes the calls whose approvals are named by events that are still in the store: such an event may be the
+    /// decision, after which the call may have run.
+    pub(super) fn remove_decided(&self, waiting: &mut BTreeMap<u64, String>) {
+        if waiting.is_empty() {
+            return;
+        }
+        match wait(self.store.pending_events(&self.log, BATCH)) {
+            Ok(pending) if pending.len() < BATCH => {
+                let texts = pending.iter().map(|pending| serde_json::to_string(&pending.event));
+                let texts: Vec<_> = texts.collect();
+                let names = |id: &String| {
+                    texts.iter().any(|text| text.as_ref().map_or(true, |text| text.contains(id)))
+                };
+                waiting.retain(|_, id| !names(id));
+            }
+            _ => waiting.clear(),
+        }
     }
 
     /// Removes from the store the events up to the number `through`, which the log has written.

@@ -146,7 +146,11 @@ impl Writer {
             group: Group::new(found.chain),
             _lock: lock,
         };
-        writer.finish_recovery(found.cut, &found.waiting).map_err(StoreError::Failed)?;
+        let mut waiting = found.waiting;
+        if let Some(outbox) = &writer.outbox {
+            outbox.remove_decided(&mut waiting);
+        }
+        writer.finish_recovery(found.cut, &waiting).map_err(StoreError::Failed)?;
         Ok(writer)
     }
 

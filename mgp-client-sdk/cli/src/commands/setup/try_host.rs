@@ -114,7 +114,7 @@ pub(super) async fn try_hosts(global: &Global, config: &ConfigArg, result: &mut 
 }
 
 /// Connects to the kernel as an operator if a server is expected that was not started for the grants, so that its
-/// failure is known at once. Returns `None` if there is no such kernel; then only the time limit ends the wait.
+/// failure is known at once. Returns `None` if there is no such kernel; the host is then tried until the time limit.
 ///
 /// The connection is made before any host is tried: afterwards this process is above a host, and no longer admitted.
 async fn kernel(global: &Global, config: &ConfigArg, result: &SetupResult) -> Option<Client> {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use mgp_types::service::Principal;
 use mgp_types::service::{AuditError, AuditFuture, BoxFuture};
 use mgp_types::store::{Change, LoadedRecords, MemoryStore, PendingEvent, StoreError};
 use tokio::sync::watch;
@@ -504,6 +505,32 @@ async fn an_event_under_a_reused_number_is_not_dropped() {
     log.flush().await.unwrap();
     let ids: Vec<_> = log.after(0, 9).await.unwrap().into_iter().map(|it| it.actor.id).collect();
     assert_eq!(ids, ["undone", "made"]);
+}
+
+#[tokio::test]
+async fn a_call_whose_approval_is_decided_only_in_the_store_may_have_run() {
+    let agent = Principal::local().agent("agent.one");
+    for is_decided in [false, true] {
+        let (folder, store) = (Folder::new(), MemoryStore::new());
+        let log = AuditLog::open(folder.config(), Some(shared(&store))).await.unwrap();
+        let _running = log.begin(start("rm", None, None)).await.unwrap();
+        let requested = crate::Event::approval_requested(&agent, "a1", None);
+        let requested = requested.server(Some(&"files".into())).tool(Some("rm"));
+        log.record(requested.trace(Some("trace-1")).build()).await.unwrap();
+        log.flush().await.unwrap();
+        let copy = folder.copy();
+        let head = store.load("audit").await.unwrap().records.remove(0).value.unwrap();
+        let again = with_head(head).await;
+        if is_decided {
+            let decided = crate::Event::approval_decided(&agent, "a1", "approve").build();
+            again.commit(Change::new().event("audit", decided)).await.unwrap();
+        }
+        let log = AuditLog::open(copy.config(), Some(shared(&again))).await.unwrap();
+        log.flush().await.unwrap();
+        let events = log.after(0, 9).await.unwrap();
+        let is_blocked = events.iter().any(|it| it.event_type.as_str() == "TOOL_BLOCKED");
+        assert_eq!(is_blocked, !is_decided, "{events:?}");
+    }
 }
 
 #[tokio::test]
