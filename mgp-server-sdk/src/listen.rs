@@ -81,15 +81,20 @@ async fn listen(
     let accepted = accepted(lists, &watched);
     let listening = subscribers.listen(&cx, meta.clone(), lists, watched)?;
 
+    // The subscriptions are attached before the client learns of the stream, so that the answer to its next call waits
+    // for their events; the acknowledgement is nevertheless the first message of the stream.
+    let events = sources.events.as_ref().filter(|_| cx.caller.has(Extension::Events));
+    let attached =
+        events.map(|events| events.attach(&cx, &Payload::of(id)?, &attachments)).transpose()?;
     let mut acknowledged = SubscriptionsAcknowledgedParams::new(accepted);
     acknowledged.meta = Some(meta);
     let mut out = cx.peer.context(&cx.scope);
     out.principal = cx.principal.clone();
     let call = Call::tell::<SubscriptionsAcknowledged>(&acknowledged, out)?.related(cx.key);
     cx.peer.send(call).await?;
-    let events = sources.events.as_ref().filter(|_| cx.caller.has(Extension::Events));
-    let attached =
-        events.map(|events| events.attach(&cx, &Payload::of(id)?, &attachments)).transpose()?;
+    if let Some(attached) = &attached {
+        attached.start();
+    }
 
     // The client ends the stream by cancelling or disconnecting; otherwise it ends with the server.
     drain.wait_ended().await;

@@ -13,11 +13,15 @@ use serde::{Deserialize, Serialize};
 
 use super::routes::{EventRoutes, EventSink, ServerEvent};
 use crate::client::Client;
+use crate::listening::AcknowledgeSender;
 use crate::wire::TaskGuard;
 
 /// The delays before a stream that ended is opened again.
 const RETRY_DELAY: Duration = Duration::from_millis(250);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
+
+/// The time for which a request to subscribe waits until the server has opened the stream.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A subscription at a server; ends when it is dropped, unless it is [kept](Self::keep).
 pub(crate) struct EventSubscription {
@@ -82,18 +86,20 @@ pub(crate) async fn open(
     });
     let id = answer.subscription_id;
     requested.answered(id.clone(), counted);
+    let (acknowledge, acknowledged) = AcknowledgeSender::new();
     let stream = (client.server().era == Era::Modern).then(|| {
         let (stack, cx) = (stack.clone(), cx.clone());
         let (id, received, routes) = (id.clone(), Arc::clone(&received), Arc::clone(&routes));
         let liveness = client.liveness().clone();
         TaskGuard::spawn(async move {
             tokio::select! {
-                () = keep_open(stack, cx, &id, &received) => routes.remove(&id),
+                () = keep_open(stack, cx, &id, &received, acknowledge) => routes.remove(&id),
                 () = liveness.ended() => routes.remove(&id),
             }
         })
     });
-    Ok(EventSubscription {
+    let is_modern = stream.is_some();
+    let subscription = EventSubscription {
         id,
         subscribed: answer.subscribed,
         unsupported: answer.unsupported,
@@ -104,15 +110,33 @@ pub(crate) async fn open(
         cx,
         is_kept: params.durable == Some(true) || params.subscription_id.is_some(),
         _stream: stream,
-    })
+    };
+    if is_modern {
+        // The events of the caller's next call reach the client before the answer only once the stream is open. If it
+        // cannot be opened now, it is opened later.
+        let _ = tokio::time::timeout(OPEN_TIMEOUT, acknowledged).await;
+    }
+    Ok(subscription)
 }
 
-/// Opens the stream, and opens it again whenever it ends, until the server no longer has the subscription.
-async fn keep_open(stack: Stack, cx: Context, id: &Id, received: &AtomicU64) {
+/// Opens the stream, and opens it again whenever it ends, until the server no longer has the subscription. The
+/// acknowledgement of the first stream is passed on.
+async fn keep_open(
+    stack: Stack,
+    cx: Context,
+    id: &Id,
+    received: &AtomicU64,
+    acknowledge: AcknowledgeSender,
+) {
+    let mut acknowledge = Some(acknowledge);
     let mut backoff = Backoff::new(RETRY_DELAY, MAX_RETRY_DELAY);
     loop {
         let began = tokio::time::Instant::now();
-        let ended = listen(&stack, &cx, id, received.load(Ordering::Relaxed)).await;
+        let mut cx = renewed(&cx);
+        if let Some(acknowledge) = acknowledge.take() {
+            cx.extensions.insert(acknowledge);
+        }
+        let ended = listen(&stack, cx, id, received.load(Ordering::Relaxed)).await;
         if let Err(error) = &ended
             && matches!(error.code(), ErrorCode::INVALID_PARAMS | ErrorCode::METHOD_NOT_FOUND)
         {
@@ -125,7 +149,7 @@ async fn keep_open(stack: Stack, cx: Context, id: &Id, received: &AtomicU64) {
     }
 }
 
-async fn listen(stack: &Stack, cx: &Context, id: &Id, after: u64) -> Result<(), RpcError> {
+async fn listen(stack: &Stack, cx: Context, id: &Id, after: u64) -> Result<(), RpcError> {
     #[derive(Serialize)]
     struct Attachment<'a> {
         subscription_id: &'a Id,
@@ -136,7 +160,7 @@ async fn listen(stack: &Stack, cx: &Context, id: &Id, after: u64) -> Result<(), 
         events: [Attachment<'a>; 1],
     }
     let params = ListenParams::new(SubscriptionFilter::new());
-    let mut call = Call::ask::<SubscriptionsListen>(&params, renewed(cx))?;
+    let mut call = Call::ask::<SubscriptionsListen>(&params, cx)?;
     let events = [Attachment { subscription_id: id, after_seq: after }];
     call.hop_mut().mgp = Some(Payload::of(&Extension { events })?);
     stack.send(call).await.map(drop)

@@ -7,10 +7,10 @@ use tokio::sync::oneshot;
 
 /// The sender to which the server's acknowledgement of a stream is passed; an extension of the call that opens
 /// the stream.
-pub(super) struct AcknowledgeSender(Mutex<Option<oneshot::Sender<SubscriptionFilter>>>);
+pub(crate) struct AcknowledgeSender(Mutex<Option<oneshot::Sender<SubscriptionFilter>>>);
 
 impl AcknowledgeSender {
-    pub(super) fn new() -> (Self, oneshot::Receiver<SubscriptionFilter>) {
+    pub(crate) fn new() -> (Self, oneshot::Receiver<SubscriptionFilter>) {
         let (sender, receiver) = oneshot::channel();
         (Self(Mutex::new(Some(sender))), receiver)
     }

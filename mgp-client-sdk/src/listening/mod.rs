@@ -19,7 +19,7 @@ use mgp_types::{ErrorCode, RpcError};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-pub(crate) use self::acknowledge::acknowledged;
+pub(crate) use self::acknowledge::{AcknowledgeSender, acknowledged};
 use self::stream::Listener;
 use self::subscriptions::{Agreement, Reportable, Subscriptions};
 use crate::cache::ListCache;

@@ -10,6 +10,7 @@ use mgp_types::mgp::{
 use mgp_types::service::{CallKey, Context, Principal, ScopeKind};
 use mgp_types::{ErrorCode, Payload, RpcError, random_name};
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 
 use super::EventHub;
 use super::journal::Journal;
@@ -35,9 +36,17 @@ const MAX_REPLAY_BYTES: usize = 512 * 1024;
 pub struct AttachedEvents {
     key: CallKey,
     subscriptions: Vec<Arc<Subscription>>,
+    is_open: watch::Sender<bool>,
 }
 
 mgp_types::opaque_debug!(AttachedEvents);
+
+impl AttachedEvents {
+    /// Starts to send the events.
+    pub fn start(&self) {
+        self.is_open.send_replace(true);
+    }
+}
 
 impl Drop for AttachedEvents {
     fn drop(&mut self) {
@@ -158,13 +167,14 @@ impl EventHub {
             key: CallKey::next(),
             cx: cx.clone(),
             stream: None,
+            is_open: watch::channel(true).1,
             runtime: Handle::current(),
         };
         subscription.attach(&self.0, target, after)
     }
 
-    /// Sends the events of subscriptions on the stream of a call; `id` is the id of the stream, which is repeated in
-    /// each notification.
+    /// Sends the events of subscriptions on the stream of a call, from the [start](AttachedEvents::start) of the result;
+    /// `id` is the id of the stream, which is repeated in each notification.
     ///
     /// # Errors
     /// −32602 if the caller has no such subscription.
@@ -176,16 +186,18 @@ impl EventHub {
     ) -> Result<AttachedEvents, RpcError> {
         let found = attachments.iter().map(|one| self.0.find(&cx.principal, &one.subscription_id));
         let subscriptions = found.collect::<Result<Vec<_>, _>>()?;
+        let is_open = watch::Sender::new(false);
         for (subscription, attachment) in subscriptions.iter().zip(attachments) {
             let target = Target {
                 key: cx.key,
                 cx: cx.clone(),
                 stream: Some(id.clone()),
+                is_open: is_open.subscribe(),
                 runtime: Handle::current(),
             };
             subscription.attach(&self.0, target, attachment.after_seq);
         }
-        Ok(AttachedEvents { key: cx.key, subscriptions })
+        Ok(AttachedEvents { key: cx.key, subscriptions, is_open })
     }
 
     /// Ends a subscription of the caller. After the answer, no more events of the subscription are sent.

@@ -18,7 +18,7 @@ use mgp_types::service::{
 use mgp_types::sync::Mutex;
 use mgp_types::{Payload, RpcError};
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::draft::PublishedEvent;
@@ -107,6 +107,8 @@ pub(super) struct Target {
     pub(super) cx: Context,
     /// The id of the stream that carries the notifications; `None` for a legacy session.
     pub(super) stream: Option<Payload>,
+    /// `true` from the moment when events may be sent to the target. No events are sent if the sender is dropped before.
+    pub(super) is_open: watch::Receiver<bool>,
     pub(super) runtime: Handle,
 }
 
@@ -334,7 +336,10 @@ impl Subscription {
         loop {
             let taken =
                 if self.is_durable { self.take_stored(&hub).await } else { self.take_batch() };
-            let Some((target, batch, mut dropped)) = taken else { break };
+            let Some((mut target, batch, mut dropped)) = taken else { break };
+            if target.is_open.wait_for(|is_open| *is_open).await.is_err() {
+                self.detach(target.key);
+            }
             for (seq, event) in batch {
                 if !self.send(&hub, &target, seq, &event, dropped).await {
                     // The target is gone; another one may have replaced it, which the next round of the loop finds.

@@ -109,7 +109,9 @@ fn attach(
     (cx.key, cx.peer) = (CallKey::next(), Peer::new(link.clone()));
     let mut attachment = EventAttachment::new(id);
     attachment.after_seq = Some(0);
-    hub.attach(&cx, &Payload::null(), &[attachment]).unwrap()
+    let attached = hub.attach(&cx, &Payload::null(), &[attachment]).unwrap();
+    attached.start();
+    attached
 }
 
 fn publish(hub: &EventHub, count: u64) -> shuttle::future::JoinHandle<()> {
