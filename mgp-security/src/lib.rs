@@ -59,7 +59,7 @@ mod readme {}
 
 pub use access::{
     Access, AccessDecision, AccessDenied, CredentialsExpired, Delegation, Entry, Groups,
-    KernelTools, KernelToolsLayer, NotOperator,
+    KernelToolsLayer, KernelToolsService, NotOperator,
 };
 pub use approval::{
     AnswerPlace, ApprovalRequest, ApprovalTerm, Approver, ApproverChain, CallApproval,

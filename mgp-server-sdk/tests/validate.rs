@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use mgp_server_sdk::Deprecation;
 use mgp_server_sdk::prelude::*;
+use mgp_types::dialect::GgenErrorsLayer;
 use mgp_types::mcp::ToolIdempotency;
 use mgp_types::method::{Initialize, Request, ToolsCall, ToolsList, ToolsValidate};
-use mgp_types::profile::GgenErrorsLayer;
 use mgp_types::service::mock;
 use serde_json::{Value, json};
 
@@ -247,7 +247,7 @@ async fn a_version_and_its_end_are_listed_and_a_pin_is_enforced() {
 }
 
 #[tokio::test]
-async fn errors_follow_the_profile_of_a_server() {
+async fn errors_follow_the_dialect_of_a_server() {
     let mut world = World::new(|server| server.layer(GgenErrorsLayer));
     world.hello().await;
     let params = json!({ "name": "other", "_meta": { "trace_id": "req-1" } });

@@ -2,7 +2,7 @@
 //!
 //! - [`mcp`] and [`mgp`] contain the messages, [`method`] their names and types, [`proposal`] the extensions beyond MGP.
 //! - [`service`] contains the types that layers use: `Call`, `Reply`, `Peer`, `Context`, `Router`.
-//! - [`profile`] contains the shapes of other tool protocols.
+//! - [`dialect`] contains the shapes of other tool protocols.
 //! - [`store`] contains state that outlives a call, [`sync`] locks without poisoning.
 //! - The crate root contains all other types and functions: ids, payloads, errors, canonical JSON, sealing.
 //!
@@ -16,6 +16,7 @@
 mod backoff;
 mod canonical;
 mod clip;
+pub mod dialect;
 #[cfg(feature = "skills")]
 mod frontmatter;
 mod hex;
@@ -26,7 +27,6 @@ pub mod method;
 pub mod mgp;
 #[cfg(feature = "private-file")]
 mod private_file;
-pub mod profile;
 pub mod proposal;
 mod record;
 #[cfg(feature = "schema")]

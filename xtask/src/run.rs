@@ -192,6 +192,15 @@ pub(crate) fn target() -> Outcome<PathBuf> {
     Ok(metadata["target_directory"].as_str().context("cargo metadata: target_directory")?.into())
 }
 
+/// Builds `mgp` and examples, and returns the folder of `mgp`. Uses the features of the tests of the workspace, so that
+/// what the tests have compiled is not compiled again.
+pub(crate) fn debug_programs(examples: &[&str]) -> Outcome<PathBuf> {
+    let build = Program::cargo(&["build", "--quiet", "--workspace", "--bin", "mgp"]);
+    let examples: Vec<_> = examples.iter().flat_map(|name| ["--example", name]).collect();
+    build.args(&examples).run()?;
+    Ok(target()?.join("debug"))
+}
+
 /// Builds a program of `xtask/programs` in the release profile, and returns its path.
 pub(crate) fn release_program(name: &str) -> Outcome<PathBuf> {
     Program::cargo(&["build", "--quiet", "--release", "-p", "mgp-programs", "--bin", name])

@@ -125,7 +125,7 @@ impl Kernel {
     /// Returns whether the kernel can serve calls: no server is about to start for the first time.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        !self.0.fleet.all().values().any(|server| server.is_new())
+        !self.0.fleet.all().values().any(|server| server.delays_lists())
     }
 
     /// Returns the metrics of the kernel in the text format of Prometheus. Calls are counted from the first call of

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use mgp_types::dialect::codomyrmex;
 use mgp_types::mcp::{
     CancelTaskResult, CompleteArgument, CompleteContext, CompleteParams, CompleteReference,
     Completion, DiscoverParams, EmptyParams, Era, GetPromptParams, GetPromptResult, InputResponses,
@@ -14,7 +15,6 @@ use mgp_types::method::{
     ResourcesUnsubscribe, RootsListChanged, ServerDiscover, SubscriptionsListen, TasksCancel,
     TasksGet, TasksList, TasksResult, TasksUpdate, ToolsValidate,
 };
-use mgp_types::profile::codomyrmex;
 use mgp_types::{RawObject, RpcError};
 use serde::Serialize;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::parse::{cut, valid_id};
-use super::reader::Reader;
+use super::table_reader::Reader;
 
 /// The maximum number of sinks in `[kernel.audit]`.
 const MAX_SINKS: usize = 16;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::reader::Reader;
+use super::table_reader::Reader;
 
 /// The settings with which `mgp` logs in at a server with a URL; a text `T` is unexpanded, or
 /// [`Expanded`](crate::Expanded).

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::reader::Reader;
+use super::table_reader::Reader;
 
 /// `[kernel.results]`, `[servers.results]` and `[agents.NAME.results]`: the largest part of a result that a model gets.
 ///

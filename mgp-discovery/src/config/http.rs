@@ -1,6 +1,6 @@
 //! `[kernel.http]`: TLS of `mgp serve --http`, and the access tokens that callers may present.
 
-use super::reader::Reader;
+use super::table_reader::Reader;
 
 /// The table `[kernel.http]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

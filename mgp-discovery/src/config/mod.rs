@@ -13,10 +13,10 @@ mod model;
 mod nearest;
 mod notify;
 mod parse;
-mod reader;
 mod references;
 mod retry;
 mod search;
+mod table_reader;
 mod telemetry;
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use super::reader::Reader;
+use super::table_reader::Reader;
 
 /// The maximum number of places in the configuration to which notifications are sent.
 const MAX_PLACES: usize = 16;

@@ -17,8 +17,8 @@ use super::auth::auth;
 use super::bounds::{self, Surface};
 use super::finding::Report;
 use super::http::http_access;
-use super::reader::Reader;
 use super::references::references;
+use super::table_reader::Reader;
 use super::{
     AgentConfig, CallTimeouts, Config, ConfigErrors, ConfigFinding, ConfirmLevel, GovernanceConfig,
     Isolation, KernelConfig, OnUngranted, OperatorProof, ProxyConfig, RegistrationAllowList,

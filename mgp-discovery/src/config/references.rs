@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::reader::Reader;
+use super::table_reader::Reader;
 
 /// The table `[kernel.references]`.
 #[derive(Clone, Debug, PartialEq, Eq)]

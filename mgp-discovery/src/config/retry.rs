@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::reader::Reader;
+use super::table_reader::Reader;
 
 /// The table `[servers.mgp.retry]`.
 #[derive(Clone, Debug, PartialEq, Eq)]

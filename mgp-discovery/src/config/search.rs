@@ -1,6 +1,6 @@
 //! `[kernel.search]`: the settings that improve the search for tools (MGP §16).
 
-use super::reader::Reader;
+use super::table_reader::Reader;
 
 /// The table `[kernel.search]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::audit::SinkHeaders;
-use super::reader::Reader;
+use super::table_reader::Reader;
 
 /// The table `[kernel.telemetry]`.
 #[derive(Clone, Debug, PartialEq, Eq)]

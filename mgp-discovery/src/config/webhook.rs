@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mgp_types::mgp::Severity;
 
-use super::reader::Reader;
+use super::table_reader::Reader;
 
 /// The maximum number of webhooks in a configuration.
 const MAX_WEBHOOKS: usize = 16;

@@ -1,17 +1,17 @@
 //! Finds the configuration files, and manages the approvals of projects' files (MGP §15.2).
 
-mod load;
+mod checked_file;
 mod local_file;
+mod merge;
 mod origin;
-mod read;
 mod review;
 #[cfg(test)]
 mod tests;
 mod trust;
 
-pub use load::{LoadedConfig, Sources, UnapprovedProject};
+pub(crate) use checked_file::text_of;
 pub(crate) use local_file::changed_file;
+pub use merge::{LoadedConfig, Sources, UnapprovedProject};
 pub use origin::Origin;
-pub(crate) use read::text_of;
 pub use review::{ProjectReview, ReviewedServer, settings};
 pub use trust::{Trust, TrustApproval};

@@ -4,7 +4,7 @@
 use mgp_types::RpcError;
 use mgp_types::service::{AuditSink, Authority, Context, Principal, Rule, ServerId};
 
-use super::kernel::Recorded;
+use super::kernel_tools::Recorded;
 use super::pass::{Credentials, Need};
 use super::refused::{About, NotOperator};
 use crate::audit::Event;

@@ -12,9 +12,9 @@ use mgp_types::service::{
 use mgp_types::{Payload, RpcError};
 use tower_service::Service;
 
-use super::arguments::{ArgumentRecorder, AuditConfig};
 use super::event::{Event, REQUESTS_ONLY, tenant_of};
 use super::future::ResponseFuture;
+use super::recorded_arguments::{ArgumentRecorder, AuditConfig};
 
 /// Records tool calls in a sink; the same layer works on inbound and outbound stacks.
 ///

@@ -22,19 +22,18 @@
 //! A refusal with 1000, 1010 or 1011 is recorded a second time, as `PERMISSION_DENIED`, `VALIDATION_FAILED` or
 //! `CODE_REJECTED` with the same trace id. The caller gets its answer after both events were recorded.
 
-mod arguments;
 mod event;
 mod forward;
 mod future;
 mod layer;
 mod log;
 mod outcome;
+mod recorded_arguments;
 mod result_word;
 mod source;
 #[cfg(test)]
 mod tests;
 
-pub use arguments::{Arguments, AuditConfig};
 pub use event::{DefinitionFlag, Event, EventActor};
 pub use forward::{Delivery, Forwarder, Forwarding, Ingest, Replay, UnknownSink};
 pub use layer::{Audit, AuditLayer};
@@ -45,5 +44,6 @@ pub use log::{
     LogError, LogFiles, LogHead, RecordFlaw, verify,
 };
 pub use outcome::is_tool_error;
+pub use recorded_arguments::{Arguments, AuditConfig};
 pub use result_word::{RESULT_WORDS, result_word};
 pub use source::EventSource;

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::DefinitionState;
 use super::definitions::Definitions;
 use super::reply::{self, Page};
-use super::server_listing::Whole;
+use super::server_listing::ListExtent;
 use super::table::DefinitionRule;
 use crate::audit::Event;
 use crate::error::Refusal;
@@ -155,7 +155,7 @@ async fn list<S: MgpService>(
         tools.extend(more);
         params.cursor = next;
         if params.cursor.is_none() {
-            let taken = definitions.take(server, &tools, Whole::Yes).await;
+            let taken = definitions.take(server, &tools, ListExtent::Complete).await;
             return taken
                 .map(drop)
                 .map_err(|error| ListError::Local(Refusal::Unchanged(error).into()));

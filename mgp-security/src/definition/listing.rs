@@ -15,7 +15,9 @@ use super::inspection::Inspection;
 use super::name::{NameFlaw, Shadows};
 use super::pin::{Pin, PinKind, PinTable};
 use super::review::Severity;
-use super::server_listing::{FlawRecord, ListedTool, ServerListing, TOOLS_MAX, Whole, standing};
+use super::server_listing::{
+    FlawRecord, ListExtent, ListedTool, ServerListing, TOOLS_MAX, standing,
+};
 use super::state::{DefinitionState, HeldDefinition};
 use crate::audit::{DefinitionFlag, Event};
 use crate::state::{ChangeError, Snapshot};
@@ -63,7 +65,7 @@ impl Definitions {
     /// If the future is dropped, either the list has no effect, or its new pins are stored and the next listing uses
     /// them.
     pub async fn observe(&self, server: &ServerId, tools: &[Payload]) -> Result<(), ChangeError> {
-        self.take(server, tools, Whole::No).await.map(drop)
+        self.take(server, tools, ListExtent::Page).await.map(drop)
     }
 
     /// Processes a list and returns the hashes of its definitions. For tools of this process, the result is empty.
@@ -71,7 +73,7 @@ impl Definitions {
         &self,
         server: &ServerId,
         tools: &[Payload],
-        whole: Whole,
+        extent: ListExtent,
     ) -> Result<Vec<Sha256Hash>, ChangeError> {
         let admitted = self.let_in(server).await?;
         if let Admitted::Own = admitted {
@@ -86,7 +88,7 @@ impl Definitions {
         if let Some(known) = self.0.seen().get_mut(&Some(server.clone()))
             && !known.is_own()
         {
-            known.take(named.into_iter().collect(), whole);
+            known.take(named.into_iter().collect(), extent);
             if is_crowded {
                 known.crowded();
             }

@@ -35,6 +35,6 @@ pub use refused::{DecisionRefused, DefinitionRefused};
 pub(crate) use reply::{page, watch};
 pub(crate) use review::shows;
 pub use review::{Finding, Severity, review_text};
-pub(crate) use server_listing::Whole;
+pub(crate) use server_listing::ListExtent;
 pub use state::{DefinitionState, HeldDefinition};
 pub(crate) use table::{DefinitionRule, KnownTool, Tools};

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::DefinitionState;
 use super::definitions::Definitions;
 use super::refused::DefinitionRefused;
-use super::server_listing::Whole;
+use super::server_listing::ListExtent;
 use crate::error::Refusal;
 
 /// One page of a list of tools.
@@ -27,11 +27,11 @@ pub(super) fn read(reply: &Reply) -> Result<Page, RpcError> {
     reply.get()
 }
 
-/// Returns [`Whole::Yes`] if a request asks for the first page, because only then can its answer be the whole list.
-pub(crate) fn page(call: &Call) -> Whole {
+/// Returns [`ListExtent::Complete`] if a request asks for the first page, because only then can its answer be the whole list.
+pub(crate) fn page(call: &Call) -> ListExtent {
     match call.params().get::<<ToolsList as mgp_types::method::Request>::Params>() {
-        Ok(params) if params.cursor.is_none() => Whole::Yes,
-        _ => Whole::No,
+        Ok(params) if params.cursor.is_none() => ListExtent::Complete,
+        _ => ListExtent::Page,
     }
 }
 
@@ -40,7 +40,7 @@ pub(crate) async fn watch(
     definitions: &Definitions,
     server: &ServerId,
     cx: &Context,
-    asked: Whole,
+    asked: ListExtent,
     mut reply: Reply,
 ) -> Result<Reply, RpcError> {
     let Some(body) = reply.as_body_mut() else { return Ok(reply) };
@@ -49,8 +49,12 @@ pub(crate) async fn watch(
         let reason = RpcError::internal(format!("its list of tools cannot be read: {error}"));
         RpcError::from(Refusal::Unlisted { server: server.clone(), reason })
     })?;
-    let is_all = asked == Whole::Yes && page.next.is_none();
-    let taken = definitions.take(server, &page.tools, if is_all { Whole::Yes } else { Whole::No });
+    let is_all = asked == ListExtent::Complete && page.next.is_none();
+    let taken = definitions.take(
+        server,
+        &page.tools,
+        if is_all { ListExtent::Complete } else { ListExtent::Page },
+    );
     let hashes = taken.await.map_err(Refusal::Unchanged)?;
     let shown = page.tools.iter().enumerate();
     let shown: Vec<Option<Payload>> =

@@ -133,8 +133,8 @@ impl ServerListing {
     }
 
     /// Adds the tools of a list. A complete list replaces all earlier tools, except those that wait or are refused.
-    pub(super) fn take(&mut self, tools: Vec<(Box<str>, Arc<ListedTool>)>, whole: Whole) {
-        if whole == Whole::Yes {
+    pub(super) fn take(&mut self, tools: Vec<(Box<str>, Arc<ListedTool>)>, extent: ListExtent) {
+        if extent == ListExtent::Complete {
             // Keep definitions with findings. Otherwise a server could make such a tool callable as an unknown one by
             // no longer listing it.
             self.listed.retain(|_, listed| !listed.inspection.is_usable());
@@ -294,11 +294,11 @@ pub(super) enum FlawRecord {
 
 /// The part of the server's tools that a list contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whole {
+pub(crate) enum ListExtent {
     /// The list contains all tools.
-    Yes,
+    Complete,
     /// The list is, or may be, one page of several.
-    No,
+    Page,
 }
 
 impl KnownTool {

@@ -475,14 +475,14 @@ async fn own_tools_are_trusted_and_pinned_nowhere() {
 #[test]
 fn what_is_beyond_the_bound_is_refused() {
     use super::pin::PinTable;
-    use super::server_listing::{ListedTool, ServerListing, TOOLS_MAX, Whole};
+    use super::server_listing::{ListExtent, ListedTool, ServerListing, TOOLS_MAX};
     use mgp_types::Sha256Hash;
 
     let mut seen = ServerListing::default();
     let tools = (0..=TOOLS_MAX).map(|number| {
         (format!("t{number}").into(), Arc::new(ListedTool::twice(Sha256Hash::digest(b""))))
     });
-    seen.take(tools.collect(), Whole::Yes);
+    seen.take(tools.collect(), ListExtent::Complete);
     let server = files();
     let policy = Arc::new(ServerPolicy::default());
     let tools = seen.tools(Some(&server), &PinTable::default(), &policy, None);

@@ -12,13 +12,13 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::decision::Sources;
-use crate::definition::{Whole, watch};
+use crate::definition::{ListExtent, watch};
 
 /// Filters a list of tools by access and, if `page` is given, by the tools' definitions.
 pub(super) async fn filter(
     sources: &Sources,
     cx: &Context,
-    page: Option<Whole>,
+    page: Option<ListExtent>,
     mut reply: Reply,
 ) -> Result<Reply, RpcError> {
     let server = sources.server_of(cx);

@@ -10,7 +10,7 @@ use tower::util::Either;
 use tower_layer::Layer;
 
 use super::Governance;
-use crate::access::{KernelTools, KernelToolsLayer};
+use crate::access::{KernelToolsLayer, KernelToolsService};
 use crate::audit::{Audit, AuditLayer};
 use crate::decision::{Sources, ToolOrigin};
 use crate::definition::ServerTools;
@@ -27,7 +27,7 @@ pub struct GovernLayer {
 
 /// The service behind a [`GovernLayer`]. Only in front of this process's own tools does it also answer the methods for
 /// operators.
-pub type Governed<S> = Audit<Either<KernelTools<DecisionService<S>>, DecisionService<S>>>;
+pub type Governed<S> = Audit<Either<KernelToolsService<DecisionService<S>>, DecisionService<S>>>;
 
 impl<S: MgpService> Layer<S> for GovernLayer {
     type Service = Governed<S>;

@@ -12,7 +12,7 @@ mod endpoints;
 mod entry;
 mod grantor;
 mod grants;
-mod naming;
+mod named_tools;
 mod permissions;
 mod refused;
 mod rule;

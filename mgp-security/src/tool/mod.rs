@@ -2,7 +2,7 @@
 
 mod annotate;
 #[cfg(feature = "schemas")]
-mod arguments;
+mod argument_schema;
 mod assess;
 mod assessment;
 mod confirm;
@@ -12,15 +12,15 @@ mod risk_signals;
 mod script;
 #[cfg(feature = "validators")]
 mod standard;
-mod validate;
+mod validators;
 mod version;
 mod words;
 
 pub use annotate::derive_hints;
 #[cfg(feature = "schemas")]
-pub(crate) use arguments::ToolSchemas;
+pub(crate) use argument_schema::ToolSchemas;
 #[cfg(feature = "schemas")]
-pub use arguments::{ArgumentsRefused, ResultRefused, SchemaViolation, argument_errors};
+pub use argument_schema::{ArgumentsRefused, ResultRefused, SchemaViolation, argument_errors};
 pub use assess::Assess;
 pub use assessment::Assessment;
 pub use confirm::{
@@ -29,8 +29,8 @@ pub use confirm::{
 pub(crate) use confirm::{RiskyCall, note};
 #[cfg(feature = "validators")]
 pub use standard::StandardValidators;
-pub(crate) use validate::Validators;
-pub use validate::{CheckedCall, Validate, ValidationBlocked, Violation};
+pub(crate) use validators::Validators;
+pub use validators::{CheckedCall, Validate, ValidationBlocked, Violation};
 pub use version::{VersionRefused, check_version};
 
 #[cfg(test)]

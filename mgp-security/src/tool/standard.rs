@@ -6,7 +6,7 @@ use mgp_validators::{CodePolicy, GuardedCall, ValidatorSet};
 use serde_json::Value;
 
 use super::risk_signals::{PlaceKind, target_of};
-use super::validate::{CheckedCall, Validate, Violation};
+use super::validators::{CheckedCall, Validate, Violation};
 use super::words::words;
 
 /// The validators `sandbox`, `readonly`, `network_restricted` and `code_safety` (MGP §4.5, §7).

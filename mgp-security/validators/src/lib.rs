@@ -16,7 +16,7 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod arguments;
+mod argument_values;
 mod code;
 mod hidden;
 mod lines;
@@ -31,7 +31,7 @@ mod words;
 #[doc = include_str!("../README.md")]
 mod readme {}
 
-pub use arguments::UniqueJson;
+pub use argument_values::UniqueJson;
 pub use code::CodePolicy;
 pub use lines::{CaseKind, Cases};
 pub use network::{NetworkRules, Resolver};

@@ -1,6 +1,8 @@
 //! Tools that are created from functions (MCP tools, MGP §4).
 
-mod check;
+#[cfg(feature = "schemas")]
+mod argument_schema;
+mod definition_check;
 mod extract;
 mod handler;
 mod layers;
@@ -12,8 +14,6 @@ mod run;
 mod schema;
 mod security;
 mod stream;
-#[cfg(feature = "schemas")]
-mod validate;
 mod version;
 
 use std::fmt;

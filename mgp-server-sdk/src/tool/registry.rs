@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::extract::{ToolRequest, admit};
 use super::layers::CarriedState;
 use super::run::Running;
-use super::{SchemaStyle, Tool, check, retry_hint, schema, version};
+use super::{SchemaStyle, Tool, definition_check, retry_hint, schema, version};
 use crate::catalog::LIST_TTL_MS;
 use crate::error::{BuildError, BuildErrors};
 use crate::subscribers::{ListKind, Subscribers};
@@ -115,7 +115,7 @@ impl Entry {
         }
         let mut definition = tool.definition.clone();
         mgp_security::derive_hints(&mut definition);
-        let permissions = check::permissions(&definition).into();
+        let permissions = definition_check::permissions(&definition).into();
         // The headers are valid, because `check` has refused any tool whose header annotations cannot be parsed.
         let headers = HeaderPlan::of(&definition.input_schema).unwrap_or_default();
         let max_input =
@@ -216,7 +216,7 @@ impl Tools {
         if !entry.is_enabled {
             return Err(disabled(&params.name));
         }
-        super::validate::check(&entry.definition, params)
+        super::argument_schema::check(&entry.definition, params)
     }
 
     /// Makes the server omit tools from the list of a client that is known to deny a permission that they need.
@@ -376,7 +376,7 @@ impl Tools {
         #[cfg(feature = "schemas")]
         if snapshot.settings.checks_arguments {
             let arguments = tool.arguments.unwrap_or("{}");
-            super::validate::refuse_arguments(&entry.definition, arguments)?;
+            super::argument_schema::refuse_arguments(&entry.definition, arguments)?;
         }
         if let Some(max) = entry.max_input {
             check_input_size(&entry.definition, tool.arguments.unwrap_or_default(), max)?;

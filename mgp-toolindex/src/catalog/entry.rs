@@ -82,6 +82,11 @@ impl Text {
 }
 
 impl Entry {
+    /// Returns the id of the tool: `{server}.{name}`.
+    pub(crate) fn tool_id(&self) -> String {
+        format!("{}.{}", self.server.id, self.name())
+    }
+
     pub(crate) fn name(&self) -> &str {
         self.name.get(&self.definition)
     }

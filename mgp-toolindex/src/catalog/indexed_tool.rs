@@ -18,7 +18,7 @@ impl IndexedTool {
     /// Returns the id of the tool: `{server}.{name}`.
     #[must_use]
     pub fn tool_id(&self) -> String {
-        format!("{}.{}", self.server_id(), self.name())
+        self.0.tool_id()
     }
 
     /// Returns the id of the server.

@@ -100,7 +100,7 @@ impl<'a> PastCalls<'a> {
         let Some(((history, principal), entry)) = self.source.zip(catalog.entry(slot)) else {
             return false;
         };
-        history.is_called(principal, &format!("{}.{}", entry.server.id, entry.name()))
+        history.is_called(principal, &entry.tool_id())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     exchange::{Answer, exchange},
-    run::{Context, Failure, Outcome, Program, now, target},
+    run::{Context, Failure, Outcome, debug_programs, now, target},
     serving::Served,
 };
 use serde_json::{Value, json};
@@ -38,8 +38,7 @@ impl Kernel {
             fs::remove_dir_all(&state).context(state.display())?;
         }
         fs::create_dir_all(place.join("home")).context(place.display())?;
-        Program::cargo(&["build", "--quiet", "-p", "mgp", "--bin", "mgp"]).run()?;
-        let program = target()?.join("debug").join("mgp");
+        let program = debug_programs(&["conformance_server"])?.join("mgp");
         Ok(Self { place, program, env: Vec::new(), unset: Vec::new() })
     }
 

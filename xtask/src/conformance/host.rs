@@ -2,7 +2,7 @@
 
 use super::suite::Tried;
 use crate::{
-    run::{Outcome, Program, target},
+    run::{Outcome, debug_programs, target},
     serving::Served,
 };
 use std::{path::PathBuf, process::Command};
@@ -31,14 +31,13 @@ impl Host {
 
 /// Builds our conformance server, and returns the path of the program.
 pub(super) fn fixture() -> Outcome<PathBuf> {
-    example("mgp-server-sdk", "conformance_server")
+    example("conformance_server")
 }
 
 pub(super) fn client() -> Outcome<Tried> {
-    Ok(Tried::Client(example("mgp-client-sdk", "conformance_client")?))
+    Ok(Tried::Client(example("conformance_client")?))
 }
 
-fn example(package: &str, example: &str) -> Outcome<PathBuf> {
-    Program::cargo(&["build", "--quiet", "-p", package, "--example", example]).run()?;
-    Ok(target()?.join("debug/examples").join(example))
+fn example(name: &str) -> Outcome<PathBuf> {
+    Ok(debug_programs(&[name])?.join("examples").join(name))
 }

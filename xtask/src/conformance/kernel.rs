@@ -9,7 +9,7 @@ use super::{host, suite::Tried};
 use crate::{
     exchange::exchange,
     packages::{self, Node},
-    run::{Context, Failure, Outcome, Program, now, target},
+    run::{Context, Failure, Outcome, debug_programs, now, target},
     serving::Served,
 };
 use serde_json::{Value, json};
@@ -109,7 +109,7 @@ pub(super) struct Kernel {
 impl Kernel {
     /// Starts the server and the kernel, and waits until the kernel lists the server's tools.
     pub(super) fn start(peer: Peer) -> Outcome<Self> {
-        Program::cargo(&["build", "--quiet", "-p", "mgp", "--bin", "mgp"]).run()?;
+        let mgp = debug_programs(&["conformance_server"])?.join("mgp");
         let folder = target()?.join("conformance").join(format!("behind-{peer:?}").to_lowercase());
         fs::create_dir_all(folder.join("home")).context(folder.display())?;
         let server = peer.start(&folder)?;
@@ -117,7 +117,6 @@ impl Kernel {
         let state = emptied(folder.join("state"))?;
         let configuration = folder.join("mgp.toml");
         fs::write(&configuration, configure(server.port(), &tools))?;
-        let mgp = target()?.join("debug/mgp");
         let command = |port: u16| {
             let mut command = Command::new(mgp);
             command.args(["serve", "--no-auth", "--http", &format!("127.0.0.1:{port}")]);

@@ -93,7 +93,7 @@ impl Dispatcher {
 
     /// Returns whether there is a server for whose first lists a search would have to wait.
     pub(super) fn has_new_servers(&self) -> bool {
-        self.0.fleet.all().values().any(|server| server.is_new())
+        self.0.fleet.all().values().any(|server| server.delays_lists())
     }
 
     /// Waits for the lists of the given servers, for a limited time after each was added.
@@ -110,12 +110,13 @@ impl Dispatcher {
 
     /// Returns whether the caller sees a server that has not listed its tools yet and may do so soon.
     pub(super) fn has_unread_servers(&self, cx: &Context) -> bool {
-        self.visible_servers(cx).iter().any(|server| server.is_unread())
+        self.visible_servers(cx).iter().any(|server| server.has_unknown_lists())
     }
 
     /// Returns a text about the reason why a caller has no tools.
     pub(super) fn lack_of_tools(&self, cx: &Context) -> &'static str {
-        let is_loading = |server: &Arc<ManagedServer>| server.is_new() || server.is_starting();
+        let is_loading =
+            |server: &Arc<ManagedServer>| server.delays_lists() || server.is_starting();
         let visible = self.visible_servers(cx);
         if self.0.fleet.all().is_empty() {
             "There are none yet: an operator adds servers with `mgp servers add`."

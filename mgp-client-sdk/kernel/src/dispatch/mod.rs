@@ -5,11 +5,11 @@
 
 mod apps;
 mod batch;
+mod builtin_tools;
 mod creation;
 mod delegation;
 mod dispatcher;
 mod header_params;
-mod kernel_tools;
 mod manifest;
 mod meta_tools;
 mod names;
@@ -24,7 +24,7 @@ mod surface;
 mod tasks;
 mod tool_list;
 mod tools;
-mod validate;
+mod validate_tool;
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ use mgp_types::mgp::ExtensionSet;
 use mgp_types::service::{Call, Context, Router, Stack};
 use tower_layer::Layer as _;
 
-use self::kernel_tools::KernelTools;
+use self::builtin_tools::BuiltinTools;
 pub(super) use dispatcher::Dispatcher;
 pub(super) use meta_tools::MetaToolConfig;
 pub(super) use skills::capability as skills_capability;
@@ -80,7 +80,7 @@ pub(super) fn router(
         .route(ToolsCall::METHOD, tool_calls)
         .route(ToolsList::METHOD, Stack::from_fn(move |call| tool_list::list(lists.clone(), call)))
         .on::<ToolsValidate, _, _>(move |cx, params| {
-            std::future::ready(validate::validate(&checks, &cx, &params))
+            std::future::ready(validate_tool::validate(&checks, &cx, &params))
         })
         .merge(server_features::router(dispatcher))
 }
@@ -88,8 +88,8 @@ pub(super) fn router(
 /// Returns the service for `tools/call`: tools that are methods of the kernel, the kernel's other tools, and those of
 /// servers, in this order.
 fn tool_calls(dispatcher: &Dispatcher, methods: Router) -> Stack {
-    let (kernel_tools, dispatcher) = (KernelTools::of(dispatcher), dispatcher.clone());
-    let others = Stack::from_fn(move |call| match kernel_tools.answer(call) {
+    let (builtin_tools, dispatcher) = (BuiltinTools::of(dispatcher), dispatcher.clone());
+    let others = Stack::from_fn(move |call| match builtin_tools.answer(call) {
         Ok(answer) => Either::Left(answer),
         Err(call) => Either::Right(tools::call(dispatcher.clone(), call)),
     });

@@ -128,7 +128,7 @@ async fn find_unread(
     let named_server = all.values().filter(is_named).max_by_key(|one| one.id().as_str().len());
     let unread = all.values().filter(may_use).filter(|server| match named_server {
         Some(named) => Arc::ptr_eq(named, server),
-        None => server.may_have_more(),
+        None => server.lists_may_be_outdated(),
     });
     let limit = |server: &ManagedServer| match named_server {
         Some(_) => server.start_timeout(),

@@ -32,7 +32,7 @@ pub(super) async fn run(fleet: WeakFleet, changes: ChangedLists) {
         loop {
             sleep(COLLECT_INTERVAL).await;
             let Some(fleet) = fleet.upgrade() else { return };
-            let is_starting = fleet.all().values().any(|server| server.is_new());
+            let is_starting = fleet.all().values().any(|server| server.delays_lists());
             if !is_starting || Instant::now() >= end {
                 announce(&fleet, changes.take());
                 break;

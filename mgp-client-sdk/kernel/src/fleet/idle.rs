@@ -63,7 +63,7 @@ pub(super) async fn reread(fleet: WeakFleet) {
         let Some(fleet) = fleet.upgrade() else { return };
         if std::mem::replace(&mut is_used, fleet.context().callers.has_agent()) && is_used {
             let all = fleet.all();
-            let unread = all.values().filter(|server| server.may_have_more());
+            let unread = all.values().filter(|server| server.lists_may_be_outdated());
             stream::iter(unread)
                 .for_each_concurrent(MAX_REREADS, |server| server.sync(server.start_timeout()))
                 .await;

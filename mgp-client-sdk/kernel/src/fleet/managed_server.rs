@@ -269,8 +269,8 @@ impl ManagedServer {
     }
 
     /// Returns whether requests for lists and searches have to wait for the first lists of the server.
-    pub(crate) fn is_new(&self) -> bool {
-        self.first_sync.is_new()
+    pub(crate) fn delays_lists(&self) -> bool {
+        self.first_sync.delays_lists()
     }
 
     /// Waits for the lists of a new server, for a limited time after it was added; returns `false` if it did not
@@ -280,13 +280,13 @@ impl ManagedServer {
     }
 
     /// Returns whether the server may have tools that are not known, because this kernel has not read its lists.
-    pub(crate) fn may_have_more(&self) -> bool {
-        self.first_sync.is_open()
+    pub(crate) fn lists_may_be_outdated(&self) -> bool {
+        self.first_sync.may_be_outdated()
     }
 
     /// Returns whether the server's tools are unknown until it has started.
-    pub(crate) fn is_unread(&self) -> bool {
-        self.first_sync.is_unread()
+    pub(crate) fn has_unknown_lists(&self) -> bool {
+        self.first_sync.is_unknown()
     }
 
     /// Returns whether the server is being started.
@@ -303,7 +303,9 @@ impl ManagedServer {
             }
             self.client().client().is_ok() && self.first_sync.finished(limit).await
         };
-        if self.may_have_more() && !tokio::time::timeout(limit, read).await.unwrap_or_default() {
+        if self.lists_may_be_outdated()
+            && !tokio::time::timeout(limit, read).await.unwrap_or_default()
+        {
             // Later list requests must not wait for this server again.
             self.first_sync.finish();
         }

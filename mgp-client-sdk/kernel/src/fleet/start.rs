@@ -86,24 +86,24 @@ impl FirstSync {
     }
 
     /// Returns whether lists and searches still wait for the lists.
-    pub(super) fn is_new(&self) -> bool {
-        self.is_unread() && self.begun.elapsed() < FIRST_SYNC_TIMEOUT
+    pub(super) fn delays_lists(&self) -> bool {
+        self.is_unknown() && self.begun.elapsed() < FIRST_SYNC_TIMEOUT
     }
 
     /// Returns whether the lists are still unknown; `false` also if the server has failed.
-    pub(super) fn is_unread(&self) -> bool {
+    pub(super) fn is_unknown(&self) -> bool {
         *self.progress.borrow() == SyncProgress::Unknown
     }
 
     /// Returns whether the server's lists may differ from the known ones, because this kernel has not read them itself.
-    pub(super) fn is_open(&self) -> bool {
+    pub(super) fn may_be_outdated(&self) -> bool {
         *self.progress.borrow() != SyncProgress::Done
     }
 
     /// Waits for the lists, within the time limit for list requests and searches. Returns `false` if the server did not
     /// answer in time.
     pub(super) async fn wait(&self) -> bool {
-        !self.is_new()
+        !self.delays_lists()
             || self.finished(FIRST_SYNC_TIMEOUT.saturating_sub(self.begun.elapsed())).await
     }
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
+use mgp_types::dialect::codomyrmex;
 use mgp_types::mcp::Era;
-use mgp_types::profile::codomyrmex;
 use serde_json::json;
 
 use crate::world::{build, host, host_of, limit_era, open, wait_for_tools};

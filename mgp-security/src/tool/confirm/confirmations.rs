@@ -12,7 +12,7 @@ use mgp_types::service::{
 use mgp_types::{ErrorCode, Object, Payload, Sha256Hash, Timestamp, canonical};
 use serde::{Deserialize, Serialize};
 
-use super::naming::{NamedTool, NamedTools};
+use super::named_tool::{NamedTool, NamedTools};
 use super::pending::{OpenQuestion, Pending};
 use super::refused::{ConfirmRefused, Unconfirmed, is_past, rule_of};
 use super::used::{NotUsable, Used};

@@ -11,12 +11,13 @@
 //! valid for one run of one logical call, and only for a few minutes.
 
 mod confirmations;
-mod naming;
+mod named_tool;
 mod pending;
 mod refused;
+mod rule;
 mod used;
 
 pub use confirmations::{ConfirmConfig, Confirmations};
 pub(crate) use confirmations::{RiskyCall, note};
-pub use naming::{NamedTool, NamedTools};
+pub use named_tool::{NamedTool, NamedTools};
 pub use refused::{ConfirmRefused, Unconfirmed};

@@ -30,7 +30,7 @@ mod python_writes;
 mod value;
 
 use crate::{
-    arguments::{key_words, leaves},
+    argument_values::{key_words, leaves},
     rejection::Rejection,
     shell,
 };

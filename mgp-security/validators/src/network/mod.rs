@@ -5,7 +5,7 @@
 mod address;
 mod target;
 
-use crate::arguments::{Leaf, key_words, leaves};
+use crate::argument_values::{Leaf, key_words, leaves};
 use crate::words::Words;
 
 use serde_json::Value;

@@ -1,9 +1,9 @@
 //! `readonly`: the name, the declarations and the arguments of a call (MGP §4.5).
 
-mod arguments;
 mod commands;
 mod name;
 mod sql;
+mod writing_arguments;
 
 use crate::hidden::hidden;
 use mgp_types::mgp::TrustLevel;
@@ -38,7 +38,7 @@ pub(crate) fn check(
             }
         }
     }
-    arguments::check(tool, arguments)
+    writing_arguments::check(tool, arguments)
 }
 
 /// Checks annotations and security metadata, which can only cause a refusal; returns whether the server declares that

@@ -1,6 +1,6 @@
 //! Decides by the verbs in a tool's name whether the tool reads or writes.
 
-use crate::arguments::key_words;
+use crate::argument_values::key_words;
 use crate::words::Words;
 
 /// The effect that a name indicates.

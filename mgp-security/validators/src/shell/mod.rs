@@ -16,7 +16,7 @@ mod tables;
 mod targets;
 
 use crate::{
-    arguments::{Leaf, key_words, leaves},
+    argument_values::{Leaf, key_words, leaves},
     hidden::hidden,
 };
 use frame::{Frame, Stdin};

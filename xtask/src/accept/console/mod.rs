@@ -4,7 +4,7 @@ use super::{Options, Verdict};
 use crate::{
     child,
     packages::Node,
-    run::{Context, Failure, Outcome, Program, has, root, target},
+    run::{Context, Failure, Outcome, debug_programs, has, root, target},
 };
 use std::{
     fs,
@@ -46,10 +46,7 @@ pub(super) fn browser(options: &Options) -> Outcome<Verdict> {
 
 /// Builds `mgp` and the servers behind it, and returns their paths.
 fn build() -> Outcome<[PathBuf; 3]> {
-    Program::cargo(&["build", "--quiet", "-p", "mgp", "--bin", "mgp"]).run()?;
-    let servers = ["--example", "echo", "--example", "workbench"];
-    Program::cargo(&["build", "--quiet", "-p", "mgp-server-sdk"]).args(&servers).run()?;
-    let folder = target()?.join("debug");
+    let folder = debug_programs(&["echo", "workbench"])?;
     Ok(["mgp", "examples/echo", "examples/workbench"].map(|name| folder.join(name)))
 }
 

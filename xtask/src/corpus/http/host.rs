@@ -3,7 +3,7 @@
 use super::fixture;
 use crate::{
     exchange::{Answer, Status, exchange},
-    run::{Context, Failure, Outcome, Program, root, target},
+    run::{Context, Failure, Outcome, debug_programs, root, target},
     serving::Served,
 };
 use serde_json::{Value, json};
@@ -64,9 +64,7 @@ pub(crate) fn conformance_server() -> Outcome<String> {
     if !here.iter().any(|file| example.join(file).is_file()) {
         return Err(Failure::new("the example conformance_server of mgp-server-sdk is not there"));
     }
-    let build = ["build", "--quiet", "-p", "mgp-server-sdk", "--example", "conformance_server"];
-    Program::cargo(&build).run()?;
-    let path = target()?.join("debug/examples/conformance_server");
+    let path = debug_programs(&["conformance_server"])?.join("examples/conformance_server");
     Ok(path.to_string_lossy().into_owned())
 }
 

@@ -1,11 +1,7 @@
 //! Operators' entries that name a tool, which make confirmations unnecessary (MGP §4.4).
 
 use bytestring::ByteString;
-use mgp_types::mgp::RiskLevel;
 use mgp_types::service::{Context, ServerId};
-
-use crate::policy::{ConfirmFrom, ServerPolicy};
-use crate::tool::assessment::Assessment;
 
 /// A source of operators' entries that name a tool, i.e. access grants or permissions for individual tools.
 ///
@@ -30,7 +26,7 @@ where
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedTool {
     entry: ByteString,
-    never: bool,
+    pub(super) never: bool,
 }
 
 impl NamedTool {
@@ -56,26 +52,5 @@ impl NamedTool {
     /// Returns the one of two entries that exempts more calls from confirmation.
     pub(crate) fn stronger(self, other: Self) -> Self {
         if other.never && !self.never { other } else { self }
-    }
-}
-
-impl Assessment {
-    /// Returns whether a call must be confirmed before it runs (§4.4).
-    #[must_use]
-    pub fn needs_confirmation(&self, policy: &ServerPolicy, named: Option<&NamedTool>) -> bool {
-        let risky = match self.effective_risk {
-            RiskLevel::Safe => false,
-            RiskLevel::Moderate => policy.confirm == ConfirmFrom::Moderate,
-            _ => true,
-        };
-        match named {
-            Some(naming) => self.confirmation_required && !naming.never,
-            None => self.confirmation_required || risky,
-        }
-    }
-
-    /// Returns whether calls need no confirmation under any policy.
-    pub(crate) fn is_harmless(&self) -> bool {
-        self.effective_risk == RiskLevel::Safe && !self.confirmation_required
     }
 }

@@ -12,13 +12,13 @@ use super::{Dispatcher, batch};
 pub(super) type Answer = BoxFuture<'static, Result<Reply, RpcError>>;
 
 /// The tools of the kernel that are not methods.
-pub(super) struct KernelTools {
+pub(super) struct BuiltinTools {
     dispatcher: Dispatcher,
     transactions: Option<Transactions>,
     read_more: Stack,
 }
 
-impl KernelTools {
+impl BuiltinTools {
     pub(super) fn of(dispatcher: &Dispatcher) -> Self {
         let parts = dispatcher.parts();
         let context = parts.fleet.context();

@@ -1,4 +1,4 @@
-//! Profiles: the shapes of other tool protocols, and their translation to MCP and MGP.
+//! Dialects: the shapes of other tool protocols, and their translation to MCP and MGP.
 
 pub mod codomyrmex;
 pub mod ggen;

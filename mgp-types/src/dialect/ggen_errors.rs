@@ -1,4 +1,4 @@
-//! A layer that returns errors in the profile of ggen.
+//! A layer that returns errors with the codes of ggen.
 //!
 //! Applies to: inbound.
 
@@ -12,7 +12,7 @@ use crate::service::{BoxFuture, Call, MgpService, Reply};
 /// A layer that returns errors with the codes and the data of ggen, for a server whose callers expect them.
 ///
 /// ```
-/// use mgp_types::profile::GgenErrorsLayer;
+/// use mgp_types::dialect::GgenErrorsLayer;
 /// use mgp_types::service::{Stack, mock};
 /// use mgp_types::{ErrorCode, RpcError};
 /// use tower_layer::Layer as _;

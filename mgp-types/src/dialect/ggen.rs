@@ -35,9 +35,9 @@ pub struct ErrorData {
     pub documentation_url: Option<String>,
 }
 
-/// Returns the code of this profile for a code of MGP; every code has a counterpart.
+/// Returns the code of ggen for a code of MGP; every code has a counterpart.
 #[must_use]
-pub fn to_profile(code: ErrorCode) -> ErrorCode {
+pub fn to_ggen(code: ErrorCode) -> ErrorCode {
     match code {
         ErrorCode::INVALID_TOOL_ARGS => VALIDATION,
         ErrorCode(4001..=4003) => TOOL_NOT_FOUND,
@@ -49,9 +49,9 @@ pub fn to_profile(code: ErrorCode) -> ErrorCode {
     }
 }
 
-/// Returns the code in MGP for a code of this profile.
+/// Returns the code in MGP for a code of ggen.
 #[must_use]
-pub fn from_profile(code: ErrorCode) -> ErrorCode {
+pub fn from_ggen(code: ErrorCode) -> ErrorCode {
     match code {
         VALIDATION => ErrorCode::INVALID_TOOL_ARGS,
         TOOL_NOT_FOUND => ErrorCode::TOOL_NOT_FOUND,
@@ -62,7 +62,7 @@ pub fn from_profile(code: ErrorCode) -> ErrorCode {
     }
 }
 
-/// Returns whether a caller may repeat a call that failed with this code of the profile.
+/// Returns whether a caller may repeat a call that failed with this code of ggen.
 #[must_use]
 pub fn may_retry(code: ErrorCode) -> bool {
     matches!(code, ErrorCode::INTERNAL_ERROR | TOOL_EXECUTION)
@@ -83,7 +83,7 @@ fn error_type(code: ErrorCode) -> &'static str {
     }
 }
 
-/// Converts an error to this profile; its data always contains the trace id of the request.
+/// Converts an error to one of ggen; its data always contains the trace id of the request.
 #[must_use]
 pub fn convert(error: &RpcError, trace_id: &str) -> RpcError {
     #[derive(Deserialize)]
@@ -96,7 +96,7 @@ pub fn convert(error: &RpcError, trace_id: &str) -> RpcError {
         #[serde(default)]
         path: String,
     }
-    let code = to_profile(error.code());
+    let code = to_ggen(error.code());
     let recovery = error.as_recovery();
     let details = recovery.and_then(|recovery| recovery.details.as_ref());
     let details = details.and_then(|details| Payload::of(details).ok()?.get::<Details>().ok());
@@ -128,9 +128,9 @@ mod tests {
     #[test]
     fn the_five_codes_go_both_ways() {
         for code in [VALIDATION, TOOL_NOT_FOUND, TOOL_EXECUTION, AUTHENTICATION, AUTHORIZATION] {
-            assert_eq!(to_profile(from_profile(code)), code);
+            assert_eq!(to_ggen(from_ggen(code)), code);
         }
-        assert_eq!(to_profile(ErrorCode::TIMEOUT), TOOL_EXECUTION);
+        assert_eq!(to_ggen(ErrorCode::TIMEOUT), TOOL_EXECUTION);
         assert!(may_retry(TOOL_EXECUTION) && !may_retry(VALIDATION));
     }
 
@@ -147,8 +147,8 @@ mod tests {
     proptest! {
         #[test]
         fn every_code_has_one_that_stays(code in any::<i32>()) {
-            let profile = to_profile(ErrorCode(code));
-            prop_assert_eq!(to_profile(profile), profile);
+            let ggen = to_ggen(ErrorCode(code));
+            prop_assert_eq!(to_ggen(ggen), ggen);
         }
     }
 }

@@ -5,7 +5,7 @@ use super::{
     name::{Intent, intent, is_write},
     sql,
 };
-use crate::arguments::{Leaf, key_words, leaves};
+use crate::argument_values::{Leaf, key_words, leaves};
 use serde_json::Value;
 
 /// Words in the names of tools that run SQL.

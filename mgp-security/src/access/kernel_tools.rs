@@ -68,23 +68,23 @@ impl fmt::Debug for KernelToolsLayer {
 }
 
 impl<S> Layer<S> for KernelToolsLayer {
-    type Service = KernelTools<S>;
+    type Service = KernelToolsService<S>;
 
-    fn layer(&self, inner: S) -> KernelTools<S> {
-        KernelTools { inner, served: Arc::clone(&self.0) }
+    fn layer(&self, inner: S) -> KernelToolsService<S> {
+        KernelToolsService { inner, served: Arc::clone(&self.0) }
     }
 }
 
 /// Service of [`KernelToolsLayer`].
 #[derive(Clone)]
-pub struct KernelTools<S> {
+pub struct KernelToolsService<S> {
     inner: S,
     served: Arc<Served>,
 }
 
-impl<S> fmt::Debug for KernelTools<S> {
+impl<S> fmt::Debug for KernelToolsService<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("KernelTools")
+        f.write_str("KernelToolsService")
     }
 }
 
@@ -92,7 +92,7 @@ impl<S> fmt::Debug for KernelTools<S> {
 /// converted for the router.
 type Own = Either<BoxFuture<'static, Result<Reply, RpcError>>, Ready<Result<Reply, RpcError>>>;
 
-impl<S: MgpService> Service<Call> for KernelTools<S> {
+impl<S: MgpService> Service<Call> for KernelToolsService<S> {
     type Response = Reply;
     type Error = RpcError;
     type Future = Either<Own, S::Future>;
