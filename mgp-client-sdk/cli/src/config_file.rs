@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mgp_discovery::{Config, limits, nearest};
+use mgp_types::mgp::RiskLevel;
 use mgp_types::{PrivateFile, backup_paths};
 use toml_edit::{DocumentMut, Item, Table, TableLike, value};
 
@@ -106,24 +107,43 @@ impl ConfigFile {
     /// Switches a server on or off.
     pub(crate) fn set_enabled(&self, id: &str, is_enabled: bool) -> CliResult {
         self.change(|document| {
-            let set = |server: &mut dyn TableLike| {
-                if server.get("id").and_then(Item::as_str) != Some(id) {
-                } else if is_enabled {
-                    server.remove("enabled");
-                } else {
-                    server.insert("enabled", value(false));
-                }
-            };
-            match document.get_mut("servers")? {
-                Item::ArrayOfTables(tables) => tables.iter_mut().for_each(|table| set(table)),
-                Item::Value(toml_edit::Value::Array(array)) => {
-                    let tables = array.iter_mut().filter_map(toml_edit::Value::as_inline_table_mut);
-                    tables.for_each(|table| set(table));
-                }
-                _ => return None,
+            let (server, _) = server_entry(document, id)?;
+            if is_enabled {
+                server.remove("enabled");
+            } else {
+                server.insert("enabled", value(false));
             }
             Some(())
         })
+    }
+
+    /// Sets the risks of tools in the entries of their servers.
+    pub(crate) fn set_risks(&self, all: &ToolRisks) -> CliResult {
+        self.change(|document| {
+            for (id, risks) in all {
+                let (server, is_inline) = server_entry(document, id)?;
+                let (mgp, is_inline) = child_table(server, "mgp", is_inline)?;
+                let (table, _) = child_table(mgp, "risk", is_inline)?;
+                for (tool, risk) in risks {
+                    table.insert(tool, value(risk.as_str()));
+                }
+            }
+            Some(())
+        })
+    }
+
+    /// Removes the risk of a tool, and returns whether it was set.
+    pub(crate) fn remove_risk(&self, id: &str, tool: &str) -> CliResult<bool> {
+        let mut is_removed = false;
+        self.change(|document| {
+            let (server, _) = server_entry(document, id)?;
+            let risks = server
+                .get_mut("mgp")
+                .and_then(|mgp| mgp.as_table_like_mut()?.get_mut("risk")?.as_table_like_mut());
+            is_removed = risks.is_some_and(|risks| risks.remove(tool).is_some());
+            Some(())
+        })?;
+        Ok(is_removed)
     }
 
     /// Replaces texts of a server's entry after an update, and adds environment variables or headers.
@@ -135,32 +155,20 @@ impl ConfigFile {
         added: &BTreeMap<String, String>,
     ) -> CliResult {
         self.change(|document| {
-            let update = |server: &mut dyn TableLike| {
-                if server.get("id").and_then(Item::as_str) != Some(id) {
-                    return;
+            let (server, _) = server_entry(document, id)?;
+            for (_, item) in server.iter_mut() {
+                replace_texts(item, replacements);
+            }
+            server.insert("published", value(published));
+            if added.is_empty() {
+                return Some(());
+            }
+            let place = if server.contains_key("url") { "headers" } else { "env" };
+            let map = server.entry(place).or_insert(value(toml_edit::InlineTable::new()));
+            if let Some(map) = map.as_table_like_mut() {
+                for (name, text) in added {
+                    map.insert(name, value(text));
                 }
-                for (_, item) in server.iter_mut() {
-                    replace_texts(item, replacements);
-                }
-                server.insert("published", value(published));
-                let place = if server.contains_key("url") { "headers" } else { "env" };
-                if added.is_empty() {
-                    return;
-                }
-                let map = server.entry(place).or_insert(value(toml_edit::InlineTable::new()));
-                if let Some(map) = map.as_table_like_mut() {
-                    for (name, text) in added {
-                        map.insert(name, value(text));
-                    }
-                }
-            };
-            match document.get_mut("servers")? {
-                Item::ArrayOfTables(tables) => tables.iter_mut().for_each(|table| update(table)),
-                Item::Value(toml_edit::Value::Array(array)) => {
-                    let tables = array.iter_mut().filter_map(toml_edit::Value::as_inline_table_mut);
-                    tables.for_each(|table| update(table));
-                }
-                _ => return None,
             }
             Some(())
         })
@@ -272,6 +280,48 @@ fn replace_texts(item: &mut Item, replacements: &BTreeMap<String, String>) {
 pub(crate) enum Pinned {
     Yes,
     No,
+}
+
+/// The risks of tools, by server and tool.
+pub(crate) type ToolRisks = BTreeMap<String, BTreeMap<String, RiskLevel>>;
+
+/// Returns the entry of a server, and whether it is an inline table.
+fn server_entry<'a>(
+    document: &'a mut DocumentMut,
+    id: &str,
+) -> Option<(&'a mut dyn TableLike, bool)> {
+    let is_it = |server: &dyn TableLike| server.get("id").and_then(Item::as_str) == Some(id);
+    match document.get_mut("servers")? {
+        Item::ArrayOfTables(tables) => {
+            let found = tables.iter_mut().find(|table| is_it(*table))?;
+            Some((found, false))
+        }
+        Item::Value(toml_edit::Value::Array(array)) => {
+            let mut tables = array.iter_mut().filter_map(toml_edit::Value::as_inline_table_mut);
+            let found = tables.find(|table| is_it(*table))?;
+            Some((found, true))
+        }
+        _ => None,
+    }
+}
+
+/// Returns the table below a key, and whether it is an inline table. A missing one is added, of the same form as its
+/// parent.
+fn child_table<'a>(
+    parent: &'a mut dyn TableLike,
+    key: &str,
+    is_inline: bool,
+) -> Option<(&'a mut dyn TableLike, bool)> {
+    let child = parent.entry(key).or_insert_with(|| {
+        if is_inline {
+            return value(toml_edit::InlineTable::new());
+        }
+        let mut new = Table::new();
+        new.set_implicit(true);
+        Item::Table(new)
+    });
+    let is_inline = child.is_inline_table();
+    Some((child.as_table_like_mut()?, is_inline))
 }
 
 fn agent_table<'a>(document: &'a mut DocumentMut, agent: &str) -> Option<&'a mut dyn TableLike> {

@@ -58,6 +58,7 @@ fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
         ("reload", of::<kernel::Reloaded>()),
         ("tools-call", of::<tools::CallOutput>()),
         ("tools-ls", of::<tools::ToolList>()),
+        ("tools-risk", of::<tools::RiskProposals>()),
         ("tools-show", of::<tools::WholeTool>()),
         ("tools-search", of::<tools::SearchResult>()),
         ("tools-tokens", of::<tools::TokenReport>()),

@@ -22,6 +22,7 @@ use mgp_types::method::{
     KernelTransactionsResolve, KernelTransactionsRetry, KernelWebhooks, LifecycleShutdown,
     Request as _,
 };
+use mgp_types::mgp::RiskLevel;
 use mgp_types::service::{Authority, Call, MgpService, Principal, Reply};
 use mgp_types::{Object, RpcError};
 use pin_project_lite::pin_project;
@@ -148,6 +149,11 @@ pub(super) fn spare_command(by: &Principal, server: &str, tool: &str) -> Option<
     let agent = by.as_agent().map_or(by.subject().as_str(), |agent| agent.as_str());
     let (agent, server, tool) = (shell_word(agent)?, shell_word(server)?, shell_word(tool)?);
     Some(format!("mgp access grant {agent} {server} {tool} --no-confirm"))
+}
+
+/// Returns the command that sets the risk of a tool for all agents.
+pub(super) fn risk_command(server: &str, tool: &str, risk: &RiskLevel) -> Option<String> {
+    Some(format!("mgp tools risk {} {risk}", shell_word(&format!("{server}.{tool}"))?))
 }
 
 /// Returns the command that approves the missing permissions of a server for all calls, if any are missing.

@@ -472,6 +472,19 @@ impl Governance {
         self.0.definitions.risk_reason(server, tool)
     }
 
+    /// Returns the risk that an operator may want to set for a tool that waits for a person only because its server does
+    /// not declare what it does: its name and arguments suggest that it only reads.
+    #[cfg(feature = "validators")]
+    #[must_use]
+    pub fn proposed_risk(
+        &self,
+        server: &ServerId,
+        tool: &str,
+    ) -> Option<mgp_types::mgp::RiskLevel> {
+        let definition = self.0.definitions.definition(Some(server), tool)?;
+        crate::tool::proposed_risk(&definition, &self.0.policies.get(Some(server)), server.as_str())
+    }
+
     /// Returns whether the tools of a server belong to this process or to another server.
     fn origin_of(&self, server: &ServerId) -> ToolOrigin {
         match self.0.definitions.tools(Some(server)) {

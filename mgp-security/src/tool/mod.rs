@@ -6,6 +6,8 @@ mod argument_schema;
 mod assess;
 mod assessment;
 mod confirm;
+#[cfg(feature = "validators")]
+mod proposal;
 mod reason;
 mod risk_signals;
 #[cfg(feature = "validators")]
@@ -27,6 +29,8 @@ pub use confirm::{
     ConfirmConfig, ConfirmRefused, Confirmations, NamedTool, NamedTools, Unconfirmed,
 };
 pub(crate) use confirm::{RiskyCall, note};
+#[cfg(feature = "validators")]
+pub(crate) use proposal::proposed_risk;
 #[cfg(feature = "validators")]
 pub use standard::StandardValidators;
 pub(crate) use validators::Validators;

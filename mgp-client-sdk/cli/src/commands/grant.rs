@@ -40,6 +40,8 @@ pub(super) struct GrantResult {
     asked: Vec<String>,
     /// The number of dangerous tools; a person confirms each of their calls.
     confirmed: usize,
+    /// The number of these tools that only read by their name and arguments; `mgp tools risk` proposes a lower risk.
+    proposed: usize,
     /// The number of the server's tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<usize>,
@@ -78,7 +80,8 @@ impl GrantResult {
     }
 
     pub(super) fn render(&self, out: &mut Output) {
-        let Self { server, agent, permissions, asked, confirmed, tools, waiting, error } = self;
+        let Self { server, agent, permissions, asked, confirmed, proposed, tools, waiting, error } =
+            self;
         let mut parts = vec![format!("access for {agent}")];
         if let Some(tools) = tools {
             parts.push(format!("{} recorded", plural(*tools, "tool definition")));
@@ -99,6 +102,11 @@ impl GrantResult {
         if *confirmed > 0 {
             let tools = plural(*confirmed, "dangerous tool");
             parts.push(format!("a person confirms each call of {tools}"));
+        }
+        if *proposed > 0 {
+            parts.push(format!(
+                "{proposed} of them only read by their names, but the server does not declare it: `mgp tools risk {server}`"
+            ));
         }
         if let Some(error) = error {
             parts.push(error.clone());
@@ -231,7 +239,7 @@ async fn grant_server(
 ) -> CliResult<GrantResult> {
     let id = server.id.as_str();
     backend.grant(AccessGrantParams::allow(agent, id).because(because)).await?;
-    let (needed, confirmed, tools, mut error) = match probed {
+    let (needed, confirmed, proposed, tools, mut error) = match probed {
         Ok(probed) => {
             // A running kernel records tool definitions when it connects to the server.
             if let Backend::Folder(state, _) = backend {
@@ -240,9 +248,10 @@ async fn grant_server(
             let needed = needed_permissions(governance, &server.id, probed);
             let dangerous = assessments(governance, &server.id, probed)
                 .filter(|assessment| assessment.effective_risk == RiskLevel::Dangerous);
-            (needed, dangerous.count(), Some(probed.tools.len()), None)
+            let proposed = proposals(governance, &server.id, probed);
+            (needed, dangerous.count(), proposed, Some(probed.tools.len()), None)
         }
-        Err(error) => (Vec::new(), 0, None, Some(format!("not started: {error}"))),
+        Err(error) => (Vec::new(), 0, 0, None, Some(format!("not started: {error}"))),
     };
     if probed.is_err() {
         // A kernel that uses another configuration does not know the server; then its calls ask for permissions.
@@ -276,6 +285,7 @@ async fn grant_server(
         permissions: names(&granted),
         asked: names(&asked),
         confirmed,
+        proposed,
         tools,
         waiting,
         error,
@@ -290,6 +300,16 @@ fn assessments(
 ) -> impl Iterator<Item = Arc<Assessment>> {
     let tools = probed.tools.iter();
     tools.map(|tool| governance.definitions().assessment(Some(server), &tool.name))
+}
+
+/// Returns the number of tools for which a lower risk is proposed.
+pub(super) fn proposals(
+    governance: &Governance,
+    server: &ServerId,
+    probed: &ProbedServer,
+) -> usize {
+    let tools = probed.tools.iter();
+    tools.filter(|tool| governance.proposed_risk(server, &tool.name).is_some()).count()
 }
 
 /// Returns the permissions that the kernel will require for calls of the server's tools.
@@ -315,7 +335,8 @@ async fn decided(backend: &Backend, server: &ServerId) -> CliResult<Vec<Permissi
         .collect())
 }
 
-fn policy(server: &ServerConfig) -> ServerPolicy {
+/// Returns the part of a server's policy from which the risks of its tools follow.
+pub(super) fn policy(server: &ServerConfig) -> ServerPolicy {
     let Some(mgp) = &server.mgp else { return ServerPolicy::default() };
     let policy = ServerPolicy::default().trust(mgp.trust_level.clone());
     mgp.risk.iter().fold(policy, |policy, (tool, risk)| policy.risk(tool.as_str(), risk.clone()))

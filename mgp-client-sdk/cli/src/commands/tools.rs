@@ -25,13 +25,17 @@ use crate::{control, prompt};
 
 mod agent;
 mod call;
+mod risk;
 
 #[cfg(test)]
 pub(crate) use call::CallOutput;
 pub(super) use call::pairs_to_arguments;
+#[cfg(test)]
+pub(crate) use risk::RiskProposals;
 
 use agent::viewed_agent;
 use call::Call;
+use risk::Risk;
 
 /// `mgp tools`.
 #[derive(Clone, Debug, Subcommand)]
@@ -66,6 +70,11 @@ pub(crate) enum Tools {
         after_help = "Example:\n  mgp tools approve files               # all definitions of a server that wait, e.g. after an upgrade\n  mgp tools approve files.read_file 'git.*'\n  mgp tools approve files.read_file --reject --because 'it asks for secrets'"
     )]
     Approve(Approve),
+    /// Set the risk of a tool, or of tools that only read although their servers do not declare it
+    #[command(
+        after_help = "Example:\n  mgp tools risk                        # proposals for tools whose servers declare nothing\n  mgp tools risk github --yes           # sets those of one server\n  mgp tools risk files.move_file dangerous\n  mgp tools risk files.move_file --remove"
+    )]
+    Risk(Risk),
     /// Show how many tokens an agent's tool list costs, and how many a list of all its tools would cost
     Tokens {
         /// Agent; the default is one that is in use
@@ -352,6 +361,7 @@ pub(crate) async fn run(global: &Global, tools: &Tools) -> CliResult {
         Tools::Call(call) => call::run(global, call).await,
         Tools::Pin(pin) => self::pin(global, pin).await,
         Tools::Approve(approve) => self::approve(global, approve).await,
+        Tools::Risk(risk) => risk::run(global, risk).await,
         Tools::Tokens { agent } => {
             let client = control::connect_or_start(global).await?;
             let mut params = KernelTokensParams::new();
@@ -450,6 +460,12 @@ async fn pin(global: &Global, pin: &Pin) -> CliResult {
         Pinned::No => "unpinned",
     };
     ActionReport::new(&*pin.tool, status).with_notes(notes).print(global)
+}
+
+/// Returns the name that the server gives a tool.
+fn own_name(tool: &KernelTool) -> &str {
+    let own = tool.tool_id.strip_prefix(&tool.server_id).and_then(|rest| rest.strip_prefix('.'));
+    own.unwrap_or(&tool.name)
 }
 
 /// Finds a tool by its id, or by its name if no other tool has that name.
@@ -552,8 +568,7 @@ async fn approve(global: &Global, approve: &Approve) -> CliResult {
     let client = control::connect_to_change(global).await?;
     for tool in &tools {
         // Send the fingerprint that the operator was shown, so that a definition changed since then is not approved.
-        let name = tool.tool_id.strip_prefix(&format!("{}.", tool.server_id)).unwrap_or(&tool.name);
-        let mut params = KernelToolDecisionParams::new(&*tool.server_id, name);
+        let mut params = KernelToolDecisionParams::new(&*tool.server_id, own_name(tool));
         params.fingerprint = approve.fingerprint.clone().or_else(|| tool.fingerprint.clone());
         params.because.clone_from(&approve.because);
         if approve.reject {

@@ -134,7 +134,10 @@ pub(super) async fn one(
                 tr {
                     td { (plain(&tool.name)) } td { (mark(tool.risk_level.as_str())) }
                     td { (mark(tool.standing.as_str())) } td { (tool.tokens) }
-                    td { (plain(&mgp_types::clip(tool.description.as_deref().unwrap_or_default(), 200))) }
+                    td {
+                        (plain(&mgp_types::clip(tool.description.as_deref().unwrap_or_default(), 200)))
+                        @if tool.proposed_risk.is_some() { p.dim { (texts.undeclared) " " code { "mgp tools risk " (id) } } }
+                    }
                 }
             }
         };

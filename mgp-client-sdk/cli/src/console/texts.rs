@@ -64,6 +64,7 @@ texts! {
     registration: "A new server", "Ein neuer Server";
     permissions: "Permissions", "Rechte";
     risk: "Risk", "Risiko";
+    undeclared: "By its name it only reads, but its server does not declare that, so each call waits.", "Dem Namen nach liest es nur, aber sein Server erklärt das nicht, darum wartet jeder Aufruf.";
     since: "Since", "Seit";
     until: "Until", "Bis";
     reason: "Reason", "Begründung";

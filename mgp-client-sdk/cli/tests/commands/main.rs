@@ -46,6 +46,8 @@ mod outgoing;
 mod program;
 #[cfg(unix)]
 mod registry;
+#[cfg(target_os = "linux")]
+mod risk;
 #[cfg(unix)]
 mod running;
 mod schema;

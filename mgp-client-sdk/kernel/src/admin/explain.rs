@@ -1,7 +1,7 @@
 //! Explains the decision that a call would get now, without making the call (`mgp why`).
 
 use mgp_security::{
-    CallOutcome, CallVerdict, MissingPermission, RequestState, Requirement, Stage, Step, StepResult,
+    CallOutcome, CallVerdict, Governance, MissingPermission, RequestState, Requirement, Stage, Step, StepResult,
 };
 use mgp_toolindex::{AllTools, IndexedTool, name_for};
 use mgp_types::mgp::{
@@ -10,7 +10,7 @@ use mgp_types::mgp::{
 use mgp_types::service::{Context, Principal, ServerId};
 use mgp_types::{ErrorCode, Payload, RpcError};
 
-use crate::cli_hints::{explain_refusal, permit_command, spare_command};
+use crate::cli_hints::{explain_refusal, permit_command, risk_command, spare_command};
 use crate::dispatch::context_of_agent;
 use crate::handle::Kernel;
 
@@ -27,7 +27,7 @@ pub(super) async fn explain(
     let agent = Principal::local().agent(params.agent_id.as_str());
     let arguments = params.arguments.map(Payload::from);
     let verdict = kernel.governance().explain_pinned(&agent, &server, &tool, arguments.as_ref());
-    let mut result = result_of(&verdict, &agent, &server, &tool);
+    let mut result = result_of(kernel.governance(), &verdict, &agent, &server, &tool);
     if result.risk_level.is_some() {
         result.risk_reason = Some(kernel.governance().risk_reason(&server, &tool));
     }
@@ -133,6 +133,7 @@ fn is_id(server: &ServerId, tool: &IndexedTool, name: &str) -> bool {
 }
 
 fn result_of(
+    governance: &Governance,
     verdict: &CallVerdict,
     agent: &Principal,
     server: &ServerId,
@@ -141,7 +142,7 @@ fn result_of(
     let (outcome, reason) = match verdict.outcome() {
         CallOutcome::Allow => (ExplainedOutcome::Allow, None),
         CallOutcome::Ask(Requirement::Confirmation) => {
-            let confirms = confirmation_words(verdict, agent, server, tool);
+            let confirms = confirmation_words(governance, verdict, agent, server, tool);
             (ExplainedOutcome::Ask, Some(format!("a person must confirm the call{confirms}")))
         }
         CallOutcome::Ask(requirement) => {
@@ -151,7 +152,7 @@ fn result_of(
             let is_confirmed =
                 |step: &Step| step.stage == Stage::Confirmation && step.result == StepResult::Asks;
             if verdict.steps().iter().any(is_confirmed) {
-                let confirms = confirmation_words(verdict, agent, server, tool);
+                let confirms = confirmation_words(governance, verdict, agent, server, tool);
                 words = format!("{words}; and a person must confirm each call{confirms}");
             }
             (ExplainedOutcome::Ask, Some(words))
@@ -179,6 +180,7 @@ fn result_of(
 
 /// Describes why a call must be confirmed, and how to answer for later calls, too.
 fn confirmation_words(
+    governance: &Governance,
     verdict: &CallVerdict,
     agent: &Principal,
     server: &ServerId,
@@ -186,9 +188,15 @@ fn confirmation_words(
 ) -> String {
     let spare = spare_command(agent, server.as_str(), tool);
     let spare = spare.map(|spare| format!("; `{spare}` spares that")).unwrap_or_default();
+    let proposed = governance.proposed_risk(server, tool);
+    let lower = proposed.and_then(|proposed| risk_command(server.as_str(), tool, &proposed));
+    let lower = lower.map(|lower| {
+        format!("; by name it only reads, which its server does not declare: `{lower}` spares all agents that")
+    });
+    let lower = lower.unwrap_or_default();
     let risk = verdict.assessment().map(|assessment| &assessment.effective_risk);
     let risk = risk.map(|risk| format!(", because its risk is {risk}")).unwrap_or_default();
-    format!("{risk}; `mgp approvals approve ID --always-like-this` answers later ones too{spare}")
+    format!("{risk}; `mgp approvals approve ID --always-like-this` answers later ones too{spare}{lower}")
 }
 
 /// Describes a requirement that must be met before a call may run.

@@ -183,6 +183,9 @@ fn described_tool(kernel: &Kernel, server: &ServerId, tool: &str, tokens: u32) -
             let shown = findings.iter().filter(|one| one.severity >= Severity::Flagged);
             let shown: Vec<_> = shown.cloned().collect();
             described.reasons = reasons(None, &shown, &described.tool_id).into();
+            if shown.is_empty() {
+                described.proposed_risk = kernel.governance().proposed_risk(server, tool);
+            }
         }
     }
     described

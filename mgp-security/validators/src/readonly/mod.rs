@@ -41,6 +41,17 @@ pub(crate) fn check(
     writing_arguments::check(tool, arguments)
 }
 
+/// Returns whether the verbs in the name of a tool indicate that the tool only reads.
+///
+/// ```
+/// assert!(mgp_validators::reads_by_name("list_issues"));
+/// assert!(!mgp_validators::reads_by_name("get_or_create"));
+/// ```
+#[must_use]
+pub fn reads_by_name(tool: &str) -> bool {
+    hidden(tool, false).is_none() && tool.is_ascii() && name::intent(tool) == Intent::Read
+}
+
 /// Checks annotations and security metadata, which can only cause a refusal; returns whether the server declares that
 /// the tool reads.
 fn declarations(definition: &Value) -> Result<bool, String> {

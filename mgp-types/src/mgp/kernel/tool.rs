@@ -49,6 +49,9 @@ record! {
         opt description: Option<String>,
         /// The risk of the tool, as the kernel assesses it.
         req risk_level: RiskLevel,
+        /// The risk that the operator may set instead: the tool counts as dangerous only because its server does not
+        /// declare its effects, but its name and arguments suggest that it only reads.
+        opt proposed_risk: Option<RiskLevel>,
         /// The number of tokens that the definition costs.
         req tokens: u64,
         /// The state of the definition.

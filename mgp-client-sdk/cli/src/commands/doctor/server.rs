@@ -9,6 +9,7 @@ use mgp_security::{DefinitionState, Definitions, Finding, Governance, NameFlaw};
 use mgp_toolindex::TokenCounter;
 use mgp_types::mcp::Tool;
 
+use super::super::grant;
 use super::super::probe::{ProbeError, ProbedServer, Prober};
 use super::environment;
 use super::kernel::KernelState;
@@ -38,6 +39,9 @@ pub(super) async fn check(
     let servers = &config.servers;
     let governance = Governance::builder().build();
     let definitions = governance.definitions();
+    for server in servers {
+        governance.policies().set(server.id.clone(), grant::policy(server));
+    }
     let probes = match &prober {
         Some(prober) => probe_all(global, prober, servers, definitions).await,
         None => servers.iter().map(|_| None).collect(),
@@ -46,7 +50,7 @@ pub(super) async fn check(
     let mut reports = Vec::new();
     for (server, probe) in servers.iter().zip(probes) {
         let id = server.id.as_str();
-        let mut report = ServerReport::new(server, probe, definitions, &counter);
+        let mut report = ServerReport::new(server, probe, &governance, &counter);
         // If a kernel runs, report the tools that agents find in it, as `mgp status` does.
         if let Some(server) = running.server(id).filter(|server| server.tools > 0) {
             report.tools = usize::try_from(server.tools).unwrap_or(usize::MAX);
@@ -97,7 +101,7 @@ impl ServerReport {
     fn new(
         server: &ServerConfig,
         probe: Option<Result<ProbedServer, ProbeError>>,
-        definitions: &Definitions,
+        governance: &Governance,
         counter: &TokenCounter,
     ) -> Self {
         let mut report = Self { checks: Vec::new(), tools: 0, tokens: 0, listed: None };
@@ -122,7 +126,7 @@ impl ServerReport {
                 let what = ProbeError { reason, stderr }.to_string();
                 report.push(server, Level::Fail, what, Some(fix));
             }
-            Some(Ok(probed)) => report.add_tools(server, &probed, definitions, counter),
+            Some(Ok(probed)) => report.add_tools(server, &probed, governance, counter),
         }
         report
     }
@@ -141,7 +145,7 @@ impl ServerReport {
         &mut self,
         server: &ServerConfig,
         probed: &ProbedServer,
-        definitions: &Definitions,
+        governance: &Governance,
         counter: &TokenCounter,
     ) {
         let cost = |tool: &Tool| {
@@ -163,13 +167,24 @@ impl ServerReport {
             let fix = "none is needed behind mgp, which lists few; elsewhere list fewer tools";
             self.push(server, Level::Warn, what, Some(fix.to_owned()));
         }
+        let proposed = grant::proposals(governance, &server.id, probed);
+        if proposed > 0 {
+            let tools = plural(proposed, "tool");
+            let what = format!(
+                "a person confirms each call of {tools} that only read by name, because the server does not declare it"
+            );
+            let fix = format!("`mgp tools risk {}` shows them, and sets a lower risk", server.id);
+            self.push(server, Level::Warn, what, Some(fix));
+        }
         // Use a set, because a server may list a tool twice.
         for name in probed.listed.iter().collect::<BTreeSet<_>>() {
             if let Err(flaw) = NameFlaw::check_tool(name) {
                 let what = format!("the tool `{}` cannot be used: {flaw}", first_line(name, 40));
                 let fix = "ask its author for another name; it cannot be called".to_owned();
                 self.push(server, Level::Warn, what, Some(fix));
-            } else if let Some((what, fix)) = held_definition(server, name, definitions) {
+            } else if let Some((what, fix)) =
+                held_definition(server, name, governance.definitions())
+            {
                 self.push(server, Level::Warn, what, Some(fix));
             }
         }
