@@ -73,7 +73,7 @@ pub(crate) const TESTS: &[Tests] = &[
         "each_constraint_is_in_the_schema_and_enforced",
         // G05, G10, G11: all violations are reported; errors carry the trace id of their request.
         "all_violations_are_reported_and_the_tool_never_runs",
-        "errors_follow_the_profile_of_a_server",
+        "errors_follow_the_dialect_of_a_server",
     ]),
     // C15: each call is recorded; limits per tool and per caller; G15: limits per minute and hour.
     Tests::of(SERVER, "alone").each(&["every_call_is_recorded_and_nothing_else_changes"]),
