@@ -115,12 +115,11 @@ const FEATURES: &[(&str, &[&str])] = &[
 fn features() -> Outcome {
     for (package, sets) in FEATURES {
         for set in *sets {
-            let what = ["--lib", "--no-default-features", "--package", package, "--features", set];
-            if has("cargo-clippy") {
-                Program::cargo(&["clippy"]).args(&what).args(&["--", "-D", "warnings"]).run()?;
-            } else {
-                Program::cargo(&["check"]).args(&what).run()?;
-            }
+            // Checks the package without clippy, which takes half as long again and reports the same in most sets.
+            let what =
+                ["rustc", "--lib", "--no-default-features", "--profile", "check", "--package"];
+            let set = [*package, "--features", *set, "--", "-D", "warnings"];
+            Program::cargo(&what).args(&set).run()?;
         }
     }
     // Tests `mgp-types` alone, because the tests of its schemas need a feature that no other package enables.

@@ -104,8 +104,10 @@ impl GrantResult {
             parts.push(format!("a person confirms each call of {tools}"));
         }
         if *proposed > 0 {
+            let read =
+                if *proposed == 1 { "only reads by its name" } else { "only read by their names" };
             parts.push(format!(
-                "{proposed} of them only read by their names, but the server does not declare it: `mgp tools risk {server}`"
+                "{proposed} of them {read}, but the server does not declare it: `mgp tools risk {server}`"
             ));
         }
         if let Some(error) = error {

@@ -82,13 +82,13 @@ fn tools_that_only_read_by_name_need_one_answer_instead_of_one_for_each_call() {
         &["tools", "risk", "notes.get_time", "--remove"],
         "no risk of `notes.get_time` is configured",
     );
-    home.fail(1, &["tools", "risk", "notes.nothing", "safe"], "notes.nothing");
+    home.fail(2, &["tools", "risk", "notes.nothing", "safe"], "notes.nothing");
     home.fail(2, &["tools", "risk", "notes.get_time", "harmless"], "possible values");
     let text = std::fs::read_to_string(home.own()).unwrap();
     assert!(text.contains("# my servers\n") && text.contains("'opt-out' # all agents"), "{text}");
     assert!(
         text.contains(
-            "[servers.mgp.risk]\ncreate_note = \"moderate\"\nnotes_list_all = \"safe\"\n"
+            "[servers.mgp.risk]\nnotes_list_all = \"safe\"\ncreate_note = \"moderate\"\n"
         ),
         "{text}"
     );
@@ -124,5 +124,5 @@ fn an_import_and_the_doctor_name_the_tools_that_only_read() {
     let script = script.to_str().unwrap();
     let added =
         home.succeed(&["servers", "add", "more", "--agent", "ada", "--", "/bin/sh", script]);
-    assert!(added.contains("2 of them only read by their names, but the server does not declare it: `mgp tools risk more`"), "{added}");
+    assert!(added.contains("1 of them only reads by its name, but the server does not declare it: `mgp tools risk more`"), "{added}");
 }

@@ -1,7 +1,8 @@
 //! Explains the decision that a call would get now, without making the call (`mgp why`).
 
 use mgp_security::{
-    CallOutcome, CallVerdict, Governance, MissingPermission, RequestState, Requirement, Stage, Step, StepResult,
+    CallOutcome, CallVerdict, Governance, MissingPermission, RequestState, Requirement, Stage,
+    Step, StepResult,
 };
 use mgp_toolindex::{AllTools, IndexedTool, name_for};
 use mgp_types::mgp::{
@@ -196,7 +197,9 @@ fn confirmation_words(
     let lower = lower.unwrap_or_default();
     let risk = verdict.assessment().map(|assessment| &assessment.effective_risk);
     let risk = risk.map(|risk| format!(", because its risk is {risk}")).unwrap_or_default();
-    format!("{risk}; `mgp approvals approve ID --always-like-this` answers later ones too{spare}{lower}")
+    format!(
+        "{risk}; `mgp approvals approve ID --always-like-this` answers later ones too{spare}{lower}"
+    )
 }
 
 /// Describes a requirement that must be met before a call may run.
