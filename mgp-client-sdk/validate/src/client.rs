@@ -159,10 +159,10 @@ impl Seen {
     pub(crate) fn client_sent(&mut self, message: Value) {
         let id = message.get("id");
         let is_asked = || self.asked.iter().any(|(asked, _)| Some(asked) == id);
-        if message.get("method").is_none() && is_asked() {
-            self.answers.push(message);
-        } else if self.messages.len() < MAX_MESSAGES {
-            self.messages.push(message);
+        let is_answer = message.get("method").is_none() && is_asked();
+        let kept = if is_answer { &mut self.answers } else { &mut self.messages };
+        if kept.len() < MAX_MESSAGES {
+            kept.push(message);
         }
     }
 

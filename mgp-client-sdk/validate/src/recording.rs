@@ -87,7 +87,7 @@ impl Recording {
         if let Some(exchange) = self.exchanges.iter_mut().find(waiting) {
             exchange.answer = Some(message.clone());
             exchange.notices.1 = self.notices.len();
-        } else if id.is_some() && self.exchanges.len() < MAX_MESSAGES {
+        } else if id.is_some() && self.stray.len() < MAX_MESSAGES {
             self.stray.push(shown(message));
         }
     }

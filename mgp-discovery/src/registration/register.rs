@@ -144,8 +144,9 @@ impl RegistrationState {
         {
             return Ok(reply);
         }
-        self.room(&record, before.as_ref())?;
-        if by.authority() == Authority::Operator {
+        let is_operator = by.authority() == Authority::Operator;
+        self.room(&record, before.as_ref(), is_operator)?;
+        if is_operator {
             record.stage = Stage::Approved {
                 by: by.subject().to_string(),
                 at: Timestamp::now(),
@@ -259,8 +260,14 @@ impl RegistrationState {
         }
     }
 
-    /// Returns an error if one more registration would exceed a limit.
-    fn room(&self, record: &Record, before: Option<&StoredRegistration>) -> Result<(), Refused> {
+    /// Returns an error if one more registration would exceed a limit. For operators, only the limit of the total number
+    /// applies.
+    fn room(
+        &self,
+        record: &Record,
+        before: Option<&StoredRegistration>,
+        is_operator: bool,
+    ) -> Result<(), Refused> {
         let config = &self.config;
         if config.max == 0 {
             return Err(Refused::Unavailable {
@@ -277,14 +284,11 @@ impl RegistrationState {
             .collect();
         let count = |is: &dyn Fn(&Record) -> bool| others.iter().filter(|other| is(other)).count();
         let is_own = |other: &Record| other.by == record.by;
-        // For operators, only the limit of the total number applies.
-        let is_operator = matches!(record.stage, Stage::Approved { .. });
-        let most_each = if is_operator { usize::MAX } else { config.max_each };
         let deregister = "deregister some first";
         let decide = "an operator must decide on some first";
-        for (there, most, what, remedy) in [
+        let limits = [
             (others.len(), config.max, "servers are registered", deregister),
-            (count(&is_own), most_each, "of your servers are registered", deregister),
+            (count(&is_own), config.max_each, "of your servers are registered", deregister),
             (count(&Record::is_waiting), config.max_pending, "registrations wait", decide),
             (
                 count(&|other| is_own(other) && other.is_waiting()),
@@ -292,7 +296,10 @@ impl RegistrationState {
                 "of your registrations wait",
                 decide,
             ),
-        ] {
+        ];
+        for (there, most, what, remedy) in
+            limits.into_iter().take(if is_operator { 1 } else { usize::MAX })
+        {
             if there >= most {
                 return Err(Refused::TooMany { there, what, remedy });
             }

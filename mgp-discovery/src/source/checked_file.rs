@@ -50,6 +50,6 @@ fn exposed(path: &Path, metadata: &fs::Metadata, origin: Origin) -> Result<(), D
 }
 
 #[cfg(not(unix))]
-fn exposed(_: &Path, _: &fs::Metadata, _: Origin) -> Result<(), Error> {
+fn exposed(_: &Path, _: &fs::Metadata, _: Origin) -> Result<(), DiscoveryError> {
     Ok(())
 }

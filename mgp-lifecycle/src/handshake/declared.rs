@@ -1,7 +1,7 @@
 //! The capabilities that a modern request declares. If the client forwards a call, these are the capabilities of the
 //! call's caller, otherwise those of the client.
 
-use mgp_types::mcp::{ClientCapabilities, ElicitationCapability, ListChanged, key};
+use mgp_types::mcp::{ClientCapabilities, ListChanged, key};
 use mgp_types::mgp::{Extension, MgpCapability};
 use mgp_types::service::{CallerAccess, Context};
 use mgp_types::sync::Mutex;
@@ -39,9 +39,6 @@ pub(super) struct CallerCapabilities {
     own: ClientCapabilities,
     /// The client's MGP offer without the extension `callbacks`.
     without_callbacks: Option<MgpCapability>,
-    /// If `true`, the client declares form elicitation even for callers that do not support it, because it answers
-    /// forms itself.
-    answers_forms: bool,
     /// The encoded capabilities for each set of capabilities that a caller sent.
     cache: Mutex<Vec<(Payload, DeclaredCapabilities)>>,
 }
@@ -53,15 +50,13 @@ impl CallerCapabilities {
             offer.extensions = offer.extensions.without(Extension::Callbacks);
             negotiate::client_offer(&offer)
         });
-        let answers_forms = offer.answers_forms;
-        Self { own, without_callbacks, answers_forms, cache: Mutex::default() }
+        Self { own, without_callbacks, cache: Mutex::default() }
     }
 
     /// Returns the capabilities to declare for a call; `None` if neither its caller nor the client can answer
     /// questions.
     pub(super) fn of(&self, cx: &Context) -> Option<DeclaredCapabilities> {
-        let can_ask = cx.caller.accepts.any() || self.answers_forms;
-        if !can_ask || matches!(cx.caller_access, CallerAccess::Unavailable) {
+        if !cx.caller.accepts.any() || matches!(cx.caller_access, CallerAccess::Unavailable) {
             return None;
         }
         let none = Payload::empty_object();
@@ -73,11 +68,6 @@ impl CallerCapabilities {
         let caller: ClientCapabilities = sent.get().ok()?;
         let mut capabilities = self.own.clone();
         (capabilities.elicitation, capabilities.sampling) = (caller.elicitation, caller.sampling);
-        if self.answers_forms && !cx.caller.accepts.elicitation {
-            let mut forms = ElicitationCapability::new();
-            forms.form.get_or_insert_default();
-            capabilities.elicitation = Some(forms);
-        }
         // Do not declare callbacks for this caller, so that a server that has a question asks it with forms in rounds.
         if let Some(mgp) = &self.without_callbacks
             && cx.caller.accepts.elicitation

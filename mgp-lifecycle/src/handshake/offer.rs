@@ -141,9 +141,6 @@ pub struct ClientOffer {
     pub mgp: Option<MgpOffer>,
     /// The party that answers questions of the server.
     pub answerer: Answerer,
-    /// If `true`, modern requests offer forms even for callers that do not support them, because another party answers
-    /// for the client.
-    pub answers_forms: bool,
 }
 
 /// The party that answers the questions of a server: sampling, elicitation and roots.
@@ -162,7 +159,7 @@ impl ClientOffer {
     #[must_use]
     pub fn new(info: Implementation) -> Self {
         let (capabilities, answerer) = (ClientCapabilities::new(), Answerer::Client);
-        Self { info, capabilities, mgp: None, answerer, answers_forms: false }
+        Self { info, capabilities, mgp: None, answerer }
     }
 
     /// Returns the capabilities for modern requests that are not made on behalf of a caller.

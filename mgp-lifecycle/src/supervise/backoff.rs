@@ -45,7 +45,8 @@ impl RestartWindow {
         let before = self.restarts.len();
         if !config.gives_up {
             // The wait no longer grows, so further restarts need not be counted.
-            self.restarts.truncate(MAX_COUNTED);
+            let surplus = (before + 1).saturating_sub(MAX_COUNTED);
+            self.restarts.drain(..surplus);
         } else if before >= usize::try_from(config.max_restarts).unwrap_or(usize::MAX) {
             return None;
         }
@@ -94,6 +95,16 @@ mod tests {
         assert_eq!(window.add(secs(300), &config).unwrap().number, 5);
         assert_eq!(window.add(secs(301), &config), None);
         assert_eq!(window.add(secs(601), &config).unwrap().number, 1);
+    }
+
+    #[test]
+    fn without_a_limit_the_wait_stays_long_while_the_server_keeps_failing() {
+        let config = SuperviseConfig { gives_up: false, ..SuperviseConfig::default() };
+        let (mut window, config) = (RestartWindow::new(1), config.bounded());
+        let waits: Vec<_> =
+            (0..200).map(|at| window.add(secs(at * 5), &config).unwrap().wait).collect();
+        assert!(waits[20..].iter().all(|wait| *wait >= config.backoff_max * 3 / 4), "{waits:?}");
+        assert!(window.restarts.len() <= MAX_COUNTED);
     }
 
     #[test]

@@ -94,7 +94,7 @@ pub fn supervise<S: Spawn>(
     let reports = broadcast::Sender::new(MAX_REPORT_LAG);
     if let Some(rests) = rest_of(&state.get()) {
         // This change is always allowed. If the state has changed in the meantime, the next change corrects it.
-        let _ = state.enter(rests, "supervision begins");
+        let _ = state.enter(rests, "supervised");
     }
     let driver = Driver {
         machine: Supervisor::new(config, fastrand::u64(..)).found(state.get()),

@@ -302,7 +302,7 @@ impl Supervisor {
             return;
         }
         match self.phase {
-            Phase::Waiting { .. } => self.begin_restart("back-off is over".into(), now, out),
+            Phase::Waiting { .. } => self.begin_restart("retry".into(), now, out),
             Phase::Starting { .. } => {
                 let how = format!("not ready within {:?}", self.config.start_timeout);
                 self.failed(&Exit::failure(how), now, out);

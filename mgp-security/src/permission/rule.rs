@@ -160,9 +160,15 @@ impl<'a> PermissionState<'a> {
                 limits.deny_hosts.clone_from(&all.deny_hosts);
                 limits.ports.clone_from(&all.ports);
             }
-            "shell" | "code_execution" => {
+            domain @ ("shell" | "code_execution") => {
                 limits.commands.clone_from(&all.commands);
                 limits.deny_commands.clone_from(&all.deny_commands);
+                limits.max_execution_time_ms = all.max_execution_time_ms;
+                if domain == "shell" {
+                    limits.allow_sudo = all.allow_sudo;
+                } else {
+                    limits.languages.clone_from(&all.languages);
+                }
             }
             _ => {}
         }

@@ -189,19 +189,20 @@ impl Scopes {
     /// The error of the store or the audit log.
     pub async fn revoke(&self, by: &Principal, token: &str) -> Result<bool, RpcError> {
         let (key, owner) = (hash(token), owner(by));
-        let revoked = {
-            let mut sessions = self.0.sessions.lock();
-            let found = sessions.get_mut(&key).filter(|one| one.owner == owner && !one.revoked);
-            found.map(|session| {
-                session.revoked = true;
-                session.clone()
-            })
+        let found = {
+            let sessions = self.0.sessions.lock();
+            sessions.get(&key).filter(|one| one.owner == owner && !one.revoked).cloned()
         };
-        let Some(session) = revoked else { return Ok(false) };
+        let Some(mut session) = found else { return Ok(false) };
+        session.revoked = true;
         let event = Event::new(EventType::PermissionRevoked, by, AuditResult::Success)
             .detail("scopes", &session.scopes);
         self.0.audit.record(event.build()).await.map_err(Refusal::Unaudited)?;
-        self.0.store.commit(Change::new().put(SPACE, key, Payload::of(&session)?)).await?;
+        self.0.store.commit(Change::new().put(SPACE, key.clone(), Payload::of(&session)?)).await?;
+        // Set it only now, so that a revocation that was not stored can be tried again.
+        if let Some(session) = self.0.sessions.lock().get_mut(&key) {
+            session.revoked = true;
+        }
         Ok(true)
     }
 

@@ -67,22 +67,19 @@ mod tests {
         proposed_risk(&tool, policy, "github").map(|risk| risk.to_string())
     }
 
-    fn of(name: &str, properties: serde_json::Value) -> Option<String> {
+    fn of(name: &str, properties: &serde_json::Value) -> Option<String> {
         let schema = json!({"type": "object", "properties": properties});
         proposed(json!({"name": name, "inputSchema": schema}), &ServerPolicy::default())
     }
 
     #[test]
     fn only_tools_that_read_by_name_and_arguments_get_a_proposal() {
+        let id = json!({"id": {"type": "string"}});
         for name in ["get_time", "listIssues", "github_search_code", "compare_revisions"] {
-            assert_eq!(
-                of(name, json!({"id": {"type": "string"}})).as_deref(),
-                Some("safe"),
-                "{name}"
-            );
+            assert_eq!(of(name, &id).as_deref(), Some("safe"), "{name}");
         }
         let path = json!({"path": {"type": "string"}});
-        assert_eq!(of("read_file", path.clone()).as_deref(), Some("moderate"));
+        assert_eq!(of("read_file", &path).as_deref(), Some("moderate"));
         for name in [
             "create_issue",
             "get_or_create",
@@ -98,10 +95,10 @@ mod tests {
             "check_in",
             "get_\u{4e00}",
         ] {
-            assert_eq!(of(name, json!({"id": {"type": "string"}})), None, "{name}");
+            assert_eq!(of(name, &id), None, "{name}");
         }
         for arguments in [json!({"sql": {}}), json!({"command": {}}), json!({"content": {}})] {
-            assert_eq!(of("get_data", arguments.clone()), None, "{arguments}");
+            assert_eq!(of("get_data", &arguments), None, "{arguments}");
         }
     }
 

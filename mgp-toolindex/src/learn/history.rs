@@ -344,7 +344,7 @@ impl History {
             };
             let Some((query_id, key, text)) = next else { return };
             after = Some(query_id);
-            let Ok(vector) = embedder.embed(&text) else { return };
+            let Ok(vector) = embedder.embed(&to_english(&text)) else { return };
             let mut table = self.0.table.write();
             // The query may have been removed in the meantime, and its number assigned to another query.
             if table.queries.get(query_id).is_some_and(|query| query.key == key) {

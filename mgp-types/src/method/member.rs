@@ -41,7 +41,7 @@ members! {
     "params.capabilities.experimental.mgp" in "initialize", "2.2", None, read;
     "result.capabilities.mgp" in "initialize", "2.3", None;
     "result.capabilities.extensions[\"dev.cloto/mgp\"]" in "initialize", "2.3", None;
-    "result.capabilities.experimental.mgp" in "initialize", "2.3", None, read;
+    "result.capabilities.experimental.mgp" in "initialize", "2.3", None;
     "result.capabilities.extensions[\"dev.cloto/mgp\"]" in "server/discover", "2.3", None;
     "params._meta[\"io.modelcontextprotocol/clientCapabilities\"].extensions[\"dev.cloto/mgp\"]" in "", "2.2", None;
     "params._meta[\"dev.cloto/mgp\"]" in "", "2.2", None;

@@ -38,6 +38,20 @@ async fn registrations_are_counted_in_all_and_for_each() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn for_operators_only_the_total_is_limited() {
+    let bounds = |config: &mut RegistrationConfig| {
+        (config.max, config.max_each) = (4, 1);
+        (config.max_pending, config.max_pending_each) = (1, 1);
+    };
+    let world = World::with(bounds, |builder| builder);
+    world.register(maker(), count("a")).await.unwrap();
+    for id in ["b", "c", "d"] {
+        world.register(operator(), count(id)).await.unwrap();
+    }
+    refused(world.register(operator(), count("e")).await, 3001, "4 servers are registered");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_kernel_without_registrations_refuses_all() {
     let world = World::with(|config| config.max = 0, |builder| builder);
     refused(world.register(operator(), count("a")).await, 4100, "not registered here");

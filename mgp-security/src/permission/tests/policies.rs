@@ -47,6 +47,27 @@ async fn the_configuration_grants_under_every_policy() {
 }
 
 #[tokio::test]
+async fn each_limit_of_the_configuration_limits_the_permissions_it_is_about() {
+    let mut world = World::new(ApprovalPolicy::DenyAll, None);
+    let limits = r#"{"languages":["python"],"allow_sudo":false,"max_execution_time_ms":5000}"#;
+    let mut policy = ServerPolicy::clone(&world.policies.get(None))
+        .permissions([Permission::ShellExecute, Permission::CodeExecution])
+        .permission_limits(serde_json::from_str(limits).unwrap());
+    policy.permission_policy = ApprovalPolicy::DenyAll;
+    world.policies.set("files", policy);
+    for (tool, arguments, runs) in [
+        ("shell", r#"{"command":"ls","max_execution_time_ms":10}"#, true),
+        ("shell", r#"{"command":"sudo ls","max_execution_time_ms":10}"#, false),
+        ("shell", r#"{"command":"ls","max_execution_time_ms":9000}"#, false),
+        ("code_execution", r#"{"language":"python","max_execution_time_ms":10}"#, true),
+        ("code_execution", r#"{"language":"ruby","max_execution_time_ms":10}"#, false),
+    ] {
+        let called = world.call_with(tool, arguments).await;
+        assert_eq!(called.is_ok(), runs, "{tool} {arguments}: {called:?}");
+    }
+}
+
+#[tokio::test]
 async fn wildcards_cover_no_unknown_permission() {
     let mut world = World::new(ApprovalPolicy::DenyAll, None);
     world.list(&["filesystem.*", "com.example.*"]);

@@ -15,7 +15,6 @@ pub(super) fn is_interpreter(name: &str) -> bool {
 /// Arguments with which an interpreter only prints information, or runs tests.
 const INFORMATION: &[&str] = &[
     "-V",
-    "-v",
     "-VV",
     "-h",
     "--help",
@@ -24,11 +23,19 @@ const INFORMATION: &[&str] = &[
     "-version",
     "--test",
     "--info",
-    "-i",
-    "-m",
     "test",
     "--check",
 ];
+/// Returns the arguments with which only some interpreters print information; with others, e.g. `perl -i` and
+/// `python -v`, they read a program from standard input.
+fn information_of(name: &str) -> &'static [&'static str] {
+    match name {
+        "php" => &["-i", "-m", "-v"],
+        "python" | "pypy" | "ipython" => &[],
+        _ => &["-v"],
+    }
+}
+
 /// Options with which awk loads or writes something.
 const AWK_OPTIONS: &[&str] = &[
     "--load",
@@ -95,7 +102,7 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     if SHELLS.contains(&name) {
         return shell(name, args);
     }
-    let information = args.any(INFORMATION);
+    let information = args.any(INFORMATION) || args.any(information_of(name));
     if INPUT.contains(&name)
         && (args.operands().next().is_none() && !information
             || args.operands().next().is_some_and(stdin))

@@ -127,9 +127,10 @@ async fn propose(global: &Global, args: &Risk, mut tools: Vec<KernelTool>) -> Cl
     if global.json {
         return print(global, &proposals);
     }
-    let note = match proposals.set {
-        true => "set; `mgp tools risk TOOL --remove` takes one back",
-        false => "nothing was set; --yes sets them",
+    let note = if proposals.set {
+        "set; `mgp tools risk TOOL --remove` takes one back"
+    } else {
+        "nothing was set; --yes sets them"
     };
     print_note(global, note);
     Ok(())
