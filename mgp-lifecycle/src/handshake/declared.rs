@@ -39,8 +39,8 @@ pub(super) struct CallerCapabilities {
     own: ClientCapabilities,
     /// The client's MGP offer without the extension `callbacks`.
     without_callbacks: Option<MgpCapability>,
-    /// If `true`, the client declares form elicitation even for callers that do not support it, because it answers
-    /// forms itself.
+    /// If `true`, the client declares form elicitation even for callers that do not support it, because another party
+    /// answers forms for the client.
     answers_forms: bool,
     /// The encoded capabilities for each set of capabilities that a caller sent.
     cache: Mutex<Vec<(Payload, DeclaredCapabilities)>>,
@@ -78,7 +78,8 @@ impl CallerCapabilities {
             forms.form.get_or_insert_default();
             capabilities.elicitation = Some(forms);
         }
-        // Do not declare callbacks for this caller, so that a server that has a question asks it with forms in rounds.
+        // This caller does not support callbacks, so do not declare them. A server then asks its questions with forms,
+        // in rounds.
         if let Some(mgp) = &self.without_callbacks
             && cx.caller.accepts.elicitation
             && !cx.caller.has(Extension::Callbacks)

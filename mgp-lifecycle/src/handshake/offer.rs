@@ -22,7 +22,7 @@ pub struct MgpOffer {
     pub server_id: Option<String>,
     /// The trust level that a server claims to have.
     pub trust_level: Option<TrustLevel>,
-    /// If `true`, a server declares that it asks modern callers, in rounds, the same questions as legacy callers.
+    /// If `true`, a server declares that it asks modern callers the same questions as legacy callers, but in rounds.
     pub asks_in_rounds: bool,
 }
 
@@ -141,8 +141,8 @@ pub struct ClientOffer {
     pub mgp: Option<MgpOffer>,
     /// The party that answers questions of the server.
     pub answerer: Answerer,
-    /// If `true`, modern requests offer forms even for callers that do not support them, because another party answers
-    /// for the client.
+    /// If `true`, modern requests offer forms even on behalf of callers that do not support them, because another party
+    /// answers forms for the client.
     pub answers_forms: bool,
 }
 

@@ -174,7 +174,7 @@ pub(crate) struct WholeTool(KernelTool);
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct SearchResult {
     tools: Vec<FoundTool>,
-    /// The text of the part of the query that each tool serves, if there are several.
+    /// For each tool, the text of the part of the query that it serves; `None` if the query has only one part.
     #[serde(skip)]
     parts: Vec<Option<String>>,
     #[serde(skip)]
@@ -404,7 +404,7 @@ fn print_list(global: &Global, tools: Vec<KernelTool>, agent: &str) -> CliResult
     Ok(())
 }
 
-/// Returns for each tool the text of the part of the query that it serves.
+/// Returns for each tool the text of the part of the query that it serves; `None` if the query has only one part.
 fn parts(found: &DiscoverToolsResult) -> Vec<Option<String>> {
     let parts = found.mgp.as_ref().map(|extension| &extension.parts);
     let part_of = |tool: &FoundTool| {
