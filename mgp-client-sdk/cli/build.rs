@@ -1,5 +1,6 @@
-//! Places the functions that a kernel runs together in the released program, of whose code then half as much is kept in
-//! memory. The order is that of `link-order.ld`; the linkers of the GNU system and of LLVM read it.
+//! Makes the linker place together, in the released program, the functions that a running kernel uses, so that only
+//! half as much of its code is kept in memory. `link-order.ld` lists these functions; the linkers of the GNU system and
+//! of LLVM read it.
 
 use std::env;
 

@@ -5,8 +5,8 @@
 //!
 //! The lines are `{"negotiated":…}`, `{"attempt":…}`, `{"chunk":…}`, `{"progress":…}`, and last `{"result":…}` or
 //! `{"error":…}`. With `--retry` there is a line `{"attempt":N,"code":…,"waited_ms":…}` after each attempt; `code` is
-//! `null` if the call was answered, and `tool` is present if another tool was called. The exit code is 0 after a
-//! result, 1 after an error, and 2 for invalid usage.
+//! `null` if the call was answered, and `tool` is present if the attempt called a fallback tool instead of TOOL. The
+//! exit code is 0 after a result, 1 after an error, and 2 for invalid usage.
 
 #![expect(clippy::print_stderr, reason = "it is a program for a terminal")]
 

@@ -42,13 +42,14 @@ async fn print_events(url: &str, file: &Path, channels: &[String]) -> Result<(),
         if std::io::stdout().write_all(line.as_bytes()).is_err() {
             std::process::exit(0);
         }
-        // Written after the event was printed: a crash before this line makes it print the event again, but loses none.
+        // The position is written after the event was printed. After a crash in between, the restarted program prints
+        // the event again, but loses none.
         write_position(file, &events);
     }
     Ok(())
 }
 
-/// Reads a position: the id of the subscription and the number of the last event.
+/// Reads a position: the id of the subscription and the sequence number of the last event.
 fn read_position(file: &Path) -> Option<EventCursor> {
     let text = std::fs::read_to_string(file).ok()?;
     let (id, seq) = text.trim().split_once(' ')?;

@@ -14,8 +14,8 @@
 //! SIGTERM and SIGINT drain the server and stop it with its process group; a second signal stops it at once.
 //! If the output is not read, lines are dropped; the next line shows the current number of restarts.
 //!
-//! The exit code is 0 if the server was stopped or exited normally, 1 if it failed and is not restarted, and 2 for
-//! invalid usage or an invalid file.
+//! The exit code is 0 if the server was stopped or exited normally, 1 if it failed and is not restarted or a second
+//! signal killed it, and 2 for invalid usage or an invalid file.
 
 #![expect(clippy::print_stderr, reason = "it is a program for a terminal")]
 
@@ -98,7 +98,7 @@ async fn run(
     // Wait for a limited time only: a reader that never reads must not block the exit.
     let _ = written.recv_timeout(Duration::from_secs(1));
     let failed = rest.limit.is_some() || rest.state == ServerState::Error;
-    // After a stop between two starts the state is still that of the last failure.
+    // If the server was stopped while it waited for its next start, its state is still that of the last failure.
     let stopped = rest.reason.as_ref() == ShutdownReason::OperatorRequest.as_str();
     Ok(if failed && !stopped { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

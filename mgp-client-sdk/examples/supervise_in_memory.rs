@@ -19,7 +19,8 @@ use tokio::{sync::Notify, sync::watch, task::AbortHandle};
 /// Starts a server that crashes when it is notified.
 struct Clock(Arc<Notify>);
 
-/// A running server: its task, its unused end of the connection, and a receiver that closes when the task ends.
+/// A running server: a handle of its task, the client's end of the connection until `ready` takes it, and a receiver
+/// that closes when the task ends.
 struct Running(AbortHandle, Mutex<Option<DuplexEnd>>, watch::Receiver<()>);
 
 impl Spawn for Clock {

@@ -16,10 +16,10 @@ use crate::handler::ServerChange;
 /// The cached lists of one server.
 #[derive(Debug, Default)]
 pub(crate) struct ListCache {
-    /// A version of the lists that the client's layers let through. It changes when the layers start to show other
-    /// items, e.g. after access was granted.
+    /// A version that changes when the client's layers start to show other items in lists, e.g. after access was
+    /// granted. The cached lists are then dropped.
     visibility: Option<Mutex<watch::Receiver<u64>>>,
-    /// The retry layer, which receives the tools of each list.
+    /// The retry layer, which drops its stored tools when the list of tools changes.
     retry: Option<RetryLayer>,
     pub(crate) tools: CachedList<Tool>,
     pub(crate) resources: CachedList<Resource>,
@@ -82,7 +82,8 @@ impl<T> CachedList<T> {
         (fresh.map(|(list, _)| Arc::clone(list)), state.generation)
     }
 
-    /// Stores a list that was requested in the given generation, for a limited time or until the next change.
+    /// Stores a list that was requested in the given generation, unless the list has changed since. The list is valid
+    /// for `ttl`, or without it until the next change.
     pub(crate) fn insert(&self, generation: u64, list: &Arc<[T]>, ttl: Option<Duration>) {
         let mut state = self.0.lock();
         if state.generation == generation {

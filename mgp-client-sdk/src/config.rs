@@ -51,7 +51,8 @@ pub struct ClientConfig {
     /// Handlers of the server's requests and notifications.
     pub handlers: Router,
     pub(crate) hooks: Hooks,
-    /// The stacks of one supervised connection for a gateway; the supervisor sets them when it starts the connection.
+    /// The stacks that a gateway uses on a supervised connection; the supervisor sets them when it starts the
+    /// connection.
     pub(crate) gateway: std::sync::Arc<std::sync::OnceLock<crate::wire::GatewayStacks>>,
     /// Finds the caller to whom a server's question is passed if the question belongs to no call.
     pub(crate) unattributed: Option<crate::wire::FindCaller>,

@@ -7,12 +7,12 @@ use crate::builder::ClientBuilder;
 
 /// An extension to add to a client with [`ClientBuilder::extension`].
 ///
-/// An [`Extension`] can be added itself: the client offers it, and calls and results may then have its members.
+/// An [`Extension`] implements this trait: the client then offers it, and calls and results may have its members.
 pub trait ClientExtension {
     /// Returns the extension to offer.
     fn extension(&self) -> Extension;
 
-    /// Adds what the extension needs to the client, e.g. a layer or handlers.
+    /// Adds to the client what the extension needs, e.g. a layer or handlers.
     fn install(self, client: ClientBuilder) -> ClientBuilder
     where
         Self: Sized,

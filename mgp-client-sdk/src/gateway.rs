@@ -2,9 +2,9 @@
 //!
 //! - [`supervise`] starts a server whose command or address is resolved again at each start.
 //! - [`ungated`] and [`ungated_supervised`] return stacks without the layers that check and record calls.
-//! - [`pass_callbacks`] passes callbacks of a server to the callers of its calls.
+//! - [`pass_callbacks`] passes each callback of a server to the caller whose call it belongs to.
 //! - [`ask_unattributed`] finds the caller to ask when a server sends a request outside of any call.
-//! - [`AuthorizationFailed`] is the cause of a start or call for which no credentials could be obtained.
+//! - [`AuthorizationFailed`] is the cause in the error of a start or call for which no credentials could be obtained.
 //! - [`limit_time`] gives a call its own time limits.
 //! - [`AwaitLegacyTask`] makes a [`Hop`](crate::Hop) wait for the task of a legacy server.
 //! - [`on_connection`] prepares a connection before calls are made on it, e.g. subscribes to its events.
@@ -109,7 +109,8 @@ pub fn weak(client: &Client) -> WeakClient {
     client.weak()
 }
 
-/// Returns the number of events that were missed before the event with this number, and stores the number.
+/// Returns the count of events that were missed before the one with this sequence number, and stores the sequence
+/// number.
 fn missed(last: &AtomicU64, seq: Option<u64>) -> u64 {
     let Some(seq) = seq else { return 0 };
     let before = last.fetch_max(seq, Ordering::Relaxed);
@@ -130,8 +131,8 @@ impl OnConnection {
 
 mgp_types::opaque_debug!(OnConnection);
 
-/// Sets the function that prepares each connection of a supervised server; calls are made on it once the future has
-/// completed, or after two seconds.
+/// Sets the function that prepares each connection of a supervised server; other calls are made on the connection once
+/// the function's future has completed, or after two seconds.
 pub fn on_connection<Fut>(
     builder: ClientBuilder,
     prepare: impl Fn(NewConnection) -> Fut + Send + Sync + 'static,
@@ -182,7 +183,7 @@ impl NewConnection {
         let params = SubscribeEventsParams::new(vec!["*".to_owned()]);
         let unnamed = Some(Arc::clone(&sink));
         let mut subscription = open(&self.client, &self.stack, &params, sink, unnamed).await?;
-        // The subscription ends with the connection.
+        // Do not unsubscribe when the value is dropped: the subscription ends with the connection.
         subscription.keep();
         let (liveness, channels) =
             (self.client.liveness().clone(), subscription.subscribed.clone());

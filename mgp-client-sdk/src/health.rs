@@ -85,8 +85,8 @@ impl HealthWatch {
         self.channels.status.subscribe()
     }
 
-    /// Subscribes to all changes with their reasons. A slow reader loses the oldest changes and receives their
-    /// number.
+    /// Subscribes to all changes with their reasons. A slow reader loses the oldest changes, and receives an error with
+    /// the count of lost changes.
     #[must_use]
     pub fn changes(&self) -> broadcast::Receiver<HealthChange> {
         self.channels.changes.subscribe()

@@ -9,7 +9,8 @@ use mgp_types::service::{AuditError, AuditSink, PeerInfo, ServerId};
 
 use crate::wire::{Liveness, TaskGuard};
 
-/// The record of a connected server. Dropping it records a disconnection.
+/// Records that a server is connected, and later its end. Dropping this value records a disconnection if no end is
+/// recorded yet.
 pub(crate) struct Presence {
     record: Arc<PresenceRecord>,
     liveness: Liveness,
@@ -60,12 +61,12 @@ impl Presence {
         self.record.is_stopping.store(true, Ordering::Release);
     }
 
-    /// Records that the server ended without a request of this client.
+    /// Records that the server ended: as a disconnection if this client asked it to stop, else as a loss.
     pub(crate) fn set_lost(&self, how: &str) {
         self.record.lost(how);
     }
 
-    /// Records that the client closed the connection, or that the server was lost if it ended before.
+    /// Records that the client closed the connection. If the connection had already ended, records that end instead.
     pub(crate) fn close(&self, how: &str) {
         match self.liveness.reason() {
             Some(reason) => self.record.lost(&reason),

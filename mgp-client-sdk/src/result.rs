@@ -31,10 +31,10 @@ pub trait ToolResult: Sized {
     /// [`Error::Tool`] if the tool failed, −32603 if the data has another type.
     fn get<T: DeserializeOwned>(&self) -> Result<T, Error>;
 
-    /// Returns the member of an extension that the server added to the result, if it did.
+    /// Returns an extension's member of the result, if the server added one.
     ///
     /// # Errors
-    /// −32602 if it has another form.
+    /// −32602 if the member has another form.
     fn member<M: Member>(&self) -> Result<Option<M>, Error>;
 
     /// Returns the text blocks of the result, one per line.

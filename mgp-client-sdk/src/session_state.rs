@@ -1,4 +1,4 @@
-//! Keeps the session state of a server, and returns it with each tool call (proposal 14).
+//! Stores the session state that a server returns, and sends it back with each tool call (proposal 14).
 //!
 //! Applies to: outbound.
 

@@ -17,7 +17,7 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::result::ToolResult;
 
-/// A client of a server in the same process whose methods panic on failure, at the line of the test.
+/// A client of a server in the same process. Its methods panic on failure, and the message names the line of the test.
 ///
 /// A test client dereferences to [`Client`], whose methods return errors.
 ///

@@ -47,10 +47,11 @@ pub enum LifecycleError {
         server: Option<ServerId>,
         /// If `true`, the server restarts without an action by an operator.
         restarts: bool,
-        /// The cause of a failure, and the time of the next attempt to start the server.
+        /// The cause of the failure and, if the server will be started again, the time until then; `None` if no failure
+        /// is known.
         cause: Option<Arc<str>>,
     },
-    /// A call arrived after the server began to drain; it was never started.
+    /// A call arrived after the server began to drain; the call was never started.
     #[error("the server is shutting down ({0}) and starts no new calls; {remedy}", remedy = remedy(.0))]
     Draining(ShutdownReason),
     /// A call was still running when the drain timed out.
@@ -162,7 +163,7 @@ pub enum LifecycleError {
         "step `{0}` has not ended; wait for it, repeat it with its `idempotency_key`, or roll the transaction back"
     )]
     StepNotEnded(String),
-    /// The task ended with a reply that cannot be returned as a result: another round, or a task of another caller.
+    /// The task ended with a reply that cannot be returned as a result: questions to the caller, or another task.
     #[error("the task ended with something other than a result")]
     TaskWithoutResult,
 }
@@ -324,7 +325,7 @@ fn hints(code: ErrorCode, refusal: &LifecycleError) -> Option<Recovery> {
         }
         // The call ran, and a retry would end in the same way.
         LifecycleError::TooManyRounds(_) | LifecycleError::StateTooLarge(_) => defaults.no_retry(),
-        // In a retry, the arguments or the result would be as large.
+        // In a retry, the arguments or the result would be just as large.
         LifecycleError::TooLarge(large) => defaults.no_retry().details(large.details()),
         LifecycleError::NotStarted(_) => defaults.details(started(false)),
         LifecycleError::UnknownOutcome(_) | LifecycleError::ResultNotKept(_) => {

@@ -143,8 +143,7 @@ impl ReadyLayer {
             return self.refuse(call.cx().server.as_ref());
         };
         let mut state = self.state.watch();
-        // Between a failed start and the next attempt there are other states. They do not end the wait; the following
-        // ones do.
+        // Only the following states end the wait. Those between a failed start and the next attempt do not.
         let settled = state.wait_for(|state| {
             use ServerState::{Connected, Disconnected, Draining, Registered};
             matches!(state, Connected | Disconnected | Draining | Registered)
@@ -195,7 +194,7 @@ impl<S: MgpService> Service<Call> for Ready<S> {
     }
 }
 
-/// Counts a call among the waiting ones until it is dropped.
+/// A guard that counts a call among the waiting ones until the guard is dropped.
 struct WaitGuard<'a>(&'a AtomicUsize);
 
 impl<'a> WaitGuard<'a> {

@@ -152,7 +152,7 @@ fn new_name() -> String {
     name.push_str(&PROCESS);
     let mut rest = CallKey::next().as_u64();
     while rest > 0 {
-        // Append one hexadecimal digit, the lowest first. Formatting would take longer than the rest of a round.
+        // Append one hexadecimal digit, the lowest first. `format!` would take longer than all other work for a round.
         name.push(char::from(b"0123456789abcdef"[usize::try_from(rest & 15).unwrap_or(0)]));
         rest >>= 4;
     }

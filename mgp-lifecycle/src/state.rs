@@ -138,7 +138,8 @@ impl StateHandle {
         self.0.latest.subscribe()
     }
 
-    /// Subscribes to every change. A listener that is far behind loses the oldest changes, and receives their number.
+    /// Subscribes to every change. A listener that is far behind loses the oldest changes, and gets an error with the
+    /// number of lost changes.
     #[must_use]
     pub fn changes(&self) -> broadcast::Receiver<Transition> {
         self.0.changes.subscribe()

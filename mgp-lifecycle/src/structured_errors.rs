@@ -15,7 +15,7 @@ const TOOL_FAILED: &str = "TOOL_FAILED";
 /// The maximum length of the message that is copied from the text of a failed tool, in bytes.
 const MAX_MESSAGE: usize = 2_000;
 
-/// Adds `error.data.error` to errors, and `structuredContent.error` to results of tools that failed.
+/// Layer that adds `error.data.error` to errors, and `structuredContent.error` to results of tools that failed.
 ///
 /// ```
 /// use mgp_lifecycle::StructuredErrorsLayer;
@@ -74,7 +74,7 @@ impl<S: MgpService> Service<Call> for StructuredErrorsService<S> {
 fn describe_failure(mut reply: Reply) -> Reply {
     let Some(body) = reply.as_body_mut() else { return reply };
     let text = body.as_raw().as_str();
-    // Search the text before parsing it, because few results contain this member.
+    // Search the text before parsing it, because few results contain `isError`.
     if !(text.contains("\"isError\"") && text.contains("true")) {
         return reply;
     }

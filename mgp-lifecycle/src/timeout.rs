@@ -1,4 +1,4 @@
-//! Time limits for tool calls, and for requests that search for tools and servers (MGP §14.3: 3003).
+//! Time limits for tool calls, and for requests about the discovery of tools and servers (MGP §14.3: 3003).
 //!
 //! Applies to: both.
 

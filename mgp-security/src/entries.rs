@@ -16,7 +16,7 @@ use tokio::sync::MutexGuard;
 
 use crate::state::{ChangeError, Found, Snapshot, State};
 
-/// The maximum number of ends that one commit records; the next commit records further ones.
+/// The maximum number of expired entries whose end one commit records; the next commit records further ones.
 const MAX_ENDS: usize = 256;
 
 /// The maximum number of attempts if other processes change the same entries at the same time.
@@ -86,8 +86,8 @@ impl<S: Expiring> Entries<S> {
         self.0.clock.get().map_or_else(SystemTime::now, |clock| clock())
     }
 
-    /// Starts a task that records the expiry of the entries that have expired. Outside of a tokio runtime it starts
-    /// none, and the next change of an entry records it.
+    /// Starts a task that records the ends of expired entries. Outside of a tokio runtime no task is started; the next
+    /// change of an entry then records them.
     fn record_soon(&self) {
         if !self.0.state.now().is_ok_and(|snapshot| snapshot.any_ended(self.now())) {
             return;

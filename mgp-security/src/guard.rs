@@ -1,4 +1,4 @@
-//! The guard, which judges test cases for validators and tool definitions, given as one line of JSON each (MGP §4, §7).
+//! The guard, which judges test cases for validators and tool definitions; each case is a line of JSON (MGP §4, §7).
 
 use std::io::{self, BufRead, Read, Write};
 use std::time::Duration;
@@ -67,7 +67,7 @@ impl Guard {
         Some(Self { judge })
     }
 
-    /// Reads the allowlists of §7.3 to which test cases with code refer.
+    /// Reads the lists of imports and patterns (§7.3) to which test cases with code refer by name.
     ///
     /// # Errors
     /// An error with the position at which the text is not an object of objects.

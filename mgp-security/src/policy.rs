@@ -56,8 +56,9 @@ pub struct ServerPolicy {
     pub permissions: Vec<Permission>,
     /// The permissions the server needs for all of its tools, besides those that it declares itself.
     pub permissions_required: Vec<Permission>,
-    /// The limits of the granted [`permissions`](Self::permissions), each of which applies to the permissions that it
-    /// is about.
+    /// The limits of the granted [`permissions`](Self::permissions). Each limit applies only to the permissions that it
+    /// concerns, e.g. `hosts` to `network.outbound`. Only limits of paths, hosts, ports and commands have an effect
+    /// here.
     pub permission_limits: PermissionScope,
     /// The permissions that the server never gets, even if they are granted elsewhere.
     pub denied: Vec<Permission>,

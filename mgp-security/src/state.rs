@@ -102,7 +102,7 @@ pub enum ChangeError {
     /// The store did not answer in time; the change may have been made or may still be made.
     #[error("it is not known whether the change was made: {0}")]
     Late(#[source] StoreError),
-    /// The change cannot be recorded, so it was not made.
+    /// The change cannot be recorded, so it was not made, or was undone.
     #[error("the change was not made: {0}")]
     Unaudited(#[from] AuditError),
     /// An entry of the state cannot be written as JSON.

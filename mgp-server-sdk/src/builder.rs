@@ -35,8 +35,8 @@ impl Server {
         self
     }
 
-    /// Sets the function that proposes values for arguments of prompts and variables of templates that have no
-    /// completion function of their own.
+    /// Sets the default completion function. It proposes values for the arguments of prompts and the variables of
+    /// templates that have no completion function of their own.
     pub fn complete<H, M>(mut self, handler: H) -> Self
     where
         H: RequestHandler<Completion, M>,

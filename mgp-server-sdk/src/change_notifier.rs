@@ -43,7 +43,7 @@ use crate::subscribers::{ListKind, Subscribers, WatchedResource};
 #[derive(Clone, Debug, Default)]
 pub struct ChangeNotifier(Subscribers);
 
-/// An implementation of resource subscriptions, for servers whose resources are stored elsewhere.
+/// Handles subscriptions to resources, for servers whose resources are stored elsewhere.
 ///
 /// Implement it with the `#[async_trait]` macro of the crate `async-trait`.
 #[async_trait]

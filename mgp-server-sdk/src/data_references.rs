@@ -20,14 +20,14 @@ use tokio::sync::OnceCell;
 use crate::extension::ServerExtension;
 use crate::server::Server;
 
-/// The environment variable with the address at which the kernel that started this server serves data references.
+/// The environment variable by which a kernel passes its address for data references to the servers that it starts.
 const KERNEL: &str = "MGP_REFERENCES";
 
 /// The default time for which exported data can be read.
 const TTL: Duration = Duration::from_hours(1);
 
-/// The data references of a server: tools use it to export and import data that passes through neither the client nor a
-/// model. Cheap to clone.
+/// Exports and imports the data of a server's tools by reference, so that the data passes through neither the client
+/// nor a model. Cheap to clone.
 ///
 /// Exported data is served over HTTP at URLs that expire. The server begins to listen at the first export.
 ///
@@ -75,7 +75,8 @@ struct State {
 mgp_types::opaque_debug!(DataReferences);
 
 impl DataReferences {
-    /// Creates the data references of a server; `origin` is the server's name, the `origin_server` of its references.
+    /// Creates the data references of a server; `origin` is the server's name, which becomes the `origin_server` of its
+    /// references.
     #[must_use]
     pub fn new(origin: impl Into<String>) -> Self {
         Self(Arc::new(State {
@@ -218,7 +219,8 @@ impl DataReferences {
         Ok(ReferenceReader::new(url, Arc::new(fetch)).expect(reference.size_bytes, sha256))
     }
 
-    /// Returns an HTTP client that may read a URL: it may also reach the kernel and the explicitly allowed hosts.
+    /// Returns an HTTP client for a URL. Besides public addresses, it may reach the explicitly allowed hosts, and the
+    /// kernel if the URL is one of the kernel's.
     fn fetch(&self, url: &str) -> Result<GuardedFetch, ReferenceError> {
         let kernel = std::env::var(KERNEL).unwrap_or_default();
         let is_of_kernel = !kernel.is_empty()

@@ -44,8 +44,8 @@ impl Server {
     }
 }
 
-/// Returns the layer that also offers the methods about events as tools, to clients that negotiated events (later
-/// revisions of MGP §13).
+/// Returns the gate that offers the event methods as tools too, to clients that negotiated events (later revisions of
+/// MGP §13).
 pub(crate) fn tools_gate(events: &EventHub) -> Gate {
     let tools = KernelToolsLayer::new(events.router());
     Gate(Box::new(move |inner| {

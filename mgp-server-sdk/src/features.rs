@@ -101,8 +101,8 @@ impl Features {
     ) -> (Router, bool) {
         let offered = &mut offer.capabilities;
         self.offer(offered, tools);
-        // Serve the endpoints of each offered capability, even without entries, because the author may have added it to
-        // the offer.
+        // Serve the endpoints of each offered capability, even if it has no entries yet, because the author may have
+        // offered it explicitly.
         let mut router = Router::new();
         if offered.prompts.is_some() {
             router = router.merge(self.prompts.routes(config));

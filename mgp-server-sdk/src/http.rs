@@ -45,7 +45,7 @@ impl BoxedService {
         Self(Arc::new(move |request| Box::pin(service.clone().call(request))))
     }
 
-    /// Passes requests for paths below `path` to another service.
+    /// Passes requests for `path`, and for the paths below it, to another service.
     fn mounted(self, path: String, other: Self) -> Self {
         Self(Arc::new(move |request| {
             let below = request.uri().path().strip_prefix(&path);

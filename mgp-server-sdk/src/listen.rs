@@ -81,8 +81,8 @@ async fn listen(
     let accepted = accepted(lists, &watched);
     let listening = subscribers.listen(&cx, meta.clone(), lists, watched)?;
 
-    // The subscriptions are attached before the client learns of the stream, so that the answer to its next call waits
-    // for their events; the acknowledgement is nevertheless the first message of the stream.
+    // Attach the subscriptions before the client is notified of the stream, so that the answer to its next call waits
+    // for the events of that call. The events are sent only after the acknowledgement, the first message of the stream.
     let events = sources.events.as_ref().filter(|_| cx.caller.has(Extension::Events));
     let attached =
         events.map(|events| events.attach(&cx, &Payload::of(id)?, &attachments)).transpose()?;

@@ -65,7 +65,7 @@ impl Logger {
         cx.outlet.wants(OutletItemKind::Log).then(|| threshold.least())
     }
 
-    /// Returns whether a legacy session wants messages of this level that belong to none of its calls.
+    /// Returns whether messages of this level that belong to no call are sent to a legacy session.
     #[must_use]
     pub fn is_sent_to(session: &Scope, level: LogLevel) -> bool {
         level >= session.state::<SessionLevel>().get()
@@ -103,7 +103,7 @@ impl FromCall for Logger {
     }
 }
 
-/// The source of the lowest level of the log messages that are sent to the caller of a call.
+/// The lowest level of the log messages that a caller receives, or the session from which to read it.
 #[derive(Debug)]
 enum LogThreshold {
     /// The level of the legacy session, read when a message is sent.

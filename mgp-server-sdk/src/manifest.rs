@@ -82,8 +82,8 @@ impl ServerExtension for Manifest {
     }
 }
 
-/// A layer that answers requests for the manifest. It requests the list of tools from the inner layers, so that those
-/// that check calls leave out the tools that the caller may not see.
+/// A layer that answers requests for the manifest. It requests the list of tools from the inner layers, so that the
+/// manifest contains only the tools that the caller may see.
 #[derive(Clone)]
 pub(crate) struct ManifestLayer {
     base: Arc<ServiceManifest>,

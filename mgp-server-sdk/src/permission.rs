@@ -1,5 +1,5 @@
-//! Permission grants in a modern request, which apply only to that request, and the question to the caller for grants
-//! that the request lacks (MGP §3.6).
+//! Permission grants in modern requests: a grant applies only to the request that contains it. A caller whose request
+//! lacks grants is asked for them (MGP §3.6).
 
 use mgp_security::Grants;
 use mgp_types::Payload;
@@ -23,8 +23,8 @@ pub(crate) fn apply_grants(call: &mut Call) {
     }
 }
 
-/// Applies the grants of a call that needs permissions. If the call lacks decisions about some of them, and is not
-/// itself the answer to such a question, returns a question about these.
+/// Applies the grants in a call whose tool needs the permissions `needed`. If the call contains no decision about one
+/// of them, and does not answer an earlier question, returns a question to the caller.
 pub(crate) fn apply_grants_or_ask(
     call: &mut Call,
     needed: &[Permission],

@@ -89,8 +89,8 @@ impl ServerMonitor {
         self.0.running()
     }
 
-    /// Returns the size, in bytes, of the sent chunks that running calls still store, because a client may cancel the
-    /// call or request lost chunks.
+    /// Returns the total size, in bytes, of the chunks that running calls keep after they were sent. They are kept
+    /// because a client may cancel the call or request lost chunks.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
         self.0.kept_bytes()
@@ -153,7 +153,8 @@ impl Server {
         }
     }
 
-    /// Returns a router for the methods that built-in layers of every server answer: health, shutdown and cancellation.
+    /// Returns a router for the methods that built-in layers of every server answer: health, shutdown, cancellation,
+    /// and the answers to callbacks.
     ///
     /// With this router, a gateway can offer these methods as tools too.
     #[must_use]
@@ -199,7 +200,7 @@ impl Server {
         self
     }
 
-    /// Omits tools from the list of a client if it is known that the client denies a permission that they need.
+    /// Omits tools from a client's list if the client is known to deny a permission that they need.
     ///
     /// By default, such tools are listed. In both cases, calls of them fail with code 1000.
     pub fn hide_denied_tools(self) -> Self {
@@ -207,7 +208,8 @@ impl Server {
         self
     }
 
-    /// Sets where the schemas of tools contain the schemas of inner types. Default: [`SchemaStyle::Inlined`].
+    /// Sets whether the schemas of tools describe the types of fields in place or under `$defs`. Default:
+    /// [`SchemaStyle::Inlined`].
     pub fn schema_style(self, style: SchemaStyle) -> Self {
         self.tools.write_schemas(style);
         self
@@ -251,7 +253,7 @@ impl Server {
         self
     }
 
-    /// Sets the limits of tasks, which calls of tools with task support may become.
+    /// Sets the limits of tasks. Calls of tools with task support may become tasks.
     pub fn tasks(mut self, tasks: TasksConfig) -> Self {
         self.tasks = tasks;
         self
@@ -282,7 +284,7 @@ impl Server {
         self.offer.mgp.as_mut().filter(|_| !self.chose_extensions)
     }
 
-    /// Adds a layer inside all layers that the author added, so that it receives only the calls that they admit.
+    /// Adds a layer inside all of the author's layers, so that it receives only the calls that those layers admit.
     pub(crate) fn inner_layer<L>(mut self, layer: L) -> Self
     where
         L: Layer<Stack> + Send + 'static,
@@ -402,7 +404,8 @@ impl Server {
         };
         let stack = inbound(StackParts {
             outer,
-            // The limits are inside the author's layers, so that a call that these refuse does not count for a limit.
+            // The limits are inside the author's layers, so that a call that those layers refuse does not count for a
+            // limit.
             gates: event_tools.into_iter().chain(bounds).chain(self.gates).collect(),
             limit: ConcurrencyLimitLayer::new(self.limit),
             timeout: TimeoutLayer::with_timeouts(self.timeouts)
@@ -416,9 +419,9 @@ impl Server {
         Ok(self.around.into_iter().fold(stack, |stack, Gate(layer)| layer(stack)))
     }
 
-    /// Adds two layers around all others: outermost the layer that reads the members of proposals, because all other
-    /// layers may use them, and inside it the layer that answers with the manifest. A server whose author added an
-    /// endpoint for `tools/call` adds such layers itself.
+    /// Adds two layers around all others. The outermost one reads the members of proposals, because all other layers
+    /// may use them; the next one answers with the manifest. A server whose author added an endpoint for `tools/call`
+    /// adds such layers itself.
     fn add_proposal_layer(&mut self) {
         let routes_tools = self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
         if !routes_tools && self.offer.mgp.as_ref().is_some_and(MgpOffer::has_proposals) {

@@ -18,9 +18,9 @@ use crate::catalog::bad_cursor;
 use crate::resource::Resource;
 use crate::server::Server;
 
-/// The maximum number of files of a skill that every host accepts.
+/// The largest number of files in a skill that every host accepts.
 const MAX_FILES: usize = 512;
-/// The maximum size of all files of a skill together that every host accepts, in bytes.
+/// The largest total size of a skill's files that every host accepts, in bytes.
 const MAX_BYTES: u64 = 16 << 20;
 
 /// The maximum number of characters of a skill's name.
@@ -34,7 +34,7 @@ const TTL_MS: u64 = 60_000;
 /// The media type of directories.
 const DIRECTORY: &str = "inode/directory";
 
-/// A skill with its files, which a server serves after [`Server::skill`].
+/// A skill and its files; [`Server::skill`] makes a server serve them.
 ///
 /// ```no_run
 /// use mgp_server_sdk::prelude::*;

@@ -110,8 +110,8 @@ impl OuterLayers {
             // Inner gates and handlers may ask a modern caller for input; this layer converts their questions to the
             // reply.
             .layer(self.rounds)
-            // Outside of every layer that waits, so that a cancellation immediately after a call finds the call, and an
-            // answer to a callback does not wait behind the call that waits for this answer.
+            // Outside of every layer that waits. A cancellation immediately after a call then finds the call, and an
+            // answer to a callback does not queue behind the call that waits for it.
             .layer(self.cancel)
             // Outside of the limits and the drain, so that health is reported under any load, and also
             // while the server drains.
@@ -121,8 +121,8 @@ impl OuterLayers {
             .layer(DrainLayer::new(self.drain))
             // Creates the outlet outside of the gates, so that they can wrap it and see each chunk.
             .layer(self.emit)
-            // Returns refusals of the layers inside immediately. A call that continues may become a
-            // task, and keeps its guards.
+            // Returns refusals of the layers inside immediately. A call that they admit may become a task, and keeps
+            // the guards of those layers until it ends.
             .layer(self.tasks)
             // Adds the context that gates and handlers need to send log messages and ask the caller. Inside of `tasks`,
             // so that the questions of a task belong to the task.

@@ -104,12 +104,12 @@ impl<S: MgpService> Service<Call> for Collect<S> {
 }
 
 pin_project! {
-    /// Response future of [`Collect`], which corrects the numbers of chunks in the result.
+    /// Response future of [`Collect`], which corrects the counts of chunks in the result.
     pub struct ResponseFuture<F> {
         #[pin]
         inner: F,
         receiver: Option<Arc<ChunkReceiver>>,
-        // `true` if the result may contain numbers of chunks, which are then corrected.
+        // `true` if the result may contain counts of chunks, which are then corrected.
         is_checked: bool,
     }
 }
@@ -129,8 +129,8 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
     }
 }
 
-/// Replaces the numbers of chunks in a result by those that this side has counted, because a callee may send any
-/// numbers. Also adds the number of chunks that were dropped before they reached the caller.
+/// Replaces the counts of chunks in a result by those of this side, because a callee may send wrong ones. Also adds how
+/// many chunks were dropped before they reached the caller.
 fn check_totals(body: &mut Body, receiver: Option<&ChunkReceiver>) -> Result<(), RpcError> {
     let (arrived, dropped) = receiver.map_or((0, 0), |of| (of.arrived(), of.dropped()));
     let sent = body.get("_mgp");

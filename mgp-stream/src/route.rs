@@ -141,7 +141,7 @@ fn route_chunk(call: &Call) -> Result<Option<BoxFuture<'static, Answer>>, RpcErr
     Ok(Some(cx.peer.send(request)))
 }
 
-/// Records that a chunk is lost, as reported in the form of another implementation.
+/// Records that a chunk is lost. Some implementations report this in a notification of its own instead of a chunk.
 fn route_loss(call: &Call) -> Result<(), RpcError> {
     let read: GapUnrecoverableParams = call.params().get()?;
     if let Some(waiting) = find(&call.cx().peer, &read.request_id)

@@ -101,8 +101,8 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Records calls from which the index learns. Each line of the file has a query and its relevant tools, which are
-/// recorded as calls after the query, by the `subject` of the line or, if there is none, by the local user.
+/// Records calls from which the index learns. Each line of the file has a query and its relevant tools, which count as
+/// called after the query. The caller is the `subject` of the line, or the local user if there is none.
 fn learn(history: &History, path: &str, ids: &HashMap<String, String>) -> Result<(), Failure> {
     // Within a runtime, the index learns in the background, as in a server; otherwise each recorded call would wait for
     // it.

@@ -184,8 +184,8 @@ impl PartialOrd for Name<'_> {
     }
 }
 
-/// A writer of valid JSON in canonical form. Its index of all containers saves scanning the text again for each level
-/// of nesting.
+/// Writes the canonical form of a valid JSON text. An index of all objects and arrays lets it skip one without scanning
+/// its text again.
 struct Writer<'a> {
     json: &'a str,
     /// The objects and arrays of `json`, in the order in which they begin.

@@ -22,7 +22,7 @@ pub enum FrontmatterError {
     /// The frontmatter has an alias.
     #[error("the frontmatter has an alias; write the value again")]
     Alias,
-    /// The frontmatter is not a mapping, or a key is not a plain text.
+    /// The frontmatter is not a single mapping, or a key in it is repeated or not a text.
     #[error("the frontmatter must be a mapping with a text of its own as each key")]
     Shape,
     /// The frontmatter is not YAML.
@@ -70,7 +70,7 @@ fn yaml_of(markdown: &str) -> Option<&str> {
     None
 }
 
-/// The builder of the JSON value, from the events of the YAML parser.
+/// Builds the JSON value from the events of the YAML parser.
 #[derive(Default)]
 struct Builder {
     root: Option<Value>,

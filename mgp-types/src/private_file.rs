@@ -176,8 +176,8 @@ impl PrivateFile {
         let fresh = self.beside(".new");
         match fs::remove_file(&fresh) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-            // Removes the temporary file of a process that died while writing; usually there is none. The lock ensures
-            // that no other process is writing this file now.
+            // Usually there was no temporary file; otherwise a process had died while writing it. The lock ensures that
+            // no other process is writing the file now.
             _ => {}
         }
         let written = private().create_new(true).open(&fresh).and_then(|mut file| {

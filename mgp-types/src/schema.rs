@@ -106,8 +106,8 @@ fn row(page: &mut String, info: &MethodInfo) {
     );
 }
 
-/// Returns a table cell for a method: its extension of §2.2 and, if later revisions split that extension, the half that
-/// the method needs.
+/// Returns the table cell with the extension of a method. If the extension is a part of one of §2.2, the whole comes
+/// first, e.g. `security (permissions)`.
 fn extension(info: &MethodInfo) -> String {
     match info.extension {
         None => "–".to_owned(),

@@ -1,8 +1,9 @@
 //! Sealing: encryption of state that a peer stores but can neither read nor change (request state, confirmations,
 //! cursors).
 //!
-//! A sealed text contains the number of its key and its expiry time. It is bound to a purpose and to names that the
-//! caller chooses (e.g. principal, method, target), and can be opened only with the same purpose and names.
+//! A sealed text contains its expiry time, and a number that identifies the key with which it was sealed. It is bound
+//! to a purpose and to names that the caller chooses (e.g. principal, method, target), and can be opened only with the
+//! same purpose and names.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -39,7 +40,8 @@ struct KeyRing {
 /// The number of keys with which sealed texts can still be opened, including the current key.
 const MAX_KEYS: usize = 3;
 
-/// The error for a sealed text that cannot be opened: it was changed, has expired, or has another key or binding.
+/// The error for a sealed text that cannot be opened: it was changed, has expired, or was sealed with another key, for
+/// another purpose or for other names.
 ///
 /// It does not contain the reason, so that an attacker cannot learn from failed attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -99,8 +99,8 @@ fn doctest() -> Outcome {
     Program::cargo(&["test", "--doc", "--workspace", "--no-fail-fast"]).run()
 }
 
-/// The feature sets with which each package must build; the tests enable all features. Those that another package's set
-/// gives `mgp-types`, e.g. `service`, are left out for it.
+/// The feature sets with which each package must build; the tests enable all features. A feature of `mgp-types` is left
+/// out of its sets if the sets of another package enable it, e.g. `service`.
 const FEATURES: &[(&str, &[&str])] = &[
     ("mgp-types", &["", "service,schema", "sqlite"]),
     ("mgp-transport", &["", "http", "tls"]),

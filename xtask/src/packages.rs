@@ -1,5 +1,5 @@
-//! Installs programs from `PyPI` and npm below `target/`, once for each list of versions. The commands `conformance`
-//! and `interop` use it.
+//! Installs programs from `PyPI` and npm below `target/`, once for each list of versions. The commands `accept`,
+//! `conformance` and `interop` use it.
 //!
 //! If Node is missing or too old, a Node from `PyPI` is installed and used.
 

@@ -27,7 +27,7 @@ pub(crate) fn free_port() -> Outcome<u16> {
 }
 
 impl Served {
-    /// Starts the command for a free port, and waits until it listens; its output is written to `log`.
+    /// Starts the command for a free port, and waits until the server listens; its output is written to `log`.
     pub(crate) fn start(
         command: impl FnOnce(u16) -> Outcome<Command>,
         log: &Path,

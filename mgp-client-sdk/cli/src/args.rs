@@ -89,7 +89,7 @@ pub(crate) struct Serve {
     /// Write one line of JSON to this file once the kernel serves
     #[arg(long, value_name = "FILE")]
     pub(crate) ready_file: Option<PathBuf>,
-    /// Seconds that a kernel started by this command stays after its last host
+    /// Seconds that a kernel started by this command keeps running after its last host has left
     #[arg(long, value_name = "SECONDS", hide = true)]
     pub(crate) linger: Option<u64>,
 }
@@ -100,7 +100,7 @@ pub(crate) struct SharedKernel {
     /// Configuration file
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Seconds that the kernel stays after its last host
+    /// Seconds that the kernel keeps running after its last host has left
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub(crate) linger: u64,
 }

@@ -261,7 +261,7 @@ impl Backend {
     }
 }
 
-/// Returns the inbox of approvals in the state folder; answers to it are recorded as given in a terminal.
+/// Returns the inbox of approvals in the state folder. The audit log records answers through it as given in a terminal.
 fn inbox(governance: &Governance) -> CliResult<Inbox> {
     let inbox = governance.inbox();
     let missing = || Failure::failed("the state folder has no inbox of approvals");

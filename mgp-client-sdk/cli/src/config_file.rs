@@ -146,7 +146,7 @@ impl ConfigFile {
         Ok(is_removed)
     }
 
-    /// Replaces texts of a server's entry after an update, and adds environment variables or headers.
+    /// Updates a server's entry to another version: replaces texts in it, and adds environment variables or headers.
     pub(crate) fn update_server(
         &self,
         id: &str,
@@ -275,7 +275,7 @@ fn replace_texts(item: &mut Item, replacements: &BTreeMap<String, String>) {
     }
 }
 
-/// The state of a tool that can be pinned, i.e. always be in an agent's tool list.
+/// The choice to pin a tool, so that it is always in an agent's tool list, or to unpin it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pinned {
     Yes,

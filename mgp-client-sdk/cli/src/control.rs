@@ -93,7 +93,7 @@ async fn or_start(
     connect().await
 }
 
-/// Starts a kernel. Unless a host uses it, it ends some time after the last command.
+/// Starts a kernel, which ends some time after the last command or host has left.
 #[cfg(unix)]
 async fn start_kernel(global: &Global) -> CliResult {
     print_note(global, "starting a kernel, as none is running; it ends when it is no longer used");

@@ -41,8 +41,8 @@ impl Failure {
         Self { code, message: message.to_string(), is_state_in_use: false }
     }
 
-    /// Creates the silent, successful end of a command after the reader of its standard output, e.g. `head`, has closed
-    /// it.
+    /// Creates the result that ends a command silently and with success, after the reader of its output, e.g. `head`,
+    /// has closed it.
     pub(crate) fn output_closed() -> Self {
         Self::with_code(0, "standard output is closed")
     }
@@ -72,12 +72,13 @@ impl<E: std::error::Error> From<E> for Failure {
     }
 }
 
-/// Prints help, the version or an error of the command line; only the last is a failure, with `--json` also as JSON.
+/// Prints help, the version or an error of the command line. Only an error is a failure, which `--json` also prints as
+/// JSON.
 pub(crate) fn print_usage(error: &clap::Error) -> ExitCode {
     let mut options = std::env::args_os().take_while(|argument| argument != "--");
     if error.use_stderr() && options.any(|argument| argument == "--json") {
         let text = error.to_string();
-        // The lines from the usage on are left out, because they are for people.
+        // Leave out the usage and all lines after it, because they are for people.
         let lines = text.lines().take_while(|line| !line.starts_with("Usage:"));
         let lines = lines.map(str::trim).filter(|line| !line.is_empty());
         let line = lines.collect::<Vec<_>>().join(" ");

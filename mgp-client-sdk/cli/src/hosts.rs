@@ -154,7 +154,7 @@ impl KnownHost {
         };
         match self.0.user {
             Home(path) => home.join(path),
-            // The Windows folder of Goose has two more names.
+            // On Windows, the path of Goose has two more folders.
             Config("goose/config.yaml") if cfg!(windows) => {
                 programs().join("Block/goose/config/config.yaml")
             }
@@ -174,7 +174,7 @@ impl KnownHost {
         self.0.project.map(|path| folder.join(path))
     }
 
-    /// Returns the host whose configuration file has this path, by its last parts.
+    /// Returns the host to which a configuration file belongs, recognised by the last parts of its path.
     pub(crate) fn from_file(file: &Path) -> Option<Self> {
         Self::ALL.into_iter().find(|host| {
             let (Home(user) | Config(user) | Programs(user)) = host.0.user;

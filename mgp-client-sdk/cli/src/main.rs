@@ -61,8 +61,8 @@ const BLOCKING_THREAD_TTL: Duration = Duration::from_secs(1);
 /// First command-line argument of a keeper: a copy of this program that watches over one server process.
 const KEEPER: &str = "__keeper";
 
-// On Linux, the crate replaces `malloc` itself. As a global allocator of Rust it would take 4,000 instructions more for
-// a call, because Rust passes an alignment with each allocation.
+// On Linux, the crate `mimalloc` replaces `malloc` itself. As Rust's global allocator it would take 4,000 more
+// instructions for a call, because Rust passes an alignment with each allocation.
 #[cfg(target_os = "linux")]
 use mimalloc as _;
 
@@ -73,7 +73,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     // Servers are started by keepers, and inherit this setting.
     allow_huge_pages(true);
-    // Before anything else is set up: one keeper runs per server process, so keepers must use little memory.
+    // This comes before anything else is set up, because a keeper runs for each server process and must use little
+    // memory.
     if let Some(exit_code) = Keeper::run(KEEPER) {
         return exit_code;
     }
@@ -85,10 +86,10 @@ fn main() -> ExitCode {
     exit::finish(&global, start(&global, command))
 }
 
-/// Allows or forbids transparent huge pages in this process and those that it starts. The allocator forbids them, because
-/// a kernel with huge pages takes 20 MiB more.
+/// Allows or forbids transparent huge pages in this process and those that it starts. The allocator forbids them at the
+/// start, because a kernel with huge pages takes 20 MiB more.
 fn allow_huge_pages(is_allowed: bool) {
-    // Without this setting, memory is only a little larger or slower.
+    // A failure does no harm: the process then only takes a little more memory or time.
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::disable_transparent_huge_pages(!is_allowed);
     #[cfg(not(target_os = "linux"))]

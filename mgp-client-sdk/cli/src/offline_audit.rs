@@ -1,4 +1,4 @@
-//! The audit log for changes that a command makes without a kernel's help, e.g. to trust or to keys.
+//! The audit log for changes that a command makes without a kernel's help, e.g. of approved projects or of API keys.
 //!
 //! A running kernel writes its audit log alone; while it runs, such changes are recorded in a second log in the same
 //! folder.

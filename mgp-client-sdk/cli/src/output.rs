@@ -104,7 +104,7 @@ pub(crate) struct ActionReport {
     subject: String,
     /// The new state, e.g. `connected` or `revoked`.
     status: String,
-    /// Side effects and possible mistakes, which people see too.
+    /// Side effects and possible mistakes; without `--json`, they are printed to standard error.
     notes: Vec<String>,
     /// An explanation of the state for people.
     #[serde(skip)]
@@ -375,7 +375,8 @@ pub(crate) fn plural(number: impl TryInto<u64>, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A progress counter on standard error; without a terminal, only a line at the beginning.
+/// A counter on standard error that shows how many of several things are done. Without a terminal, it prints only one
+/// line at the beginning.
 #[derive(Debug)]
 pub(crate) struct Progress {
     label: &'static str,

@@ -37,7 +37,8 @@ pub(crate) async fn serve_metrics(kernel: &Kernel, drain: &Drain) -> CliResult {
         ))
     })?;
     tracing::info!(address, "serving metrics");
-    // The kernel counts calls only after the first `metrics()`; this makes calls before the first scrape count too.
+    // The kernel counts calls only after the first `metrics()`. This call makes it count the calls before the first
+    // scrape too.
     drop(kernel.metrics());
     let read = kernel.clone();
     let pages = probes(kernel, drain).page("/metrics", move || (StatusCode::OK, read.metrics()));

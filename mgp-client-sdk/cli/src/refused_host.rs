@@ -17,7 +17,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of bytes that are read to find the first request.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Answers the host's first request with the reason for which the kernel does not start.
+/// Answers the host's first request with the reason why the kernel does not start.
 pub(crate) fn answer(failure: &Failure) {
     // A person at a terminal reads standard error.
     if io::stdin().is_terminal() {

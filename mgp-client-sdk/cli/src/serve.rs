@@ -51,13 +51,13 @@ const COMMAND_LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The clients that a kernel serves in addition to those of its local socket.
+/// The purpose of a kernel: it decides whom the kernel serves besides the clients of its local socket.
 enum Mode {
-    /// One agent over the standard streams.
+    /// Serves one agent over the standard streams.
     Stdio { agent: String },
-    /// Clients over HTTP.
+    /// Serves clients over HTTP.
     Http(HttpOptions),
-    /// No other clients; the kernel stops when it has had no client for `linger`.
+    /// Serves only the clients of the local socket; the kernel stops when it has had no client for `linger`.
     Shared { linger: Duration },
 }
 
@@ -226,7 +226,7 @@ fn is_reachable(folder: &Path) -> bool {
 async fn start(options: Options) -> CliResult<Running> {
     #[cfg(unix)]
     let socket = LocalSocket::open(&options.folder)?;
-    // From here on, the kernel reloads its configuration files by itself when they change.
+    // The kernel will reload the configuration files of `sources` by itself when they change.
     let keys = options.folder.join("keys.json");
     let mut builder = Kernel::builder()
         .sources(options.sources.clone())
@@ -309,7 +309,8 @@ async fn attach(
     })
 }
 
-/// The services through which clients reach a kernel, besides its socket, and how long it stays without a client.
+/// The ways in which clients reach a kernel besides its local socket, and the time that it keeps running without a
+/// client.
 struct Carriers {
     stack: mgp_types::service::Stack,
     http: Option<BoundServer>,
@@ -467,7 +468,8 @@ impl Running {
     /// Waits for running calls, closes all connections, stops the servers, and completes the audit log.
     async fn stop(self, cause: StopCause, signals: Signals) -> CliResult {
         let Self { served, mut connections, http, stdio, ready_file, .. } = self;
-        // Removed first: new hosts must no longer find this kernel, so that they start another one.
+        // The ready file and the socket are removed first, so that new hosts no longer find this kernel and start
+        // another one.
         drop(ready_file);
         #[cfg(unix)]
         drop(self.socket);
@@ -531,7 +533,7 @@ async fn drain(served: &ServedKernel, cause: StopCause) {
         StopCause::Idle => (ShutdownReason::IdleTimeout, CLOSE_TIMEOUT),
     };
     served.drain.begin(reason, timeout);
-    // A call that waits for a person has not begun; its request stays open for the next kernel.
+    // A call that waits for a person has not begun. Its question stays in the inbox for the next kernel.
     if let Some(inbox) = served.kernel.governance().inbox() {
         inbox.end_waits();
     }

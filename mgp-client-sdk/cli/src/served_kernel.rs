@@ -129,7 +129,8 @@ impl ServedKernel {
     }
 }
 
-/// Answers requests that a shim sends after the drain began: the kernel does not start them, and the shim repeats them.
+/// Returns a stack that does not start the requests that a shim sends after the drain began. It answers them with
+/// [`REPEAT`], and the shim repeats them with the next kernel.
 #[cfg(unix)]
 fn repeated_later(stack: Stack, drain: Drain, holding: Arc<Notify>) -> Stack {
     Stack::from_fn(move |call: Call| {

@@ -108,8 +108,8 @@ impl Connector<'_> {
     fn connect_or_start(&self, limit: Duration) -> CliResult<(UnixStream, HelloReply)> {
         let Self { folder, socket, config, linger, hello } = self;
         let mut waited = Duration::ZERO;
-        // `start` keeps the start lock until a kernel serves, so that two hosts that start together start only one
-        // kernel, and a host with an older program does not start another one while the old kernel ends.
+        // `start` keeps the start lock until a kernel serves. So two hosts that start at the same time start only one
+        // kernel, and a host with an older program starts none while the previous kernel ends.
         let mut start = None;
         loop {
             if let Some(connection) = try_connect(socket, hello)? {

@@ -1,10 +1,10 @@
 //! The first line that each side sends on the local socket: the client's role, and the kernel's reply.
 //!
-//! The peer writes `{"mgp":1,"as":"agent","agent":"NAME"}` or `{"mgp":1,"as":"operator"}`, the kernel replies with one
-//! line, and from then on both speak MCP. A shim adds `"shim":true`, because its parent is the host, and its
+//! The client writes `{"mgp":1,"as":"agent","agent":"NAME"}` or `{"mgp":1,"as":"operator"}`, the kernel replies with
+//! one line, and from then on both speak MCP. A shim adds `"shim":true`, which makes its parent process a host, and its
 //! `"version"`; an older kernel then stops, so that the shim starts a newer one. An operator that changes something
-//! adds `"changes":true`, and `"passphrase"` if the kernel asks for it. Before a command edits a configuration, it
-//! asks each kernel of the user with `"file"`; a kernel that does not use this file cannot prevent the edit.
+//! adds `"changes":true`, and `"passphrase"` if the kernel asks for it. Before a command edits a configuration, it asks
+//! each kernel of the user with `"file"`; a kernel that does not use this file cannot prevent the edit.
 
 use std::borrow::Cow;
 use std::io;
@@ -240,7 +240,7 @@ impl HelloReply {
         Self { mgp: REVISION, ok: true, version, pid: std::process::id(), ..Self::default() }
     }
 
-    /// Marks a reply as one to an operator who has given no proof, and so may only read.
+    /// Returns the reply for an operator who has given no proof, and so may only read.
     #[cfg(unix)]
     pub(crate) fn reading_only(self) -> Self {
         Self { reads_only: true, ..self }

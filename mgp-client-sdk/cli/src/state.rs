@@ -9,7 +9,7 @@ use mgp_types::store::Db;
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 
-/// The remedy for a folder in which the state must not be.
+/// The remedy for a folder that cannot be used for the state.
 const OTHER_FOLDER: &str = "name a folder of your own with --state DIR";
 
 /// The name of the database in the state folder.
@@ -40,7 +40,7 @@ pub(crate) fn folder_from_environment() -> Option<PathBuf> {
     Some(PathBuf::from(folder).join("mgp"))
 }
 
-/// Returns the state folder; creates it for its owner only if it does not exist.
+/// Returns the state folder. If it does not exist, creates it so that only its owner has access.
 pub(crate) fn create_folder(global: &Global) -> CliResult<PathBuf> {
     let folder = folder(global)?;
     if check_folder(&folder)? {
@@ -84,7 +84,7 @@ pub(crate) fn check_folder(folder: &Path) -> CliResult<bool> {
     Ok(true)
 }
 
-/// Returns whether only this user's state is in a folder, so that it may be closed to others.
+/// Returns whether a folder has only this user's state, or nothing, so that it may be closed to other users.
 #[cfg(unix)]
 fn is_state_folder(folder: &Path, metadata: &fs::Metadata) -> bool {
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -94,7 +94,8 @@ fn is_state_folder(folder: &Path, metadata: &fs::Metadata) -> bool {
     !is_shared && (folder.join(DATABASE).exists() || is_empty())
 }
 
-/// Creates the failure for a state file that cannot be used, with a remedy if it belongs to another user.
+/// Creates the failure for a file or folder of the state that cannot be used; names a remedy if another folder would
+/// help.
 pub(crate) fn unusable(path: &Path, error: &io::Error) -> Failure {
     let fix = match error.kind() {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem | ErrorKind::NotADirectory => {

@@ -1,6 +1,6 @@
 //! The version of this program, and the order of versions.
 
-/// The version with a mark, by which the test of upgrades finds it in the file of the program.
+/// The version of this program after a mark, by which the test of upgrades finds the version in the program's file.
 static MARKED: &str = concat!("mgp program version ", env!("CARGO_PKG_VERSION"));
 
 /// The length of the mark.
@@ -17,7 +17,8 @@ pub(crate) fn is_newer(version: &str, than: &str) -> bool {
     parts(version).zip(parts(than)).is_some_and(|(version, than)| version > than)
 }
 
-/// Returns the numbers of a version, whether it is a release, and the rest; in this order they are compared.
+/// Returns the parts by which versions are compared, in this order: the three numbers, whether it is a release, and the
+/// rest.
 #[cfg(unix)]
 fn parts(version: &str) -> Option<([u64; 3], bool, &str)> {
     let version = version.split('+').next()?;

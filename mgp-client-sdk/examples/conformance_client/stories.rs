@@ -47,7 +47,8 @@ async fn every_tool(client: &Client) -> Result<(), Error> {
     Ok(())
 }
 
-/// Loads each skill: `SKILL.md` first, and the other files only if it is as its entry states.
+/// Loads each skill: `SKILL.md` first, then its other files. Stops with an error at the first file that differs from
+/// the skill's entry in the list.
 async fn every_skill(client: &Client) -> Result<(), Error> {
     for skill in client.list_skills().await? {
         client.read_skill_file(&skill, &skill.uri).await?;

@@ -90,8 +90,8 @@ fn behind(kernels: usize) -> BoxFuture<'static, Result<Server, Failure>> {
     })
 }
 
-/// Calls the tool and reads its answer: without `pause` prints the pieces as they come, with it pauses after each piece
-/// and returns their number.
+/// Calls the tool and reads its answer to the end. Without `pause` it prints the pieces as they come. With `pause` it
+/// pauses after each piece, and returns how many pieces came.
 async fn read(
     client: &Client,
     answer: [usize; 3],

@@ -17,7 +17,7 @@ pub(super) struct ActiveConfig {
     pub(super) shared: SharedConfig,
     pub(super) interactive: InteractiveAgents,
     pub(super) origin: Option<ConfigOrigin>,
-    /// The findings of the last time the configuration files were read.
+    /// The findings from the last reading of the configuration files.
     findings: RwLock<Vec<KernelFinding>>,
     /// A finding from the start of the kernel, which is reported until the kernel is started again.
     start_finding: Option<KernelFinding>,
@@ -25,7 +25,7 @@ pub(super) struct ActiveConfig {
     started: Arc<Config>,
     /// The ids of the servers that the configuration files, when they were last read, switched off.
     disabled: RwLock<Vec<String>>,
-    /// The sender whose drop ends the task that watches the files; it is dropped with the kernel.
+    /// Keeps the task that watches the files running: dropping this sender, as the kernel is dropped, ends the task.
     lifetime: watch::Sender<()>,
     /// A lock held while a configuration is applied, so that only one is applied at a time.
     pub(super) applying: tokio::sync::Mutex<()>,
@@ -144,7 +144,7 @@ impl SharedConfig {
         Arc::clone(&self.0.read().config)
     }
 
-    /// Returns whether the configuration has a server of this id.
+    /// Returns whether the configuration has an entry for a server with this id, even if the entry is invalid.
     pub(super) fn has_server(&self, id: &str) -> bool {
         let state = self.0.read();
         state.broken.contains(id) || state.config.server(id).is_some()

@@ -85,7 +85,7 @@ impl AuditSinks {
         Ok(Self(running))
     }
 
-    /// Returns the number of the last event that was delivered to each sink, by the sink's name.
+    /// Returns the name of each sink, with the sequence number of the last event that was delivered to it.
     pub(super) fn delivered(&self) -> impl Iterator<Item = (&str, u64)> {
         self.0.iter().map(|(name, forwarding)| (name.as_str(), forwarding.delivered()))
     }

@@ -48,8 +48,8 @@ impl CallProposals {
         Ok(opened)
     }
 
-    /// Adds the layers to the stack of calls to a server. Call this before the layers with the security checks are
-    /// added, so that those are outside of these layers.
+    /// Adds the layers to the stack of calls to a server. Call this before the security layers are added: layers that
+    /// are added later are outer ones, so a call passes the security checks first.
     pub(crate) fn layers(
         &self,
         builder: ClientBuilder,

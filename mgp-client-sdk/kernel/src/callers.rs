@@ -1,5 +1,5 @@
-//! The connected clients, in the form in which servers can reach them outside of calls: for notifications, log
-//! messages and questions.
+//! The connected clients, each with a context by which it is reached outside of calls: with notifications, log messages
+//! and questions of servers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::clients::{ClientGuard, ClientTransport, Clients};
 /// their calls.
 const MAX_CALLERS: usize = 65_536;
 
-/// The sessions of legacy clients, and the connections of modern clients, which become known with their first
+/// The sessions of legacy clients, and the connections of modern clients. A modern connection is added at its first
 /// call.
 #[derive(Clone, Default)]
 pub(super) struct Callers {
@@ -35,7 +35,7 @@ struct Caller {
     /// `true` if the caller receives messages that belong to no call. Modern clients request such messages with
     /// each call instead.
     is_notified: bool,
-    /// The guard that lists a session over HTTP as connected while the session exists.
+    /// Lists a session over HTTP as connected until it is dropped with this entry; `None` for connections.
     _present: Option<ClientGuard>,
     /// The lowest log level that the caller requested.
     level: Option<LogLevel>,

@@ -144,7 +144,7 @@ pub(super) fn explain_refusal(refusal: &Refusal, by: &Principal) -> String {
     }
 }
 
-/// Returns the command after which an agent's calls need no confirmation.
+/// Returns the command by which an operator lets an agent call a tool without confirmation.
 pub(super) fn spare_command(by: &Principal, server: &str, tool: &str) -> Option<String> {
     let agent = by.as_agent().map_or(by.subject().as_str(), |agent| agent.as_str());
     let (agent, server, tool) = (shell_word(agent)?, shell_word(server)?, shell_word(tool)?);
@@ -165,7 +165,8 @@ pub(super) fn permit_command(server: &str, requirement: &Requirement) -> Option<
     (!names.is_empty()).then(|| format!("mgp permissions approve {server} {names}"))
 }
 
-/// Replaces the remedy of a refusal by the text that `choose` returns for the command, if there is a command for it.
+/// If a command is known for the remedy of a refusal, replaces the remedy by the text that `choose` returns for the
+/// command.
 fn with_command(
     error: RpcError,
     by: &Principal,

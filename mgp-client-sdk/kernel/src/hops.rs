@@ -84,7 +84,7 @@ pub(super) fn count(call: &mut Call, callee: &PeerInfo) {
     }
 }
 
-/// Returns whether the caller is a kernel. It has its own tool index, so it receives all tools.
+/// Returns whether the caller is a kernel. A kernel has its own tool index, so it receives all tools.
 pub(super) fn is_from_kernel(cx: &Context) -> bool {
     cx.extensions.get::<Hops>().is_some()
 }

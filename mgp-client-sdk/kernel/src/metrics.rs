@@ -122,7 +122,7 @@ impl CallMetrics {
 }
 
 impl Kernel {
-    /// Returns whether the kernel can serve calls: no server is about to start for the first time.
+    /// Returns whether the kernel can serve calls, i.e. no list request has to wait for the first lists of a server.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         !self.0.fleet.all().values().any(|server| server.delays_lists())

@@ -90,7 +90,7 @@ pub(super) fn supervision(server: &ServerConfig) -> SuperviseConfig {
     config.backoff_base = backoff_base;
     config.backoff_max = backoff_max;
     config.start_timeout = server.start_timeout();
-    // The server runs elsewhere, so it can return at any time; never give up trying to connect.
+    // A server at a URL runs elsewhere and can return at any time, so never give up trying to connect to it.
     config.gives_up = !is_remote(server);
     config
 }

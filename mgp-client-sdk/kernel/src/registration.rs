@@ -118,7 +118,7 @@ impl RegisteredServers {
         self.fleet.forget(id).await.map_err(failed)?;
         let context = self.fleet.context();
         context.governance.remove_server(id).await?;
-        // The tools of the removed server are also removed from the sessions of callers.
+        // Compute the view of each session, which also removes the tools of the removed server from the session.
         for cx in context.callers.all(|_| true) {
             let session = self.sessions.find(&cx, None).ok().flatten();
             self.sessions.view(&cx.principal, session.as_ref(), &context.index, &AllTools);

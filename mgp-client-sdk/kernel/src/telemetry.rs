@@ -68,7 +68,7 @@ impl SpanSender {
     }
 }
 
-/// Returns the span of the caller in which a call was made, from its `traceparent`.
+/// Returns the id of the caller's span, from the `traceparent` of a call; `None` if there is no valid one.
 pub(crate) fn parent_of(call: &Call) -> Option<String> {
     let text: String =
         serde_json::from_str(call.params().meta_member(MetaKey::Traceparent)?).ok()?;

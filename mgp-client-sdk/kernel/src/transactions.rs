@@ -1,4 +1,4 @@
-//! Transactions of callers: the kernel calls their compensations (proposal 5).
+//! Calls the tools that undo the steps of callers' transactions (proposal 5).
 
 use std::sync::{Arc, Weak};
 
@@ -16,7 +16,7 @@ use mgp_types::{ErrorCode, Object, Payload, RpcError};
 use crate::dispatch;
 use crate::handle::{Kernel, KernelParts};
 
-/// Calls the tools of a kernel's servers for transactions. It does not keep the kernel alive.
+/// Calls tools of the kernel's servers to compensate the steps of transactions. It does not keep the kernel alive.
 struct CompensationCaller(Weak<KernelParts>);
 
 impl Kernel {

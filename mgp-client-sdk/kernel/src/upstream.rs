@@ -136,7 +136,7 @@ fn owners_only(system: Router, governance: &Governance) -> Router {
     system.route(LifecycleShutdown::METHOD, guarded)
 }
 
-/// Refuses calls that run in a circle, and notes the callers of all others.
+/// Refuses calls that run in a circle, and records the callers of all other calls.
 #[derive(Clone)]
 struct AdmissionLayer {
     dispatcher: Dispatcher,

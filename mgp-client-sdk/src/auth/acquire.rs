@@ -21,7 +21,7 @@ use super::store::{Registration, RegistrationKind, TokenEntry, TokenKind, Tokens
 use super::token::{self, Form, Identity};
 
 impl Session {
-    /// Obtains or replaces tokens, as `work` requires; only one call runs at a time.
+    /// Obtains or replaces tokens, as `work` requires. A session runs only one piece of work at a time.
     pub(super) async fn do_work(&self, work: TokenWork) -> Result<(), AuthError> {
         let server = self.config.server()?;
         if !self.is_loaded() {
@@ -86,8 +86,8 @@ impl Session {
         let mut again = 0;
         if let Some(tokens) = before.as_ref().and_then(|entry| entry.tokens.as_ref()) {
             again = self.with_limits(|limits| limits.refused(tokens, now()))?;
-            // The refused token is not new, so the server accepted it before. It supports bound tokens, even if its
-            // challenge names only `Bearer`.
+            // The refused token is not new, so the server has accepted it before. The server therefore supports bound
+            // tokens, even if its challenge names only `Bearer`.
             if tokens.kind == TokenKind::Dpop && again == 0 {
                 forget_bearers(&mut demand);
             }
@@ -298,7 +298,7 @@ impl Session {
         }
     }
 
-    /// Runs one login; also returns whether the registration existed before this login.
+    /// Runs one login. Also returns the origin of the registration that the login used.
     async fn login_once(
         &self,
         found: &Discovered,

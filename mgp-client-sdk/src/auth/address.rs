@@ -1,4 +1,4 @@
-//! Checks of addresses that credentials are sent to: `https`, or `http` on this machine (OAuth 2.1 §1.5, MCP
+//! Checks that credentials are sent only to secure addresses: `https`, or `http` on this machine (OAuth 2.1 §1.5, MCP
 //! authorization).
 
 use mgp_types::service::{is_loopback_host, shown_url};
@@ -8,7 +8,7 @@ use super::error::AuthError;
 
 const MAX_URL_BYTES: usize = 2048;
 
-/// Parses an address to which credentials, codes or metadata requests are sent; it must be secure.
+/// Parses an address to which credentials, codes or metadata requests are sent; refuses one that is not secure.
 pub(super) fn parse_secure(what: &'static str, text: &str) -> Result<Url, AuthError> {
     let refuse = |why: &'static str| AuthError::Address { what, url: display_url(text), why };
     // Refuse these characters: other parsers drop or interpret them differently, so a different host could be
@@ -59,8 +59,8 @@ pub(super) fn path(url: &Url) -> &str {
     url.path().trim_end_matches('/')
 }
 
-/// Returns the canonical form of a server's URL: no fragment, no slash if there is no path, and no query, since that
-/// may contain a key which must not be sent to an authorization server or stored.
+/// Returns the canonical form of a server's URL: no fragment, no slash if there is no path, and no query. A query may
+/// contain a key, which must neither be stored nor be sent to an authorization server.
 pub(super) fn canonical(url: &Url) -> String {
     format!("{}{}", origin(url), if url.path() == "/" { "" } else { url.path() })
 }

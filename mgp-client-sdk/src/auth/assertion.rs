@@ -18,7 +18,7 @@ const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
 
 /// A source of signed assertions, which state on whose behalf a client acts.
 ///
-/// Implement it with `#[async_trait]` of the crate of that name.
+/// Implement it with the attribute `#[async_trait]` of the crate `async-trait`.
 #[async_trait]
 pub trait AssertionSource: Send + Sync + 'static {
     /// Returns a new assertion for one issuer, one protected resource and some scopes.
@@ -41,8 +41,8 @@ impl AssertionSource for Secret {
     }
 }
 
-/// Exchanges a person's ID token at the identity provider of the enterprise for an assertion, which an
-/// authorization server accepts.
+/// Exchanges a person's ID token for an assertion, at the identity provider of the enterprise. The client presents the
+/// assertion to the authorization server.
 ///
 /// The enterprise decides what the client may do; the person is not asked.
 #[derive(Clone)]

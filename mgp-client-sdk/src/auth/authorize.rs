@@ -114,7 +114,8 @@ fn endpoint(server: &AuthServer) -> Result<Url, AuthError> {
     address::parse_secure("the authorization endpoint", endpoint)
 }
 
-/// Checks a redirect URI: it must use `https`, refer to this machine, or use a private-use scheme.
+/// Returns the kind of application that a redirect URI belongs to. Refuses a URI that neither uses `https`, nor refers
+/// to this machine, nor uses a private-use scheme.
 pub(super) fn check_redirect(uri: &str) -> Result<ApplicationType, AuthError> {
     let refuse =
         |why| AuthError::Address { what: "the redirect URI", url: address::display_url(uri), why };

@@ -21,8 +21,8 @@ use super::error::AuthError;
 
 /// Opens a login in a browser and returns the URL to which the browser is redirected.
 ///
-/// The client checks state, issuer and address of that URL. Implement this trait with `#[async_trait]` of the crate of
-/// that name, or use [`LoopbackBrowser`] in a program that runs on the person's machine.
+/// The client checks state, issuer and address of that URL. Implement this trait with the attribute `#[async_trait]` of
+/// the crate `async-trait`, or use [`LoopbackBrowser`] in a program that runs on the person's machine.
 #[async_trait]
 pub trait Browser: Send + Sync + 'static {
     /// Returns the redirect URI. The client calls this before each login, because it registers the URI.
@@ -78,8 +78,8 @@ const PATH: &str = "/callback";
 const DONE: &str = "Login complete. You can close this window.";
 const NOT_FOUND: &str = "There is nothing here.";
 
-/// A browser that is redirected to a listener on 127.0.0.1 (RFC 8252 §7.3). A function of the SDK's user opens
-/// the login.
+/// A browser that is redirected to a listener on 127.0.0.1 (RFC 8252 §7.3). The program supplies the function that
+/// opens the login.
 ///
 /// A response with another state than that of the login is refused, and the wait continues: any page in a browser
 /// can send requests to this listener.
@@ -207,7 +207,7 @@ async fn serve(mut stream: TcpStream, port: u16, state: &str) -> io::Result<Opti
     Ok(back.map(String::from))
 }
 
-/// Returns the URL of a request if it is for the path of the redirect URI.
+/// Returns the requested URL if its path is that of the redirect URI.
 fn answer(head: &[u8], port: u16) -> Option<Url> {
     let line = head.split(|byte| *byte == b'\r').next()?;
     let mut words = std::str::from_utf8(line).ok()?.split(' ');

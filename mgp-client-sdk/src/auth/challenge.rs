@@ -15,7 +15,7 @@ pub(super) struct Challenge {
     params: Vec<(String, String)>,
 }
 
-/// The requirements on an OAuth client that the challenges of a refused request state.
+/// The requirements of a server that refused a request, as the challenges in its response state them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Demand {
     /// The URL of the resource's metadata.

@@ -43,7 +43,7 @@ pub(super) struct Preregistered {
     pub(super) secret: Option<Secret>,
 }
 
-/// The grant with which tokens are requested, and the party on whose behalf.
+/// The grant by which tokens are requested; it depends on whose behalf the client acts.
 #[derive(Clone)]
 pub(super) enum Grant {
     /// Tokens are requested on behalf of a person who logs in with this browser; without one, no login is possible.
@@ -74,7 +74,7 @@ impl ClientCredentials {
         Self { id: id.into(), proof: Proof::Basic(secret.into()) }
     }
 
-    /// Creates credentials from an id and a private key. Each assertion signed with it is valid for one issuer and
+    /// Creates credentials from an id and a private key. Each assertion that the key signs is valid for one issuer and
     /// for two minutes.
     pub fn key(id: impl Into<String>, key: SigningKey) -> Self {
         Self { id: id.into(), proof: Proof::Key(key) }
@@ -85,12 +85,13 @@ impl ClientCredentials {
         Self { id: id.into(), proof: Proof::None }
     }
 
-    /// Returns the identity for a token endpoint whose authorization server has published no metadata that we know.
+    /// Returns the identity for the token endpoint of an authorization server whose metadata is not known.
     pub(super) fn plain(&self) -> Identity {
         Identity { id: self.id.clone(), proof: self.proof.clone() }
     }
 
-    /// Returns the identity for the token endpoint of a server, with the secret in the place where the server wants it.
+    /// Returns the identity for the token endpoint of a server. Its secret is sent in the header or in the body, as the
+    /// server's metadata requires.
     pub(super) fn identity(&self, server: &AuthServer) -> Identity {
         let proof = match &self.proof {
             Proof::Basic(secret) if method(server, Some(secret)) == POST => {
@@ -108,8 +109,8 @@ impl OAuthConfig {
         address::parse_secure("the server's URL", &self.server)
     }
 
-    /// Returns the configured client id that is valid only at the issuer that gave it to the user; `None` if there is
-    /// none, e.g. because the client registers itself.
+    /// Returns the configured client id if it is valid only at the issuer that assigned it. Returns `None` if there is
+    /// no such id, e.g. because the client registers itself.
     pub(super) fn bound_id(&self) -> Option<&str> {
         match &self.grant {
             Grant::Client(credentials) | Grant::Assertion(credentials, _) => Some(&credentials.id),

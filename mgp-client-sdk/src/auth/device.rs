@@ -16,7 +16,8 @@ use super::session::Session;
 use super::store::Tokens;
 use super::token::{self, DEVICE_GRANT, Form, Identity};
 
-/// The time between two polls if the server sends none, and the time added to it if the server asks to slow down.
+/// The time between two polls if the server sends no interval. It is also the time by which the interval grows if the
+/// server asks to slow down.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 const MAX_POLL_INTERVAL: Duration = Duration::from_mins(1);
 

@@ -34,7 +34,8 @@ pub(super) struct Discovered {
 /// The rules for the choice among several authorization servers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Choice<'a> {
-    /// The only issuer that may be used, because the user configured it, or credentials that belong to it.
+    /// The only issuer that may be used: the user configured it, or configured credentials that belong to it. `None` if
+    /// any listed issuer may be used.
     pub(super) only: Option<&'a str>,
     /// The issuer to use if the server lists it.
     pub(super) preferred: Option<&'a str>,

@@ -16,7 +16,7 @@ pub enum AuthError {
     /// An address must not be used for credentials.
     #[error("{what} `{url}` may not be used: {why}")]
     Address {
-        /// The purpose for which the client uses the address.
+        /// The kind of address, e.g. `the token endpoint`.
         what: &'static str,
         /// The address that must not be used.
         url: String,
@@ -146,7 +146,7 @@ pub enum AuthError {
     ResponseIssuer {
         /// The issuer at which the person logged in.
         issuer: String,
-        /// The check that the response fails.
+        /// The reason why the response was refused.
         why: &'static str,
     },
     /// The authorization server refused the login.

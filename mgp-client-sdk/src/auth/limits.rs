@@ -14,7 +14,7 @@ const STEP_UP_WINDOW_SECS: u64 = 3600;
 /// The age in seconds up to which a token is considered new.
 const NEW_TOKEN_SECS: u64 = 60;
 
-/// Counters of step-ups for each set of scopes, and of refused new tokens.
+/// Counts the step-ups for each set of scopes, and the new tokens that the server refused.
 #[derive(Debug)]
 pub(super) struct Limits {
     limit: u32,
@@ -43,7 +43,7 @@ impl Limits {
     }
 
     /// Counts a token that the server refused. Returns the number of consecutive tokens that were refused right after
-    /// they were issued, and fails if it exceeds the limit.
+    /// they were issued, and fails if that number exceeds the limit.
     pub(super) fn refused(&mut self, tokens: &Tokens, now: u64) -> Result<u32, AuthError> {
         if self.last.as_ref() == Some(&tokens.access) {
             return Ok(self.refused);

@@ -46,7 +46,7 @@ pub(super) struct AuthServer {
     pub(super) dpop_signing_alg_values_supported: Option<Vec<String>>,
 }
 
-/// Support for the issuer in responses to logins (RFC 9207).
+/// An authorization server's support for naming itself in responses to logins (RFC 9207).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IssSupport {
     /// The server declares that its responses name the issuer.

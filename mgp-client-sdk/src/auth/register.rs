@@ -45,9 +45,9 @@ struct Refusal {
 /// The origin of a registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RegistrationOrigin {
-    /// The registration existed before this login.
+    /// The registration is a dynamic one that was stored before this login.
     Old,
-    /// The registration was made for this login.
+    /// The registration was made for this login, or follows from the configuration.
     New,
 }
 

@@ -46,7 +46,7 @@ impl Scopes {
         self.0.iter().chain(&others.0).map(String::as_str).collect()
     }
 
-    /// Returns the scopes in alphabetical order, as a key of the set.
+    /// Returns the scopes in alphabetical order, so that equal sets have the same text.
     pub(super) fn key(&self) -> String {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();

@@ -18,12 +18,13 @@ use super::now;
 use super::secret::Secret;
 use super::store::{TokenEntry, TokenKind, Tokens};
 
-/// The number of seconds before a token's expiry at which the token is renewed; smaller for short-lived tokens.
+/// The time in seconds before its expiry at which a token is renewed; for a short-lived token, a quarter of its
+/// lifetime.
 const RENEWAL_MARGIN_SECS: u64 = 30;
 
 /// The maximum number of times that a request is repeated because the server requires a new nonce.
 const MAX_NONCE_RETRIES: u32 = 4;
-/// The key of the protected server in [`Nonces`].
+/// The name under which [`Nonces`] stores the nonce of the protected server.
 const PROTECTED_SERVER: &str = "server";
 
 pub(super) struct Session {
@@ -42,7 +43,7 @@ struct State {
     limits: Limits,
 }
 
-/// The kind of work to do to obtain better credentials.
+/// A piece of work that obtains or replaces credentials.
 #[derive(Clone, Debug)]
 pub(super) enum TokenWork {
     /// Obtain or renew tokens before the server refuses a request.
@@ -61,7 +62,7 @@ struct RunningWork {
 
 type Outcome = Shared<BoxFuture<'static, Result<(), Arc<AuthError>>>>;
 
-/// A caller's relation to running work.
+/// The part that a caller has in running work: it started the work or joined it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Started,

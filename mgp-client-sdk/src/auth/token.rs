@@ -130,7 +130,7 @@ pub(super) async fn ask(
     }
 }
 
-/// Creates the request: the form, and the client's authentication.
+/// Creates a request that contains a form and authenticates the client.
 pub(super) fn post(
     endpoint: &str,
     issuer: &str,
@@ -182,7 +182,7 @@ fn read(endpoint: &str, answer: &FetchResponse) -> Result<Answer, AuthError> {
     Err(refusal(endpoint, answer))
 }
 
-/// Converts the response with which an endpoint refused a request to an error.
+/// Returns the error for a response with which an endpoint refused a request.
 pub(super) fn refusal(endpoint: &str, answer: &FetchResponse) -> AuthError {
     let refusal: Option<Refusal> = serde_json::from_slice(&answer.body).ok();
     let refusal = refusal.filter(|_| (400..500).contains(&answer.status));

@@ -258,7 +258,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets a hook that receives the progress of tool calls: the tool and the step.
+    /// Sets a hook that receives the name of the tool and the new step whenever a tool call reports progress.
     pub fn on_progress(mut self, hook: impl Fn(&str, &Progress) + Send + Sync + 'static) -> Self {
         self.config.hooks.progress = Some(Arc::new(hook));
         self

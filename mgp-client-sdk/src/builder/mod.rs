@@ -26,7 +26,7 @@ use crate::config::ClientConfig;
 use crate::error::Error;
 use crate::extension::ClientExtension;
 
-/// The extensions that are offered by default: all extensions that the client implements without a handler.
+/// The extensions that are offered by default: all standard extensions that need no handler of the user.
 ///
 /// Permissions and callbacks are offered once they have a handler; a client has no use for code safety.
 const DEFAULT_EXTENSIONS: ExtensionSet = ExtensionSet::STANDARD
@@ -82,7 +82,7 @@ impl ClientBuilder {
 
     // === Capabilities ===
 
-    /// Sets the MGP extensions to offer. Default: all extensions that this crate implements without a handler.
+    /// Sets the MGP extensions to offer. Default: all standard extensions that need no handler of the user.
     pub fn mgp(mut self, extensions: ExtensionSet) -> Self {
         self.mgp = Some(extensions);
         self
@@ -213,7 +213,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Adds a layer around all calls: audit, access, limits; the last one added is the outermost.
+    /// Adds a layer around all calls, e.g. for audit, access or limits. The layer that is added last is the outermost.
     ///
     /// Layers see the negotiated facts of the server and the trace of each call. Time spent in layers does not
     /// count towards the time-out.
@@ -311,7 +311,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Records when the server connects and disconnects (MGP §6.4), under its [id](Self::server_id), which is required.
+    /// Sets the audit sink that records when the server connects and disconnects (MGP §6.4). The records name the
+    /// server by its [id](Self::server_id), which is required.
     ///
     /// Calls are recorded by an audit [layer](Self::layer).
     pub fn audit(mut self, sink: Arc<dyn AuditSink>) -> Self {
@@ -319,7 +320,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets a gate that decides about the server's permissions before the connection is ready (MGP §3.4).
+    /// Sets a gate that accepts or rejects the connection, given the permissions that the server needs (MGP §3.4).
     pub fn gate(mut self, gate: impl ConnectGate + 'static) -> Self {
         self.config.connect.permission_gate = Some(Arc::new(gate));
         self.mgp = self.mgp.map(|set| set.with(Extension::Permissions));
@@ -423,7 +424,8 @@ impl ClientBuilder {
 
     /// Connects to a server at the URL of its event stream, over the older HTTP+SSE transport of 2024-11-05.
     ///
-    /// [`connect_url`](Self::connect_url) also tries this transport, if the server does not accept the newer one there.
+    /// [`connect_url`](Self::connect_url) also tries this transport, if the server does not accept the newer one at
+    /// that URL.
     ///
     /// # Errors
     /// As for [`connect_url`](Self::connect_url).

@@ -368,7 +368,7 @@ pub(crate) async fn call_many(
     results.into_iter().flatten().collect()
 }
 
-/// Passes each progress step to a hook, and each item that the inner outlet accepts to that outlet.
+/// Calls a hook for each progress step, and passes each item to the inner outlet if that outlet accepts it.
 struct ProgressTap {
     hook: StepHook,
     inner: Outlet,

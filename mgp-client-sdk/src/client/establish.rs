@@ -188,7 +188,7 @@ impl Transport {
         config: &ClientConfig,
     ) -> Result<Arc<PeerInfo>, Error> {
         let mut cx = self.cx.clone();
-        // The time limit of the whole handshake applies to this request, not the limit of a call.
+        // A request of the handshake gets the time limit of the handshake, not that of a call.
         let limit = config.connect.handshake_timeout + GRACE_TIMEOUT;
         cx.extensions.insert(TimeLimits { timeout: limit, max: limit });
         match handshake(stack, &cx, config, &self.known_era).await {
@@ -325,7 +325,7 @@ async fn finish_connect(
     })))
 }
 
-/// Creates the layer that adds the client's own members to each request.
+/// Creates the layer that adds the client's members of `_meta` to each request.
 fn request_meta(
     config: &ClientConfig,
     session: &Arc<HandshakeState>,
@@ -335,7 +335,7 @@ fn request_meta(
     Ok(if config.plain_traceparent { layer.trace_plain() } else { layer })
 }
 
-/// Starts a task that notifies the server when its permissions change, if the server negotiated them.
+/// Starts a task that notifies the server when its permissions change, if the extension for permissions is active.
 fn follow_permissions(
     session: &Arc<HandshakeState>,
     stack: &Stack,
@@ -349,7 +349,8 @@ fn follow_permissions(
     }))
 }
 
-/// Runs the handshake in the stored era of the server, if there is one. If that era is wrong now, removes it.
+/// Runs the handshake. If the server was legacy before, tries the legacy era first; if the server refuses it, forgets
+/// that and probes the era.
 async fn handshake(
     stack: &Stack,
     cx: &Context,

@@ -49,7 +49,7 @@ pages! {
     ListSkillsResult { skills: Skill }
 }
 
-/// The items of all pages of a list, with the shortest `ttlMs` among the pages.
+/// The items of all pages of a list, with the shortest `ttlMs` of a page if every page has one.
 struct AllPages<T> {
     items: Vec<T>,
     ttl: Option<Duration>,
@@ -87,8 +87,9 @@ macro_rules! lists {
 
             #[doc = concat!("Returns all ", $name, ", from the cache if the server reports when they change.")]
             ///
-            /// The cached list is dropped after a change (`listChanged`) and when its time to live (`ttlMs`) ends. If
-            /// the server sends neither, each call requests the list again.
+            /// The cached list is dropped after a change (`listChanged`) and when its time to live (`ttlMs`) ends. A
+            /// list without `ttlMs` is cached only if a legacy server announces its changes; otherwise each call
+            /// requests the list again.
             ///
             /// # Errors
             #[doc = concat!("See [`Client::", stringify!($all), "`].")]

@@ -56,7 +56,7 @@ impl Client {
         self.request::<ToolsValidate>(&params).await
     }
 
-    /// Calls a tool with a call in the format of Codomyrmex; returns the result, or the error, in that format, too.
+    /// Makes a tool call that is given in the format of Codomyrmex, and returns its result or error in the same format.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the call.

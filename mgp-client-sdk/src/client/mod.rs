@@ -82,8 +82,8 @@ struct ClientState {
     max_pages: usize,
     max_rounds: u32,
     child: Option<ChildGuard>,
-    /// Records the connection in the audit log. Declared before the driver and so dropped first: the end of the
-    /// driver would look like a loss of the server.
+    /// Records the connection in the audit log. It is declared before the driver, so that it is dropped first:
+    /// otherwise the end of the driver would look like a loss of the server.
     presence: Option<Presence>,
     /// The task that notifies the server of changes of its permissions.
     _following: Option<TaskGuard>,
@@ -240,8 +240,8 @@ impl Client {
         self.0.liveness.ended().await;
     }
 
-    /// Returns the process id of the server if the client started it as a child process. The id is also that of its
-    /// process group.
+    /// Returns the process id of the server if the client started it as a child process. It is also the id of the
+    /// server's process group.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.0.child.as_ref().map(|guard| guard.child().pid())
@@ -318,8 +318,8 @@ impl Client {
         WeakClient(Arc::downgrade(&self.0))
     }
 
-    /// Returns the stack for a gateway's own requests. If the server is supervised, it lacks the layers that check and
-    /// record calls.
+    /// Returns the stack for a gateway's own requests. For a supervised server this stack has no gates (no checks, no
+    /// audit); for any other server it is the ordinary stack.
     pub(crate) fn ungated(&self) -> &Stack {
         &self.0.of_gateway.ungated
     }

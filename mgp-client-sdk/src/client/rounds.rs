@@ -48,7 +48,7 @@ impl Client {
         RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message)
     }
 
-    /// Obtains the answers to all questions of a round, and returns them by the keys of the questions.
+    /// Obtains the answers to all questions of a round, and returns each under the key of its question.
     pub(super) async fn answers(
         &self,
         cx: &Context,

@@ -27,7 +27,7 @@ pub use stream::EventStream;
 pub struct EventCursor {
     /// The id of the subscription that is continued.
     pub subscription_id: String,
-    /// The number of the last event that was read.
+    /// The sequence number of the last event that was read.
     pub after_seq: u64,
 }
 
@@ -39,12 +39,12 @@ impl EventCursor {
     }
 }
 
-/// The events of a client's server; see [`Client::events`].
+/// The methods for the events of a client's server; see [`Client::events`].
 #[derive(Clone, Copy, Debug)]
 pub struct ClientEvents<'a>(&'a Client);
 
 impl Client {
-    /// Returns the events of the server (MGP §13).
+    /// Returns the methods for the events of the server (MGP §13).
     ///
     /// ```
     /// use mgp_client_sdk::TestClient;
@@ -126,7 +126,7 @@ impl SubscribeEvents {
         self
     }
 
-    /// Asks the server to keep events for this client while it is disconnected; see [`EventStream::cursor`].
+    /// Asks the server to keep events while this client is disconnected; see [`EventStream::cursor`].
     pub fn durable(mut self) -> Self {
         self.params.durable = Some(true);
         self

@@ -16,7 +16,7 @@ use crate::client::Client;
 use crate::listening::AcknowledgeSender;
 use crate::wire::TaskGuard;
 
-/// The delays before a stream that ended is opened again.
+/// The shortest and the longest delay before a stream that ended is opened again.
 const RETRY_DELAY: Duration = Duration::from_millis(250);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 
@@ -30,7 +30,7 @@ pub(crate) struct EventSubscription {
     pub(crate) unsupported: Vec<String>,
     /// `true` if the server has dropped some of the events after the position from which the client resumes.
     pub(crate) truncated: bool,
-    /// The number of the last event that was received.
+    /// The highest sequence number of the events that were received.
     pub(crate) received: Arc<AtomicU64>,
     routes: Arc<EventRoutes>,
     stack: Stack,
@@ -112,15 +112,15 @@ pub(crate) async fn open(
         _stream: stream,
     };
     if is_modern {
-        // The events of the caller's next call reach the client before the answer only once the stream is open. If it
-        // cannot be opened now, it is opened later.
+        // Wait until the stream is open, because only then do the events of the caller's next call arrive before its
+        // answer. If the stream cannot be opened now, `keep_open` opens it later.
         let _ = tokio::time::timeout(OPEN_TIMEOUT, acknowledged).await;
     }
     Ok(subscription)
 }
 
-/// Opens the stream, and opens it again whenever it ends, until the server no longer has the subscription. The
-/// acknowledgement of the first stream is passed on.
+/// Opens the stream, and opens it again whenever it ends, until the server no longer has the subscription.
+/// `acknowledge` receives the acknowledgement of the first stream.
 async fn keep_open(
     stack: Stack,
     cx: Context,

@@ -27,12 +27,12 @@ pub struct ServerEvent {
     pub timestamp: Option<Timestamp>,
     /// The data of the event.
     pub data: Payload,
-    /// The number of the event in its subscription, if the server numbers events.
+    /// The sequence number of the event in its subscription, if the server numbers events.
     pub seq: Option<u64>,
     /// The number of events that the server dropped just before this one.
     pub dropped: u64,
-    /// The number of events that led to this one. An event that is published in reaction to it has a depth greater by
-    /// one.
+    /// The length of the chain of events that led to this one. An event that is published in reaction to this one has a
+    /// depth that is greater by one.
     pub depth: u32,
     /// The server that published the event, if a kernel forwarded it.
     pub server_id: Option<String>,

@@ -23,15 +23,15 @@ const REPLAY_LIMIT: u64 = 1_000;
 
 /// The events of a subscription, in order and without repetition.
 ///
-/// If the number of an event shows that earlier events are missing, they are requested from the server again; events
-/// that the server no longer has are counted in [`dropped`](Self::dropped). Dropping the stream ends the subscription,
-/// unless it is durable.
+/// If the sequence number of an event shows that earlier events are missing, these are requested from the server again;
+/// events that the server no longer has are counted in [`dropped`](Self::dropped). Dropping the stream ends the
+/// subscription, unless the subscription is durable or was resumed.
 #[derive(Debug)]
 pub struct EventStream {
     client: Client,
     subscription: EventSubscription,
     events: mpsc::Receiver<ServerEvent>,
-    /// The events to return next: missing events that the server sent again, in order.
+    /// The events to return next, in order: missing events that the server sent again, or the event just received.
     recovered: VecDeque<ServerEvent>,
     /// An event that arrived before its predecessors; it is returned after these were requested from the server.
     early: Option<ServerEvent>,
@@ -43,9 +43,9 @@ pub struct EventStream {
 /// The next event, or gap in the events, that the stream has to handle.
 enum Taken {
     Event(ServerEvent),
-    /// The event in `early`: it was taken before, when its predecessors were missing.
+    /// The event from `early`, which had arrived before its predecessors.
     Early(ServerEvent),
-    /// Events before this number have arrived, but were not buffered.
+    /// Events before this sequence number have arrived, but were not buffered.
     MissingUntil(u64),
 }
 
@@ -78,7 +78,8 @@ impl EventStream {
         &self.subscription.unsupported
     }
 
-    /// Returns the number of lost events, i.e. events that the server no longer had when they were requested again.
+    /// Returns the number of lost events. These are events that the server dropped or no longer had when they were
+    /// requested again, and events without a sequence number that found the buffer full.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped + self.overrun.load(Ordering::Relaxed)
@@ -158,8 +159,9 @@ impl EventStream {
         }
     }
 
-    /// Requests the events that are missing between the last one and event number `until`. Returns `None` if the
-    /// connection has ended; no event is lost then, because the cursor is still before the missing events.
+    /// Requests the events that are missing between the last one and the one with the sequence number `until`. Returns
+    /// `None` if the connection has ended; no event is lost then, because the cursor is still before the missing
+    /// events.
     async fn missing(&mut self, until: u64) -> Option<VecDeque<ServerEvent>> {
         let mut params = EventsReplayParams::new(self.subscription.id.to_string());
         params.after_seq = Some(self.last);

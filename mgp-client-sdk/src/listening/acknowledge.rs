@@ -5,8 +5,8 @@ use mgp_types::service::Context;
 use mgp_types::sync::Mutex;
 use tokio::sync::oneshot;
 
-/// The sender to which the server's acknowledgement of a stream is passed; an extension of the call that opens
-/// the stream.
+/// The sender to which the server's acknowledgement of a stream is passed. It is stored in the extensions of the call
+/// that opens the stream.
 pub(crate) struct AcknowledgeSender(Mutex<Option<oneshot::Sender<SubscriptionFilter>>>);
 
 impl AcknowledgeSender {
@@ -16,7 +16,7 @@ impl AcknowledgeSender {
     }
 }
 
-/// Handles an acknowledgement. Ignores streams that the user opened.
+/// Passes an acknowledgement to the client's own call that opened the stream. Ignores it if the user opened the stream.
 pub(crate) fn acknowledged(cx: &Context, params: SubscriptionsAcknowledgedParams) {
     let id = params.meta.as_ref().and_then(|meta| meta.subscription_id().ok().flatten());
     let Some(call) = id.and_then(|id| cx.peer.in_flight(&id)) else { return };

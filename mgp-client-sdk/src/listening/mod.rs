@@ -38,7 +38,8 @@ pub(crate) struct StreamContext {
     pub(crate) acknowledge_timeout: Duration,
 }
 
-/// The subscriptions of a client, and the task that keeps the stream open; the task ends when this is dropped.
+/// Keeps a client's stream of changes open, and changes the subscriptions to resources. The stream is closed when this
+/// is dropped.
 pub(crate) struct ChangeStream {
     reportable: Reportable,
     subscriptions: watch::Sender<Subscriptions>,

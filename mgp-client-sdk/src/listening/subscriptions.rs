@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use mgp_types::RpcError;
 use mgp_types::mcp::{ServerCapabilities, SubscriptionFilter};
 
-/// The changes that the server reports and the user has hooks for.
+/// The changes that the stream can report: those that the server announces and the user has hooks for, and those of
+/// subscribed resources.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a capability of its own")]
 pub(super) struct Reportable {

@@ -29,7 +29,7 @@ use crate::wire::Repeats;
 /// The maximum time for running calls to finish when a server is stopped.
 const MAX_DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A server that is restarted when it ends, and a way to call it; cheap to clone.
+/// The handle of a server that is restarted when it ends. Calls are made through it. It is cheap to clone.
 ///
 /// Each run of the server has a new connection and a new handshake; the server's identity and its gates stay
 /// the same. Calls are sent to the current connection. While there is none they are refused after
@@ -178,7 +178,8 @@ impl SupervisedClient {
             config: client,
             stack: persistent,
             recorder: recorder.clone(),
-            // Use half of the time for a stop; the other half is needed if the program does not exit by itself.
+            // Running calls get half of the time for a stop; the other half is needed if the program does not exit by
+            // itself.
             drain: (config.stop_timeout / 2).min(MAX_DRAIN_TIMEOUT),
             was_connected: AtomicBool::new(false),
         };

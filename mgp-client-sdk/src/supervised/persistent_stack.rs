@@ -33,14 +33,14 @@ use crate::wire::{GatewayStacks, OutboundStack, Repeats, spanned};
 
 // === One connection ===
 
-/// A connection of a supervised server, with the calls that run on it.
+/// A connection of a supervised server; it counts the calls that run on it.
 pub(crate) struct ActiveConnection {
     peer: Peer,
     session: Arc<HandshakeState>,
     scope: ScopeId,
     stack: Stack,
     running: AtomicUsize,
-    /// A notification that the last running call has ended.
+    /// Wakes `idle()` when the last running call has ended.
     idle: Notify,
     is_retired: AtomicBool,
 }
@@ -207,7 +207,7 @@ impl PersistentStack {
         self.without_gates().addressed(None)
     }
 
-    /// Returns the stacks for a gateway, whose calls use the given connection.
+    /// Returns the stacks that a gateway uses for calls on the given connection.
     pub(crate) fn of_gateway(&self, connection: &Arc<ActiveConnection>) -> GatewayStacks {
         let connection = || Some(Arc::clone(connection));
         let waiting = self.waiting(connection());
@@ -220,7 +220,8 @@ impl PersistentStack {
         }
     }
 
-    /// Registers a new connection; returns it with the stack for its client.
+    /// Creates the state of a new connection, and the stack for its client. Other calls are sent to the connection only
+    /// once it is the current one.
     pub(crate) fn attach(&self, outbound: OutboundStack) -> (Arc<ActiveConnection>, Stack) {
         let connection = Arc::new(ActiveConnection {
             peer: outbound.peer.clone(),
@@ -253,8 +254,8 @@ impl PersistentStack {
     fn waiting(&self, connection: Option<Arc<ActiveConnection>>) -> Stack {
         let address = AddressCall { connection, persistent: self.clone() };
         match &self.wait {
-            // Wait before the gates: between their decision and the sending of the call, no access may be withdrawn
-            // and no server replaced.
+            // Wait before the gates: if the call waited after their decision, access could be withdrawn or the server
+            // be replaced before the call is sent.
             Some(wait) => Stack::new(wait.layer(address)),
             None => Stack::new(address),
         }

@@ -18,7 +18,8 @@ const REPEAT_INTERVAL: Duration = Duration::from_hours(1);
 pub(crate) struct Recorder {
     sink: Arc<dyn AuditSink>,
     server: ServerId,
-    /// The cause of the last recorded failure since the server was connected, and the time of the record.
+    /// The cause of the last failure that was recorded, and the time when it was recorded; `None` if there was none
+    /// since the last successful start.
     last_failure: Arc<Mutex<Option<(String, Instant)>>>,
 }
 
@@ -32,7 +33,8 @@ impl Recorder {
         drop(self.sink.record(event.build()));
     }
 
-    /// Returns whether a failure must be recorded: its cause is new, or was last recorded an hour ago.
+    /// Returns whether a failure must be recorded, because its cause is new or was last recorded an hour ago. If so,
+    /// stores the cause.
     fn is_due(&self, cause: &str) -> bool {
         let mut last = self.last_failure.lock();
         let is_known = last
@@ -62,7 +64,7 @@ impl Recorder {
 /// A start of a server. Dropping it records a failure, unless [`succeeded`](Self::succeeded) was called.
 pub(crate) struct StartAttempt {
     recorder: Option<Recorder>,
-    /// `true` if the attempts have no end, so that a failure is not recorded again while its cause is the same.
+    /// `true` if the start is tried for ever, so that failures with the same cause are recorded at most once an hour.
     is_endless: bool,
 }
 

@@ -280,8 +280,8 @@ impl ServerRun {
         }
     }
 
-    /// Returns the handshake's error for a child that exited before it was connected. A server may also exit because
-    /// the handshake was refused; then the refusal is the cause.
+    /// Returns the handshake's error if the child exited before it was connected. The child may have exited because its
+    /// handshake was refused; then the refusal is the actual cause.
     async fn handshake_error(&self) -> Option<String> {
         if self.ready().is_some() {
             return None;
@@ -292,7 +292,7 @@ impl ServerRun {
         failure.ok()?.clone()
     }
 
-    /// Removes and returns the record of the start; returns `None` if its result has been recorded already.
+    /// Takes out the attempt, which records the outcome of this start; `None` if the outcome has been recorded already.
     fn attempt(&self) -> Option<StartAttempt> {
         self.attempt.lock().take()
     }
@@ -572,7 +572,8 @@ fn is_permanent(error: &Error) -> bool {
         Some(HttpFailure::Status(status) | HttpFailure::StatusWithError(status)) => {
             matches!(status, 300..=399 | 401 | 403 | 407)
         }
-        // No connection, and no hint that a retry may help, e.g. because the server's certificate is not trusted.
+        // The server cannot be reached, and the error's hints do not allow a retry, e.g. because the server's
+        // certificate is not trusted.
         Some(HttpFailure::Unreachable) => {
             refusal.as_recovery().is_some_and(|hints| !hints.is_retryable())
         }

@@ -120,7 +120,8 @@ fn upstream_key(server: &ServerId, round: u32, key: &str, earlier: &[String]) ->
     }
 }
 
-/// An extension of a call: if a legacy callee answers it with a task, the hop waits for the task's result.
+/// A mark in the extensions of a call: if a legacy callee answers the call with a task, the hop waits for the task's
+/// result.
 #[derive(Clone, Copy, Debug)]
 pub struct AwaitLegacyTask;
 

@@ -28,13 +28,13 @@ const MAX_ANSWERED: usize = 256;
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
 /// The maximum time that a callback can give the client to answer.
 const MAX_TIMEOUT: Duration = Duration::from_mins(15);
-/// The additional time that a forwarded question may take to end.
+/// The time that is added to the limit of a forwarded question, so that `pass_on` can end by itself.
 const GRACE: Duration = Duration::from_millis(500);
 /// The maximum length in bytes of an id; a longer one is ignored.
 const MAX_ID_BYTES: usize = 256;
 /// The maximum length in bytes of a question with all its members; a longer one is dismissed.
 const MAX_QUESTION_BYTES: usize = 256 * 1024;
-/// The interval of checks whether the call of a question still runs.
+/// The interval at which the client checks whether the call of a question still runs.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The future of an answer.
@@ -83,7 +83,7 @@ struct Table {
     answered: VecDeque<(String, Payload)>,
 }
 
-/// The kind of a notification that arrived.
+/// The state of a callback when its notification arrives.
 enum Received {
     New,
     Answered(Payload),

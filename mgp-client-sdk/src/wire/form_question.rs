@@ -1,4 +1,5 @@
-//! Forms for callers that do not support forms: another party answers them, in the same way as callbacks (MGP §13.4).
+//! Answers a server's forms for callers that do not support forms: another party fills them in, in the same way as it
+//! answers callbacks (MGP §13.4).
 
 use std::fmt::Write as _;
 use std::time::Duration;

@@ -145,7 +145,8 @@ impl HeaderPlans {
         inner.call(again).await
     }
 
-    /// Returns the call with the headers that its arguments require; they replace any headers it already has.
+    /// Returns the call with the headers that its arguments require; these replace any `Mcp-Param-*` headers that the
+    /// call already has.
     fn with_headers(&self, call: &Call) -> Result<Call, RpcError> {
         let mut call = call.clone();
         let plan =

@@ -36,7 +36,8 @@ pub(crate) struct InboundParts {
     pub(crate) callbacks: Option<CallbackHandler>,
 }
 
-/// Finds the caller to whom a server's question is passed if the question belongs to no call; receives its method.
+/// Finds the caller to whom a server's question is passed if the question belongs to no call; receives the question's
+/// method.
 #[derive(Clone)]
 pub(crate) struct FindCaller(Arc<Find>);
 
@@ -132,7 +133,8 @@ pub(crate) fn not_offered(method: &str) -> RpcError {
     RpcError::new(ErrorCode::METHOD_NOT_FOUND, format!("`{method}` is not offered by this client"))
 }
 
-/// Returns whether a message belongs to an extension that is not active, so that it must be unknown here (MGP §2.4).
+/// Returns whether a message belongs to an extension that is not active, so that it must be treated as unknown (MGP
+/// §2.4).
 fn is_inactive(call: &Call, facts: &PeerInfo) -> bool {
     let extension = lookup(call.method().as_str()).and_then(|info| info.extension);
     extension.is_some_and(|extension| !facts.has(extension))
@@ -147,10 +149,10 @@ fn ignore(call: &Call) -> Result<Reply, RpcError> {
 
 /// Finds the caller that a server's request belongs to (MCP elicitation, sampling, roots).
 ///
-/// Over HTTP the request arrives on the stream of one call, and its peer knows that call only.
-/// On stdio a request names no call, so it is attributed only if all calls in flight have the same principal and come
-/// from the same place; otherwise one caller could see another's question.
-/// Calls that the client itself makes are not counted.
+/// Over HTTP the request arrives on the stream of one call, and the request's peer knows only that call. On stdio a
+/// request names no call, so it is attributed only if all calls in flight have the same principal and come from the
+/// same connection or session; otherwise one caller could see another's question. Calls that the client itself makes
+/// are not counted.
 pub(super) fn attribute(
     request: &Call,
     unattributed: Option<&FindCaller>,
@@ -206,8 +208,8 @@ async fn pass_on(origin: Context, call: &Call) -> Result<Reply, RpcError> {
     let params: Payload =
         if call.params().is_none() { Payload::empty_object() } else { call.params().get()? };
     let method = call.method().to_string();
-    // The key is the request's number on this connection: a legacy server cannot run the call again from the start,
-    // so the key need not be stable.
+    // The key contains the request's id on this connection. It need not be stable, because a legacy server cannot run
+    // the call again from the start.
     let key =
         call.cx().wire_id.as_ref().map_or_else(|| method.clone(), |id| format!("{method}#{id}"));
     let params = name_server(origin.server.as_ref(), &method, &params);

@@ -115,7 +115,8 @@ impl Drop for TaskGuard {
 
 /// Drives a connection until it ends, its reader ends, or its child exits.
 ///
-/// It does not wait for the answers to open requests of the server, because these are not needed any more.
+/// The end does not wait for requests of the server that are still being answered, because these answers are not needed
+/// any more.
 pub(crate) fn spawn_connection<R, W>(
     connection: Connection<EofReader<R>, W>,
     eof: Arc<Notify>,

@@ -30,7 +30,7 @@ pub(crate) struct OutboundStack {
 /// Two further stacks of a connection, which a gateway uses.
 #[derive(Clone, Debug)]
 pub(crate) struct GatewayStacks {
-    /// The stack without the gates that are kept across connections.
+    /// The stack for the gateway's own requests. On a supervised connection it has no gates.
     pub(crate) ungated: Stack,
     /// The stack for forwarded calls. It opens no trace span, because the gateway's own stack has opened one.
     pub(crate) forwarding: Stack,
@@ -69,7 +69,8 @@ impl OutboundStack {
     /// Builds the stack with gates that belong to this connection: audit, access, permission, confirmation, validation.
     pub(crate) fn with_gates(self, gates: impl FnOnce(Stack) -> Stack) -> Stack {
         let service = ServiceBuilder::new()
-            // Gates need the server's facts, and the server needs this client's request metadata.
+            // This layer adds the server's facts, which the gates need, and this client's metadata, which the server
+            // needs.
             .layer(self.stamp)
             // Headers are computed inside the gates, because gates may change arguments.
             .service(gates(mirrored(self.mirror, self.inner)));

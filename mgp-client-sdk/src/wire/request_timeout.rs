@@ -32,7 +32,7 @@ pub(crate) struct TimeLimits {
 /// A hook that receives the name of the tool and each progress step of its call.
 pub(crate) type ProgressHook = Arc<dyn Fn(&str, &Progress) + Send + Sync>;
 
-/// Fails requests that take too long with code 3003, and notifies the server to cancel them.
+/// Fails a request with code 3003 if it takes too long, and notifies the server to cancel it.
 ///
 /// Tool calls ask for progress: each step restarts [`TimeLimits::timeout`], but not [`TimeLimits::max`].
 #[derive(Clone)]
@@ -114,7 +114,8 @@ impl Timer {
 }
 
 impl Timer {
-    /// Returns whether the call has reported progress recently, so that only its total time is over.
+    /// Returns whether the call has reported progress recently. If it has, its total time is exceeded, not the time
+    /// without progress.
     fn is_total(&self, now: Instant) -> bool {
         let last = self.sink.as_ref().and_then(|sink| sink.activity.lock().last);
         last.and_then(|last| last.checked_add(self.timeout)).is_some_and(|next| next > now)
@@ -293,7 +294,7 @@ mod tests {
     const ALLOWANCE: TimeLimits =
         TimeLimits { timeout: Duration::from_secs(10), max: Duration::from_secs(35) };
 
-    /// Returns a tool that reports `count` steps, one after each `every`.
+    /// Returns a tool that reports `count` steps, and sleeps for `every` before each.
     fn steps(every: Duration, count: u32) -> Stack {
         Stack::from_fn(move |call: Call| async move {
             for number in 0..count {

@@ -59,14 +59,14 @@ client_rules! {
         "an offer of MGP has a version and extensions" => offer;
 }
 
-/// The messages that a client sent, and what of the server's messages they depend on.
+/// The messages that a client sent, with the facts from the server's messages that the rules need to judge them.
 #[derive(Default)]
 pub(crate) struct Seen {
     messages: Vec<Value>,
     pub(crate) garbage: Vec<String>,
     /// The requests of the server, by id.
     asked: Vec<(Value, String)>,
-    /// The answers to them.
+    /// The client's answers to these requests.
     answers: Vec<Value>,
     /// The capabilities that the server declared.
     declared: Option<Value>,
@@ -117,7 +117,8 @@ fn judged(rule: &ClientRule, seen: &Seen) -> RuleResult {
     RuleResult::new(rule.info, status, message, Default::default(), 0)
 }
 
-/// Returns what the server sends on a message: the answer, and after the handshake three messages of its own.
+/// Returns the messages with which the server responds to a client's message: an answer to a request, and after
+/// `notifications/initialized` three messages of its own.
 fn answers(message: &Value) -> Vec<Value> {
     let Some(method) = message["method"].as_str() else { return Vec::new() };
     let Some(id) = message.get("id") else {
@@ -186,7 +187,7 @@ impl Seen {
         RULES.iter().map(|rule| judged(rule, self)).collect()
     }
 
-    /// Returns the answers to the server's requests of a method; an error names one that was not answered.
+    /// Returns the client's answers to all requests of a method that the server sent; fails if one was not answered.
     fn answers_to(&self, wanted: &str) -> Result<Vec<&Value>, Wrong> {
         let asked = self.asked.iter().filter(|(_, method)| method == wanted);
         let answer = |id: &Value| self.answers.iter().find(|answer| answer.get("id") == Some(id));

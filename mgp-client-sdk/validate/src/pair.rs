@@ -43,9 +43,9 @@ const MAX_GARBAGE: usize = 512;
 
 /// Serves one client on standard input and output with the messages of a real server, and judges both.
 ///
-/// Messages pass as JSON values; what is not JSON passes as it is. The relay sends no message of its own: rules about
-/// servers are played on what the client asked, and are skipped if it did not. It ends when the client disconnects,
-/// when the server ends, or when `stop` completes.
+/// JSON values and other texts are forwarded. The relay sends no message of its own: a rule about servers is played on
+/// the requests that the client sent, and is skipped if the client did not send the request that it needs. The relay
+/// ends when the client disconnects, when the server ends, or when `stop` completes.
 ///
 /// # Cancel safety
 /// Dropping the future ends the connections and the program that was started.
@@ -175,7 +175,7 @@ impl Pair {
 
 async fn send(link: &Link, sent: Option<Sent>) {
     if let (Some(output), Some(sent)) = (&link.output, sent) {
-        // A peer that does not read is waited for as long as the other one waits.
+        // Wait only for a limited time for a peer that does not read, because the other peer waits meanwhile.
         let _ = timeout(Duration::from_mins(1), output.send(sent)).await;
     }
 }
@@ -201,7 +201,7 @@ fn skipped(rule: RuleInfo, reason: String) -> RuleResult {
     RuleResult::new(rule, Status::Skipped, Some(reason), Default::default(), 0)
 }
 
-/// Returns why a rule does not apply to a recording.
+/// Returns why a rule does not apply to a recording; `None` if it applies.
 fn why_not(rule: &Rule, session: &Session) -> Option<&'static str> {
     let offers_mgp = session.setup.offers_mgp();
     let changes = || {

@@ -1,4 +1,5 @@
-//! The messages that two peers sent each other, so that the rules about servers are played on what a client asked.
+//! Records the messages of a client and a server, so that the rules about servers can be played on the client's
+//! requests.
 
 use std::collections::HashSet;
 
@@ -6,20 +7,20 @@ use serde_json::{Map, Value, json};
 
 use crate::json::shown;
 
-/// The most messages of each peer that are looked at.
+/// The maximum number of messages of each peer that are recorded.
 pub(crate) const MAX_MESSAGES: usize = 10_000;
 
-/// A request of the client.
+/// A request of the client, with the server's answer.
 #[derive(Debug)]
 struct Exchange {
     request: Value,
-    /// The part of the params that must be equal to that of a rule's request.
+    /// The part of the params by which this request is compared with the request of a rule.
     essence: Value,
     answer: Option<Value>,
     is_cancelled: bool,
     /// `true` if another request with the same id was unanswered at the same time.
     is_ambiguous: bool,
-    /// The messages that the server sent before the answer, as places in [`Recording::notices`].
+    /// The range in [`Recording::notices`] of the messages that the server sent between the request and the answer.
     notices: (usize, usize),
 }
 
@@ -33,9 +34,9 @@ pub(crate) struct Recording {
     notices: Vec<Value>,
     /// Answers for which there was no open request.
     pub(crate) stray: Vec<String>,
-    /// The exchanges that the current rule has seen.
+    /// The indexes of the exchanges whose answers the current rule has received.
     used: HashSet<usize>,
-    /// The exchanges that the current rule was offered as calls.
+    /// The indexes of the exchanges that the current rule was given as calls of a tool.
     offered: HashSet<usize>,
     /// The reason why the current rule cannot be judged.
     missed: Option<String>,
@@ -118,7 +119,7 @@ impl Recording {
         self.exchanges.iter().filter(waits).map(|exchange| &exchange.request)
     }
 
-    /// Begins a rule.
+    /// Prepares for the next rule, which again sees the whole recording.
     pub(crate) fn begin_rule(&mut self) {
         self.used.clear();
         self.offered.clear();
@@ -130,7 +131,8 @@ impl Recording {
         self.used.len() + self.offered.len()
     }
 
-    /// Returns the recorded answer to a request, and each answer only once per rule; records if there is none.
+    /// Returns the recorded answer to a request. Each answer is returned once per rule; if none is left, notes that the
+    /// rule lacked this request.
     pub(crate) fn recall(&mut self, method: &str, params: &Value) -> Option<Recalled> {
         let wanted = essence(method, Some(params));
         let has_token = |params: Option<&Value>| {
@@ -155,7 +157,8 @@ impl Recording {
         Some((exchange.request.clone(), answer, self.notices[from..to].to_vec()))
     }
 
-    /// Returns the name and arguments of the next call that succeeded.
+    /// Returns the tool name and the arguments of the next recorded call that succeeded. Each call is returned once per
+    /// rule.
     pub(crate) fn next_call(&mut self) -> Option<(String, Value)> {
         let is_call = |exchange: &Exchange| {
             exchange.request["method"] == "tools/call"
@@ -187,8 +190,8 @@ impl Recording {
     }
 }
 
-/// Returns the part of the params by which two requests are compared: without metadata and trace; of MGP only whether
-/// chunks are wanted.
+/// Returns the part of the params by which two requests are compared. It lacks the metadata and the trace, and of the
+/// member `_mgp` it only has whether chunks are requested.
 fn essence(method: &str, params: Option<&Value>) -> Value {
     let mut params = params.and_then(Value::as_object).cloned().unwrap_or_else(Map::new);
     params.remove("_meta");

@@ -12,7 +12,7 @@ use crate::session::{Session, Setup};
 pub enum RuleLevel {
     /// A peer that breaks the rule fails.
     Must,
-    /// A peer that breaks the rule is reported and passes.
+    /// A peer that breaks the rule still passes, and the report has a warning.
     Should,
 }
 

@@ -12,7 +12,7 @@ use crate::rule::{Outcome, Rule, RuleInfo, RuleLevel, Tier};
 use crate::rules;
 use crate::session::{Options, Session, Setup};
 
-/// The rule that is reported alone if no connection can be opened.
+/// The only rule in the report if no connection can be opened.
 pub(crate) const CONNECTS: RuleInfo = RuleInfo {
     id: "mcp.connect",
     section: "MCP lifecycle",
@@ -106,7 +106,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Returns why rules of a kind do not apply: the server does not serve the era.
+    /// If the server serves only the other era, returns the outcome of all rules for this setup: they are skipped.
     async fn missing_era(&mut self, setup: Setup) -> Option<Outcome> {
         let (base, other, era) = match setup {
             Setup::Modern | Setup::ModernMgp => {

@@ -45,7 +45,7 @@ const MAX_KEPT: usize = 512;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// The time for each answer. Default: 10 s.
+    /// The maximum time to wait for each answer. Default: 10 s.
     pub timeout: Duration,
     /// A tool that may be called, with its arguments: rules about results and chunks need one. Default: a tool that
     /// declares to be read-only and needs no arguments.
@@ -146,14 +146,14 @@ pub(crate) struct Session {
     pub(crate) speaks_mgp: bool,
     /// Notifications and requests of the server, in order.
     pub(crate) notices: Vec<Value>,
-    /// Texts in place of messages.
+    /// Texts that the peer sent in place of messages.
     pub(crate) garbage: Vec<String>,
     /// Messages that broke a rule of JSON-RPC.
     pub(crate) malformed: Vec<String>,
     pub(crate) end: Option<String>,
     /// The id of a request that received something other than an answer, and what it received.
     unanswered: Option<(Value, String)>,
-    /// The names that the client offered.
+    /// The names of the MGP extensions that were offered to the server.
     pub(crate) offered: Vec<String>,
     /// The last message in each direction, as evidence.
     last: (Value, Value),
@@ -254,7 +254,7 @@ impl Session {
         self.ask_as(id, method, params).await
     }
 
-    /// Sends a request with an id.
+    /// Sends a request with a given id, and returns its answer.
     pub(crate) async fn ask_as(
         &mut self,
         id: Value,
@@ -423,7 +423,7 @@ impl Session {
         push_bounded(&mut self.notices, message);
     }
 
-    /// Records errors in the form of a message, independent of its content.
+    /// Checks the member `jsonrpc` of a message, and records what is wrong with it.
     fn check_envelope(&mut self, message: &Value) {
         if message.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
             push_bounded(
@@ -433,7 +433,7 @@ impl Session {
         }
     }
 
-    /// Records that the current rule, played on a recording, needs a request that no client sent.
+    /// Records that the current rule cannot be played on a recording, because it sends messages of its own.
     fn miss(&mut self) {
         if let Some(recording) = &mut self.recording {
             recording.miss("the rule sends messages of its own".to_owned());
@@ -484,7 +484,7 @@ impl Session {
             .any(|name| name == extension || parts.contains(&name))
     }
 
-    /// Returns the tools; they are listed once.
+    /// Returns the server's tools, which are requested only once for each connection.
     pub(crate) async fn tools(&mut self) -> Result<Vec<Value>, Wrong> {
         if let (Some(tools), None) = (&self.tools, &self.recording) {
             return Ok(tools.clone());
@@ -494,7 +494,8 @@ impl Session {
         // Stop after 50 pages, because a faulty server may never end its list.
         for _ in 0..50 {
             let answer = self.ask("tools/list", params).await;
-            // A client need not ask for each page, and a list is known once it was recorded.
+            // The client in a recording may have requested only some pages, or the list only once. Then use what is
+            // known.
             if let Some(recording) = &mut self.recording
                 && (self.tools.is_some() || !all.is_empty())
                 && recording.take_missed().is_some()
@@ -515,7 +516,8 @@ impl Session {
         Ok(all)
     }
 
-    /// Returns a tool that may be called with its arguments: the chosen one, or a read-only one without arguments.
+    /// Returns a tool that may be called, and its arguments: the chosen tool, or a read-only one that needs no
+    /// arguments.
     pub(crate) async fn callable(&mut self) -> Result<Option<(String, Value)>, Wrong> {
         if let Some(recording) = &mut self.recording {
             return Ok(recording.next_call());

@@ -48,11 +48,11 @@ pub struct ConfigChange {
 pub struct ChangedServer {
     /// The server's new entry.
     pub server: ServerConfig,
-    /// The way in which the changed entry takes effect.
+    /// The effect of the change on the running server.
     pub effect: ChangeEffect,
 }
 
-/// The way in which a changed entry of a server takes effect.
+/// The effect of a changed entry on the running server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ChangeEffect {

@@ -25,7 +25,7 @@ pub struct Reload {
     sources: Sources,
     trust: Trust,
     current: Config,
-    /// The state in which this watcher last read the files.
+    /// The state that this watcher last read. An empty state makes the next poll read the files again.
     read: Option<State>,
     /// The stamps of the files at the last poll.
     last: Vec<Stamp>,
@@ -42,8 +42,8 @@ type State = (Vec<Stamp>, u64);
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Reloaded {
-    /// The files were written again, or an approval changed their effect: the difference from the configuration read
-    /// before (empty if both are equal), and the configuration read now.
+    /// The files were written again, or an approval changed their effect. Contains the changes since the configuration
+    /// read before (none if both are equal), and the configuration read now.
     Changed(Box<ConfigChange>, Box<LoadedConfig>),
     /// The files cannot be used, and the previous configuration stays in effect.
     Kept(DiscoveryError),

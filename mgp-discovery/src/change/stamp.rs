@@ -4,11 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// The device, inode, size, modification time and the nanoseconds of the change time of a file; `None` if there is no
-/// readable file.
+/// The values by which a change of a file is noticed: device, inode, size, modification time, and the nanoseconds of
+/// the change time. `None` if there is no readable file.
 pub(crate) type Stamp = Option<(u64, u64, u64, Option<SystemTime>, i64)>;
 
-/// Returns the stamp of a file, which changes whether an editor writes into the file or replaces it.
+/// Returns the stamp of a file. It changes both when an editor writes into the file and when it replaces the file.
 pub(crate) fn stamp(path: &Path) -> Stamp {
     let metadata = fs::metadata(path).ok()?;
     let (device, inode, changed) = identity(&metadata);

@@ -1,19 +1,19 @@
-//! `login` and `[servers.auth]`: the way `mgp` is authorized by a server at a URL (MCP authorization).
+//! `login` and `[servers.auth]`: how a server at a URL authorizes `mgp` (MCP authorization).
 
 use std::fmt;
 
 use super::table_reader::Reader;
 
-/// The settings with which `mgp` logs in at a server with a URL; a text `T` is unexpanded, or
-/// [`Expanded`](crate::Expanded).
+/// The settings with which `mgp` logs in at a server with a URL. Its texts have the type `T`: `String` before `${…}` is
+/// expanded, [`Expanded`](crate::Expanded) after.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuthConfig<T = String> {
-    /// The agents that share a login at the server.
+    /// Determines whether all agents share one login at the server.
     pub login: LoginScope,
     /// The way in which the client obtains tokens.
     pub grant: AuthGrant,
-    /// The cases in which the client proves that it has a key to which its token is bound (`DPoP`, RFC 9449).
+    /// Determines whether the client proves that it possesses the key to which its token is bound (`DPoP`, RFC 9449).
     pub dpop: DpopUse,
     /// Scopes that are requested in addition to those that the server names.
     pub scopes: Vec<String>,
@@ -27,7 +27,7 @@ pub struct AuthConfig<T = String> {
     pub issuer: Option<T>,
 }
 
-/// The agents that share a login at a server.
+/// Determines whether all agents share one login at a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LoginScope {
@@ -42,14 +42,14 @@ pub enum LoginScope {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuthGrant {
-    /// Tokens are obtained by a person who logs in.
+    /// A person logs in, and the client obtains the tokens of that login.
     #[default]
     Login,
     /// The kernel obtains tokens with its own client credentials.
     ClientCredentials,
 }
 
-/// The cases in which the client sends proofs that it has a key to which its token is bound (`DPoP`, RFC 9449).
+/// Determines whether the client proves that it possesses the key to which its token is bound (`DPoP`, RFC 9449).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DpopUse {

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::table_reader::Reader;
 
-/// `[kernel.results]`, `[servers.results]` and `[agents.NAME.results]`: the largest part of a result that a model gets.
+/// `[kernel.results]`, `[servers.results]` and `[agents.NAME.results]`: the maximum sizes of what a model gets of a
+/// result.
 ///
 /// A limit that is `None` is not set; a limit of zero means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,8 +114,8 @@ pub(super) fn results(reader: &mut Reader<'_, '_, '_>) -> ResultsConfig {
     ResultsConfig { limits, keep: reader.duration("keep").unwrap_or(default.keep) }
 }
 
-/// `[limits]`, `[agents.NAME.limits]` and the keys of `[servers.limits]` that these tables share; `None` means
-/// unlimited.
+/// The limits of calls: the tables `[limits]` and `[agents.NAME.limits]`, and the same keys in `[servers.limits]`.
+/// `None` means unlimited, unless the field names a default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallLimits {

@@ -47,8 +47,8 @@ pub struct ConfigFinding {
     pub line: usize,
     /// The character of the finding in the line, from 1.
     pub column: usize,
-    /// The server that the finding disables, by its id or its position in the file; `None` if it concerns the whole
-    /// file.
+    /// The server that the finding concerns, by its id or its position in the file; `None` if it concerns the whole
+    /// file. An error disables this server.
     pub server: Option<String>,
     /// The message of the finding, without the position and the remedy.
     pub what: String,
@@ -67,7 +67,7 @@ impl fmt::Display for ConfigFinding {
     }
 }
 
-/// The findings that make a file unusable.
+/// The errors that make a file unusable, together with the file's other findings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct ConfigErrors(Vec<ConfigFinding>);
 

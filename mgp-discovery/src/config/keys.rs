@@ -1,4 +1,4 @@
-//! The table of all keys of `mgp.toml`, from which the reader, the page and the schema are derived (MGP §15.2).
+//! The table of all keys of `mgp.toml`, the source of the parser, `docs/config.md` and the JSON Schema (MGP §15.2).
 
 use super::KeyKind;
 use super::bounds::Surface;

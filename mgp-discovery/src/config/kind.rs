@@ -80,7 +80,7 @@ pub(super) enum Checked {
     Switch(bool),
 }
 
-/// The reason why a value does not match its kind, the remedy, and the position in the file if only a part is wrong.
+/// The error of a value that does not match its kind. `at` is the position of the wrong part, if only a part is wrong.
 pub(super) struct Wrong {
     pub(super) what: String,
     pub(super) remedy: Option<String>,
@@ -166,7 +166,7 @@ fn number(item: &Item, least: u64, most: u64) -> Result<u64, Wrong> {
     number.ok_or_else(|| Wrong::new(format!("is not {kind}")))
 }
 
-/// Returns the name of a table's entry together with its value, or the error of the value.
+/// Returns an entry of a table as a pair of name and value, or the error of the value with its position.
 fn entry<T>(name: &str, item: &Item, value: Result<T, Wrong>) -> Result<(String, T), Wrong> {
     let at = item.span().map(|span| span.start);
     value
@@ -213,8 +213,8 @@ fn duration(text: &str) -> Result<Duration, Wrong> {
     })
 }
 
-/// Returns a text in place of a duration for use in a message: as it is if it is short and begins with a digit, e.g.
-/// `60 sec`, else as [`shown`] returns it.
+/// Returns an invalid duration for use in a message: unchanged if it is short and begins with a digit, e.g. `60 sec`,
+/// otherwise as [`shown`] returns it.
 fn shown_duration(text: &str) -> &str {
     let plain = |c: char| c.is_ascii_alphanumeric() || " ._-,".contains(c);
     let is_like_one = text.starts_with(|c: char| c.is_ascii_digit());

@@ -63,9 +63,10 @@ pub struct Config {
 }
 
 impl KernelConfig {
-    /// Returns two time limits for calls of a server's tool: the one without progress, and the one in total.
+    /// Returns the time limits for a call of a server's tool: the maximum time without progress, and the maximum time
+    /// in total.
     ///
-    /// The total limit is never shorter than the limit without progress.
+    /// The second is never shorter than the first.
     #[must_use]
     pub fn call_timeouts(&self, server: &CallTimeouts, tool: &str) -> (Duration, Duration) {
         let own = server.tools.get(tool).copied().or(server.timeout);
@@ -96,7 +97,7 @@ impl Config {
 pub struct ServerConfig {
     /// The server's id, which identifies it everywhere.
     pub id: ServerId,
-    /// The program that is started, the URL at which the server is reached, or this process.
+    /// The way to reach the server: a program to start, a URL, or this process.
     pub target: TargetConfig,
     /// The MCP era to use with the server; `None` means the newest era that the server supports.
     pub era: Option<Era>,
@@ -108,7 +109,7 @@ pub struct ServerConfig {
     pub health_interval: Option<Duration>,
     /// The limits of calls to the server.
     pub limits: ServerLimits,
-    /// The largest part of the server's results that a model gets.
+    /// The maximum sizes of what a model gets of the server's results.
     pub results: ResultLimits,
     /// Names of environment variables that the program inherits, in addition to `kernel.pass_env`; a final `*` is a
     /// wildcard.
@@ -130,7 +131,7 @@ pub struct ServerConfig {
     pub(crate) approved_files: Option<LocalFiles>,
 }
 
-/// The program or URL of a server.
+/// The way to reach a server: a program to start, a URL, or this process.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub enum TargetConfig {
@@ -153,7 +154,7 @@ pub enum TargetConfig {
         headers: BTreeMap<String, String>,
         /// The transport: streamable HTTP, or the older event stream.
         transport: Transport,
-        /// The way `mgp` is authorized by the server.
+        /// The settings with which `mgp` logs in at the server.
         auth: Box<AuthConfig>,
     },
     /// A server in this process, which the embedding program provides; no file can declare it.
@@ -172,9 +173,9 @@ impl ServerConfig {
 
     /// Returns the maximum time from the start of the server until it must have answered the handshake.
     ///
-    /// Without `start_timeout` it is 30 s, or 3 minutes for a program that may download the server first, such as
-    /// `npx`, also if a shell starts it. If `npx` is killed while it installs a package, it leaves a folder that no
-    /// later start repairs.
+    /// Without `start_timeout`, it is 30 s. It is 3 minutes for a program that may download the server first, such as
+    /// `npx`, even if a shell starts that program: an `npx` that is killed during an installation leaves a folder that
+    /// no later start repairs.
     #[must_use]
     pub fn start_timeout(&self) -> Duration {
         let (command, arguments) = match &self.target {
@@ -289,7 +290,7 @@ pub struct GovernanceConfig {
     pub risk: BTreeMap<String, RiskLevel>,
     /// The lowest risk level at which a call needs a confirmation.
     pub confirm: ConfirmLevel,
-    /// The assignment of server instances to agents.
+    /// Determines whether agents share an instance of the server.
     pub isolation: Isolation,
     /// If set, a server that agents share may request the MCP roots of an agent.
     pub roots: bool,
@@ -372,7 +373,7 @@ pub enum OnUngranted {
     Close,
 }
 
-/// The assignment of server instances to agents.
+/// Determines whether agents share an instance of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Isolation {
@@ -423,9 +424,9 @@ pub struct KernelConfig {
     pub tools_request: bool,
     /// The tools that are listed to agents.
     pub surface: Surface,
-    /// The number of tokens of all tool definitions together up to which [`Surface::Auto`] lists all tools.
+    /// [`Surface::Auto`] lists all tools if their definitions together have at most this number of tokens.
     pub direct_tokens: u64,
-    /// The largest part of a result that a model gets.
+    /// The maximum sizes of what a model gets of a result, and the time for which the rest can be fetched.
     pub results: ResultsConfig,
     /// The settings for data that moves from server to server by reference. Changes take effect at the next start of
     /// the kernel.
@@ -562,7 +563,7 @@ pub struct AgentConfig {
     pub surface: Option<Surface>,
     /// The limits of the agent's calls; each replaces the common limit of all agents.
     pub limits: CallLimits,
-    /// The largest part of a result that the agent gets.
+    /// The maximum sizes of what the agent gets of a result.
     pub results: ResultLimits,
     /// The scopes that the agent may obtain; empty if its calls need no scopes.
     pub scopes: Vec<String>,

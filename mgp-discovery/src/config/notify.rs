@@ -59,7 +59,7 @@ pub enum NotifyWay {
     Email(EmailConfig),
 }
 
-/// An e-mail address, and the mail server that delivers to it.
+/// The settings for notifications by e-mail: the addresses and the mail server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EmailConfig {
@@ -121,7 +121,8 @@ impl QuietHours {
 pub(super) fn console_url(kernel: &mut Reader<'_, '_, '_>) -> Option<String> {
     let url = kernel.text("console_url")?;
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
-    // A link adds only the id of an item to this address; a query or a user name in it could contain a secret.
+    // Refuse an address with a query or a user name, which could contain a secret. A link only appends the id of an
+    // item to the address.
     let is_plain = |rest: &str| {
         let is_in_url = |byte: u8| byte.is_ascii_graphic() && !b"?#@\\<>\"".contains(&byte);
         !rest.is_empty() && rest.bytes().all(is_in_url)

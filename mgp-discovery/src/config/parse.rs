@@ -132,7 +132,8 @@ fn servers(top: &mut Reader<'_, '_, '_>, parsed: &mut ParsedConfig) {
     top.report.server = None;
 }
 
-/// Returns the tables of `[[servers]]`, or of a list of inline tables.
+/// Returns the tables of the servers, written as `[[servers]]` or as a list of inline tables; `None` for any other
+/// value.
 fn tables(item: &Item) -> Option<Vec<&dyn TableLike>> {
     if let Some(tables) = item.as_array_of_tables() {
         return Some(tables.iter().map(|table| table as &dyn TableLike).collect());
@@ -293,7 +294,7 @@ fn target(reader: &mut Reader<'_, '_, '_>) -> Option<TargetConfig> {
     }
 }
 
-/// Reports keys that are not allowed or useless beside `url`, and headers that cannot be sent.
+/// Reports keys that are not allowed or have no effect together with `url`, and headers that cannot be sent.
 fn check_url_keys(
     reader: &mut Reader<'_, '_, '_>,
     transport: Option<&Transport>,

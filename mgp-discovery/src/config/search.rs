@@ -8,7 +8,7 @@ use super::table_reader::Reader;
 pub struct SearchConfig {
     /// If set, the tools that agents call after a search improve their later searches.
     pub learning: bool,
-    /// The principals from whose calls the search of an agent learns.
+    /// The agents whose calls improve the ranking of an agent's searches.
     pub learn_from: LearnFrom,
     /// The parts of a query that are stored in the history.
     pub stored_queries: StoredQueries,
@@ -18,16 +18,16 @@ pub struct SearchConfig {
     pub encoder_library: Option<String>,
 }
 
-/// The principals that learn from each other's calls.
+/// The agents whose calls improve the ranking of an agent's searches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LearnFrom {
-    /// Each agent of each user learns from its own calls only.
+    /// Only the agent's own calls.
     #[default]
     Agent,
-    /// The agents of a user learn from each other.
+    /// The calls of all agents of the same user.
     User,
-    /// All users and agents of a tenant learn from each other.
+    /// Also the calls of other users of the tenant, if at least two of them suggest the same tool.
     Tenant,
 }
 

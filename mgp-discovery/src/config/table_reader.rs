@@ -182,7 +182,8 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
         tables
     }
 
-    /// Returns a reader for a table below this one; `None` if it is absent, or not a table, which is reported.
+    /// Returns a reader for a table below this one; `None` if it is absent. A value that is not a table is reported,
+    /// and then treated as absent.
     pub(super) fn below(&mut self, name: &str, path: &'static str) -> Option<Reader<'_, 'f, 't>> {
         let item = self.item(name)?;
         if let Some(table) = item.as_table_like() {

@@ -5,7 +5,8 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::time::Duration;
 
-/// The time limits of a server and of calls of its tools; a limit that is `None` is taken from the kernel.
+/// The time limits of a server's start and of calls of its tools; a limit of calls that is `None` is taken from the
+/// kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallTimeouts {

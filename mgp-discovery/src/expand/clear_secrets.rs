@@ -135,7 +135,8 @@ fn secret_part(name: &str, part: &str) -> Option<&'static str> {
     looks_secret(name, part).or(is_password.then_some("it is the password of a URL"))
 }
 
-/// Returns a name and a value for each argument: both parts of `--key=x`; for `x`, the flag before it, if any, and `x`.
+/// Returns a name and a value for each argument: `--key=x` has both, and the name of a plain argument is the flag
+/// before it, or empty. Both are empty for a flag without `=`.
 pub(super) fn named(args: &[String]) -> impl Iterator<Item = (&str, &str)> {
     let flag = |arg: &&String| arg.starts_with('-');
     let before =
@@ -209,11 +210,11 @@ const NAMES: &[&str] = &[
     "token",
 ];
 
-/// Words in a name that mean that its value is the place or the owner of a secret, not the secret itself.
+/// Words that make a name harmless: its value is the place or the owner of a secret, not the secret itself.
 const HARMLESS: &[&str] =
     &["dir", "endpoint", "file", "id", "name", "path", "public", "type", "url"];
 
-/// Returns whether a name is the name of a secret value.
+/// Returns whether a name suggests that its value is a secret.
 fn names_secret(name: &str) -> bool {
     let words = words(name);
     let any = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));

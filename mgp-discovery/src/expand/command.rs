@@ -13,10 +13,11 @@ use crate::config::limits;
 
 /// The time that a command has to exit after it closed its output.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
-/// The interval at which it is checked whether the command has exited.
+/// The interval between two checks of whether the command has exited.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Runs a command in a folder with the system's shell, and returns its output, which is never part of an error.
+/// Runs a command in a folder with the system's shell, and returns its output. An error never contains output of the
+/// command.
 pub(super) fn run(command: &str, folder: &Path, patience: Duration) -> Result<String, String> {
     let mut child = shell(command)
         .current_dir(folder)

@@ -48,7 +48,7 @@ type Variables = dyn Fn(&str) -> Option<String> + Send + Sync;
 pub struct ExpandedServer {
     /// The id of the server.
     pub id: ServerId,
-    /// The program or URL of the server, expanded.
+    /// The way to reach the server, with expanded texts.
     pub target: ExpandedTarget,
     /// The rights of the server's process; `None` if it is not sandboxed.
     pub rights: Option<ProcessRights>,
@@ -68,7 +68,7 @@ pub struct ProcessRights {
     pub listens: bool,
 }
 
-/// The program or URL of a server, expanded.
+/// The way to reach a server, with expanded texts: a program to start, a URL, or this process.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ExpandedTarget {
@@ -91,7 +91,7 @@ pub enum ExpandedTarget {
         headers: BTreeMap<String, Expanded>,
         /// The transport: streamable HTTP, or the older event stream.
         transport: Transport,
-        /// The way `mgp` is authorized by the server.
+        /// The settings with which `mgp` logs in at the server.
         auth: Box<AuthConfig<Expanded>>,
     },
     /// A server inside this process.

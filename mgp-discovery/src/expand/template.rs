@@ -78,7 +78,7 @@ impl Template {
         names.into_iter()
     }
 
-    /// Returns the references to outside values, as written: `${TOKEN}`, `${file:key}`.
+    /// Returns the references to outside values as in the file, but without defaults: `${TOKEN}`, `${file:key}`.
     #[must_use]
     pub fn needs(&self) -> Vec<String> {
         let mut needs = Vec::new();

@@ -1,6 +1,6 @@
 //! Imports the `manifest.json` of an MCP bundle (`.mcpb`, earlier `.dxt`), whose files were unpacked into a folder.
 //!
-//! As with a `server.json`, every text is escaped; only the variables of the format are replaced
+//! Every text is escaped, as for a `server.json`, and only the variables that the format defines are replaced
 //! (<https://github.com/modelcontextprotocol/mcpb/blob/main/MANIFEST.md>).
 
 use std::collections::BTreeMap;
@@ -228,9 +228,9 @@ impl Filling<'_> {
         vec![format!("${{{variable}{}}}", if is_required { "" } else { ":-" })]
     }
 
-    /// Returns the text of a default; of its variables, only the folders of the user are replaced.
+    /// Returns the text of a default. Variables for folders are replaced in it, variables for settings are not.
     fn default_text(&mut self, default: &str) -> String {
-        // Do not replace settings in a default: a setting whose default names itself would never end.
+        // Do not replace settings in a default: if it named its own setting, the replacement would never end.
         if default.contains("${user_config.") || !is_balanced(default) {
             return escaped(default);
         }

@@ -57,7 +57,7 @@ pub(super) const NO_TARGET: &str = "it has neither a `command` nor a `url`";
 const IDLE: &[&str] =
     &["description", "name", "gallery", "version", "disabled", "enabled", "source", "tools"];
 
-/// Returns an entry with the members that most hosts use, converted from the members of this host.
+/// Returns an entry of this host with its members renamed to those that most hosts use.
 pub(super) fn common(host: Host, value: &Value) -> Value {
     let mut value = value.clone();
     let Some(members) = value.as_object_mut() else { return value };

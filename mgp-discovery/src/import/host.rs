@@ -54,7 +54,7 @@ pub enum Host {
 }
 
 impl Host {
-    /// Returns a short name of the host, which is also the name of the agent that makes its calls.
+    /// Returns a short name of the host. The agent that makes the host's calls has the same name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -145,7 +145,7 @@ pub struct ImportError {
 }
 
 impl ImportError {
-    /// Returns `true` if the entry is as its user wants it: switched off, or a part of the host.
+    /// Returns whether the server is not imported on purpose: it is switched off, or a part of the host.
     #[must_use]
     pub fn is_intended(&self) -> bool {
         [SWITCHED_OFF, PART_OF_HOST].contains(&&*self.why)
@@ -175,8 +175,8 @@ pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, DiscoveryErro
     read_with(host, file, text, None)
 }
 
-/// Reads the text of a host's own file of the user like [`read`]; an input for which the host asks its user becomes the
-/// stored secret of its name, if `secrets` contains that name.
+/// Reads the text of a host's file that is the user's own, like [`read`]. A value for which the host asks its user is
+/// replaced by the stored secret of that name, if `secrets` contains the name.
 ///
 /// # Errors
 /// See [`read`].
@@ -272,7 +272,7 @@ fn names(list: &Value) -> Vec<String> {
 }
 
 impl Import {
-    /// Moves servers that are switched off in the host to the refused ones.
+    /// Moves the servers that are switched off in the host from `servers` to `refused`.
     pub fn leave_out(&mut self, switched_off: &[String]) {
         self.leave_out_from(0, switched_off);
     }
@@ -288,7 +288,8 @@ impl Import {
     }
 }
 
-/// Adds the servers of a table, which is in the part of a project if one is given.
+/// Adds the servers of a table to the import. `project` is the project whose part of the file contains the table, if
+/// any.
 fn take(
     import: &mut Import,
     project: Option<&String>,

@@ -178,8 +178,8 @@ impl PublishedServer {
         Ok(Some(PublishedBundle { url, sha256: sha256.to_owned() }))
     }
 
-    /// Returns whether the package that is started has an exact version, not a range or a tag, which could later mean
-    /// another version.
+    /// Returns whether the package that is started has an exact version. A range or a tag is not exact, because it
+    /// could later mean another version.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         let mut reading = Reading::new(&NO_ANSWERS);
@@ -226,7 +226,7 @@ pub(super) fn read(value: Value, import: &mut Import) -> Result<(), String> {
 
 pub(super) static NO_ANSWERS: Answers = BTreeMap::new();
 
-/// The words for operating systems in the names of files; [`PROCESSORS`] has those for processors.
+/// The words by which the names of files indicate an operating system; [`PROCESSORS`] has those for processors.
 const SYSTEMS: &[(&str, &[&str])] = &[
     ("linux", &["linux"]),
     ("macos", &["darwin", "macos", "mac", "osx"]),
@@ -235,7 +235,8 @@ const SYSTEMS: &[(&str, &[&str])] = &[
 const PROCESSORS: &[(&str, &[&str])] =
     &[("x86_64", &["x64", "x86_64", "amd64"]), ("aarch64", &["arm64", "aarch64"])];
 
-/// Returns whether a file may be for this system and processor: its name has a word for each, or none for another one.
+/// Returns whether a file may be for this system and processor: for each of the two, its name contains the right word,
+/// or no word of another one.
 fn is_for_here(url: &str) -> bool {
     let name = url.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
     let is_named = |words: &[&str]| {
@@ -263,8 +264,8 @@ fn add_texts(value: &Value, texts: &mut Vec<String>) {
     }
 }
 
-/// Returns whether a name and a version always identify the same content, unlike a tag or a range. A `name` that is an
-/// address or an option never does.
+/// Returns whether a package's name and version always identify the same content. A tag or a range of versions does
+/// not, nor does a `name` that is an address or an option.
 fn is_exact(kind: &str, name: &str, version: Option<&str>) -> bool {
     if !["npm", "pypi"].contains(&kind) {
         return name.contains("@sha256:");

@@ -253,7 +253,7 @@ impl TakenIds {
     }
 }
 
-/// The number of ids that are tried before a server whose id is taken is refused.
+/// The maximum number of ids that are tried for a server. If all are taken, the server is not imported.
 const MAX_NAMESAKES: usize = 50;
 
 /// Returns the ids for a server, in the order in which they are tried.
@@ -270,8 +270,9 @@ fn candidates(id: &str, host: Host) -> impl Iterator<Item = String> {
 /// Returns whether two servers run the same program with the same arguments and variables, or have the same URL and
 /// headers.
 ///
-/// If `is_reimported`, an earlier import of the same file wrote `there`. Then the values of variables and headers may
-/// differ in whether they are written out or taken from a variable or secret, because the user may have replaced them.
+/// If `is_reimported`, an earlier import of the same file wrote `there`. Then two different values of a variable or
+/// header also count as equal if one of them contains `${…}`, because the user may have replaced a value by a
+/// reference.
 fn is_same(there: &ServerConfig, new: &ServerConfig, is_reimported: bool) -> bool {
     let secrets: Vec<String> = clear_secrets(new).into_iter().map(|one| one.place).collect();
     // A value with `${…}` also counts as equal to a secret, because an earlier import asked the user for this

@@ -19,7 +19,7 @@ pub(super) enum Dialect {
     Editor,
 }
 
-/// The way to interpret variables in a file.
+/// The facts that determine how the variables in a file are converted.
 pub(super) struct Meaning<'a> {
     pub(super) dialect: Dialect,
     /// The folder of the project that contains the file.
@@ -64,7 +64,7 @@ pub(super) fn proposed(inputs: &Value) -> BTreeMap<&str, &str> {
     proposed.collect()
 }
 
-/// Converts the variables of a text; adds the findings about those that have no equal here.
+/// Converts the variables of a text, and adds findings about variables that have no counterpart here.
 ///
 /// The result contains no `${file:…}` or `${cmd:…}`: only the user may write those.
 pub(super) fn mapped(text: &str, meaning: &Meaning<'_>, findings: &mut Findings) -> String {
@@ -112,7 +112,8 @@ fn variable(inside: &str, meaning: &Meaning<'_>, findings: &mut Findings, depth:
     if let Some(id) = inside.strip_prefix("input:") {
         return input(id, meaning, findings);
     }
-    // The editors of the home folder's file replace the variable by the folder that is open.
+    // In a file of the home folder, `workspaceFolder` means the folder that is open in the editor, so it has no fixed
+    // value.
     let project = meaning.project.filter(|folder| !is_home(folder));
     match (inside, project) {
         ("userHome", _) => "${HOME}".to_owned(),

@@ -9,14 +9,14 @@ use super::refusal::RegistrationError as Refused;
 use super::registrations::RegistrationState;
 use crate::error::DiscoveryError;
 
-/// The prefix of the credential scopes that permit administration, and the scope that permits changes. `mgp-security`
-/// lists all scopes.
+/// The prefix of the credential scopes for administration; `ADMIN_WRITE` is the one that permits changes.
+/// `mgp-security` lists all scopes.
 const ADMIN: &str = "admin.";
 const ADMIN_WRITE: &str = "admin.write";
 const TOOLS: &str = "tools.";
 
 impl RegistrationState {
-    /// Checks that the caller has the right to call the method and is within the rate limit; records a refusal.
+    /// Checks that the caller has the right to call the method, and records a refusal. Then checks the rate limit.
     pub(super) async fn admit(
         &self,
         cx: &Context,

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::record::{Proposal, Record};
 
-/// The tenant of callers without a tenant; events leave it out.
+/// The name of the local tenant, which events leave out.
 const LOCAL: &str = "local";
 /// The maximum length of a text in the details of an audit event, in bytes.
 const MAX_TEXT_BYTES: usize = 1024;

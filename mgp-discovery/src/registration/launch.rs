@@ -150,7 +150,7 @@ fn entry(program: &Proposal) -> ServerConfig {
         mgp: Some(govern(program)),
         file: PathBuf::new(),
         origin: Origin::Project,
-        // The registration itself binds its files, so the check for projects' files is not needed.
+        // The approval of a registration already covers its files, so the check for projects' files is not needed.
         approved_files: None,
     }
 }

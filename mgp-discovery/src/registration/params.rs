@@ -18,8 +18,8 @@ const MAX_ENTRIES: usize = 64;
 /// The maximum size of a justification, or of a name that a caller claims.
 const MAX_TEXT_BYTES: usize = 1024;
 
-/// Variables that change which code a program loads. Such a list is never complete, so agents may set only
-/// [`PLAIN_VARIABLES`].
+/// Variables that change which code a program loads. An agent is refused them by default, an operator gets a note. No
+/// such list is complete, so agents may set only [`PLAIN_VARIABLES`] and what `kernel.registration.env` allows.
 const LOADING: &[&str] = &[
     "APPDATA",
     "BASH_ENV",

@@ -17,7 +17,8 @@ use super::refusal::RegistrationError as Refused;
 /// The maximum size of a program whose content is read.
 const MAX_PROGRAM_BYTES: u64 = 256 << 20;
 
-/// Interpreters, which run the script in their first argument, each with the file extension of such scripts.
+/// The interpreters: programs that run the script that their first argument names. Each has the file extension of its
+/// scripts.
 const INTERPRETERS: &[(&str, &str)] = &[
     ("bash", "sh"),
     ("bun", "mjs"),
@@ -36,9 +37,10 @@ const INTERPRETERS: &[(&str, &str)] = &[
     ("zsh", "sh"),
 ];
 
-/// Programs that run packages, other programs, modules or commands that some argument names.
+/// Programs that run what one of their arguments names: a package, another program, a module or a command.
 ///
-/// Editors, archivers and similar programs are listed too: one option is enough, e.g. `tar --checkpoint-action`.
+/// Editors, archivers and similar programs are listed too: their options can run commands, e.g.
+/// `tar --checkpoint-action`.
 const RUNNERS: &[&str] = &[
     "ant",
     "ash",
@@ -231,7 +233,7 @@ pub(super) enum Kind {
     Built,
     /// A text file that begins with `#!` and names its interpreter.
     Script,
-    /// An interpreter of the script that is its first argument.
+    /// An interpreter, which runs the script that its first argument names.
     Interpreter,
     /// A program that runs what its arguments name.
     Runner,
@@ -355,8 +357,8 @@ pub(super) fn compare_files(proposal: &Proposal) -> Result<FileCheck, String> {
     let real = command.canonicalize().map_err(|error| unreadable(command, &error)).map_err(text)?;
     let mut now = proposal.clone();
     now.real = path_text(&real).map_err(text)?;
-    // If the command now leads to another program, it must be approved by its content, even if it belongs to the
-    // system.
+    // If the path of the command now leads to another program, the approval must cover the content of that program,
+    // even if it belongs to the system.
     if now.real != proposal.real && !now.files.iter().any(|file| file.path == command) {
         now.files.push(bind(command).map_err(text)?);
     }
@@ -393,7 +395,8 @@ fn program(command: &str, cwd: &Path, config: &RegistrationConfig) -> Result<Pat
     unfit(format!("there is no program `{}`{whole}", command.escape_debug()))
 }
 
-/// Returns whether callers who are not operators may name a program; mere names in the lists mean programs on `PATH`.
+/// Returns whether callers who are not operators may name a program. A name without a folder in the lists means a
+/// program on `PATH`.
 fn is_allowed(command: &Path, programs: &[String], config: &RegistrationConfig) -> bool {
     let is_found = config.path.iter().any(|folder| command.parent() == Some(folder));
     let name = command.file_name().unwrap_or_default().to_string_lossy();
@@ -423,7 +426,7 @@ fn kind(command: &Path, real: &Path) -> Result<Kind, Refused> {
     Ok(if begin == b"#!" { Kind::Script } else { Kind::Built })
 }
 
-/// Returns the name of a program without folder, extension, and version with all that follows: `python` for
+/// Returns the name of a program without its folder and extension, cut off before the version: `python` for
 /// `/usr/bin/python3.11`, `perl` for `perl5.36-x86_64-linux-gnu`.
 fn name_of(program: &Path) -> String {
     let name = program.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
@@ -433,8 +436,8 @@ fn name_of(program: &Path) -> String {
     if plain.is_empty() { name.to_owned() } else { plain.to_owned() }
 }
 
-/// Returns the code files among the arguments: the first argument that is a file, and all files with an extension of
-/// code.
+/// Returns the files among the arguments that may contain code: the first argument that is a file, and every file with
+/// the extension of code.
 fn named(args: &[String], cwd: &Path) -> Result<Vec<BoundFile>, Refused> {
     let mut files: Vec<BoundFile> = Vec::new();
     for arg in args {
@@ -451,7 +454,7 @@ fn named(args: &[String], cwd: &Path) -> Result<Vec<BoundFile>, Refused> {
     Ok(files)
 }
 
-/// Returns whether the name of a file is that of code.
+/// Returns whether a file has the extension of code.
 pub(crate) fn is_code_file(path: &Path) -> bool {
     let ending = path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     CODE.contains(&ending.as_str())
@@ -523,8 +526,8 @@ fn shown(path: &Path) -> String {
     path.to_string_lossy().escape_debug().to_string()
 }
 
-/// Returns whether only the system's administrator can change a program; such a program is bound only by its path, so
-/// that updates need no new approval.
+/// Returns whether only the system's administrator can change a program; an approval covers only the path of such a
+/// program, so that updates need no new approval.
 #[cfg(unix)]
 fn is_of_system(metadata: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt as _;

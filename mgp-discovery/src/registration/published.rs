@@ -177,7 +177,8 @@ fn secret_name(id: &str, variable: &str) -> String {
 /// A map of texts, e.g. an environment.
 type Texts = BTreeMap<String, String>;
 
-/// Returns the literal values of an environment, and the names of its secrets; `None` if a value is neither of these.
+/// Returns the literal values of an environment, and the names of its secrets; `None` if a value is neither literal nor
+/// a secret of this server.
 fn environment(id: &str, env: Texts) -> Option<(Texts, Texts)> {
     let (mut values, mut secrets) = (Texts::new(), Texts::new());
     for (name, text) in env {

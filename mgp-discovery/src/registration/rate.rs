@@ -14,7 +14,7 @@ const WINDOW: Duration = Duration::from_mins(1);
 /// The maximum number of principals whose calls are counted; while the table is full, other principals are refused.
 const MAX_PRINCIPALS: usize = 1024;
 
-/// The start of the current window and the number of calls in it, by principal.
+/// Counts the calls of each principal within one minute; the value is the start of this minute, and the count.
 #[derive(Default)]
 pub(super) struct CallRate(Mutex<HashMap<Creator, (Instant, u32)>>);
 

@@ -71,7 +71,8 @@ pub(super) enum Stage {
     Leaving { by: Creator, at: Timestamp, reason: Option<String> },
 }
 
-/// The program and its governance. A proposal with any other value is a different proposal, and needs its own approval.
+/// A program and its governance, as proposed for approval. If any field except `notes` differs, it is another proposal,
+/// and needs its own approval.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Proposal {
     pub(super) id: String,

@@ -102,7 +102,7 @@ pub enum RegistrationError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IdHolder {
-    /// The configuration has the id, or a server that was not registered at run time.
+    /// A server of the configuration has the id, or another one that was not registered at run time.
     Other,
     /// A server that was registered at run time has the id.
     Registered,

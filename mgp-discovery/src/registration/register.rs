@@ -383,7 +383,8 @@ fn not_started(error: &RpcError) -> String {
     format!("it is registered and did not start: {}", error.message())
 }
 
-/// Returns the reply if the request repeats the earlier one, `None` if it replaces it, or an error if it must not.
+/// Returns the reply to a request that repeats the earlier request; `None` if the new request replaces the earlier one.
+/// Returns an error if the new request must not replace it.
 fn earlier_reply(
     before: &StoredRegistration,
     record: &Record,

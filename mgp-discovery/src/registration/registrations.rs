@@ -40,8 +40,8 @@ const LOOKS: u32 = 8;
 /// approved.
 /// A removal that a crash of the kernel interrupts is completed at its next start.
 ///
-/// If an implementation of [`ServerRunner`] refers to this value, it must use a weak reference, or neither is ever
-/// dropped.
+/// If an implementation of [`ServerRunner`] refers to this value, it must use a weak reference; otherwise neither is
+/// ever dropped.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -147,14 +147,14 @@ pub(super) struct StoredRegistration {
 impl RegistrationsBuilder {
     /// Sets the audit sink. By default events are kept only in memory.
     ///
-    /// If the sink takes events from the same store, a change and its events are one commit.
+    /// If the sink writes its events to the same store, a change and its events are one commit.
     pub fn audit(mut self, audit: Arc<dyn AuditSink>) -> Self {
         self.audit = audit;
         self
     }
 
-    /// Sets the callers, besides operators, who may register and deregister servers: a caller that can see the kernel
-    /// tool with the name of the method, written with dots.
+    /// Sets who may register and deregister servers in addition to operators: the callers that can see the method as a
+    /// kernel tool, e.g. `mgp.discovery.register`.
     ///
     /// By default only operators may.
     pub fn authorized_by(mut self, may: Arc<dyn Visibility>) -> Self {

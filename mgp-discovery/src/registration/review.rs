@@ -21,7 +21,8 @@ use super::record::{Record, Stage, denied_by_default};
 pub struct PendingRegistration {
     /// The id of the server.
     pub server: ServerId,
-    /// The hash of everything shown here and of the values of the environment. An approval applies to this hash only.
+    /// The hash of the proposed program and its governance, including the values of the environment. An approval
+    /// applies to this hash only.
     pub fingerprint: Sha256Hash,
     /// The absolute path of the program, then its arguments.
     pub argv: Vec<String>,

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::registrations::Registrations;
 
 impl Registrations {
-    /// Returns a router for `mgp/discovery/register` and `mgp/discovery/deregister`, to be used beside
+    /// Returns a router for `mgp/discovery/register` and `mgp/discovery/deregister`, to be used together with
     /// [`list_router`](crate::list_router).
     ///
     /// A caller without the right is refused before the params are checked, and the refusal is recorded. If the kernel

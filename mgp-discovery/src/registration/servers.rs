@@ -17,8 +17,8 @@ use crate::registry::ServerCatalog;
 
 /// Starts, drains and removes registered servers.
 ///
-/// Each future may be dropped at any point, and each function may be called again although its work is already done:
-/// after a crash, work is resumed in this way.
+/// Each future may be dropped at any point. Each function may be called again after its work was done, because work is
+/// resumed in this way after a crash.
 pub trait ServerRunner: ServerCatalog + 'static {
     /// Returns whether the id is reserved, or the configuration has an entry with this id, even a faulty one.
     ///
@@ -79,7 +79,7 @@ impl ApprovedRegistration {
         &self.server.id
     }
 
-    /// Returns whether the server must not run, because its changed files wait for a review or it is not approved.
+    /// Returns whether the server must not run: it is not approved, or its files have changed and wait for a review.
     ///
     /// Reads a snapshot and never waits.
     #[must_use]

@@ -20,7 +20,8 @@ use super::registrations::{Records, RegistrationState, StoredRegistration};
 use super::source;
 use crate::registry::KnownServer;
 
-/// The time by which a server may exceed its drain limit before it is removed without further waiting.
+/// The additional time that a drain may take beyond its limit. After that, the server is removed without further
+/// waiting.
 const DRAIN_GRACE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The first and the maximum delay before a failed removal is tried again.
 const RETRY_DELAYS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
@@ -60,8 +61,8 @@ impl Progress {
 type ProgressSender = watch::Sender<Progress>;
 
 impl RegistrationState {
-    /// Begins the work that the state of a registration requires, unless it has already begun; returns its progress, if
-    /// any.
+    /// Begins the work that the state of a registration requires, unless it has already begun. Returns the progress of
+    /// the work; `None` if none is required.
     pub(super) fn resume(
         self: &Arc<Self>,
         stored: &StoredRegistration,
@@ -143,7 +144,8 @@ impl RegistrationState {
         }
     }
 
-    /// Drains and removes a server, and only then its record, so that the work is repeated after a crash.
+    /// Drains and removes a server, then removes its record. The record is last, so that after a crash the work is
+    /// repeated.
     async fn leave(self: Arc<Self>, server: &ServerId, sender: &ProgressSender) {
         let (mut wait, longest) = RETRY_DELAYS;
         // If the configuration now has a server with this id, that server must not be stopped here.
@@ -232,8 +234,8 @@ impl RegistrationState {
         }
     }
 
-    /// Returns the entry in the list of servers for a registration whose server is not running, because
-    /// [`ServerRunner`] lists only running ones.
+    /// Returns the entry in the list of servers for a registration whose server is not running. [`ServerRunner`] lists
+    /// only running servers.
     pub(super) fn list_entry(&self, record: &Record) -> KnownServer {
         let program = &record.program;
         let server = program.server();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::config::{LocalFiles, ServerConfig, TargetConfig};
 use crate::registration::{bind_file, is_code_file, runs_arguments};
 
-/// Finds and hashes the code files of the project that the program and the arguments of a server name.
+/// Finds the project's code files that the program and the arguments of a server name, and returns their hashes.
 ///
 /// Other files named by arguments are treated as data, which may change without a new approval.
 ///
@@ -38,8 +38,8 @@ pub(crate) fn local_files(server: &ServerConfig) -> Result<LocalFiles, String> {
     Ok(files)
 }
 
-/// Returns the path in the project and the real path of the file that an argument, or the value of an option, names, if
-/// any.
+/// Returns the file that an argument, or the value of an option, names: its path relative to the project, and its real
+/// path. `None` if it names no file of the project.
 fn plain_file(text: &str, folder: &Path, project: &Path) -> Option<(PathBuf, PathBuf)> {
     let value = match text.split_once('=') {
         Some((option, value)) if option.starts_with('-') => value,

@@ -72,7 +72,7 @@ pub struct TrustApproval {
 }
 
 impl Trust {
-    /// Creates approvals in a store.
+    /// Creates an instance that keeps the approvals in a store.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store, audit: None }

@@ -15,7 +15,7 @@ pub(super) struct CallDurations([Bucket; BUCKETS]);
 
 #[derive(Debug, Default)]
 struct Bucket {
-    /// The number of running calls that are slow.
+    /// The number of running calls that did not complete at their first poll.
     running: AtomicU32,
     /// The recent average duration, in milliseconds; 0 if there is none yet.
     typical: AtomicU32,

@@ -1,4 +1,4 @@
-//! `mgp/lifecycle/shutdown`. Only the owner may call it; repeated calls are harmless.
+//! The method `mgp/lifecycle/shutdown`. Only the owner may call it; repeated calls are harmless.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -57,8 +57,7 @@ impl Drain {
     pub(super) fn answer(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
         let (_, params, cx) = call.into_parts();
         let shutdown = match params.get() {
-            // Even if the params are invalid, a caller that is not the owner is refused for that reason and not with
-            // −32602.
+            // A caller that is not the owner is refused as such, even if its params are invalid and would cause −32602.
             Err(_) if !ProcessOwner::is(&cx) => Err(LifecycleError::NotOwner.into()),
             params => params.map(|params| self.dispatch(&cx, params)),
         };

@@ -1,5 +1,5 @@
-//! The number of running calls and the gate for new calls, both in one atomic value, so that no call can be missed
-//! while the gate closes.
+//! A gate that counts the running calls and can be closed for new ones. The count and the flags are in one atomic
+//! value, so that no call is missed while the gate closes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -47,7 +47,7 @@ impl Gate {
         false
     }
 
-    /// Adds one to the count for a further part of a call that is already counted.
+    /// Counts a further part of a call that is already counted, even if the gate is closed.
     pub(super) fn hold(&self) {
         self.state.fetch_add(ONE, Ordering::AcqRel);
     }
@@ -90,7 +90,7 @@ impl Gate {
     }
 
     /// From now on, also refuses messages of earlier calls, even if some of these calls are still running. New calls
-    /// are refused since [`close`](Self::close).
+    /// have been refused since [`close`](Self::close).
     pub(super) fn end(&self) {
         self.state.fetch_or(ENDED, Ordering::AcqRel);
     }

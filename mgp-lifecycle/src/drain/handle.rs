@@ -18,7 +18,8 @@ use super::gate::Gate;
 use crate::fleet::Fleet;
 use crate::state::{StateHandle, Transition};
 
-/// The maximum time for calls to end after they were cut off. They end at their next poll, so this is rarely needed.
+/// The maximum time for calls to end after they were cut off. They end at their next poll, so this limit is rarely
+/// reached.
 const CUT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Time limits of a drain.
@@ -46,7 +47,7 @@ impl Default for DrainConfig {
     }
 }
 
-/// The calls that a drain waits for.
+/// The work that a drain still waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RemainingCalls {
@@ -85,7 +86,7 @@ struct DrainState {
     fleet: OnceLock<Arc<dyn Fleet>>,
     /// The reason that was given when the drain began; later reasons are ignored.
     reason: OnceLock<ShutdownReason>,
-    /// The time at which calls that are still running are cut off.
+    /// The time at which calls that are still running are cut off; `None` until the drain begins.
     deadline: watch::Sender<Option<Instant>>,
     is_cut: AtomicBool,
     cut: Notify,
@@ -145,8 +146,8 @@ impl Drain {
         &self.0.state
     }
 
-    /// Adds an observer. It is called when the drain begins and when it ends, with the params of the notification
-    /// `notifications/mgp.lifecycle` that it should send to peers.
+    /// Adds an observer, which is called when the drain begins and when the drain ends. Its argument is the params of
+    /// `notifications/mgp.lifecycle`, which the observer should send to peers.
     ///
     /// The drain ends once all observers have completed or have exceeded [`DrainConfig::notify_timeout`].
     pub fn on_transition(
@@ -164,8 +165,8 @@ impl Drain {
     /// Panics outside of a tokio runtime.
     pub fn begin(&self, reason: ShutdownReason, timeout: Duration) -> RemainingCalls {
         let state = &*self.0;
-        // Panic outside of a runtime before anything is changed: without the task that is spawned below, a closed gate
-        // would never become empty.
+        // Without a runtime, this panics before anything is changed. Otherwise the gate would be closed, but the task
+        // that ends the drain could not be spawned.
         let runtime = Handle::current();
         // Set the reason before the gate is closed, because refusals contain it.
         let _ = state.reason.set(reason);
@@ -261,7 +262,7 @@ impl Drain {
         self.0.gate.enter_related().then(|| DrainHold(self.clone()))
     }
 
-    /// Counts a further part of a running call.
+    /// Counts a further part of a running call, e.g. the task that the call has become.
     pub(crate) fn hold(&self) -> DrainHold {
         self.0.gate.hold();
         DrainHold(self.clone())
@@ -358,7 +359,7 @@ impl fmt::Debug for Drain {
     }
 }
 
-/// Counts a call or task as running until it is dropped.
+/// A guard that counts a call or task as running until the guard is dropped.
 #[derive(Debug)]
 pub(crate) struct DrainHold(Drain);
 
@@ -380,7 +381,7 @@ impl Drop for DrainHold {
     }
 }
 
-/// Measures the duration of a call until it is dropped.
+/// A timer that measures the duration of a call until the timer is dropped.
 pub(super) struct CallTimer {
     drain: Drain,
     bucket: u8,

@@ -66,7 +66,7 @@ mgp_types::layer_service! {
 }
 
 impl<S> DrainService<S> {
-    /// Admits a call. Returns a guard that counts it if the drain must wait for it.
+    /// Admits a call. Returns a guard that counts the call, or `None` if the drain does not wait for it.
     fn admit(&self, call: &Call) -> Result<Option<Counted>, LifecycleError> {
         // Check tool calls first, because they are the common case.
         if let Some(tool) = call.tool()
@@ -128,8 +128,8 @@ struct Counted {
 }
 
 impl Counted {
-    /// Returns a future that completes when the call is cut off, and that measures the call's duration until it is
-    /// dropped.
+    /// Returns a future that completes when the call is cut off. It measures the duration of the call for as long as
+    /// the future exists.
     fn cut(&self) -> BoxFuture<'static, ()> {
         let drain = self.hold.drain().clone();
         let timer = drain.measure(self.bucket);
@@ -150,13 +150,13 @@ pin_project! {
 }
 
 pin_project! {
-    /// Response future of [`DrainService`]; the call is counted until it is dropped.
+    /// Response future of [`DrainService`]; the call is counted until this future is dropped.
     pub struct ResponseFuture<F> {
         #[pin]
         inner: ResponseState<F>,
-        // Created only if the call does not complete at its first poll, as most calls do.
+        // Created only if the call is still pending after its first poll, because most calls complete at that poll.
         cut: Option<BoxFuture<'static, ()>>,
-        // This must be the last field: the call's guards are dropped before the call counts as ended.
+        // This must be the last field, so that the guards in `inner` are dropped before the call counts as ended.
         counted: Option<Counted>,
     }
 }

@@ -33,17 +33,18 @@ pub struct ConnectConfig {
     pub era: EraChoice,
     /// The time after which a server that has not answered the probe is also sent `initialize`. Default: 10 s.
     ///
-    /// Legacy servers refuse the probe at once; this is for servers that do not answer it, and includes the
-    /// server's start. The first useful answer counts, so a modern server that starts slowly stays modern.
+    /// Most legacy servers refuse the probe at once; this limit is for those that do not answer it. It includes the
+    /// time that the server needs to start. The first useful answer counts, so a modern server that starts slowly is
+    /// still recognised as modern.
     pub probe_timeout: Duration,
-    /// The time limit of the whole handshake, without the decision of the permission gate. Default: 30 s.
+    /// The time limit of the handshake, not counting the decisions about permissions. Default: 30 s.
     pub handshake_timeout: Duration,
-    /// Gate that decides, from the permissions a server needs, whether the connection proceeds; runs between the answer
-    /// to `initialize` and `initialized`.
+    /// Gate that decides, from the permissions a server needs, whether the connection proceeds. It runs after the
+    /// server has answered; in the legacy era, before `initialized` is sent.
     pub permission_gate: Option<Arc<dyn ConnectGate>>,
-    /// Decides about the permissions a server needs, and reports changes while it is connected (MGP §3.4).
+    /// Decides about the permissions a server needs, and reports changes while the server is connected (MGP §3.4).
     ///
-    /// Decisions are stored by the id in [`Context::server`], so the context of the connection must have one.
+    /// Decisions are stored under the id in [`Context::server`], so the context of the connection must have one.
     pub grantor: Option<Arc<dyn PermissionAuthority>>,
     /// The action if a permission the server needs is denied. Default: proceed.
     pub on_denied: UngrantedPolicy,
@@ -149,7 +150,8 @@ pub enum ConnectError {
 
 /// Performs the handshake over an outbound stack; the result is stored in the scope of the connection.
 ///
-/// The stack must contain a [`RequestMetaLayer`](super::RequestMetaLayer) for the same scope's [`HandshakeState`].
+/// The stack must contain a [`RequestMetaLayer`](super::RequestMetaLayer) that was created with the [`HandshakeState`]
+/// of the same scope.
 ///
 /// # Errors
 /// The reason why the handshake failed; the connection cannot be used in that case.
@@ -238,7 +240,7 @@ async fn first_answer<S: MgpService>(
             ProbeResult::Legacy(_) => initializing.await,
         },
         initialized = &mut initializing => match initialized {
-            // A modern server refuses `initialize`, and answers the probe once it is ready.
+            // The server may be modern: it then refuses `initialize`, and answers the probe once it is ready.
             Err(ConnectError::Refused(refusal)) => match timeout(wait, probing).await {
                 Ok(Ok(ProbeResult::Modern(facts))) => Ok(facts),
                 _ => Err(ConnectError::Refused(refusal)),
@@ -267,7 +269,7 @@ async fn probe_twice<S: MgpService>(
 enum ProbeResult {
     /// The server is modern.
     Modern(Arc<PeerInfo>),
-    /// The server is legacy; contains its answer to the probe, if there was one.
+    /// The server is legacy; contains its refusal of the probe, if it sent one.
     Legacy(Option<RpcError>),
 }
 

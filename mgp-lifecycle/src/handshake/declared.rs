@@ -68,7 +68,8 @@ impl CallerCapabilities {
         let caller: ClientCapabilities = sent.get().ok()?;
         let mut capabilities = self.own.clone();
         (capabilities.elicitation, capabilities.sampling) = (caller.elicitation, caller.sampling);
-        // Do not declare callbacks for this caller, so that a server that has a question asks it with forms in rounds.
+        // This caller does not support callbacks, so do not declare them. A server then asks its questions with forms,
+        // in rounds.
         if let Some(mgp) = &self.without_callbacks
             && cx.caller.accepts.elicitation
             && !cx.caller.has(Extension::Callbacks)

@@ -101,17 +101,17 @@ pub(crate) enum NextStep {
     ModernUndescribed,
     /// Fall back to `initialize`: the server does not know the probe.
     Initialize,
-    /// Fall back to `initialize` although nothing shows that the server is legacy: its answer was a failure.
+    /// Fall back to `initialize`, although the failure of the probe does not show that the server is legacy.
     GuessLegacy,
     /// Fail with the server's refusal, because neither era would work.
     Fail,
 }
 
 /// Decides the next step after a probe. If the server refused the probe, the client stays in the modern era only if
-/// only a modern server sends such a refusal.
+/// legacy servers never send such a refusal.
 ///
-/// Over HTTP, the status is considered, too. Some codes are combined with a 4xx status only by modern servers: `−32601`
-/// then means that the server does not have `server/discover`, and the others mean that the request itself is wrong. A
+/// Over HTTP, the status is considered, too. Only modern servers combine certain codes with a 4xx status: `−32601` then
+/// means that the server does not have `server/discover`, and the other codes mean that the request itself is wrong. A
 /// busy server (408, 429, 503) does not count as legacy, because it would not accept `initialize` either.
 pub(crate) fn after_probe(probe: &ProbeOutcome<'_>) -> NextStep {
     #[derive(serde::Deserialize)]

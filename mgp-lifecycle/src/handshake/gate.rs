@@ -15,7 +15,8 @@ pub(crate) enum GateDecision {
     Drop,
 }
 
-/// Checks that a call's method belongs to MCP or to an active extension; `served` are the extensions of this server.
+/// Decides whether a call passes: its method must exist in the caller's era, and belong to MCP or to an active
+/// extension. `served` are the extensions of this server.
 pub(crate) fn check(call: &Call, caller: &PeerInfo, served: ExtensionSet) -> GateDecision {
     let name = call.method().as_str();
     let known = lookup(name);
@@ -36,7 +37,7 @@ pub(crate) fn check(call: &Call, caller: &PeerInfo, served: ExtensionSet) -> Gat
     if call.kind() == Kind::Notification {
         return GateDecision::Drop;
     }
-    // Name the extension only if the server serves it; otherwise it would not help the client to offer it.
+    // Name the extension only if the server serves it; otherwise offering it would not help the client.
     let missing = known
         .and_then(|info| info.extension)
         .filter(|extension| inactive && !foreign && served.contains(*extension));

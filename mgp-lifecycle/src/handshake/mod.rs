@@ -3,7 +3,7 @@
 //!
 //! [`era`] decides, without I/O, to which era a message belongs. [`HandshakeLayer`] is the server's side: it answers
 //! the handshake, and attaches the facts about the caller to every inbound call. [`connect`] is the client's side, and
-//! [`RequestMetaLayer`] adds the members to outbound calls that the callee needs. [`PermissionFlow`] requests decisions
+//! [`RequestMetaLayer`] adds to outbound calls the members that the callee needs. [`PermissionFlow`] requests decisions
 //! about the permissions a server needs, and notifies the server of them.
 
 mod callers;

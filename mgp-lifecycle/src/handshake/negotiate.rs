@@ -22,7 +22,7 @@ pub(crate) fn read_offer(
     Some(offered.clone())
 }
 
-/// Returns the extensions of an offer, always with structured errors, which every MGP peer supports (§14).
+/// Returns the extensions of an offer. Error handling is always one of them, because every MGP peer supports it (§14).
 pub(crate) fn offered(ours: &MgpOffer) -> ExtensionSet {
     ours.extensions.with(Extension::ErrorHandling)
 }

@@ -22,7 +22,7 @@ pub struct MgpOffer {
     pub server_id: Option<String>,
     /// The trust level that a server claims to have.
     pub trust_level: Option<TrustLevel>,
-    /// If `true`, a server declares that it asks modern callers, in rounds, the same questions as legacy callers.
+    /// If `true`, a server declares that it asks modern callers the same questions as legacy callers, but in rounds.
     pub asks_in_rounds: bool,
 }
 

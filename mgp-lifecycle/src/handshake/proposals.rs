@@ -1,5 +1,5 @@
-//! Takes the members of negotiated proposals out of tool calls, and adds the members of proposals for results to
-//! results.
+//! Takes the members of negotiated proposals out of tool calls, and writes the members that proposals define for
+//! results into the results.
 //!
 //! Applies to: inbound.
 

@@ -31,7 +31,7 @@ pub struct RequestMetaLayer {
     traces_plain: bool,
 }
 
-/// Maximum number of `_meta` members added to a call: those in `MetaMembers`, grants, trace and a progress token.
+/// Number of `_meta` members for which space is reserved: those in `MetaMembers`, grants, trace and a progress token.
 const MAX_META_MEMBERS: usize = 8;
 
 /// The members of `_meta` that every modern request contains, encoded once.
@@ -40,8 +40,8 @@ struct MetaMembers {
     info: Payload,
     revision: Payload,
     capabilities: DeclaredCapabilities,
-    /// The capabilities of the callers on whose behalf this client forwards calls; `None` if this client itself answers
-    /// questions of servers.
+    /// Determines which questions of servers (sampling, forms, roots) the caller of a forwarded call can answer; `None`
+    /// if this client answers them itself.
     of_callers: Option<CallerCapabilities>,
     /// The handle that distinguishes this client from other clients of the same principal.
     handle: Payload,
@@ -119,7 +119,7 @@ impl<S: MgpService> Service<Call> for RequestMetaService<S> {
         {
             return Either::Right { future: ready(inactive(&call, extension)) };
         }
-        // MCP's own notifications need no `_meta`; servers ignore those of an extension without the offer in `_meta`.
+        // MCP's own notifications need no `_meta`. Those of an extension do: without the offer, servers ignore them.
         let needs_meta = call.kind() == Kind::Request || extension.is_some();
         if facts.era == Era::Modern && needs_meta {
             let members = &self.layer.members;

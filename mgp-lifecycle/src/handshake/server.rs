@@ -233,7 +233,7 @@ impl<S> Handshake<S> {
         if call.tells::<Initialized>() {
             session.set_ready();
         }
-        // Before `initialize`, only modern clients send notifications; such a message itself contains what they
+        // Before `initialize`, only modern clients send notifications, and the `_meta` of each contains what its client
         // negotiated.
         let facts = if phase == Phase::New { self.modern_sender(call) } else { facts };
         let decision = gate::check(call, &facts, self.served());

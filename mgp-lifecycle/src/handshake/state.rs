@@ -20,7 +20,7 @@ struct SessionState {
     permissions: Option<PermissionFlow>,
 }
 
-/// The progress of the legacy handshake.
+/// The stage that the legacy handshake has reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// The client has not begun a handshake yet.
@@ -95,7 +95,7 @@ impl HandshakeState {
         true
     }
 
-    /// Records that the client is ready.
+    /// Changes the phase from `Initialized` to `Ready`; in any other phase, does nothing.
     pub(crate) fn set_ready(&self) {
         let mut state = self.0.lock();
         if state.phase == Phase::Initialized {

@@ -93,7 +93,7 @@ impl Probe {
         }
     }
 
-    /// Returns the status that the server has because of the latest result.
+    /// Returns the status that the server would have if this were its only probe.
     pub(super) fn status(&self, within: Duration) -> HealthStatus {
         let status =
             self.result(within).map_or(HealthStatus::Healthy, |result| result.status().clone());
@@ -105,7 +105,7 @@ impl Probe {
     }
 }
 
-/// Guard of a run; the next run can start when it is dropped.
+/// Guard of a run; the next run can start when the guard is dropped.
 struct ProbeRun {
     probe: Arc<Probe>,
     result: Option<CheckResult>,

@@ -23,7 +23,8 @@ use crate::error::LifecycleError;
 use crate::fleet::Fleet;
 use crate::state::StateHandle;
 
-/// The time limit for a server in the fleet; it is below the five seconds within which the caller must be answered.
+/// The time limit for the answer of a server in the fleet; it is below the five seconds within which the caller must be
+/// answered.
 const FLEET_TIMEOUT: Duration = Duration::from_millis(4_500);
 
 /// Registry of one server's health checks and resources; clones share it.
@@ -380,7 +381,7 @@ enum Target {
     Unknown(String),
 }
 
-/// Counts a health request while it is being answered.
+/// A guard that counts a health request until the guard is dropped.
 struct OpenRequest(Arc<Registry>);
 
 impl OpenRequest {

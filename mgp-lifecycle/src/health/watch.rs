@@ -72,7 +72,7 @@ impl<F: Future> Future for Watched<F> {
     }
 }
 
-/// The counts of running polls of the tasks that one thread has spawned on one runtime.
+/// Counts the running and the ended polls of the tasks that one thread has spawned on one runtime.
 #[derive(Debug, Default)]
 struct PollCounts {
     /// The number of running polls, plus the number of ended ones in units of [`ENDED`], which may overflow.
@@ -108,7 +108,7 @@ impl PollCounts {
     }
 }
 
-/// Counts a running poll until it is dropped.
+/// A guard that counts a poll as running until the guard is dropped.
 struct PollGuard<'a>(&'a PollCounts);
 
 impl<'a> PollGuard<'a> {

@@ -32,7 +32,7 @@ pub(super) struct KeyedCall {
 pub(super) enum Claim {
     /// The call must run, with this key; the sender must be dropped when the run ends.
     Run(StoredKey, watch::Sender<()>),
-    /// An equal call is running; its sender is dropped when it ends.
+    /// An equal call is running; the channel is closed when that call ends.
     Wait(watch::Receiver<()>),
     /// An equal call has ended, with this result and start time.
     Replay(StoredEnd, Timestamp),
@@ -43,7 +43,7 @@ struct Entry {
     /// Signals the end of the run; `None` if the call is not running.
     running: Option<watch::Receiver<()>>,
     logical: Option<ByteString>,
-    /// The position of the key's result in the order of results; `None` if none is stored.
+    /// The sequence number of the key's result; `None` if no result is stored.
     place: Option<u64>,
 }
 
@@ -104,7 +104,7 @@ impl KeyTable {
         if let Some(end) = &entry.key.end {
             return Ok(Claim::Replay(end.clone(), began_at));
         }
-        // This is a further round or attempt of the same call, and not a repetition by the caller.
+        // A further round or attempt of the same call is not a repetition by the caller.
         let continues = call.logical.is_some() && call.logical == entry.logical;
         if !continues && !call.may_repeat {
             return Err(LifecycleError::UnknownOutcome(began_at));
@@ -146,7 +146,7 @@ impl KeyTable {
         self.entries.insert(id, Entry { key, running, logical, place: None });
     }
 
-    /// Records that a run was interrupted, so that it is unknown whether it had an effect.
+    /// Marks a run as interrupted: it is unknown whether the run had an effect.
     pub(super) fn interrupt(&mut self, id: &str) {
         if let Some(entry) = self.entries.get_mut(id) {
             entry.running = None;
@@ -195,7 +195,7 @@ impl KeyTable {
         Some((id, entry.key.clone()))
     }
 
-    /// Removes a result from the counts of stored results.
+    /// Removes the result of a key from the sizes and the order of the stored results.
     fn forget_result(&mut self, id: &str) {
         let Some(entry) = self.entries.get_mut(id) else { return };
         let Some(place) = entry.place.take() else { return };

@@ -30,7 +30,8 @@ use crate::error::LifecycleError;
 /// calls), so that a repetition is decided and recorded like every call.
 ///
 /// A call with a key continues even if its caller disconnects, so that the caller gets the result when it repeats the
-/// call. A call whose handler asks a modern caller is the exception: it ends with its round.
+/// call. A call whose handler may ask a modern caller is the exception: it ends when the request of its current round
+/// ends.
 #[derive(Clone)]
 #[must_use]
 pub struct IdempotencyLayer {
@@ -164,7 +165,7 @@ async fn call_once<S: MgpService>(
                 return end.answer().unwrap_or_else(not_kept);
             }
             Claim::Wait(mut running) => {
-                // An error means that the run has ended.
+                // `changed` fails once the run has ended, because its sender is then dropped.
                 while running.changed().await.is_ok() {}
                 WaitMark::mark(call.cx_mut());
                 if let Some(recheck) = &layer.recheck {
@@ -188,8 +189,8 @@ async fn call_once<S: MgpService>(
     Ok(reply)
 }
 
-/// Runs a call to its end even if its caller disconnects. If the handler may ask a modern caller, the call ends with
-/// its round instead.
+/// Runs a call to its end even if its caller disconnects. If the handler may ask a modern caller, the call instead ends
+/// when the request of its current round ends.
 pub(crate) async fn run_on(
     cx: &Context,
     running: impl Future<Output = Result<Reply, RpcError>> + Send + 'static,
@@ -220,7 +221,7 @@ fn note_replay(cx: &Context, began_at: &Timestamp) -> Result<(), RpcError> {
     Ok(())
 }
 
-/// A running call. Dropping it records that it is unknown how the call ended.
+/// A running call. If it is dropped before its end is stored, its outcome counts as unknown.
 struct Run {
     keys: Idempotency,
     id: String,

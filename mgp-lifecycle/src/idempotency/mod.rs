@@ -1,7 +1,8 @@
 //! Calls that run only once, however often they are sent (proposal 5, `idempotency`).
 //!
-//! A record is stored before a call with a key runs, and is completed with the result before the caller gets it. A call
-//! whose run was interrupted, e.g. because the process was killed, is not run again unless its tool may be repeated.
+//! An entry is stored before a call with a key runs. It is completed with the result before the caller gets the result.
+//! A call whose run was interrupted, e.g. because the process was killed, is not run again unless its tool may be
+//! repeated.
 
 mod keys;
 mod layer;

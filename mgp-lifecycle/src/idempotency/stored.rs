@@ -45,7 +45,8 @@ pub(super) struct StoredError {
 }
 
 impl StoredKey {
-    /// Returns a key that replaces one that cannot be read. It has no owner, and its call never runs again.
+    /// Returns a key that replaces one that cannot be read. It has no owner, and its call runs again only if the tool
+    /// may be repeated.
     pub(super) fn unreadable(ttl: Duration) -> Self {
         let began_ms = now_ms();
         let expires_ms = began_ms.saturating_add(mgp_types::millis(ttl));
@@ -119,7 +120,7 @@ impl RunEnd {
     }
 }
 
-/// Returns whether an error leaves open if the call ran, e.g. because the connection was lost.
+/// Returns whether an error leaves open whether the call ran, e.g. because the connection was lost.
 fn is_lost(error: &RpcError) -> bool {
     let is_timeout = matches!(
         error.code(),

@@ -67,7 +67,7 @@ impl Default for LimitConfig {
 /// Limits the number of tool calls that run at the same time; all other methods are passed on.
 ///
 /// Waiting callers are served round-robin: each has one turn per round, however many of its calls wait. A call whose
-/// caller stops waiting before the call gets a permit is answered with 3003, and does not run.
+/// deadline passes before it gets a permit is answered with 3003, and does not run.
 ///
 /// ```
 /// use mgp_lifecycle::{LimitConfig, ConcurrencyLimitLayer};

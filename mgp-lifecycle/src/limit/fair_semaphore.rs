@@ -22,7 +22,7 @@ use crate::error::LifecycleError;
 /// 32 bits.
 const ONE_WAITING: u64 = 1 << 32;
 
-/// The permits of a limit, and the queue of calls that wait for one.
+/// Grants the permits of a limit, and queues the calls that wait for one.
 #[derive(Debug)]
 pub(super) struct FairSemaphore {
     /// The number of running calls, plus the number of waiting calls times [`ONE_WAITING`].
@@ -32,8 +32,8 @@ pub(super) struct FairSemaphore {
     count: AtomicU64,
     running: u64,
     config: LimitConfig,
-    /// `true` if only the total number of running calls is limited. `false` if callers or tools have their own limits,
-    /// so that running calls must be counted for each of them.
+    /// `true` if only the total number of running calls is limited. `false` if callers or tools have their own limits;
+    /// running calls are then counted for each of them.
     is_plain: bool,
     queue: Mutex<QueueState>,
 }
@@ -114,7 +114,7 @@ impl FairSemaphore {
             return None;
         }
         let mut count = self.count.load(Ordering::Relaxed);
-        // Waiting calls make the count larger than any limit, so that no new call gets a permit here.
+        // Waiting calls make the count larger than any limit, so no new call gets a permit here while calls wait.
         while count < self.running {
             let taken = self.count.compare_exchange_weak(
                 count,

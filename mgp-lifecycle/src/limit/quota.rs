@@ -67,7 +67,8 @@ impl Quota {
         self
     }
 
-    /// Charges the principal of a call for units; does nothing if units are not limited.
+    /// Charges the principal of a call for units; does nothing if the call passed no `QuotaLayer`. If the quota does
+    /// not limit units, they are only counted.
     ///
     /// A handler that asks its caller is run again from the start in each round. Units that it charged in an earlier
     /// round are not charged a second time.

@@ -37,7 +37,7 @@ impl Default for SizeConfig {
 /// Layer that refuses tool calls with too large arguments or results (3001), and passes on all other methods.
 ///
 /// A call whose arguments are too large does not run. If the result is too large, the call has already run, and its
-/// caller gets an error with the size instead. A call that sends chunks is ended when their sum reaches the limit.
+/// caller gets an error with the size instead. A call that sends chunks is ended when their sum exceeds the limit.
 ///
 /// ```
 /// use mgp_lifecycle::{SizeConfig, SizeLayer};
@@ -152,7 +152,7 @@ fn meter_chunks(call: &mut Call, limit: usize) -> Option<Arc<AtomicUsize>> {
     Some(sum)
 }
 
-/// Sink that counts the bytes of the chunks sent to the caller, up to the limit.
+/// Sink that counts the bytes of the chunks sent to the caller, and refuses chunks beyond the limit.
 struct ChunkMeter {
     inner: Arc<dyn Sink>,
     total: Arc<AtomicUsize>,

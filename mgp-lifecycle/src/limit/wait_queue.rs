@@ -10,7 +10,7 @@ pub(super) struct WaitQueue<T> {
     callers: HashMap<Caller, CallerQueue<T>, ahash::RandomState>,
     /// The waiting callers in the order of their turns.
     round: BTreeMap<u64, Caller>,
-    /// The number of the next entry or turn; it has 64 bits, so it never overflows.
+    /// The sequence number of the latest entry or turn; it has 64 bits, so it never overflows.
     next: u64,
     len: usize,
 }
@@ -73,7 +73,8 @@ impl<T> WaitQueue<T> {
         Some(entry)
     }
 
-    /// Removes and returns the next entry that may run: of the first caller in the round that has one, the oldest.
+    /// Removes and returns the next entry that may run: the oldest one of the first caller in the round that has such
+    /// an entry.
     pub(super) fn pop(&mut self, may_run: impl Fn(&Caller, &T) -> bool) -> Option<(Caller, T)> {
         let (turn, id) = self.round.iter().find_map(|(turn, caller)| {
             let entries = &self.callers.get(caller)?.entries;

@@ -140,7 +140,8 @@ impl Circuit {
                 let (failures, since) = if old { (0, now) } else { (*failures, *since) };
                 Self::failing(failures.saturating_add(1), since, config).unwrap_or_else(open)
             }
-            // In all other cases, the call was sent before the circuit opened, so its outcome is not new evidence.
+            // In all other cases, there is no evidence, or it is old because the call was sent before the circuit
+            // opened.
             _ => return false,
         };
         *self = next;

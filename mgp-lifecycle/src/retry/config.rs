@@ -34,7 +34,7 @@ pub struct RetryConfig {
     pub max_wait: Duration,
     /// The first wait if the server does not send one. Default: 500 ms.
     pub first_wait: Duration,
-    /// The time after its first failure in which a call may be retried. Default: 30 s.
+    /// The time after the first failure of a call within which the call may be retried. Default: 30 s.
     pub total_timeout: Duration,
     /// Limit on the share of all calls that may be retries.
     pub budget: RetryBudget,
@@ -65,7 +65,7 @@ pub enum FallbackPolicy {
 pub struct AttemptReport<'a> {
     /// The number of the attempt, from 1. A call of a fallback tool is the last attempt.
     pub attempt: u32,
-    /// The code of the error; `None` if the call was answered, even if the tool reported a failure.
+    /// The code of the error or refusal; `None` if the call was answered, even if the tool reported a failure.
     pub code: Option<ErrorCode>,
     /// The time that was waited before the attempt.
     pub waited: Duration,

@@ -139,7 +139,7 @@ pub(super) fn may_replace(
         return Err(FallbackRefusal::Irreversible);
     }
     let risk = known.map_or(RiskLevel::Safe, ToolRetryInfo::max_fallback_risk);
-    // On both sides, an unknown level counts as the highest.
+    // For both tools, an unknown level counts as the highest.
     let others = other.risk.clone().min(RiskLevel::Dangerous);
     if others > risk { Err(FallbackRefusal::Riskier) } else { Ok(()) }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use mgp_types::service::{BoxFuture, Call, ConsumerGone, Outlet, OutletItem, OutletItemKind, Sink};
 
-/// The kind of items that were delivered, as far as a retry depends on it.
+/// The most important kind of item that was delivered so far. It determines whether a retry is possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Delivered {
     Nothing,

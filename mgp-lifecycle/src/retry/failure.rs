@@ -27,7 +27,7 @@ impl Failure {
         }
     }
 
-    /// Reads a refusal that was sent as a result, as for clients without MGP.
+    /// Reads a refusal that was sent as a result, which is the form for clients without MGP.
     fn from_result(body: &Body) -> Option<Self> {
         #[derive(Deserialize)]
         struct Refused {
@@ -64,8 +64,8 @@ impl Failure {
         Some(Self { code, hints: hints.unwrap_or_default() })
     }
 
-    /// Returns whether the call may have run. Only some codes mean that it did not start, unless `details` state
-    /// otherwise.
+    /// Returns whether the call may have run. If `details.started` is present, it decides; otherwise only some codes
+    /// mean that the call did not start.
     pub(crate) fn may_have_run(&self) -> bool {
         let details = self.hints.details.as_ref();
         let started = details.and_then(|details| details.decode::<bool>("started").ok().flatten());
@@ -168,7 +168,7 @@ mod tests {
         use mgp_types::service::{connection_closed, connection_lost};
         check_error(&connection_closed("it is gone"), (true, false));
         check_error(&connection_lost("it died"), (true, true));
-        // An error with the same text that a peer sent is not a loss of our connection.
+        // If a peer sends an error with the same text, this does not mean that our connection was lost.
         let sent = connection_lost("it died");
         let sent =
             RpcError::new(sent.code(), "it died").recovery(sent.as_recovery().unwrap().clone());

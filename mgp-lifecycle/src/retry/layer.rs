@@ -26,7 +26,7 @@ use crate::error::LifecycleError;
 /// Layer that retries failed calls that may succeed later, within the caller's limits.
 ///
 /// Put it outside all gates (layers that may refuse a call), so that every attempt passes all of them. A clone is
-/// cheap, and shares its records of servers with the original and with all stacks that use either of them.
+/// cheap. The original, its clones and all stacks that use them share the state of each server.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -56,13 +56,13 @@ use crate::error::LifecycleError;
 #[must_use]
 pub struct RetryLayer(Arc<RetryContext>);
 
-/// The configuration of a layer, and its records of the servers.
+/// The state that all stacks of a layer share: its configuration, and the state of each server.
 #[derive(Clone)]
 pub(super) struct RetryContext {
     pub(super) config: Arc<RetryConfig>,
     servers: Arc<ServerTable>,
     server: Option<ServerId>,
-    /// The record of the server that is configured in `server`.
+    /// The state of the server that is configured in `server`.
     own: Arc<Server>,
     tools: Option<Arc<ToolLookup>>,
     risk: Option<Arc<RiskLookup>>,
@@ -106,7 +106,7 @@ impl RetryLayer {
         self
     }
 
-    /// Resets the record of a server that was restarted: closes its circuit, and removes its tools.
+    /// Resets the state of a server that was restarted: closes its circuit, and removes its tools.
     pub fn restarted(&self, server: Option<&ServerId>) {
         self.0.of(server).reset();
     }
@@ -124,7 +124,7 @@ impl From<RetryConfig> for RetryLayer {
 }
 
 impl RetryContext {
-    /// Returns the record of a server.
+    /// Returns the state of a server.
     fn of(&self, id: Option<&ServerId>) -> Arc<Server> {
         // In the common case, the call goes to the configured server.
         if id.is_none() || id == self.server.as_ref() {

@@ -10,7 +10,7 @@
 //! | dangerous and irreversible | such a tool is retried only if the caller allows it |
 //! | partial results | after a chunk was delivered a call is not retried; after any other item it counts as started |
 //! | waits | at least `retry_after_ms`, by `retry_strategy`; a wait longer than [`RetryConfig::max_wait`], or than what is left of the deadline or of [`RetryConfig::total_timeout`], is not begun |
-//! | number | the smaller of `max_retries` and [`RetryConfig::max_retries`], within [`RetryConfig::budget`] |
+//! | retries | the smaller of `max_retries` and [`RetryConfig::max_retries`], within [`RetryConfig::budget`] |
 //! | `fallback_tool` | after the last retry: one call of another tool of the server, which must be listed and no more dangerous |
 //! | circuit breaker | calls to a server that was unreachable several times in a row are refused for a while ([`RetryConfig::circuit`]) |
 //!

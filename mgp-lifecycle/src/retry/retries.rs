@@ -19,8 +19,8 @@ use super::future::RetryableCall;
 use super::layer::RequestKind;
 use super::tools::{ListPage, RepeatPolicy};
 
-/// The time limit for listing a server's tools. After it, the error of the call is returned without further information
-/// about its tool.
+/// The time limit for listing a server's tools. After it, the decision about a retry is made without the definitions
+/// that are still missing.
 const LIST_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum number of pages of a tool list that are read.
 const MAX_LIST_PAGES: usize = 64;

@@ -1,4 +1,5 @@
-//! The record of each server: the number of its calls, its retry budget, its circuit breaker and its tools.
+//! The state of each server, on which retries depend: the number of its calls, its retry budget, its circuit breaker
+//! and its tools.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,12 +15,12 @@ use super::budget::{BudgetUsage, RetryBudget};
 use super::circuit::{Admission, Circuit, CircuitConfig, Evidence};
 use super::tools::ToolTable;
 
-/// The record of one server. A call that succeeds accesses only two of its atomics.
+/// The state of one server. A call that succeeds accesses only two of its atomics.
 #[derive(Debug)]
 pub(super) struct Server {
     id: Option<ServerId>,
     calls: AtomicU64,
-    /// `true` if the circuit is closed and no failures are counted, so that its lock need not be taken.
+    /// `true` if the circuit is closed and no failures are counted; the lock of `state` need not be taken then.
     closed: AtomicBool,
     state: Mutex<State>,
     pub(super) tools: Mutex<ToolTable>,
@@ -99,7 +100,7 @@ impl Server {
         }
     }
 
-    /// Resets the record, because the server was restarted.
+    /// Resets the state, because the server was restarted.
     pub(super) fn reset(&self) {
         self.update(|circuit| *circuit = Circuit::Closed);
         self.tools.lock().clear();
@@ -140,15 +141,15 @@ impl Drop for Probe {
     }
 }
 
-/// The maximum number of servers with their own record.
+/// The maximum number of servers that have a state of their own.
 const MAX_SERVERS: usize = 1024;
 
-/// The records of all servers of a layer.
+/// The states of all servers of a layer.
 ///
-/// If the table is full, records that no call uses and whose circuit is closed are removed. If there are none, further
-/// servers share one record.
+/// If the table is full, entries that no call uses and whose circuit is closed are removed. If there are none, further
+/// servers share one state.
 pub(super) struct ServerTable {
-    /// The record for calls without a server id, and for all servers that do not fit into the table.
+    /// The state for calls without a server id, and for all servers that do not fit into the table.
     common: Arc<Server>,
     named: Mutex<HashMap<ServerId, Arc<Server>>>,
 }
@@ -158,7 +159,7 @@ impl ServerTable {
         Self { common: Server::new(None), named: Mutex::default() }
     }
 
-    /// Returns the record of a server.
+    /// Returns the state of a server.
     pub(super) fn of(&self, id: Option<&ServerId>) -> Arc<Server> {
         let Some(id) = id else { return Arc::clone(&self.common) };
         let mut named = self.named.lock();

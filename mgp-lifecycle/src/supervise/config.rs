@@ -43,7 +43,7 @@ pub struct SuperviseConfig {
     /// Time in which the server waits, starts or stops does not count. So a crash loop ends in `error` however long its
     /// waits are.
     pub window: Duration,
-    /// The wait before the first restart within the window; it doubles with each. Default: 1 s, at most 1 h.
+    /// The wait before the first restart within the window; each further one doubles it. Default: 1 s, at most 1 h.
     pub backoff_base: Duration,
     /// Maximum wait before a restart, which applies to the first one too. Default: 30 s, at most 1 h.
     pub backoff_max: Duration,

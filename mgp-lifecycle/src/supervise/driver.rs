@@ -32,7 +32,8 @@ pub type ClientOf<S> = <<S as Spawn>::Server as Spawned>::Client;
 /// Supervises a server. [`Supervised::start`] starts it, and from then on it is restarted according to its policy.
 ///
 /// `state` is the handle to the server's state. The caller passes it in, so that layers such as a
-/// [`ReadyLayer`](crate::ReadyLayer) can be built with it before. Only the supervisor may change the state.
+/// [`ReadyLayer`](crate::ReadyLayer) can be built with it before the supervision begins. Only the supervisor may change
+/// the state.
 ///
 /// # Panics
 /// Panics outside a tokio runtime with a timer.

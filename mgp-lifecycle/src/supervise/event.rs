@@ -41,7 +41,7 @@ pub enum SupervisorEvent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SupervisorAction {
-    /// The state changes; each change is one that §11.2 allows.
+    /// Change the state of the server. Each change is one that §11.2 allows.
     Enter {
         /// The state of the server before the change.
         from: ServerState,

@@ -49,7 +49,7 @@ pub struct StateReport {
     pub reason: Arc<str>,
     /// The number of restarts of the server so far.
     pub restarts: u64,
-    /// The restart limit, if it was exceeded, so that there will be no restart; set in one report only.
+    /// The restart limit, if the server is not restarted because the limit was exceeded; set in one report only.
     pub limit: Option<RestartLimitExceeded>,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Status {
 #[derive(Debug)]
 pub(super) struct Command {
     pub(super) kind: CommandKind,
-    /// Notified when the supervisor has executed the command.
+    /// Notified when the supervisor has taken up the command, not when the server has restarted or stopped.
     pub(super) accepted: oneshot::Sender<()>,
 }
 
@@ -162,7 +162,8 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
         rest.unwrap_or_else(|| runtime_stopped(&self.state, self.restarts()))
     }
 
-    /// Returns the state in which the server rests; `None` if it is running, will be started, or was never started.
+    /// Returns the state in which the server rests; `None` if it is running or will be started, or before the first
+    /// request.
     #[must_use]
     pub fn rest(&self) -> Option<RestState> {
         self.status.borrow().rest.clone()

@@ -105,7 +105,7 @@ impl<T: Spawned> Incarnation<T> {
         }
     }
 
-    /// Starts to wait until the server is ready, and for its end.
+    /// Begins to wait for two events: that the server is ready, and that it ends.
     fn prepare(&mut self, server: T) {
         let server = self.server.insert(Arc::new(server));
         let (ready, ended) = (Arc::clone(server), Arc::clone(server));

@@ -50,7 +50,7 @@ pub struct Supervisor {
     /// The total time for which the server has been connected, without the current connection.
     connected: Duration,
     restarts: u64,
-    /// The reason why the server rests; `None` before the first request.
+    /// The reason why the server rests, and the restart limit if it was exceeded; `None` before the first request.
     rest: Option<(Arc<str>, Option<RestartLimitExceeded>)>,
     /// `true` if the last start failed for a reason that a restart would not remove.
     is_start_failure: bool,
@@ -67,7 +67,7 @@ enum Phase {
     Starting { until: Duration },
     /// The server is connected.
     Running { since: Duration },
-    /// The server, or a process that it left, is being stopped.
+    /// The server, or a process that it left behind, is being stopped.
     Stopping { until: Duration, next: AfterStop },
 }
 
@@ -343,7 +343,7 @@ impl Supervisor {
         self.phase = Phase::Stopping { until: self.stop_deadline(now), next };
     }
 
-    /// Returns the next step after an end that was not requested.
+    /// Returns the next step after the server has failed, or has ended without a request.
     fn after_end(&mut self, exit: &Exit, how: Arc<str>, now: Duration) -> AfterStop {
         let restarts = restarts_after(&self.config.policy, exit.is_success, exit.reason.as_ref());
         if self.is_start_failure || !restarts {
@@ -456,7 +456,8 @@ impl Supervisor {
         self.phase = Phase::Starting { until: now.saturating_add(self.config.start_timeout) };
     }
 
-    /// If §11.2 does not allow a change from the current state to `connecting`, enters a state from which it does.
+    /// If §11.2 does not allow a change from the current state to `connecting`, enters a state from which that change
+    /// is allowed.
     fn make_ready(&mut self, reason: &Arc<str>, out: &mut Vec<SupervisorAction>) {
         match self.state {
             ServerState::Draining | ServerState::Error => {

@@ -84,7 +84,7 @@ async fn run(
     .await
 }
 
-/// Ends a task if its driver panicked or was stopped.
+/// A guard that ends a task if its driver panics or is stopped.
 struct AbortGuard(Arc<Entry>);
 
 impl Drop for AbortGuard {

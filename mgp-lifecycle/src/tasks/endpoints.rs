@@ -1,4 +1,4 @@
-//! `tasks/get`, `tasks/update`, `tasks/cancel`, and `tasks/result` and `tasks/list` of 2025-11-25.
+//! The methods `tasks/get`, `tasks/update`, `tasks/cancel`, and `tasks/result` and `tasks/list` of 2025-11-25.
 //!
 //! They run outside the layers that check access, so they check themselves that a task belongs to the calling
 //! principal.

@@ -219,7 +219,7 @@ impl Entry {
 
     // === Questions ===
 
-    /// Adds a question to the caller of the task. It stays open until it is answered or the guard is dropped.
+    /// Adds a question for the caller of the task. It stays open until it is answered or the guard is dropped.
     pub(super) fn open_question(self: &Arc<Self>, key: &str, ask: CallerRequest) -> OpenQuestion {
         let mut state = self.state.lock();
         if state.outcome.is_none() && !state.answers.contains_key(key) {
@@ -375,7 +375,7 @@ fn input_requests(questions: &BTreeMap<String, Question>) -> Result<Payload, Rpc
 // The id gives access to the task like a key, so it must not appear in program logs.
 mgp_types::opaque_debug!(Entry { number });
 
-/// Keeps a question open until it is dropped.
+/// A guard that keeps a question open until the guard is dropped.
 #[derive(Debug)]
 pub(super) struct OpenQuestion {
     entry: Arc<Entry>,
@@ -394,7 +394,7 @@ impl Drop for OpenQuestion {
     }
 }
 
-/// Counts a caller among those that wait until it is dropped.
+/// A guard that counts a caller among the waiting ones until the guard is dropped.
 #[derive(Debug)]
 pub(super) struct WaitingCaller {
     entry: Arc<Entry>,

@@ -78,7 +78,7 @@ pub(super) enum NextStep {
     Task(Arc<Entry>),
 }
 
-/// The current stage of a call, as a request or as a task. It also receives the questions that the call asks.
+/// Tracks whether a call is a request or has become a task, and receives the questions that the call asks.
 pub(super) struct CallStage {
     /// The context of the call as it arrived, before the layer changed it.
     own: Context,
@@ -98,21 +98,21 @@ enum Stage {
 /// The state of the call while it is a request.
 #[derive(Default)]
 struct Round {
-    /// The thread on which the layer polls the call.
+    /// The thread on which the layer is polling the call; `None` between two polls.
     polling: Option<ThreadId>,
-    /// `true` if a question was asked during that poll. Questions that are asked on other threads are collected after
-    /// the poll in which they were asked.
+    /// `true` if a question was asked on that thread during the poll. If the handler runs on a tokio task of its own,
+    /// `run_round` collects its questions there.
     asked: bool,
     /// Open questions, in the form of the reply that ends the call.
     reply: Option<Reply>,
-    /// `true` if questions were collected, so that the call ends with them and cannot become a task.
+    /// `true` if questions were collected. The call then ends with them and cannot become a task.
     suspended: bool,
     layer: Option<Waker>,
 }
 
 impl CallStage {
-    /// Replaces the call's channel for questions and its outlet for partial results by ones that follow its stage, and
-    /// adds its [`TaskTicket`].
+    /// Replaces the call's channel for questions and its outlet for partial results by ones that depend on the stage of
+    /// the call, and adds its [`TaskTicket`].
     pub(super) fn install(call: &mut Call, table: &Arc<Table>, plan: Plan) -> Arc<Self> {
         let this = Arc::new(Self {
             own: call.cx().clone(),
@@ -168,7 +168,7 @@ impl CallStage {
         }
     }
 
-    /// Makes a call that stayed pending a task.
+    /// Makes a task of a call that stayed pending.
     pub(super) fn hand_over(&self) -> Result<NextStep, RpcError> {
         let mut stage = self.stage.lock();
         self.become_task(&mut stage)?;
@@ -211,7 +211,7 @@ impl CallStage {
         Ok(())
     }
 
-    /// Makes the open questions of the round the reply to the call.
+    /// Turns the open questions of the round into the reply to the call.
     fn suspend(&self, round: &mut Round) {
         if let CallerAccess::Channel(asker) = &self.own.caller_access
             && let Some(reply) = asker.take_suspended()

@@ -19,7 +19,7 @@ pub(super) struct Plan {
     pub(super) ttl: Duration,
     /// Time for which the call may first complete as a normal request; `None` means one poll.
     pub(super) grace: Option<Duration>,
-    /// `true` if the call must become a task, so that it is refused before it runs if the table is full.
+    /// `true` if the call must become a task. It is then refused before it runs if the table is full.
     pub(super) task_only: bool,
 }
 

@@ -192,7 +192,7 @@ impl Tasks {
     }
 }
 
-/// Counts a running call until it is dropped.
+/// A guard that counts a call as running until the guard is dropped.
 #[derive(Debug)]
 pub(super) struct RunningGuard(Arc<AtomicUsize>);
 

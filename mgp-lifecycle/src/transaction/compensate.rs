@@ -17,7 +17,7 @@ use crate::error::LifecycleError;
 const STEPS_TIMEOUT: Duration = Duration::from_mins(2);
 /// The maximum number of attempts to undo a step whose server is not ready.
 const MAX_ATTEMPTS: u32 = 4;
-/// The wait before the second attempt, and the maximum wait.
+/// The waits between two attempts: half a second at first, five seconds at most.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(5));
 
 /// A call that undoes a step.

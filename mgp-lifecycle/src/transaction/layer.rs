@@ -242,7 +242,8 @@ fn declared(answer: &Result<Reply, RpcError>) -> Option<Compensation> {
     found.or_else(|| body.get(Compensation::NAME))?.get().ok()
 }
 
-/// Checks a compensation that a server declared. It may only name a tool of the same server, which the caller may call.
+/// Checks a compensation that a server declared. It may only name a tool of the same server, and the caller must be
+/// allowed to call that tool.
 fn usable(
     transactions: &Transactions,
     cx: &Context,

@@ -1,4 +1,5 @@
-//! The transactions, in memory and in a store. Each change is stored before it takes effect.
+//! The transactions, in memory and in a store. A change counts as made only once it is stored; if it cannot be stored,
+//! it is undone.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -111,7 +112,8 @@ impl SagaLog {
             let before = saga.clone();
             let value = change(saga).inspect_err(|_| saga.clone_from(&before))?;
             let after = Payload::of(saga)?;
-            // Start to store the change while holding the lock, so that changes are stored in their order.
+            // Start to store the change while holding the lock, so that changes are stored in the order in which they
+            // were made.
             let put = Change::new().put(SPACE, store_key(key), after.clone());
             (value, before, saga.clone(), self.store.commit(put))
         };
@@ -161,7 +163,7 @@ impl SagaLog {
         self.running.lock().contains_key(key)
     }
 
-    /// Returns the transactions that were inactive for too long, and the time until the next one may be.
+    /// Returns the transactions that were inactive for too long, and the time after which the next one can be due.
     pub(super) fn inactive(&self) -> (Vec<SagaKey>, Duration) {
         let now = now_ms();
         let mut next = Duration::from_hours(1);
@@ -186,7 +188,7 @@ impl SagaLog {
     }
 }
 
-/// A running step, which is counted until it is dropped.
+/// A guard that counts a step as running until the guard is dropped.
 pub(super) struct RunningStep {
     log: Arc<SagaLog>,
     key: SagaKey,

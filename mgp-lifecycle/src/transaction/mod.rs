@@ -59,7 +59,7 @@ pub trait TransactionTools: Send + Sync + 'static {
     /// Calls a compensation on behalf of the caller of its transaction, as if that caller called it.
     fn compensate(&self, call: CompensationCall) -> BoxFuture<'static, Result<Reply, RpcError>>;
 
-    /// Reports a transaction of a tenant that could not be rolled back completely, so that it waits for a person.
+    /// Reports a transaction of a tenant that could not be rolled back completely, and therefore waits for a person.
     fn report(&self, tenant: &str, transaction: &TransactionRecord);
 }
 
@@ -171,7 +171,7 @@ impl Transactions {
         self.0.log.change(&key, commit).await.map(|((), saga)| saga.result())
     }
 
-    /// Undoes the steps of a transaction in reverse order, and waits until that has ended.
+    /// Undoes the steps of a transaction in reverse order, and waits until the rollback has ended.
     ///
     /// # Errors
     /// −32602 if the caller has no transaction with the id, or it is committed.
@@ -207,8 +207,8 @@ impl Transactions {
         sagas.iter().map(Saga::record).collect()
     }
 
-    /// Tries again to undo the steps of a tenant's transaction that could not be undone, and waits until that has
-    /// ended.
+    /// Tries again to undo the steps of a tenant's transaction that could not be undone, and waits until the rollback
+    /// has ended.
     ///
     /// # Errors
     /// −32602 unless exactly one transaction with the id waits for a person.

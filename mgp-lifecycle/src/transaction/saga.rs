@@ -97,7 +97,7 @@ pub(super) struct Step {
     pub(super) error: Option<String>,
     /// `true` if the step needs no compensation, because its tool only reads.
     pub(super) only_reads: bool,
-    /// The number of failed attempts to undo the step after which a person requested another one.
+    /// The number of times that a person has asked to try the undo again after it failed; part of the idempotency key.
     #[serde(default)]
     pub(super) attempts: u32,
 }
@@ -152,7 +152,7 @@ impl Saga {
         )
     }
 
-    /// Returns the last step for which a compensation must still be attempted.
+    /// Returns the index of the last step for which a compensation must still be attempted.
     pub(super) fn next_to_undo(&self) -> Option<usize> {
         self.steps.iter().rposition(|step| step.status == StepStatus::Done && !step.only_reads)
     }

@@ -10,7 +10,7 @@ use super::refused::{About, NotOperator};
 use crate::audit::Event;
 use crate::error::Refusal;
 
-/// The facts about one caller that the authority check of an administrative method needs.
+/// Checks whether one caller has the authority for an administrative method.
 #[derive(Clone, Copy)]
 pub(crate) struct AdminCheck<'a> {
     pub(super) principal: &'a Principal,

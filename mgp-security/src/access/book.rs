@@ -122,8 +122,8 @@ impl Access {
         self.check_now(cx, Some(server), None, Need::Server)
     }
 
-    /// Returns the entry in force that names the tool itself and allows it, or `None` if there is none or another entry
-    /// denies that tool.
+    /// Returns the entry in force that allows the tool by its name; `None` if there is none, or if another entry for
+    /// the tool denies it.
     ///
     /// An entry for the agent takes precedence over entries for its groups, and those over entries for everyone.
     #[must_use]

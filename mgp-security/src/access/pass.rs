@@ -27,7 +27,7 @@ const READ_ONE: &str = "tools.read:";
 const ADMIN_READ: &str = "admin.read";
 const ADMIN_WRITE: &str = "admin.write";
 
-/// A use of access that the credentials of a call must permit.
+/// An action that the credentials of a call must permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need<'a> {
     /// Calling the tool with this name.
@@ -86,7 +86,7 @@ impl<'a> Credentials<'a> {
         }
     }
 
-    /// Returns an error if the credentials do not permit a need.
+    /// Returns an error if the credentials do not permit what the caller needs.
     #[inline]
     pub(super) fn permit(self, need: Need<'_>, server: Option<&str>) -> Result<(), Lacking> {
         match self.0 {
@@ -126,7 +126,7 @@ impl Need<'_> {
         }
     }
 
-    /// Returns the permission that would permit the need, for the error message.
+    /// Returns the permission that the credentials would need, for the error message.
     fn word(self) -> String {
         match self {
             Self::Call(tool) => format!("{CALL_ONE}{tool}"),

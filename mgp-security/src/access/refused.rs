@@ -90,15 +90,14 @@ fn remedy(decision: &AccessDecision) -> String {
     )
 }
 
-/// The part of a method that is restricted to operators.
+/// The restriction of a method to operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum About {
-    /// The whole method.
+    /// The whole method is for operators.
     All,
-    /// Only queries about other agents; every caller may query its own entries.
+    /// Only queries about other agents are for operators; every caller may query its own entries.
     Others,
-    /// The whole method, and only for operators of the tenant `local`, because the method affects things that all
-    /// tenants share.
+    /// The whole method is for operators of the tenant `local`, because it affects things that all tenants share.
     Shared,
 }
 

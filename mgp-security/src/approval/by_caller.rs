@@ -51,8 +51,7 @@ pub(crate) struct ByCaller {
     others: Arc<dyn Approver>,
 }
 
-/// The key that seals the tokens of this process, and the tokens already used. Tokens of an earlier process are not
-/// valid.
+/// Creates the tokens of this process, and accepts each of them once. Tokens of an earlier process are not valid.
 struct Tokens {
     sealer: Sealer,
     used: Mutex<HashMap<Sha256Hash, Instant>>,

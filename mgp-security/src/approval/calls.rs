@@ -27,14 +27,14 @@ pub enum ApprovalTerm {
     /// The approval is only for this call, once.
     #[default]
     Once,
-    /// All calls of the same tool by the same caller, until the term expires.
+    /// All calls of the same tool by the same caller, until the approval expires.
     Tool {
         /// The time at which the approval expires.
         until: Timestamp,
     },
     /// Calls of the same tool by the same caller with similar arguments.
     Like {
-        /// The time when the term expires; `None` if it applies until it is revoked.
+        /// The time at which the approval expires; `None` if it applies until it is revoked.
         until: Option<Timestamp>,
     },
 }
@@ -84,7 +84,7 @@ pub struct CallApproval {
     /// The arguments that the approved calls must have, as canonical JSON; `None` if other arguments are approved too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<String>,
-    /// The permissions that the approved calls have.
+    /// The permissions that this approval grants to the approved calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub permissions: Vec<Permission>,
     /// The person who approved the calls.
@@ -230,7 +230,7 @@ impl CallApprovals {
         name.starts_with(ID_PREFIX)
     }
 
-    /// Returns the approvals in force of the operator's tenant, for one server or for all servers.
+    /// Returns the call approvals of the operator's tenant that have not expired, for one server or for all servers.
     ///
     /// # Errors
     /// 1000 if `by` is not an operator; other codes if the store cannot be read.
@@ -288,7 +288,8 @@ impl CallApprovals {
         Ok(self.0.take_out(is_meant, event).await.map_err(Refusal::from)?)
     }
 
-    /// Stores an approval for later calls, unless its term is only one call; returns it.
+    /// Stores the approval of later calls that follows from an approved request, and returns it. Returns `None` if only
+    /// one call was approved, or if the request is not about a call.
     pub(crate) async fn keep(
         &self,
         request: &ApprovalRequest,

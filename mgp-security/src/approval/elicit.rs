@@ -14,10 +14,11 @@ use serde_json::{Map, json};
 use super::describe::{describe, name};
 use super::{AnswerPlace, ApprovalTerm, Approver, Decision, LeftOpen, Question, QuestionSubject};
 
-/// The name of the form field with which the caller confirms a call.
+/// The name of the form field with which the person confirms a call.
 const CONFIRM_FIELD: &str = "confirm";
 
-/// The name of the form field with which the person chooses the duration of permissions; no permission has this name.
+/// The name of the form field with which the person chooses the duration or the term of an approval; no permission has
+/// this name.
 const TERM_FIELD: &str = "term";
 
 /// The name of the form field for the person's reason; no permission has this name.
@@ -36,7 +37,7 @@ const TERMS: [(&str, Option<Duration>); 4] = [
     ("until revoked", None),
 ];
 
-/// The durations for which a call can be approved. The first is the default.
+/// The terms that a form offers for the approval of a call. The first is the default.
 const CALL_TERMS: [&str; 4] = [
     "this call only",
     "calls of this tool for 1 hour",
@@ -138,8 +139,8 @@ impl Approver for ElicitApprover {
         Ok(decision)
     }
 
-    /// Returns ten minutes unless another time was [set](Self::wait). The caller is the one who is asked, and may end
-    /// the call earlier.
+    /// Returns ten minutes unless another time was [set](Self::wait). The time may be long, because the caller itself
+    /// is asked and can end the call earlier.
     fn timeout(&self) -> Duration {
         (self.wait)()
     }

@@ -39,7 +39,7 @@ pub use terminal::TerminalApprover;
 ///
 /// An approver must never be the agent whose call it decides about.
 ///
-/// Implement it with `#[async_trait]` of the crate of that name.
+/// An implementation needs the attribute `#[async_trait]` of the crate `async-trait`.
 #[async_trait]
 pub trait Approver: Send + Sync {
     /// Decides a question; `cx` is the context of the call that the question is about.

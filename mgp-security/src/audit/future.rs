@@ -62,7 +62,8 @@ impl<S: MgpService> ResponseFuture<S> {
         Self { state: State::Pass { future } }
     }
 
-    /// Refuses a tool call that was sent as a notification, after its record was accepted.
+    /// Refuses a tool call that was sent as a notification. The refusal is returned once the sink has finished
+    /// recording `blocked`.
     pub(super) fn block(sink: &dyn AuditSink, blocked: AuditEvent) -> Self {
         let refused = Refusal::NotARequest(Rule::new(REQUESTS_ONLY)).into();
         let state = match record_second(sink, Some(blocked)) {
@@ -237,7 +238,8 @@ impl<S: MgpService> Future for ResponseFuture<S> {
 /// Returns the reply that sends questions to the caller, and the ticket of the call; `None` if no layer or handler has
 /// asked a question that must be answered before the call can continue.
 ///
-/// Without this, an outer layer would drop the future, and the ticket would record the call as cancelled.
+/// If this future stayed pending instead, an outer layer would drop it, and the ticket would record the call as
+/// cancelled.
 fn suspended(
     asker: Option<&dyn CallerChannel>,
     ticket: &mut Option<Ticket>,

@@ -1,6 +1,7 @@
 //! The audit layer: one event for every tool call, however it ends (MGP §6).
 //!
-//! - Only `tools/call` messages are recorded, and blocked if they are notifications; others pass at no cost.
+//! - Only `tools/call` messages are recorded; those sent as notifications are also blocked. All other messages pass at
+//!   no cost.
 //! - A call runs only after the sink has issued a ticket: no chunk, result or event of a call leaves this process
 //!   before its record can be written.
 //! - A stack has one [`AuditLayer`], which writes one event per call.

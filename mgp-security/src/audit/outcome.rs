@@ -12,7 +12,8 @@ use mgp_types::{ErrorCode, Payload, RpcError, clip};
 
 use super::event::Event;
 
-/// The final outcome of a call, or the end of a request that asks the caller questions before the call can continue.
+/// The end of one round of a call: either the outcome of the whole call, or questions that the caller must answer
+/// before the call can continue.
 #[derive(Debug, PartialEq)]
 pub(super) enum RoundEnd {
     Final(AuditOutcome),
@@ -112,11 +113,11 @@ pub fn is_tool_error(body: &Body) -> bool {
         #[serde(rename = "isError", default)]
         is_error: bool,
     }
-    // Search the text first.
+    // Search the text first, because a search is faster than parsing.
     static NAME: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(r#""isError""#));
     let raw = body.as_raw().as_str();
-    // Results of our own tools end like this. In valid JSON this member is then the last one; if the name occurs twice,
-    // the JSON has no defined meaning anyway.
+    // Results of our own tools end like this. In valid JSON such an ending is the last member of the outermost object.
+    // If that object has the name twice, its meaning is undefined anyway.
     if raw.ends_with(r#","isError":false}"#) {
         return false;
     }

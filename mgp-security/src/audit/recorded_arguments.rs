@@ -11,7 +11,8 @@ use siphasher::sip128::SipHasher24;
 
 use super::log::DigestKey;
 
-/// The size limit for arguments in canonical form; longer ones are digested as they were received.
+/// The maximum length of arguments that are converted to canonical form, in bytes; longer ones are digested as
+/// received.
 const MAX_CANONICAL: usize = 64 * 1024;
 
 /// The size limit for arguments that are recorded in full.
@@ -25,7 +26,7 @@ const MAX_INTENT: usize = 512;
 /// The size limit for a recorded name, in bytes; longer ones are cut and end with `…`.
 const MAX_NAME: usize = 64;
 
-/// The amount of detail recorded of a call's arguments.
+/// Determines how much of a call's arguments is recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Arguments {
@@ -34,8 +35,8 @@ pub enum Arguments {
     Redacted,
     /// The digest, the size and the names of up to 32 members.
     Names,
-    /// The digest, the size and the arguments. If their canonical form exceeds 16 KiB, they are recorded as
-    /// [`Names`](Self::Names).
+    /// The digest, the size and the arguments. Arguments without a canonical form, or with one longer than 16 KiB, are
+    /// recorded as [`Names`](Self::Names).
     Full,
 }
 
@@ -62,7 +63,7 @@ impl AuditConfig {
         Self::default()
     }
 
-    /// Sets the amount of detail recorded of arguments.
+    /// Sets how much of the arguments is recorded.
     pub fn arguments(mut self, arguments: Arguments) -> Self {
         self.arguments = arguments;
         self
@@ -74,7 +75,8 @@ impl AuditConfig {
         self
     }
 
-    /// Sets the secret of the installation that digests are keyed with, so that they can be compared across restarts.
+    /// Sets the installation's secret, from which the key of the digests is derived. With the same secret, digests can
+    /// be compared across restarts.
     ///
     /// A reader of the log who has the secret can verify guesses of arguments, so store it where log readers cannot
     /// read it.

@@ -10,10 +10,11 @@ use tokio::sync::watch;
 ///
 /// Every event has a number in `_mgp.seq`; numbers grow by one and are never reused.
 ///
-/// Implement it with `#[async_trait]` of the crate of that name.
+/// An implementation needs the attribute `#[async_trait]` of the crate `async-trait`.
 #[async_trait]
 pub trait EventSource: Send + Sync {
-    /// Returns up to `max` events after a number, oldest first, without the internal records of the log.
+    /// Returns up to `max` events whose number is greater than `seq`, oldest first. Internal records of the log are not
+    /// among them.
     ///
     /// # Errors
     /// [`StoreError`] if the log cannot be read.

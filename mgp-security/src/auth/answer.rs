@@ -12,7 +12,7 @@ use super::metadata::{ResourceMetadata, is_root_document};
 use super::refused::AuthRefused;
 use crate::error::Refusal;
 
-/// The parts of answers that are the same for every request.
+/// Creates the answers of the layer itself, from the published metadata if there is any.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     published: Option<Published>,

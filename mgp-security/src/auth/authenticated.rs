@@ -13,7 +13,7 @@ use mgp_types::service::Principal;
 /// calls. [`AccessLayer`](crate::AccessLayer) enforces the permissions that [`ApiKeys`](super::ApiKeys) lists, and a
 /// [`ResourceServer`](super::ResourceServer) requires some scopes of every token.
 ///
-/// A stream ends when its `CredentialGrant` does, i.e. when the key or token expires or is revoked.
+/// A stream ends when its `CredentialGrant` does, i.e. when the key or token expires, or the key is revoked.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Authenticated(Arc<Identity>);
 

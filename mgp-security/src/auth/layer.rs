@@ -29,7 +29,7 @@ use super::token::TokenVerifier;
 #[must_use]
 pub struct AuthLayer(Arc<Credentials>);
 
-/// The accepted kinds of credentials, and the answers to requests without valid ones.
+/// Decides which credentials are valid, and answers requests without valid ones.
 #[derive(Clone, Default)]
 struct Credentials {
     keys: Option<ApiKeys>,

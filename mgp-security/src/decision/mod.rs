@@ -5,8 +5,8 @@
 //! it before each call and again after each wait; previews and rechecks run the same function. The rules are
 //! applied in the order of [`Stage`].
 //!
-//! Lists are filtered by the rules of the first two groups, with the same functions as calls: `AccessView::judge`, and
-//! the state of the definition (see `gate/list.rs`).
+//! Lists are filtered by the first two stages, access and definition, with the functions that calls use:
+//! `AccessView::judge`, and the state of the definition (see `gate/list.rs`).
 
 mod snapshot;
 mod verdict;
@@ -44,7 +44,7 @@ pub(crate) struct CallFacts<'a> {
     pub(crate) progress: &'a Progress,
 }
 
-/// The steps that a call has already been through, so that no question is asked twice.
+/// The questions and preparations that are already done for a call, so that none of them is repeated.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent steps of a call")]
 pub(crate) struct Progress {
@@ -63,7 +63,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Returns the progress of a call for which every question was asked, so that none is asked again.
+    /// Returns the value for a call for which every question was already asked, so that none is asked again.
     pub(crate) fn finished(granted: Vec<Permission>) -> Self {
         let asked = Some(AskOutcomes::default());
         let any_arguments = false;
@@ -85,7 +85,7 @@ pub(crate) fn explain(facts: &CallFacts<'_>, snapshot: &Snapshot<'_>) -> CallVer
     if let CallOutcome::Ask(Requirement::Permissions(_)) = verdict.outcome()
         && let Some(assessment) = verdict.assessment()
     {
-        // The outcome does not matter: this rule only decides after the permissions.
+        // Called only to add its step: the permissions are decided first, so its outcome does not matter here.
         let _ =
             check_confirmation(facts, snapshot, assessment, &mut Findings::default(), &mut steps);
     }
@@ -205,7 +205,8 @@ fn apply_rules(
     findings.assessment = Some(Arc::clone(&assessment));
     check_scopes(facts, &assessment, steps)?;
     let permitted = check_permissions(facts, snapshot, &assessment, steps);
-    // No person is asked about permissions for a call that a validator refuses.
+    // The validators also run if permissions are missing that approvers may be asked about, so that no person is asked
+    // about a call that a validator refuses.
     if permitted.is_ok() || lacked_permissions(facts, snapshot, &assessment).is_some() {
         check_arguments(facts, snapshot, &assessment, findings, steps)?;
     }

@@ -34,7 +34,7 @@ pub struct CallVerdict {
     steps: Vec<Step>,
 }
 
-/// The facts that the rules established about a call before its outcome was known.
+/// The results of the rules about a call, besides its outcome.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Findings {
     /// The assessment of the tool; `None` if the call was refused before the tool was assessed.
@@ -72,7 +72,7 @@ pub enum CallOutcome {
     Ask(Requirement),
 }
 
-/// A step that must be completed before a call may run.
+/// A condition that must be met before a call may run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Requirement {

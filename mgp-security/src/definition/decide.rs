@@ -123,14 +123,14 @@ impl Definitions {
         Ok(waiting)
     }
 
-    /// Removes the records of all tools of a server, i.e. approved, waiting and rejected definitions. The tools that
-    /// the server lists next are pinned as if they were seen for the first time.
+    /// Removes all stored definitions of a server's tools: approved, waiting and rejected ones. The tools that the
+    /// server lists next are pinned as if they were seen for the first time.
     ///
     /// # Errors
     /// [`Refusal`] if `by` is not an operator, or if the change cannot be stored or recorded; nothing was removed then.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the records may or may not have been removed.
+    /// If the future is dropped, the definitions may or may not have been removed.
     pub async fn forget(
         &self,
         by: &Principal,
@@ -143,8 +143,8 @@ impl Definitions {
         self.remove(server, told).await
     }
 
-    /// Removes the records of all tools of a server that is no longer registered. Checks no authority: the caller of
-    /// this method must have done that.
+    /// Removes all stored definitions of a server that is no longer registered. Checks no authority: the caller of this
+    /// method must have done that.
     ///
     /// # Errors
     /// [`Refusal`] if the change cannot be stored or recorded; nothing was removed then.

@@ -135,7 +135,7 @@ impl Definitions {
         let assessment = self.assessment(Some(server), tool);
         let tools = self.tools(Some(server));
         let listed = tools.as_ref().and_then(|tools| tools.get(tool)?.definition_or_pinned());
-        // A server that has not been started since the start of the kernel has listed nothing.
+        // A server that has not listed its tools since the kernel started is known only from its pins.
         let known = listed.or_else(|| self.pinned(server, tool)?.shown.get().ok().map(Arc::new));
         let policy = self.0.policies.get(Some(server));
         assessment.risk_reason(tool, known.as_deref(), &policy)

@@ -1,5 +1,5 @@
-//! The steps before a call of an unknown tool: listing the server's tools, and recording an override of the tool's
-//! risk.
+//! Preparations of a call: listing the server's tools if the called tool is unknown, and recording an override of the
+//! tool's risk.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

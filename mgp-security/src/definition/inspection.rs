@@ -81,7 +81,7 @@ impl Inspection {
         Self { shown: None, findings: vec![finding], names_another: false }
     }
 
-    /// Adds a finding about a flaw of the tool's name in comparison with names on other servers.
+    /// Adds a finding about a tool's name that can be confused with names on other servers.
     pub(super) fn flag_name(&mut self, flaw: &NameFlaw) {
         self.names_another |= matches!(flaw, NameFlaw::Taken { .. });
         self.findings.push(Finding::about(Rule::Likeness, "/name", flaw.to_string(), ""));
@@ -104,8 +104,8 @@ impl Inspection {
         }
     }
 
-    /// Lowers findings about advice that concerns only tools of the same server, e.g. `use this instead of read_all`,
-    /// to notes, unless the same text also has other findings that block the tool.
+    /// Turns the findings about a text into notes if the text only gives advice about tools of the same server, e.g.
+    /// `use this instead of read_all`. If the text also has another blocking finding, its findings stay as they are.
     pub(super) fn excuse_own_tools(&mut self, is_own: impl Fn(&str) -> bool) {
         let is_advice = |finding: &Finding| {
             finding.rule == Rule::Shadow.id() && names_only(&finding.evidence, &is_own)

@@ -22,7 +22,7 @@ use super::state::{DefinitionState, HeldDefinition};
 use crate::audit::{DefinitionFlag, Event};
 use crate::state::{ChangeError, Snapshot};
 
-/// The maximum number of servers that are known at a time; the tools of further servers are not pinned.
+/// The maximum number of servers whose lists are kept; lists of further servers are refused with an error.
 const SERVERS_MAX: usize = 1024;
 
 /// The maximum number of attempts to store pins if other processes change them at the same time.
@@ -311,10 +311,11 @@ impl Definitions {
         Ok((change, events))
     }
 
-    /// Records that a server was asked for its tools but did not list them.
+    /// Notes in memory that a server was asked for its tools but did not list them.
     ///
     /// # Errors
-    /// [`ChangeError`] if that cannot be stored, or if a flaw of the server's id cannot be recorded.
+    /// [`ChangeError`] if the pins cannot be read, if too many servers are known, or if a flaw of the server's id
+    /// cannot be recorded.
     pub(super) async fn tried(&self, server: &ServerId) -> Result<(), ChangeError> {
         self.let_in(server).await?;
         if let Some(known) = self.0.seen().get_mut(&Some(server.clone())) {

@@ -221,7 +221,8 @@ fn look_alike(one: &str, other: &str) -> bool {
     ones.iter().any(|one| others.contains(one)) || is_near(&ones[1], &others[1])
 }
 
-/// Returns the appearance of a name without separators in two normalized forms: as written, and in lower case.
+/// Returns a name without separators and with one letter for all that look alike: first for the name as written, then
+/// for the name in lower case, because a capital may resemble other letters than the small one does.
 fn looks(name: &str) -> [String; 2] {
     [plain(name), plain(&name.to_lowercase())]
 }

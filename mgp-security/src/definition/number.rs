@@ -3,7 +3,7 @@
 //! Canonical JSON keeps numbers as they were written, because confirmations need that. Definitions need the opposite: a
 //! server that serializes the same definition with another library has not changed it.
 
-/// The largest absolute exponent that is normalized; numbers with a larger one stay as written.
+/// Numbers are normalized only if the absolute value of their exponent is less than this; others stay as written.
 const EXPONENT_MAX: i64 = 1_000_000;
 
 /// Returns a JSON text with every number in its normalized spelling.

@@ -1,7 +1,7 @@
 //! The stored definitions of each tool: the pinned one, and one that waits or was rejected.
 //!
-//! These are separate records: a server that changes its tool must not overwrite an approval that an operator makes at
-//! the same time.
+//! Both are stored under keys of their own: a server that changes its tool must not overwrite an approval that an
+//! operator makes at the same time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::policy::ServerPolicy;
 use crate::state::Snapshot;
 use crate::tool::Assessment;
 
-/// A stored record about one tool of one server.
+/// A stored definition of one tool of one server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Pin {
     pub(crate) server: String,
@@ -33,7 +33,7 @@ pub(crate) struct Pin {
     pub(super) at: Timestamp,
 }
 
-/// The kind of a record.
+/// The state of a stored definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum PinKind {
@@ -45,11 +45,11 @@ pub(crate) enum PinKind {
     Rejected,
 }
 
-/// All records, indexed by server and tool for decisions.
+/// All stored definitions, indexed by server and tool for decisions.
 #[derive(Debug, Default)]
 pub(crate) struct PinTable(HashMap<String, HashMap<String, PinPair>>);
 
-/// The records of one tool: the pinned definition, and one that waits or was rejected.
+/// The stored definitions of one tool: the pinned one, and one that waits or was rejected.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PinPair {
     pub(super) pinned: Option<Arc<Pin>>,
@@ -82,7 +82,7 @@ impl Pin {
         }
     }
 
-    /// Returns the key of a record in the store. The pinned definition of a tool and one that waits or was rejected
+    /// Returns the key of a definition in the store. The pinned definition of a tool and one that waits or was rejected
     /// have different keys.
     pub(super) fn key(server: &str, tool: &str, kind: PinKind) -> String {
         let slot = if kind == PinKind::Pinned { "pinned" } else { "held" };
@@ -92,28 +92,28 @@ impl Pin {
 }
 
 impl PinTable {
-    /// Returns the records of a tool.
+    /// Returns the stored definitions of a tool.
     pub(super) fn get(&self, server: &ServerId, tool: &str) -> Option<&PinPair> {
         self.0.get(server.as_str())?.get(tool)
     }
 
-    /// Returns whether there are records about the tools of a server.
+    /// Returns whether any definition of a server's tools is stored.
     pub(super) fn has(&self, server: &str) -> bool {
         self.0.contains_key(server)
     }
 
-    /// Returns the ids of the servers that have records.
+    /// Returns the ids of the servers with stored definitions.
     pub(super) fn servers(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
-    /// Returns the tools of a server that have records.
+    /// Returns the tools of a server that have stored definitions.
     pub(super) fn tools(&self, server: &ServerId) -> impl Iterator<Item = (&str, &PinPair)> {
         let tools = self.0.get(server.as_str()).into_iter().flatten();
         tools.map(|(name, pair)| (name.as_str(), pair))
     }
 
-    /// Returns the records of all definitions that wait for an operator.
+    /// Returns all definitions that wait for an operator.
     pub(super) fn waiting(&self) -> impl Iterator<Item = &Arc<Pin>> {
         let held = self.0.values().flat_map(HashMap::values).filter_map(|pair| pair.held.as_ref());
         held.filter(|pin| pin.kind == PinKind::Waiting)

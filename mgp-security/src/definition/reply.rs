@@ -27,7 +27,8 @@ pub(super) fn read(reply: &Reply) -> Result<Page, RpcError> {
     reply.get()
 }
 
-/// Returns [`ListExtent::Complete`] if a request asks for the first page, because only then can its answer be the whole list.
+/// Returns [`ListExtent::Complete`] if a request asks for the first page, because only the answer to such a request can
+/// be the whole list; [`ListExtent::Page`] otherwise.
 pub(crate) fn page(call: &Call) -> ListExtent {
     match call.params().get::<<ToolsList as mgp_types::method::Request>::Params>() {
         Ok(params) if params.cursor.is_none() => ListExtent::Complete,
@@ -79,7 +80,7 @@ pub(super) fn show(
     let name: String = tool.get("name")?.get().ok()?;
     let standing = definitions.state(Some(server), &name);
     if standing == DefinitionState::Pinned {
-        // In the meantime a later list may have been processed that contains another definition of the tool.
+        // A later list with another definition of the tool may have been processed in the meantime.
         if hash.is_some() && definitions.listed(server, &name) != hash.copied() {
             return None;
         }

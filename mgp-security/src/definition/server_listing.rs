@@ -198,8 +198,8 @@ impl ServerListing {
                 let known = KnownTool::new(None, assessment, tools.others.clone());
                 named.insert(name.as_str().into(), known);
             }
-            // A tool with a pin that is not listed is known from its record, so hiding a tool from the list does not
-            // change how it is treated.
+            // A tool with a stored definition stays known while it is not listed, so a server cannot change how a tool
+            // is treated by leaving it out of the list.
             for (name, pair) in book.tools(server) {
                 let earlier = assessed.and_then(|named| named.get(name));
                 named.insert(name.into(), recorded(name, pair, policy, &tools.others, earlier));
@@ -261,7 +261,7 @@ impl ServerListing {
     }
 }
 
-/// Returns an unlisted tool as described by its stored record.
+/// Returns an unlisted tool as described by its stored definitions.
 fn recorded(
     name: &str,
     pair: &PinPair,
@@ -334,7 +334,7 @@ impl KnownTool {
     }
 }
 
-/// Returns the state of a listed definition in comparison with the stored records.
+/// Returns the state of a listed definition in comparison with the stored ones.
 pub(super) fn standing(inspection: &Inspection, pair: Option<&PinPair>) -> DefinitionState {
     let is_refused = inspection.severity() == Some(Severity::Refused);
     let Some(shown) = inspection.shown.as_ref().filter(|_| !is_refused) else {
@@ -380,7 +380,7 @@ pub(super) fn standing(inspection: &Inspection, pair: Option<&PinPair>) -> Defin
     }
 }
 
-/// Returns the state of a definition that is known only from its record.
+/// Returns the state of a definition that is known only from the store.
 fn held_as(held: &Arc<Pin>, pair: &PinPair) -> DefinitionState {
     let told = HeldDefinition::waiting(held, pair.pinned.as_deref(), held.by.clone());
     match pair.pinned {
@@ -390,7 +390,7 @@ fn held_as(held: &Arc<Pin>, pair: &PinPair) -> DefinitionState {
 }
 
 impl HeldDefinition {
-    /// Describes a waiting definition that is known from its record.
+    /// Describes a waiting or rejected definition that is known from the store.
     pub(super) fn waiting(held: &Pin, pinned: Option<&Pin>, rejected_by: Option<String>) -> Self {
         let differences = pinned.map(|pin| changed(pin, &held.shown)).unwrap_or_default();
         Self {

@@ -38,7 +38,7 @@ pub(super) struct Table {
 #[derive(Debug, Default)]
 pub(crate) struct Tools {
     pub(super) named: Sorted<Box<str>, Arc<KnownTool>>,
-    /// The state of every tool that is not in the table.
+    /// The state of every tool that is not in `named`.
     pub(super) others: DefinitionState,
     /// `true` if the server has reported a change of its tools since the list was read.
     pub(super) stale: bool,

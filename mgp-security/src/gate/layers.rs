@@ -92,9 +92,9 @@ impl AccessLayer {
 gate_layer! {
     /// Lists and calls tools only while their current definition is the approved one.
     ///
-    /// On an outbound stack, the layer reads each `tools/list` and pins new definitions. It removes tools whose
-    /// definition waits for approval or is refused from the list, and refuses calls of them with 4002. Before a call of
-    /// a tool that was not listed yet, the layer itself lists the server's tools.
+    /// On an outbound stack, the layer reads each `tools/list` and pins new definitions. From the list it removes the
+    /// tools whose definition waits for approval or is refused; calls of them are refused with 4002. Before a call of a
+    /// tool that was not listed yet, the layer itself lists the server's tools.
     ///
     /// ```
     /// use mgp_security::{DefinitionLayer, Definitions, Policies};

@@ -1,5 +1,5 @@
-//! The filter that removes from lists what the caller may not see (MGP §5). It leaves all other members and their order
-//! as the server sent them.
+//! The filter that removes from lists what the caller may not see (MGP §5). All other members, and their order, stay as
+//! the server sent them.
 
 use std::borrow::Cow;
 use std::fmt;

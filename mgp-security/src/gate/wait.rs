@@ -15,12 +15,12 @@ use crate::decision::{
 use crate::error::Refusal;
 use crate::tool::{Assessment, RiskyCall};
 
-/// The number of answers after which a call no longer waits until a new override of its tool's risk is recorded. Every
-/// other question is asked only once per call.
+/// After this many answers, a call no longer waits until an override of its tool's risk is recorded, because operators
+/// may change the override again and again. Every other question is asked only once per call.
 const MAX_ANSWERS: usize = 8;
 
-/// The interval at which, while a question about a call is open, the permissions that the call lacks are determined
-/// again.
+/// The interval at which the permissions that a call lacks are determined again while a question about the call is
+/// open.
 const GRANTED_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Obtains the answers that a call needs, decides again after each one, and runs the call when it is allowed.
@@ -98,7 +98,8 @@ async fn get<S: MgpService>(
     Ok(())
 }
 
-/// Obtains decisions about the permissions that a call lacks: together with its confirmation, if it must be confirmed.
+/// Obtains decisions about the permissions that a call lacks. If the call must also be confirmed, one question may ask
+/// for both.
 async fn get_permissions(
     sources: &Sources,
     call: &Call,
@@ -137,7 +138,7 @@ async fn get_permissions(
     Ok(())
 }
 
-/// Gets the confirmation of a call, which grants it the missing permissions, too.
+/// Obtains the confirmation of a call. The same answer also grants the missing permissions for this call.
 async fn confirm(
     sources: &Sources,
     call: &Call,

@@ -20,7 +20,7 @@ pub struct ServerHoldings {
     pub agents: BTreeSet<String>,
     /// The names of the approved permissions.
     pub permissions: BTreeSet<String>,
-    /// The names of the tools whose definitions are recorded.
+    /// The names of the tools whose definitions are stored.
     pub tools: BTreeSet<String>,
 }
 

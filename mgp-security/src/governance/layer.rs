@@ -25,8 +25,8 @@ pub struct GovernLayer {
     pub(super) origin: ToolOrigin,
 }
 
-/// The service behind a [`GovernLayer`]. Only in front of this process's own tools does it also answer the methods for
-/// operators.
+/// The service that a [`GovernLayer`] creates around another one. It answers the methods for operators itself only in
+/// front of this process's own tools.
 pub type Governed<S> = Audit<Either<KernelToolsService<DecisionService<S>>, DecisionService<S>>>;
 
 impl<S: MgpService> Layer<S> for GovernLayer {

@@ -264,8 +264,8 @@ impl Governance {
         }
     }
 
-    /// Checks, before its params are parsed, that a call of a method for operators is permitted. A refused attempt is
-    /// recorded, together with the server in the params.
+    /// Checks that a call of a method for operators is permitted, before the call's params are parsed. A refused
+    /// attempt is recorded, together with the server in the params.
     ///
     /// # Errors
     /// 1000 unless the caller is an operator whose credentials permit the method. An operator of another tenant than
@@ -417,7 +417,7 @@ impl Governance {
         arguments: Option<&Payload>,
     ) -> CallVerdict {
         let (none, any_arguments) = (Payload::empty_object(), arguments.is_none());
-        // The kernel lists tools and records overrides itself before a call; the caller does not have to wait for that.
+        // Before a real call, the kernel itself lists the tools and records overrides; the caller is asked nothing.
         let (listed, recorded) = (true, true);
         let progress = Progress { listed, recorded, any_arguments, ..Progress::default() };
         self.preview_in(cx.clone(), server, tool, arguments.unwrap_or(&none), &progress)
@@ -451,7 +451,7 @@ impl Governance {
 
     /// Returns the permissions that are missing now for every call of a tool.
     ///
-    /// A permission that is approved with limits counts as missing only if no arguments could satisfy the limits.
+    /// A permission that is approved with limits, or only for other tools, does not count as missing.
     #[must_use]
     pub fn missing_permissions(
         &self,
@@ -461,7 +461,7 @@ impl Governance {
     ) -> Vec<MissingPermission> {
         let sources = self.sources(server, self.origin_of(server));
         let mut missing = decision::missing(&sources, principal, server, tool);
-        // Only the arguments decide whether a call is within these limits.
+        // Without arguments it is unknown whether a call would be within the limits.
         missing.retain(|missing| missing.status != MissingStatus::OutOfScope);
         missing
     }
@@ -472,8 +472,8 @@ impl Governance {
         self.0.definitions.risk_reason(server, tool)
     }
 
-    /// Returns the risk that an operator may want to set for a tool that waits for a person only because its server does
-    /// not declare what it does: its name and arguments suggest that it only reads.
+    /// Returns the risk that an operator may want to set for a tool whose server declares nothing about it, but whose
+    /// name and arguments suggest that it only reads. Returns `None` for any other tool.
     #[cfg(feature = "validators")]
     #[must_use]
     pub fn proposed_risk(

@@ -47,8 +47,8 @@ impl Governance {
         Ok(())
     }
 
-    /// Approves a request of the inbox, and records where the operator answered. The approval of a review is a decision
-    /// about the permissions.
+    /// Approves a request of the inbox, and records where the operator answered. If the request is a review of a
+    /// server's permissions, they are approved as well.
     ///
     /// # Errors
     /// As [`Inbox::approve_for`](crate::Inbox::approve_for), and if the permissions cannot be approved.
@@ -72,8 +72,8 @@ impl Governance {
         Ok(request)
     }
 
-    /// Denies a request of the inbox, and records where the operator answered. The denial of a review is a decision about
-    /// the permissions.
+    /// Denies a request of the inbox, and records where the operator answered. If the request is a review of a
+    /// server's permissions, they are denied as well.
     ///
     /// # Errors
     /// As [`approve_request`](Self::approve_request).
@@ -96,7 +96,7 @@ impl Governance {
         Ok(request)
     }
 
-    /// Applies the decisions about permissions of a server to the open requests that name them.
+    /// Applies the stored decisions about a server's permissions to the open requests that ask for these permissions.
     ///
     /// # Errors
     /// As [`Inbox::settle`](crate::Inbox::settle).

@@ -37,7 +37,8 @@ struct Answered {
     details: Object,
 }
 
-/// A guard of the call that asks for all waiting calls. When it is dropped, another call may ask.
+/// The guard of the call that asks the approver on behalf of all calls that wait. When it is dropped, another call may
+/// ask.
 struct QuestionOwner<'a> {
     board: &'a OpenQuestions,
     done: watch::Sender<Option<Arc<Answered>>>,
@@ -132,7 +133,7 @@ impl PermissionCore {
         let told = ChangeCause { trace: cx.trace.as_deref(), tool };
         self.by_policy(cx, server, needed, &told).await?;
         let Some(approver) = &self.approver else { return Ok(()) };
-        // The limit applies to all the time that a call waits for approvers; storing their answers may take longer.
+        // The limit covers the total time that a call waits for approvers, but not the storing of their answers.
         let late = tokio::time::sleep(wait);
         let mut late = std::pin::pin!(late);
         loop {
@@ -315,7 +316,8 @@ fn undecided(decision: &Decision) -> AskOutcome {
 }
 
 impl AskOutcomes {
-    /// Returns the refusal of a call because of the permissions that it still lacks after its questions.
+    /// Returns the refusal of a call that still lacks permissions after it has asked for them. The outcomes of its
+    /// questions supply the reasons.
     pub(crate) fn refuse(
         &self,
         server: Option<&ServerId>,

@@ -119,8 +119,8 @@ impl Expiring for Book {
     }
 }
 
-/// Adds an approval to a change, which fails if the stored approval has changed since `revision`, or, with `None`, if
-/// one is stored.
+/// Adds an approval to a change. The change fails if the stored approval has changed since `revision`. If `revision` is
+/// `None`, it fails if any approval is stored under the key.
 pub(super) fn put(
     change: Change,
     approval: &Approval,

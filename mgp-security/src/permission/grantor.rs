@@ -1,4 +1,5 @@
-//! The notifications that a client sends to servers about their permissions (MGP §3.4 to §3.6).
+//! Decides about the permissions that servers request, and creates the messages that inform the servers (MGP §3.4 to
+//! §3.6).
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -88,7 +89,7 @@ impl Permissions {
                     ends.extend(approval.until().zip(approval.expires_at.as_ref()));
                     approved(approval.scope.as_ref())
                 }
-                // The policy grants the permission, but the grant could not be recorded, so it is not in force.
+                // The permission is not granted yet: the policy's grant could not be recorded, or nothing is decided.
                 PermissionState::ByPolicy | PermissionState::Open(..) => {
                     GrantDecision::Deferred.into()
                 }

@@ -68,6 +68,7 @@ impl GrantState {
     }
 }
 
+/// The decisions that the server has received.
 #[derive(Debug, Default)]
 struct OpenQuestions {
     /// `true` if the server has received a decision, or the message that permissions are being decided.

@@ -22,7 +22,8 @@ use crate::policy::{ConfirmRule, Policies, ServerPolicy};
 
 /// The time limit for a decision about permissions that a server requests when a connection is opened.
 ///
-/// The connection proceeds long before that without the decision, and the server is notified once it is made.
+/// The connection does not wait that long: it proceeds without the decision, and the server is notified once the
+/// decision is made.
 const CONNECT_WAIT: Duration = Duration::from_mins(10);
 
 /// The permissions of servers: approvals in a store, applied according to the policy of each server. A handle that
@@ -157,8 +158,8 @@ impl Permissions {
         self.inner.entries.state().open().await
     }
 
-    /// Returns the permissions that a call lacks at a given time. An empty list means that it may run, possibly after a
-    /// grant by its policy was recorded.
+    /// Returns the permissions that a call lacks at a given time. An empty list means that the call may run. If a
+    /// permission is granted only by the policy, that grant must be recorded first.
     #[must_use]
     pub fn missing(
         &self,
@@ -184,7 +185,7 @@ impl Permissions {
         &self.inner.policies
     }
 
-    /// Returns the state that decides about permissions.
+    /// Returns a snapshot of the approvals, for decisions about permissions.
     pub(crate) fn view(&self) -> PermissionView<'_> {
         PermissionView { book: self.inner.entries.state().now(), inner: &self.inner }
     }
@@ -220,7 +221,7 @@ impl Permissions {
     }
 }
 
-/// The permissions that one call needs.
+/// One call, with the permissions that it needs.
 pub(crate) struct PermissionNeed<'a> {
     pub(crate) principal: &'a Principal,
     pub(crate) server: Option<&'a ServerId>,
@@ -244,7 +245,7 @@ pub(crate) struct PermissionJudgement {
     pub(crate) to_record: bool,
 }
 
-/// The state that decides about permissions, read at one moment.
+/// A snapshot of the approvals, which decides about the permissions of calls.
 pub(crate) struct PermissionView<'a> {
     book: Result<Arc<Book>, StoreError>,
     inner: &'a PermissionCore,

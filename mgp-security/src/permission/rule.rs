@@ -1,7 +1,8 @@
-//! The rule about one permission of a server, at one moment (MGP §3.3).
+//! Decides about one permission of a server, at one moment (MGP §3.3).
 //!
-//! A decision of an approver or operator takes precedence over the configuration, even after it has expired or was
-//! revoked. Thus neither an expiry nor a revocation can grant a permission.
+//! Except under the policy `config_only`, a decision of an approver or operator takes precedence over the
+//! configuration. So do an expired approval and a revocation: after either, the configuration does not grant the
+//! permission. Only an expired denial counts as no decision.
 
 use std::time::SystemTime;
 

@@ -9,7 +9,7 @@ use super::refused::SessionEnded;
 pub(crate) enum HeldScopes {
     /// The call has these scopes. A scope that ends with `*` includes all scopes with the same beginning.
     Some(Arc<[String]>),
-    /// The session ended, so the call has no scopes.
+    /// The session is unknown or has ended, so the call has no scopes.
     Ended(SessionEnded),
 }
 

@@ -33,7 +33,7 @@ impl<S: MgpService> Service<Call> for ScopeService<S> {
     fn call(&mut self, mut call: Call) -> Self::Future {
         let ScopeLayer(scopes) = &self.layer;
         let has_extension = call.cx().caller.has(Extension::Scopes);
-        // Remove the token in any case, because a server behind a gateway must not receive it.
+        // Remove the token of a tool call even if it is not needed: a server behind a gateway must not receive it.
         let token = match take_token(&mut call).transpose() {
             None => None,
             Some(Ok(token)) => Some(token),
@@ -56,8 +56,9 @@ impl<S: MgpService> Service<Call> for ScopeService<S> {
     }
 }
 
-/// Returns the session token of a call, or `None` if there is none. The token is in a member of a tool call, which is
-/// removed, in a member of another request, or in a header.
+/// Returns the session token of a call, or `None` if there is none. A tool call has the token in a member, which is
+/// removed from the call. Other requests have it in `_meta`. If neither is the case, the token of the HTTP header
+/// counts.
 fn take_token(call: &mut Call) -> Result<Option<String>, RpcError> {
     if let Some(SessionToken(token)) = CallMembers::take(call.cx_mut())? {
         return Ok(Some(token));

@@ -133,8 +133,8 @@ impl Scopes {
         ScopeLayer(self.clone())
     }
 
-    /// Grants those of the requested scopes that the operator allows, in a new session or in that to which a refresh
-    /// token belongs.
+    /// Grants those of the requested scopes that the operator allows, in a new session. If the params contain a refresh
+    /// token, the new session replaces the one to which the token belongs.
     ///
     /// # Errors
     /// −32602 if a scope is not valid, 1003 if the refresh token is not valid, 3001 if the caller has too many
@@ -344,7 +344,7 @@ impl Session {
     }
 }
 
-/// Returns the hash under which a principal's sessions are stored.
+/// Returns the hash that identifies a principal as the owner of sessions.
 fn owner(principal: &Principal) -> String {
     let agent = principal.as_agent().map(mgp_types::service::AgentId::as_str);
     let parts = (principal.tenant().as_str(), principal.subject().as_str(), agent);

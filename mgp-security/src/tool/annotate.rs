@@ -1,4 +1,4 @@
-//! The form of an assessment in lists of tools: as MCP's hints, and as the metadata of §4.3, in the definition itself
+//! Writes assessments into listed definitions: as MCP's hints, and as the metadata of §4.3, in the definition itself
 //! and in `_meta` (MGP §4.2).
 
 use mgp_types::mcp::{self, Meta, ToolAnnotations, key};
@@ -63,8 +63,8 @@ pub fn derive_hints(definition: &mut mcp::Tool) {
     }
 }
 
-/// Sets missing hints from a risk. The effects of a moderate tool can be undone, so `destructiveHint` is set for
-/// dangerous tools only (§4.4).
+/// Sets missing hints from a risk. The effects of a moderate tool can be undone, so `destructiveHint` becomes `true`
+/// only for dangerous and irreversible tools (§4.4).
 fn derive(hints: &mut ToolAnnotations, risk: &RiskLevel, irreversible: bool) {
     let destructive = irreversible || *risk >= RiskLevel::Dangerous;
     let read_only = *risk == RiskLevel::Safe && !destructive;

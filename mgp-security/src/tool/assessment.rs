@@ -130,7 +130,7 @@ impl Assessment {
     }
 }
 
-/// The degree to which a valid `security` decides about a tool.
+/// The weight of a valid `security` in the assessment of its tool.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SecurityWeight {
     /// Only the declaration counts.
@@ -195,7 +195,7 @@ fn known(risk: RiskLevel) -> RiskLevel {
 /// Returns the risk that a valid `security` declares.
 fn declared_risk(security: &ToolSecurity) -> RiskLevel {
     let effects = security.side_effects.iter().map(|effect| match effect {
-        // Safe by itself, because a validator checks the data that is sent.
+        // Safe by itself, because the validator `network_restricted` checks the addresses.
         SideEffect::Network => RiskLevel::Safe,
         _ => RiskLevel::Moderate,
     });

@@ -26,8 +26,8 @@ const HARMLESS: &[&str] = &[
 
 /// Returns the risk that a tool of this server would have if the server declared that the tool only reads.
 ///
-/// Returns `None` if the server declares anything about the effects of the tool, if the operator has set the risk, or if
-/// the name or the arguments of the tool suggest that it does more than read.
+/// Returns `None` if the server declares anything about the effects of the tool, if the operator has set the risk, or
+/// if the name or the arguments of the tool suggest that it does more than read.
 pub(crate) fn proposed_risk(
     tool: &mcp::Tool,
     policy: &ServerPolicy,

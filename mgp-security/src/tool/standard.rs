@@ -93,7 +93,7 @@ fn places(definition: Option<&mcp::Tool>) -> (Vec<String>, Vec<String>) {
     (urls, hosts)
 }
 
-/// Imports that are forbidden in code if its tool declares no lists.
+/// The imports that are blocked in code of a tool without `security.code_safety`, and in scripts that agents register.
 pub(super) const BLOCKED_IMPORTS: [&str; 8] = [
     "subprocess",
     "shutil",
@@ -105,7 +105,7 @@ pub(super) const BLOCKED_IMPORTS: [&str; 8] = [
     "worker_threads",
 ];
 
-/// Patterns that are forbidden in code if its tool declares no lists.
+/// The patterns that are blocked in the same code and scripts as [`BLOCKED_IMPORTS`].
 pub(super) const BLOCKED_PATTERNS: [&str; 4] = ["eval(", "exec(", "__import__(", "os.system"];
 
 /// Returns the rules for the code of a tool. These are the rules that its server declares, but at least the level

@@ -50,7 +50,7 @@ impl Cases {
         Self { kind, configs: BTreeMap::new(), validators: ValidatorSet::new() }
     }
 
-    /// Reads the lists of §7.3 to which test cases with code refer.
+    /// Reads the lists of imports and patterns (§7.3) to which test cases with code refer by name.
     ///
     /// # Errors
     /// An error with the position at which the text is not an object of objects.

@@ -54,8 +54,8 @@ impl<'a> GuardedCall<'a> {
         self
     }
 
-    /// Sets the names of the arguments that the definition declares as URLs and as hosts, which are checked under any
-    /// name.
+    /// Sets the names of the arguments that the definition declares as URLs and as hosts; `network_restricted` checks
+    /// these as such, whatever their names suggest.
     #[must_use]
     pub fn targets(mut self, urls: Vec<String>, hosts: Vec<String>) -> Self {
         (self.urls, self.hosts) = (urls, hosts);

@@ -5,7 +5,7 @@ use serde_json::{Map, Number, Value};
 use crate::checker;
 use crate::pattern::text_for;
 
-/// The maximum depth of an example, at which the examples of recursive schemas end.
+/// The maximum depth of an example, so that the examples of recursive schemas end.
 const MAX_DEPTH: usize = 24;
 
 /// The maximum length of a text or list in a generated example.
@@ -19,7 +19,7 @@ const MAX_PARTS: usize = 20_000;
 #[error("no example was found for the schema: {0}; add one under `examples`")]
 pub struct NoExample(String);
 
-/// The selection of members that an example contains.
+/// Determines which members an example contains.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Size {
     /// The example contains only required members.
@@ -207,7 +207,8 @@ impl Generator<'_> {
     }
 }
 
-/// Returns the types that a schema allows, `null` last; if it states none, returns the type that its keywords are for.
+/// Returns the types that a schema allows, `null` last. If the schema names no type, returns the type to which its
+/// keywords apply.
 fn kinds(members: &Map<String, Value>) -> Vec<&str> {
     match members.get("type") {
         Some(Value::String(kind)) => vec![kind.as_str()],

@@ -161,7 +161,8 @@ fn free_key(wanted: &str, is_taken: impl Fn(&str) -> bool) -> String {
     key
 }
 
-/// Rewrites the references within a schema, so that they lead to its component or to those of its moved definitions.
+/// Rewrites the references within a schema, so that they point to the component of the schema, or to the components of
+/// its moved definitions.
 fn redirect(part: &mut Value, key: &str, moved: &[(String, String)]) {
     match part {
         Value::Array(parts) => parts.iter_mut().for_each(|part| redirect(part, key, moved)),
@@ -187,7 +188,7 @@ fn moved_reference(to: &str, key: &str, moved: &[(String, String)]) -> String {
     found.unwrap_or_else(|| reference(key) + &to[1..])
 }
 
-/// Replaces each character that a key must not contain by `_`; `separator` may occur.
+/// Replaces each character that a key must not contain by `_`, and keeps `separator`.
 fn key_of(name: &str, separator: char) -> String {
     let permits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == separator || c == '-';
     name.chars().map(|c| if permits(c) { c } else { '_' }).collect()

@@ -15,7 +15,7 @@ const DEFAULT_LIMIT: usize = 100;
 
 const MAX_LIMIT: usize = 1000;
 
-/// The maximum size of a page in bytes of JSON, because a whole answer is one line on the wire.
+/// The maximum size of a page, in bytes of JSON. It is limited because a whole answer is one line on the wire.
 const MAX_PAGE_BYTES: usize = 512 * 1024;
 
 /// The maximum number of events that one query examines; the returned cursor continues after them.

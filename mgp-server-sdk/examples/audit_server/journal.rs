@@ -29,7 +29,7 @@ struct JournalState {
     offsets: Vec<u64>,
     /// The offset in the file after the last stored event.
     end: u64,
-    /// The index of each stored event by its sequence number.
+    /// The index of each stored event in `offsets`, by its sequence number.
     numbers: BTreeMap<u64, usize>,
     /// The ranges of missing sequence numbers, with inclusive bounds.
     missing: Vec<(u64, u64)>,
@@ -102,7 +102,7 @@ impl Journal {
         state.missing.retain(|gap| !inside(gap));
     }
 
-    /// Returns the numbers of missing, lost and refused events.
+    /// Returns how many events are missing, lost and refused.
     pub(crate) fn gap_counts(&self) -> (u64, u64, u64) {
         let state = self.state.lock();
         let missing = state.missing.iter().map(|gap| gap.1 - gap.0 + 1).sum();

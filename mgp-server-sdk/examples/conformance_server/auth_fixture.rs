@@ -23,7 +23,7 @@ struct File {
     scopes: Vec<String>,
 }
 
-/// An API key, with the caller that it identifies, the caller's permissions and the end of the key's validity.
+/// An accepted API key, and the caller that it identifies.
 #[derive(Debug, Deserialize)]
 #[serde(from = "Value")]
 struct Known {

@@ -189,7 +189,7 @@ impl ParameterAttributes {
     }
 }
 
-/// Returns the name of the extractor that a type is, or `None` if the type is not an extractor.
+/// Returns the name of a type that is an extractor; `None` for any other type.
 fn extractor(ty: &Type) -> Option<String> {
     let Type::Path(path) = ty else { return None };
     let last = path.path.segments.last()?;

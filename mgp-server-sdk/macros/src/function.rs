@@ -142,8 +142,8 @@ impl Function {
         }
     }
 
-    /// Returns code that checks at compile time the type of each parameter and the result, with more precise errors
-    /// than those of the builder's trait bounds.
+    /// Returns code that checks the types of the parameters and of the result at compile time. Its errors are more
+    /// precise than those of the builder's trait bounds.
     pub(crate) fn checks(&self) -> TokenStream {
         let sdk = path::sdk();
         let extractors = self.parameters.iter().filter_map(|parameter| match parameter {

@@ -31,7 +31,7 @@ use proc_macro::TokenStream;
 /// Server::new("weather", "1.0").tool(weather())
 /// ```
 ///
-/// The macro expands to the code below, and to checks of the types that have no cost at run time.
+/// The macro expands to the code below. It also generates checks of the types, which cost nothing at run time.
 ///
 /// ```ignore
 /// fn weather() -> Tool {
@@ -62,10 +62,10 @@ use proc_macro::TokenStream;
 /// ```
 ///
 /// # Parameters
-/// A parameter is an **argument** of the tool unless its type is an **extractor**. Extractors are the types whose last
-/// name is one of `Cancelled`, `Context`, `Deadline`, `Grants`, `Logger`, `Outlet`, `Peer`, `Principal`, `SessionInfo`,
-/// `Trace`, and the types `Args<…>` and `State<…>`. `#[extract]` marks a parameter whose type is an extractor of your
-/// own (it implements `FromCall`); `#[arg]` marks an argument whose type has one of these names.
+/// A parameter is an **argument** of the tool unless its type is an **extractor**. Extractors are the types whose path
+/// ends with one of `Cancelled`, `Context`, `Deadline`, `Grants`, `Logger`, `Outlet`, `Peer`, `Principal`,
+/// `SessionInfo`, `Trace`, and the types `Args<…>` and `State<…>`. `#[extract]` marks a parameter whose type is an
+/// extractor of your own (it implements `FromCall`); `#[arg]` marks an argument whose type has one of these names.
 ///
 /// The type of an argument needs `Deserialize + JsonSchema`; `Option<T>` makes the argument optional. An argument may
 /// be borrowed as a whole: `&str` is deserialized as a `String`, `&[T]` as a `Vec<T>`, `&T` as a `T`. The doc comment
@@ -139,7 +139,7 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
 /// }
 /// ```
 ///
-/// A tool function takes `&self`, `self: Arc<Self>`, or no `self`; otherwise it is written like a function with
+/// A tool function takes `&self`, `self: Arc<Self>`, or no `self`; apart from that, it is written like a function with
 /// `#[tool]`. `#[tools(prefix = "weather_")]` adds a prefix to each name.
 #[proc_macro_attribute]
 pub fn tools(options: TokenStream, item: TokenStream) -> TokenStream {

@@ -9,7 +9,7 @@ use crate::path;
 
 /// An enum of the protocol and the names of its variants.
 pub(crate) struct VariantNames {
-    /// The kind of value, e.g. for error messages.
+    /// The kind of value as error messages name it, e.g. `side effect`.
     what: &'static str,
     /// The name of the enum in `mgp_types::mgp`.
     ty: &'static str,

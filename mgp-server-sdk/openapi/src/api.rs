@@ -21,7 +21,7 @@ const MAX_DOCUMENT: usize = 16 << 20;
 /// The maximum number of operations; further operations are left out.
 const MAX_OPERATIONS: usize = 2_000;
 
-/// The HTTP methods of operations, each with the key under which a document contains it in a path.
+/// The keys of operations within a path of the document, each with its HTTP method.
 const METHODS: &[(&str, &str)] = &[
     ("get", "GET"),
     ("put", "PUT"),
@@ -197,7 +197,7 @@ impl Api {
     }
 }
 
-/// Returns the reason why the API could not be reached, without its address, because the query may contain a key.
+/// Returns the error for an API that could not be reached. It leaves out the address, whose query may contain a key.
 fn failure(error: &FetchError) -> ToolError {
     let why = match error {
         FetchError::Forbidden { why, .. } | FetchError::Failed { why, .. } => why.as_str(),

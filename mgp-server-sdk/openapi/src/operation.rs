@@ -12,7 +12,7 @@ use crate::reference::resolve;
 use crate::request::{Body, BodyKind, Parameter, Place, Style};
 use crate::schema::Schemas;
 
-/// The maximum length of the description of a tool that an operation becomes.
+/// The maximum length of a tool's description.
 const MAX_DESCRIPTION: usize = 1_000;
 
 /// The maximum number of parameters of an operation.

@@ -185,8 +185,8 @@ impl<'a> Schemas<'a> {
     }
 }
 
-/// Replaces references that lead back to a schema that contains them by a schema that allows any value, because hosts
-/// and argument checks do not accept cyclic references.
+/// Breaks the cycles of references: replaces a reference that leads back to its own schema by a schema that allows any
+/// value. Hosts and argument checks do not accept cyclic references.
 fn cut_circles(
     name: &str,
     definitions: &mut BTreeMap<String, Value>,

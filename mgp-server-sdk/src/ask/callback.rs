@@ -17,8 +17,8 @@ use super::Question;
 ///
 /// # Errors
 /// Code 3003 if the question was not answered in time, or was closed without an answer; this never counts as a
-/// confirmation. Code 1000 if the caller supports neither form (−32021 in the modern era), 3001 if 64 questions of its
-/// session are open, −32602 if the answer is not one of the options.
+/// confirmation. Code 1000 if the caller supports neither callbacks nor elicitation (−32021 in the modern era), 3001 if
+/// 64 questions of its session are open, −32602 if the answer is not one of the options.
 #[must_use = "the question is asked when it is awaited"]
 pub struct UserQuestion<T> {
     question: Question,

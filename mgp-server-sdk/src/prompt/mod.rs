@@ -93,7 +93,7 @@ impl Prompt {
         self
     }
 
-    /// Returns the errors because of which a server with this prompt cannot be built.
+    /// Returns the errors that prevent a server with this prompt from being built.
     fn errors(&self, state: &Extensions) -> Vec<BuildError> {
         let what = format!("the prompt `{}`", self.definition.name);
         let arguments = self.definition.arguments.iter();

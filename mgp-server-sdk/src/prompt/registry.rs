@@ -77,7 +77,7 @@ impl Prompts {
         Ok(())
     }
 
-    /// Returns the errors because of which a server with these prompts cannot be built.
+    /// Returns the errors that prevent a server with these prompts from being built.
     pub(crate) fn errors(&self, state: &Extensions) -> Vec<BuildError> {
         self.0.snapshot().entries().iter().flat_map(|prompt| prompt.errors(state)).collect()
     }

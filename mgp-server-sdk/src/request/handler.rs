@@ -11,8 +11,8 @@ use super::extract::{FromRequest, TextRequest};
 use crate::error::BuildError;
 use crate::tool::RequiredState;
 
-/// An async function with up to eight extractors that returns a `T`; `M` distinguishes the numbers of parameters and is
-/// inferred.
+/// An async function with up to eight extractors that returns a `T`; the compiler infers `M`, which distinguishes
+/// functions with different numbers of parameters.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a function that returns `{T}`",
     note = "it is an async function (or a closure that returns an async block) of up to eight parameters",

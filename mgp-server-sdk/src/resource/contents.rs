@@ -99,7 +99,7 @@ impl Contents {
     }
 }
 
-/// The context of a request `resources/read`, from which its result is built.
+/// The facts about a request `resources/read` on which its result depends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadContext<'a> {
     pub(crate) uri: &'a str,

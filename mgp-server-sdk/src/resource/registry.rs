@@ -149,7 +149,7 @@ impl Resources {
         Ok(())
     }
 
-    /// Returns the errors because of which a server with these resources cannot be built.
+    /// Returns the errors that prevent a server with these resources from being built.
     pub(crate) fn errors(&self, state: &Extensions) -> Vec<BuildError> {
         let mut errors = Vec::new();
         for fixed in self.fixed.snapshot().entries() {
@@ -222,8 +222,8 @@ impl Resources {
             || self.sets().iter().any(|set| set.has(uri))
     }
 
-    /// Returns the variables and completion functions of a template; for a template that only a set may have, these are
-    /// unknown. Returns `None` if there is no such template.
+    /// Returns the variables and completion functions of a template; both are unknown for a template that only a set
+    /// may contain. Returns `None` if there is no such template.
     pub(crate) fn completable(&self, uri: &str) -> Option<CompletionTarget> {
         if let Some(family) = self.templates.get(uri) {
             return Some(CompletionTarget {
@@ -249,7 +249,7 @@ fn first_set() -> String {
     set_cursor(0, None)
 }
 
-/// Returns a cursor that contains the index of a set and a cursor of that set.
+/// Returns the cursor for a page of a set: it contains the index of the set and the set's own cursor.
 pub(super) fn set_cursor(index: usize, within: Option<&str>) -> String {
     match within {
         None => format!("s{index}"),

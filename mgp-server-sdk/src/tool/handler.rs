@@ -7,8 +7,8 @@ use super::extract::{FromCall, RequiredState, ToolRequest};
 use super::result::IntoToolResult;
 use super::schema::{SchemaStyle, any_object};
 
-/// An async function with up to eight extractors as parameters; `M` distinguishes the numbers of parameters and is
-/// inferred.
+/// An async function with up to eight extractors as parameters; the compiler infers `M`, which distinguishes functions
+/// with different numbers of parameters.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a tool function",
     note = "a tool is an async function (or a closure that returns an async block) of up to eight parameters",

@@ -300,7 +300,8 @@ impl Tool {
         self
     }
 
-    /// Sets where the schemas of inner types are written. Default: the style of the server.
+    /// Sets whether the schemas describe the types of fields in place or under `$defs`. Default: the style of the
+    /// server.
     pub fn schema_style(mut self, style: SchemaStyle) -> Self {
         self.style = Some(style);
         self.write_schemas(style);
@@ -342,7 +343,7 @@ impl fmt::Debug for Tool {
 
 /// One or more tools, for [`Server::tool`](crate::Server::tool).
 ///
-/// The attribute `#[tools]` implements it for the type of its impl block.
+/// The attribute `#[tools]` implements this trait for the type of its impl block.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a tool",
     label = "not a `Tool`, and not a type with `#[tools]` on its impl block",

@@ -184,7 +184,7 @@ impl Tools {
         Ok(())
     }
 
-    /// Sets where the schemas of tools contain the schemas of inner types, and generates all schemas again.
+    /// Sets whether schemas describe the types of fields in place or under `$defs`, and generates all schemas again.
     pub(crate) fn write_schemas(&self, style: SchemaStyle) {
         self.change(|order, settings| {
             settings.style = style;
@@ -219,7 +219,7 @@ impl Tools {
         super::argument_schema::check(&entry.definition, params)
     }
 
-    /// Makes the server omit tools from the list of a client that is known to deny a permission that they need.
+    /// Makes the server omit tools from a client's list if the client is known to deny a permission that they need.
     pub(crate) fn hide_denied_tools(&self) {
         self.change(|_, settings| settings.hides_refused = true);
     }
@@ -539,7 +539,7 @@ impl Snapshot {
     }
 }
 
-/// Returns a definition as a kind of peer receives it; the security metadata is in both of its places or in neither.
+/// Returns a definition as one kind of peer receives it: with the security metadata in both places, or in neither.
 fn shown(entry: &Entry, form: Form) -> Result<mcp::Tool, RpcError> {
     #[derive(Serialize)]
     struct Mirror<'a, T> {

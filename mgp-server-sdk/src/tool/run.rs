@@ -20,8 +20,8 @@ impl Tool {
             ExecutionMode::Inline => {
                 let function = (self.run)(request);
                 Running::Inline(match asking {
-                    // Use this wrapper only for a modern caller, which answers questions with its next request: its
-                    // additional box costs as much as the lookup of the tool.
+                    // Only a modern caller needs this wrapper, because it answers questions with its next request. The
+                    // additional box of the wrapper costs as much as the lookup of the tool.
                     CallerAccess::Channel(_) => {
                         Box::pin(async move { asking.run_round(function).await })
                     }

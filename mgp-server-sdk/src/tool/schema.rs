@@ -1,5 +1,5 @@
-//! Generates JSON Schemas (2020-12) of arguments and results. [`SchemaStyle`] determines where the schemas of inner
-//! types are written.
+//! Generates JSON Schemas (2020-12) of arguments and results. [`SchemaStyle`] determines whether the types of fields
+//! are described in place or under `$defs`.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 
-/// The place in a schema at which the schemas of inner types are written.
+/// Determines whether a schema describes the types of fields in place or under `$defs`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SchemaStyle {

@@ -1,4 +1,4 @@
-//! The declarations of a tool in `_meta`: its version, which callers may require, its deprecation, and the effect of
+//! Declarations of a tool in `_meta`: its version (callers may require one), its deprecation, and the effect of
 //! repeated calls.
 
 use mgp_security::{Refusal, check_version};
@@ -58,8 +58,8 @@ impl Tool {
         self.set_meta("deprecated", deprecation)
     }
 
-    /// Declares the effect of repeated calls: in `_meta.idempotency`, which a generated specification of the tool
-    /// repeats, and as the `idempotentHint` of MCP.
+    /// Declares the effect of repeated calls: in `_meta.idempotency`, which a generated specification also shows, and
+    /// as the `idempotentHint` of MCP.
     pub fn idempotency(mut self, effect: &ToolIdempotency) -> Self {
         let hints = self.definition.annotations.get_or_insert_with(ToolAnnotations::new);
         hints.idempotent_hint = Some(*effect == ToolIdempotency::Yes);

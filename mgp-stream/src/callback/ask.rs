@@ -65,8 +65,8 @@ pub async fn ask_callback(
     let CallerAccess::Channel(rounds) = &cx.caller_access else {
         return ask_back(cx, channel, question, until).await;
     };
-    // If another question can be answered only when the caller repeats the call, the handler runs again from its start.
-    // Store this answer, so that its question is not asked a second time then.
+    // Another question of this call may make the caller repeat the call, and then the handler runs again from its
+    // start. Store this answer, so that its question is not asked again in that case.
     let kept = format!("callback.{key}");
     if let Some(response) = rounds.kept(&kept) {
         return CallbackAnswer::read(&question, &response);
@@ -120,7 +120,8 @@ async fn ask_back(
     }
 }
 
-/// Sends the callback, repeatedly because it may have been lost, and waits for the answer.
+/// Sends the callback and waits for the answer. While there is none, sends the callback again, because it may have been
+/// lost.
 async fn send_until_answered(
     cx: &Context,
     mut question: CallbackRequestParams,

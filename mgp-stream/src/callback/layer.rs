@@ -56,7 +56,8 @@ impl CallbackLayer {
         self.0.len()
     }
 
-    /// Returns the answer to `mgp/callback/respond`. Enables any other call to send callbacks, and returns `None`.
+    /// If the call is `mgp/callback/respond`, returns its answer. Enables any other call to send callbacks, and returns
+    /// `None`.
     pub(crate) fn intercept(&self, call: &mut Call) -> Option<Result<Reply, RpcError>> {
         if call.kind() != Kind::Request || !call.cx().caller.has(Extension::Callbacks) {
             return None;

@@ -1,5 +1,5 @@
-//! The layer that cancels calls. It registers each call when the call arrives, so that a cancellation cannot come too
-//! early for it.
+//! The layer that cancels calls. It registers each call when the call arrives, so that even a cancellation that follows
+//! immediately finds its call.
 //!
 //! Applies to: inbound.
 
@@ -256,7 +256,7 @@ fn partial_reply(
     Ok(Reply::Complete(body))
 }
 
-/// Writes into `_mgp` of a result that the call was cancelled, for which reason, and how long it ran.
+/// Marks a result as that of a cancelled call: sets the reason and the running time of the call in `_mgp`.
 fn mark_cancelled(
     body: &mut Body,
     reason: Option<String>,

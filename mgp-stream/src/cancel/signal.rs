@@ -95,8 +95,7 @@ impl CancelSignal {
         self.state.lock().cancelled.is_some()
     }
 
-    /// Cancels the call. Returns the content sent so far, with which the call is answered as well, or `None` if the
-    /// call was already answered.
+    /// Cancels the call. Returns the content sent so far, or `None` if the call was already answered.
     pub(super) fn cancel(&self, how: Cancellation) -> Option<Partial> {
         let (wakers, partial) = {
             let mut state = self.state.lock();

@@ -20,7 +20,8 @@ const SEAL_PURPOSE: &str = "checkpoint";
 /// The default time for which a call can resume from a checkpoint.
 const TTL: Duration = Duration::from_hours(1);
 
-/// The maximum length in bytes, as JSON, of the place that a tool stores in a checkpoint. This limits tokens too.
+/// The maximum length in bytes, as JSON, of the place that a tool stores in a checkpoint. This also limits the length
+/// of the sealed checkpoint.
 const MAX_PLACE_BYTES: usize = 4096;
 
 /// Enables tools to send checkpoints with their chunks, and to resume from them.

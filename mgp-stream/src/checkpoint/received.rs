@@ -24,9 +24,10 @@ pub(super) struct Received {
 
 #[derive(Default)]
 struct State {
-    /// The checkpoint from which a next attempt continues.
+    /// The last checkpoint, from which the next attempt would continue. `None` before the first one, and once
+    /// chunks that follow it were delivered.
     last: Option<Checkpoint>,
-    /// The number of chunks in the current attempt.
+    /// The number of chunks that arrived in the current attempt.
     count: u64,
     /// The content that earlier attempts delivered.
     before: JoinedContent,

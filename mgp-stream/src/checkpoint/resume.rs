@@ -104,7 +104,7 @@ async fn run<S: MgpService>(
             return Err(error);
         };
         if from.as_ref() != Some(&next) {
-            // The last attempt made progress, so the delays and the deadline start again.
+            // The last attempt reached a new checkpoint, so the delays and the deadline start again.
             (delays, deadline, resumptions) = (self::delays(), None, resumptions + 1);
         }
         from = Some(next);

@@ -18,14 +18,15 @@ const MAX_REQUESTED: u64 = 64;
 /// A chunk in the form in which it arrived.
 #[derive(Debug)]
 pub(crate) struct ReceivedChunk {
-    /// The number of the chunk. If the callee sent no number, the chunk follows the previous one.
+    /// The sequence number of the chunk, or `None` if the callee sent none; the chunk then follows the previous one.
     pub(crate) index: Option<u64>,
     pub(crate) chunk: Chunk,
     /// `true` if the callee reports that it has lost this chunk or an earlier one.
     pub(crate) reports_loss: bool,
 }
 
-/// The effect of a received chunk: the chunks to deliver now, and the numbers of chunks to request from the callee.
+/// The effect of a received chunk: the chunks to deliver now, and the sequence numbers of the chunks to request from
+/// the callee.
 #[derive(Debug, Default)]
 struct Arrival {
     next: Option<Chunk>,
@@ -47,7 +48,7 @@ struct ReceiveState {
     next: u64,
     waiting: BTreeMap<u64, Chunk>,
     waiting_bytes: usize,
-    /// Chunks with numbers below this one were already requested, and are not requested again.
+    /// The sequence number below which missing chunks were already requested; they are not requested again.
     requested: u64,
     is_cut: bool,
     /// `true` if the chunk that the callee marked as the last was delivered.
@@ -70,9 +71,10 @@ impl ChunkReceiver {
     }
 
     /// Accepts a chunk. Delivers it, and those that waited for it, with `push`, which returns `false` if there is no
-    /// room. Returns the numbers of the chunks to request from the callee.
+    /// room. Returns the sequence numbers of the chunks to request from the callee.
     ///
-    /// `push` is called while the lock is held, so that chunks of two streams keep their order; it must not block.
+    /// The chunks may arrive on two streams at once, so `push` is called under the lock, which keeps them in order. It
+    /// must not block.
     pub(crate) fn deliver(
         &self,
         received: ReceivedChunk,
@@ -213,7 +215,8 @@ mod tests {
         ReceivedChunk { index: Some(index), chunk, reports_loss: false }
     }
 
-    /// Passes a chunk to the receiver. Returns the texts that are delivered, and the numbers of the chunks to request.
+    /// Passes a chunk to the receiver. Returns the texts that are delivered, and the sequence numbers of the chunks to
+    /// request.
     fn take(receiver: &ChunkReceiver, received: ReceivedChunk) -> (Vec<String>, Vec<u64>) {
         let texts = Mutex::new(Vec::new());
         let missing = receiver.deliver(received, |chunk| {

@@ -79,11 +79,11 @@ pub(crate) struct ChunkSender {
 
 #[derive(Debug, Default)]
 struct SendState {
-    /// The number that the next chunk of the call gets.
+    /// The sequence number of the next chunk.
     next: u64,
     bytes: u64,
     is_done: bool,
-    /// The number of chunks that the tool sent after the chunk that it marked as the last; they are dropped.
+    /// The count of chunks that the tool sent after the one that it marked as the last; they are dropped.
     dropped: u64,
     refused: Option<StreamTooLong>,
     /// Wakes the task that answers the call.
@@ -100,7 +100,7 @@ enum Form {
     #[default]
     First,
     Again,
-    /// This chunk or an earlier one is lost.
+    /// A report that this chunk or an earlier one is lost.
     Lost,
 }
 
@@ -180,7 +180,7 @@ impl ChunkSender {
         }
     }
 
-    /// Returns the number for the next chunk; `None` if the stream has ended. Fails if the chunk exceeds the limit.
+    /// Returns the sequence number for a chunk; `None` if the stream has ended. Fails if the chunk exceeds the limit.
     fn admit(&self, chunk: &Chunk) -> Result<Option<u64>, ConsumerGone> {
         let mut state = self.state.lock();
         if state.refused.is_some() {

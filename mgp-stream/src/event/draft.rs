@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::pattern::{MAX_NAME, is_name};
 
-/// The maximum length of a chain of events of which each causes the next (MGP §13, later revisions).
+/// The maximum length of a chain of events in which each event causes the next (MGP §13, later revisions).
 pub(super) const MAX_DEPTH: u32 = 10;
 
 /// The maximum size of the data of an event, in bytes.
@@ -97,7 +97,7 @@ impl EventDraft {
         self
     }
 
-    /// Sets the event's depth in a chain of events that cause each other: one more than that of the event before it.
+    /// Sets the event's depth in a chain of events: one more than the depth of the event that caused it.
     ///
     /// Publishing fails beyond 10, so that events cannot cause each other without end.
     pub fn depth(mut self, depth: u32) -> Self {
@@ -194,7 +194,7 @@ impl PublishedEvent {
         2 * (self.draft.channel.len() + self.draft.data.as_str().len()) + size_of::<Self>()
     }
 
-    /// Returns the event as JSON, with its number in a subscription and the number of events dropped before it.
+    /// Returns the event as JSON, with its sequence number in a subscription and the count of events dropped before it.
     pub(super) fn to_json(&self, subscription: Option<&str>, seq: u64, dropped: u64) -> String {
         let members = self.members();
         let EventDraft { depth, subject, .. } = &self.draft;

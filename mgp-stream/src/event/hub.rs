@@ -24,7 +24,7 @@ use super::table::Table;
 /// The maximum time for which a publisher waits for subscribers that have not yet received earlier events.
 const ROOM_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// The channels, the subscriptions and the events that they store; a handle that is cheap to clone (MGP §13).
+/// Accepts published events and passes them to the subscriptions that match; a handle that is cheap to clone (MGP §13).
 ///
 /// A channel exists from its declaration or its first event on. Each subscription stores its last 1,024 events, up to 8
 /// MiB; these are also the queue from which the events are sent to the subscriber.
@@ -69,7 +69,7 @@ pub(super) struct Hub {
     pub(super) limits: EventLimits,
     sees: Box<Sees>,
     recent: Option<RecentEvents>,
-    /// The queue to the store of durable subscriptions; not set if the hub has no store.
+    /// The queue of events for the store of durable subscriptions; not set if the hub has no store.
     pub(super) journal: OnceLock<Arc<Journal>>,
     pub(super) table: RwLock<Table>,
     pub(super) sending: SendingList<Subscription>,
@@ -160,7 +160,7 @@ impl EventHub {
         self.0.add_channels(None, [(channel.into(), Some(description.into()))]);
     }
 
-    /// Replaces the channels of a server behind this one, whose events this hub forwards.
+    /// Replaces the channels of a server behind this one. This hub forwards the events of that server.
     pub fn set_channels<S: Into<String>>(
         &self,
         server: &ServerId,
@@ -246,7 +246,7 @@ impl EventHub {
         Some((Arc::clone(journal), journal.unstored()?))
     }
 
-    /// Restores the durable subscriptions in a store, and stores further ones there. Only the first call has an effect.
+    /// Restores the durable subscriptions from a store, and saves later ones there. Only the first call has an effect.
     ///
     /// # Errors
     /// The error of the store if it fails.
@@ -273,7 +273,7 @@ impl EventHub {
         Ok(())
     }
 
-    /// Reads the durable subscriptions from a database and stores further ones there, like [`keep_in`](Self::keep_in)
+    /// Restores the durable subscriptions from a database and saves later ones there, like [`keep_in`](Self::keep_in)
     /// with a store. Other parts of the program may use the same database.
     ///
     /// # Errors
@@ -341,8 +341,7 @@ impl Hub {
         }
     }
 
-    /// Passes an event to the matching subscriptions; returns those whose subscribers have too many events still to
-    /// receive.
+    /// Passes an event to the matching subscriptions. Returns the subscriptions whose subscribers are too far behind.
     fn publish(self: &Arc<Self>, draft: EventDraft) -> Result<Vec<Arc<Subscription>>, RpcError> {
         draft.check()?;
         let rank = draft.rank();
@@ -389,7 +388,8 @@ impl Hub {
         Ok(rows.into_iter().filter_map(read).collect())
     }
 
-    /// Divides the requested channels into the names of existing channels, and patterns that match no channel yet.
+    /// Returns the names of the visible channels that the requested patterns match, and the patterns that match none
+    /// yet.
     pub(super) fn known_channels(
         &self,
         table: &Table,

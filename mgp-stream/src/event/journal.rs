@@ -55,7 +55,8 @@ pub trait EventStore: Send + Sync {
     /// The error of the store if it fails.
     fn append(&self, events: Vec<StoredEvent>) -> BoxFuture<'static, Result<(), StoreError>>;
 
-    /// Returns up to `max` events of a subscription (number and JSON), with numbers above `after` and up to `until`.
+    /// Returns up to `max` events of a subscription, each as sequence number and JSON. Their numbers are above `after`
+    /// and at most `until`.
     ///
     /// # Errors
     /// The error of the store if it fails.
@@ -76,11 +77,11 @@ pub struct StoredSubscription {
     pub id: String,
     /// The owner, the patterns and the minimum severity, as JSON.
     pub terms: String,
-    /// The number that the next event of the subscription gets.
+    /// The sequence number of the next event of the subscription.
     pub next_seq: u64,
     /// The sizes of the stored events, oldest first; they have consecutive numbers.
     pub sizes: Vec<u32>,
-    /// The number of the last event that the consumer of the subscription in this process has processed.
+    /// The sequence number of the last event that an [`EventReader`](crate::EventReader) has acknowledged.
     pub cursor: u64,
 }
 
@@ -90,11 +91,11 @@ pub struct StoredSubscription {
 pub struct StoredEvent {
     /// The id of the subscription to which the event belongs.
     pub subscription: String,
-    /// The number of the event within the subscription.
+    /// The sequence number of the event within the subscription.
     pub seq: u64,
     /// The event in JSON.
     pub event: String,
-    /// The number of the oldest event of the subscription to keep; older ones are removed.
+    /// The sequence number of the oldest event that the subscription keeps; older ones are removed.
     pub oldest: u64,
 }
 
@@ -102,7 +103,7 @@ pub struct StoredEvent {
 pub(super) struct Journal {
     pub(super) store: Arc<dyn EventStore>,
     pending: Mutex<Pending>,
-    /// The number of the last row that the store has written.
+    /// The sequence number of the last row that the store has written.
     stored: watch::Sender<u64>,
     runtime: Handle,
 }
@@ -110,7 +111,7 @@ pub(super) struct Journal {
 #[derive(Default)]
 struct Pending {
     rows: Vec<Row>,
-    /// The number of the last row that was added.
+    /// The sequence number of the last row that was added.
     newest: u64,
     is_writing: bool,
 }
@@ -152,7 +153,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns the number of the newest row if it is not stored yet, or `None` if all rows are stored.
+    /// Returns the sequence number of the newest row if it is not stored yet, or `None` if all rows are stored.
     pub(super) fn unstored(&self) -> Option<u64> {
         let pending = self.pending.lock();
         (*self.stored.borrow() < pending.newest).then_some(pending.newest)

@@ -23,7 +23,7 @@ mgp_types::opaque_debug!(EventReader);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReadEvent {
-    /// The number of the event within the subscription.
+    /// The sequence number of the event within the subscription.
     pub seq: u64,
     /// The event in the form of `notifications/mgp.event`, but without a subscription.
     pub event: Payload,

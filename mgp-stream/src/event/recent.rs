@@ -28,7 +28,7 @@ pub(super) struct RecentEvents(Mutex<Recent>);
 struct Recent {
     events: VecDeque<Arc<PublishedEvent>>,
     bytes: usize,
-    /// The number of the newest event, from 1.
+    /// The sequence number of the newest event; the first event has 1.
     newest: u64,
 }
 

@@ -11,7 +11,7 @@ pub(super) struct SendingList<T>(Arc<Entries<T>>);
 
 struct Entries<T> {
     all: Mutex<Vec<Arc<T>>>,
-    /// The length of the list, stored separately: each call checks it at its end, without a lock.
+    /// The length of the list. It is atomic, so that each call can check it at its end without taking the lock.
     count: AtomicUsize,
 }
 

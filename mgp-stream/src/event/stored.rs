@@ -18,7 +18,7 @@ struct StoredPrincipal {
     is_operator: bool,
 }
 
-/// The owner, the patterns and the minimum severity of a subscription.
+/// The terms of a subscription, in the form for a store: who receives which events.
 #[derive(Deserialize, Serialize)]
 pub(super) struct Terms {
     principal: StoredPrincipal,

@@ -28,7 +28,8 @@ const DEFAULT_REPLAY: u64 = 100;
 /// The maximum number of replayed events in an answer.
 const MAX_REPLAY: u64 = 1_000;
 
-/// The size limit for the answer to a replay, which is one line on the wire. A full answer has `has_more` set.
+/// The maximum size of the events in the answer to a replay, in bytes, because the answer is one line on the wire. If
+/// events are left out, `has_more` is set.
 const MAX_REPLAY_BYTES: usize = 512 * 1024;
 
 /// A stream on which the events of subscriptions are sent. When it is dropped, the subscriptions are detached from it.
@@ -173,8 +174,8 @@ impl EventHub {
         subscription.attach(&self.0, target, after)
     }
 
-    /// Sends the events of subscriptions on the stream of a call, from the [start](AttachedEvents::start) of the result;
-    /// `id` is the id of the stream, which is repeated in each notification.
+    /// Attaches subscriptions to the stream of a call. Their events are sent on it after
+    /// [`start`](AttachedEvents::start) is called on the result. Each notification repeats `id`, the id of the stream.
     ///
     /// # Errors
     /// −32602 if the caller has no such subscription.

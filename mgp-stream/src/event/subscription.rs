@@ -1,8 +1,8 @@
 //! One subscription, with the events it stores and the task that sends them to the subscriber.
 //!
 //! The last events are stored for replays and for the time while the subscriber is disconnected. They are also the
-//! queue of the sending task. If the subscriber reads too slowly, the oldest unsent events are dropped, and their
-//! number is in the next notification. Events of durable subscriptions are in the store instead; see `journal.rs`.
+//! queue of the sending task. If the subscriber reads too slowly, the oldest unsent events are dropped, and the next
+//! notification reports how many. Events of durable subscriptions are in the store instead; see `journal.rs`.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -45,7 +45,7 @@ const MAX_STORED: usize = 10_000;
 /// The maximum size of the events that a durable subscription stores, in bytes.
 const MAX_STORED_BYTES: usize = 32 * 1024 * 1024;
 
-/// The maximum event number that a subscriber may set; numbers are exact in JSON up to 2^53.
+/// The maximum sequence number after which a subscriber may continue; numbers are exact in JSON up to 2^53.
 const MAX_BASE: u64 = 1 << 52;
 
 /// The delay before the store is read again after a failure.
@@ -83,12 +83,12 @@ struct SubscriptionState {
     kept_bytes: usize,
     /// The sizes of the stored events if the subscription is durable; `kept` is then empty.
     sizes: VecDeque<u32>,
-    /// The number of the last event that was stored for the subscription.
+    /// The sequence number of the last event in the store, if the subscription is durable.
     stored: u64,
     next_seq: u64,
-    /// The number that precedes the first event of the subscription.
+    /// The sequence number just below that of the first event of the subscription.
     base: u64,
-    /// The number of the last event that was sent or dropped.
+    /// The sequence number of the last event that was sent, dropped or acknowledged.
     cursor: u64,
     /// The context of the subscriber, from which access to each event is decided.
     viewer: Context,
@@ -112,7 +112,7 @@ pub(super) struct Target {
     pub(super) runtime: Handle,
 }
 
-/// A target, the events to send to it with their numbers, and the number of events that were dropped before them.
+/// A target, the events to send to it with their sequence numbers, and how many events were dropped before them.
 type Batch = (Target, Vec<(u64, Arc<PublishedEvent>)>, u64);
 
 /// The events that a replay returns, and whether there are more or some are lost.
@@ -163,7 +163,7 @@ impl Subscription {
         }
     }
 
-    /// Makes the numbers of events continue after a given number, for a subscription that began in another process.
+    /// Makes the sequence numbers continue after `seq`, for a subscription that began in another process.
     pub(super) fn numbered_after(mut self, seq: Option<u64>) -> Self {
         let state = self.state.get_mut();
         state.base = seq.unwrap_or(0).min(MAX_BASE);
@@ -245,8 +245,8 @@ impl Subscription {
             && !self.is_stuck.load(Ordering::Relaxed)
     }
 
-    /// Assigns a number to an event of a durable subscription, if the subscriber may see the event. Also returns the
-    /// number of the oldest event to keep.
+    /// Assigns a sequence number to an event of a durable subscription, if the subscriber may see the event. Also
+    /// returns the sequence number of the oldest event to keep.
     pub(super) fn number(&self, hub: &Hub, event: &PublishedEvent) -> Option<(u64, u64)> {
         let mut state = self.state.lock();
         if state.is_ended || !hub.sees(&state.viewer, &event.draft.subject) {
@@ -296,8 +296,8 @@ impl Subscription {
         }
     }
 
-    /// Waits until the events so far are sent to a subscriber on this connection or session. Stops waiting after a time
-    /// of `pause` without any progress.
+    /// Waits until the events so far are sent to a subscriber on this connection or session. Stops waiting if no event
+    /// was sent for the time `pause`.
     pub(super) async fn wait_sent(&self, scope: ScopeId, pause: Duration) {
         let last = {
             let state = self.state.lock();
@@ -433,7 +433,8 @@ impl Subscription {
         }
     }
 
-    /// Returns the stored events of a durable subscription after a number, up to the last stored one.
+    /// Returns the stored events of a durable subscription after the sequence number `after`, up to the last stored
+    /// one.
     pub(super) async fn replay_stored(
         &self,
         hub: &Hub,
@@ -451,13 +452,13 @@ impl Subscription {
         Ok(Replayed { events, has_more, truncated })
     }
 
-    /// Sets the number of the last event that a consumer in this process has processed.
+    /// Sets the sequence number of the last event that a reader in this process has acknowledged.
     pub(super) fn set_cursor(&self, seq: u64) {
         let mut state = self.state.lock();
         state.cursor = state.cursor.max(seq);
     }
 
-    /// Returns the numbers of the last processed and the last stored event.
+    /// Returns the sequence numbers of the last sent or acknowledged event and of the last stored event.
     pub(super) fn positions(&self) -> (u64, u64) {
         let state = self.state.lock();
         (state.cursor, state.stored)
@@ -477,7 +478,7 @@ impl Subscription {
         Some((target, events, dropped))
     }
 
-    /// Returns the stored events after a number.
+    /// Returns the stored events after the sequence number `after`.
     pub(super) fn replay(&self, after: u64, limit: usize) -> Replayed {
         let mut state = self.state.lock();
         if state.expires_at.is_some() {
@@ -489,8 +490,8 @@ impl Subscription {
         Replayed { events, has_more, truncated: dropped > 0 }
     }
 
-    /// Starts to send the events after a number to a target, which replaces an earlier target. Returns whether some of
-    /// these events are lost.
+    /// Starts to send the events after the sequence number `after` to a target, which replaces an earlier target.
+    /// Returns whether some of these events are lost.
     pub(super) fn attach(
         self: &Arc<Self>,
         hub: &Arc<Hub>,
@@ -535,12 +536,12 @@ impl Subscription {
 }
 
 impl SubscriptionState {
-    /// Returns the number of the oldest stored event, or of the next event if none is stored.
+    /// Returns the sequence number of the oldest stored event, or of the next event if none is stored.
     fn first(&self) -> u64 {
         self.next_seq - (self.kept.len() + self.sizes.len()) as u64
     }
 
-    /// Returns up to `max` stored events after a number, and how many between that number and them are lost.
+    /// Returns up to `max` stored events after the sequence number `seq`, and how many events before them are lost.
     fn after(&self, seq: u64, max: usize) -> (Vec<(u64, Arc<PublishedEvent>)>, u64) {
         let first = self.first();
         let from = (seq + 1).max(first);

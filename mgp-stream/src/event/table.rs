@@ -1,5 +1,5 @@
-//! The table of channels and subscriptions. It is indexed, so that an event is compared only with subscriptions that
-//! match.
+//! The table of channels and subscriptions. It is indexed by pattern, so that publishing an event visits only the
+//! subscriptions that match.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const MAX_CHANNELS_OF_SERVER: usize = 512;
 /// The number of severity levels.
 const RANKS: usize = 3;
 
-/// The subscriptions with one pattern, grouped by their minimum severity.
+/// The subscriptions that share a pattern, grouped by their minimum severity.
 type Buckets = [Vec<Arc<Subscription>>; RANKS];
 
 /// The names of channels, with their descriptions.

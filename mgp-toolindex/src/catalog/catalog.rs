@@ -34,7 +34,7 @@ pub(crate) struct Catalog {
 pub(crate) struct Record {
     pub(crate) entry: Arc<Entry>,
     pub(crate) server: ServerNumber,
-    /// The number of the tool's category list, a `LabelList`.
+    /// The number that identifies the tool's list of categories; see `LabelList`.
     pub(crate) categories: u32,
     /// The effective risk of the tool as a number from 0 (safe) to 3; see [`rank`].
     pub(crate) risk: u8,
@@ -118,7 +118,7 @@ impl Catalog {
         alike.filter(move |slot| self.entry(*slot).is_some_and(|entry| entry.name() == name))
     }
 
-    /// Returns the tools with the same letters and digits: `readFile` is `read_file` and `Read file`.
+    /// Returns the tools whose names have the same letters and digits as `name`: `readFile` finds `read_file`.
     pub(crate) fn by_folded<'a>(&'a self, name: &str) -> impl Iterator<Item = Slot> + 'a {
         let folded = fold_name(name);
         let alike = self.names.get(self.hasher.hash_one(&*folded));

@@ -9,7 +9,7 @@ pub(crate) type Labels = Arc<LabelList>;
 
 #[derive(Debug)]
 pub(crate) struct LabelList {
-    /// The number of the list; the empty list has 0.
+    /// The number that identifies the list; the empty list has 0.
     pub(crate) number: u32,
     pub(crate) words: Box<[Arc<str>]>,
 }

@@ -30,7 +30,7 @@ pub enum ToolFeature {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ToolFeatures(u8);
 
-/// The length of the beginning of a description that may call the tool deprecated, in bytes.
+/// The number of bytes at the beginning of a description in which a note of deprecation is looked for.
 const MAX_BEGINNING: usize = 200;
 
 impl ToolFeatures {
@@ -42,7 +42,7 @@ impl ToolFeatures {
             |meta: &Meta| meta.get(key::UI).is_some() || meta.get(key::UI_RESOURCE_URI).is_some();
         let found = [
             (ToolFeature::OutputSchema, tool.output_schema.is_some()),
-            // The names in a schema are not parsed here; they may contain escapes.
+            // The schema is searched as text. An escape counts too, because the name may be written with escapes.
             (
                 ToolFeature::HeaderParams,
                 schema.contains("x-mcp-header") || schema.contains("\\u00"),

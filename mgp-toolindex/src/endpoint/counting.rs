@@ -1,6 +1,6 @@
 //! Counts tokens in the background, started by searches (MGP §16.8).
 //!
-//! A search never waits for exact counts: until they are known it uses upper bounds, so that fewer tools fit into its
+//! A search never waits for exact counts. Until they are known, it uses upper bounds, so fewer tools may fit into its
 //! answer.
 
 use std::sync::{Arc, Weak};
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::index::{CountProgress, SharedIndex, ToolIndex};
 
-/// The minimum interval between two batches, because building the tables costs more than counting a few tools.
+/// The minimum interval between two batches. Building the tables of the encoding costs more than counting a few tools.
 const MIN_BATCH_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The state of the background counting, which all clones share.

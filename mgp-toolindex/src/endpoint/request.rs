@@ -26,8 +26,8 @@ use crate::tokens::max_tokens_of;
 /// The conditions under which a tool fulfils a capability; one of them is enough. Each is a minimum share of the
 /// capability's words that the tool has, together with a minimum score.
 ///
-/// Every query finds some tool, so a score alone proves little: a capability that no tool has can score 0.46 without a
-/// common word, and one of a hundred real queries scores less than that. If there are common words, they decide; a
+/// Every query finds some tool, so a score alone proves little: a capability that no tool has can score 0.46 although
+/// no tool shares a word with it, and one in a hundred real queries scores less than that. So shared words decide; a
 /// match by meaning alone needs a high score. The values were chosen with real and absurd requests over two catalogues
 /// of 527 and 2,247 tools.
 const FULFILMENT: [(f32, f32); 3] = [(0.6, 0.0), (0.4, 0.55), (0.0, 0.68)];

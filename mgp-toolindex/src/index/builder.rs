@@ -38,7 +38,8 @@ impl ToolIndexBuilder {
         self
     }
 
-    /// Learns from calls after searches. Without a history nothing is learned.
+    /// Sets the history, so that the index learns from the calls after its searches. Without a history nothing is
+    /// learned.
     pub fn history(mut self, history: History) -> Self {
         self.history = Some(history);
         self

@@ -29,7 +29,7 @@ use crate::persist::WriteMode;
 use crate::text::{truncate, words_of};
 use crate::vector::VectorTable;
 
-/// The maximum number of bytes of a tool's name that an error contains.
+/// The maximum number of bytes of a tool's name, and of a server's id, that an error contains.
 const MAX_SHOWN_BYTES: usize = 80;
 
 /// The maximum number of words of a description from which a category is derived.
@@ -468,7 +468,7 @@ impl<'a> Change<'a> {
     }
 }
 
-/// The data of a tool that is only in the database.
+/// The data of a stored tool that its [`ToolEntry`] does not contain.
 #[derive(Debug)]
 pub(super) struct StoredTool {
     pub(super) definition: String,
@@ -476,7 +476,7 @@ pub(super) struct StoredTool {
     pub(super) embedded: Embedded,
 }
 
-/// The state of a tool's vector; `Yes` if the tool already has one.
+/// The state of a stored tool's vector; `Yes` if the stored vector still fits the tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Embedded {
     #[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "nothing is stored"))]

@@ -23,8 +23,8 @@ use crate::persist::{
 };
 use crate::vector::VectorTable;
 
-/// The minimum number of changed documents, together with the fraction `CHANGED_FRACTION`, at which the segments are
-/// stored again; fewer documents are indexed quickly when the index is opened again.
+/// The segments are stored again after this many documents have changed, and at least one of every `CHANGED_FRACTION`.
+/// Fewer documents are indexed quickly when the index is opened again.
 const MIN_CHANGED_DOCUMENTS: usize = 1000;
 const CHANGED_FRACTION: usize = 8;
 

@@ -17,8 +17,8 @@ pub(super) struct Definition {
 }
 
 impl Definition {
-    /// Checks a tool and serialises it, or uses its stored text `kept`; the hash shows whether a stored text is
-    /// unchanged.
+    /// Checks a tool, and serialises it unless its stored text is given as `kept`. The hash in the result shows whether
+    /// the stored text is unchanged.
     pub(super) fn of(
         given: &ToolEntry,
         kept: Option<String>,

@@ -2,7 +2,7 @@
 
 use crate::text::TextLimits;
 
-/// Limits of an index; a tool that exceeds one is refused with a reason and affects no other tool.
+/// Limits of an index. A tool that exceeds a maximum is refused with a reason, and affects no other tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IndexLimits {

@@ -14,7 +14,7 @@ pub(super) enum ServerChange {
     Remove(String),
 }
 
-/// The data of a put tool that its index entry does not contain.
+/// The data of a tool that was put, as far as its entry in the index does not contain it.
 #[derive(Debug)]
 pub(super) struct PutTool {
     pub(super) slot: Slot,

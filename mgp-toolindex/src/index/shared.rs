@@ -72,7 +72,7 @@ impl SharedIndex {
         }
     }
 
-    /// Sets the history, whose queries are embedded by the same embedder.
+    /// Sets the history. Its queries are embedded by the embedder of the index.
     pub(super) fn set_history(&mut self, history: Option<History>) {
         if let Some(history) = &history {
             history.set_embedder(self.embedder.clone());
@@ -217,7 +217,7 @@ impl MergeWorker {
 
 impl Drop for MergeWorker {
     fn drop(&mut self) {
-        // The merge panicked; wake the callers that wait for it.
+        // The merge failed or panicked; wake the callers that wait for it.
         if !self.pending_merge.is_done() {
             self.pending_merge.finish(None);
         }

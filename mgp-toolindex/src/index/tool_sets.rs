@@ -116,7 +116,7 @@ impl ToolSets {
     }
 }
 
-/// Returns the tools that have one of the filter's input types and one of its output types.
+/// Returns the tools that have one of the filter's input types and one of its output types; `None` if it has no types.
 fn kinds(
     now: &Snapshot,
     filter: &Filter,

@@ -1,8 +1,9 @@
 //! Merges segments, to keep their number small (MGP §16.4).
 //!
-//! Four segments of about the same size are merged, and so is a segment in which more than a quarter of the documents
-//! are deleted. So each size class has at most three segments. Each class is four times as large as the next smaller
-//! one, which makes about ten segments for a hundred thousand tools.
+//! Segments of about the same size form a class. They are merged when there are four of them, or when more than a
+//! quarter of the documents of one of them are deleted. So each class has at most three segments. Its segments are
+//! about four times as large as those of the next smaller class, which makes about ten segments for a hundred thousand
+//! tools.
 
 use super::segment::{Format, IndexSegment, SegmentBody};
 use crate::error::IndexError;
@@ -16,7 +17,7 @@ const MIN_CLASS_SIZE: u32 = 2_000;
 /// The ratio between the largest and the smallest segment of a class.
 const CLASS_RATIO: u32 = 4;
 
-/// A segment is merged if more than one document in this many is deleted.
+/// A segment is due for a merge if more than one in this many of its documents are deleted.
 const MAX_DELETED_RATIO: u32 = 4;
 
 /// Segments that are due for a merge.
@@ -41,8 +42,7 @@ impl Merge {
     }
 }
 
-/// Returns the segments to merge next, all from the smallest size class with enough of them; empty if no class has
-/// enough.
+/// Returns the segments to merge next: all segments of the smallest size class that is due; empty if no class is due.
 pub(super) fn segments_to_merge(segments: &[IndexSegment]) -> Vec<IndexSegment> {
     let mut sorted: Vec<&IndexSegment> = segments.iter().collect();
     sorted.sort_by_key(|segment| std::cmp::Reverse(segment.documents()));

@@ -100,8 +100,8 @@ impl<'a> QueryTerms<'a> {
         Ok(scores)
     }
 
-    /// Calls `visitor` for each word and each of these tools that contains it, with the number of the word, the
-    /// position of the tool in `slots`, and the score.
+    /// Calls `visitor` for each word and each of these tools that contains it, with the index of the word, the position
+    /// of the tool in `slots`, and the score.
     fn visit(
         &self,
         slots: &[Slot],
@@ -143,7 +143,7 @@ impl<'a> QueryTerms<'a> {
         Ok(())
     }
 
-    /// Calls `visit` with the number of each word that a segment contains, and with its postings there.
+    /// Calls `visit` with the index of each word that a segment contains, and with the postings of the word there.
     fn for_each_list(
         &self,
         at: usize,

@@ -13,7 +13,7 @@ use crate::catalog::{Bitmap, ChunkedList};
 use crate::error::IndexError;
 use crate::text::{Field, QueryWords};
 
-/// The segment and the document of a tool.
+/// The place of a tool's document: the number of the segment, and the number of the document in the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DocumentAddress {
     pub(super) segment: u32,

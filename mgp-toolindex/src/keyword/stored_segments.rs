@@ -106,7 +106,7 @@ impl StoredSegments {
         self.documents.remove(hash)
     }
 
-    /// Sets the tool of a document, and its number within the change.
+    /// Sets the tool of a document, and the number of the document within the change.
     pub(super) fn put(&mut self, at: StoredDocument, slot: Slot, number: u32) {
         if let Some(StoredSegment { built, .. }) = self.segments.get_mut(at.segment) {
             (built.body.slots[at.doc], built.numbers[at.doc]) = (slot, number);

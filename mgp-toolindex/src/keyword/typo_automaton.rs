@@ -43,7 +43,7 @@ impl TypoAutomaton {
         Self { letters: word.chars().collect(), max: max.min(2) }
     }
 
-    /// Returns the length of the prefix at a position of the band, after `read` letters.
+    /// Returns the length of the word's prefix at a position of the band after `read` letters; `None` if there is none.
     fn field(&self, band: usize, read: usize) -> Option<usize> {
         (read + band).checked_sub(MAX_CHANGES).filter(|field| *field <= self.letters.len())
     }

@@ -13,7 +13,7 @@ use super::stored_segments::{StoredDocument, StoredSegments};
 use crate::catalog::{ChunkedList, Slot};
 use crate::error::IndexError;
 
-/// The maximum number of documents in an index that is merged during a commit, which takes a millisecond or two.
+/// The maximum number of documents of an index that a commit merges as a whole; this takes a millisecond or two.
 const MAX_DOCUMENTS_MERGED_AT_ONCE: u32 = 200;
 
 /// The writer of the keyword index. Between two changes it only holds data that it shares with readers.
@@ -27,7 +27,7 @@ pub(crate) struct KeywordWriter {
     building: Building,
     /// For each changed tool, the number of its newest document within the change; `None` if the tool is removed.
     latest: FxHashMap<Slot, Option<u32>>,
-    /// The number of documents of the current change.
+    /// The count of documents in the current change, which is also the number of its next document.
     documents: u32,
     /// The stored segments that the current change restores.
     #[cfg(feature = "sqlite")]

@@ -17,11 +17,11 @@ pub struct HistoryConfig {
     pub retention: Retention,
     /// The maximum number of queries in total. Default: 65,536.
     pub max_queries: usize,
-    /// The maximum number of queries of one ranking. Default: 10,000.
+    /// The maximum number of queries of one subject, or with [`HistoryScope::Agent`] of one agent. Default: 10,000.
     pub max_queries_per_ranking: usize,
     /// The maximum number of queries of one subject after which the same tool was called. Default: 64.
     pub max_queries_per_tool: usize,
-    /// The time after the last call that followed a query until the query is forgotten. Default: 180 days.
+    /// The time for which a query is stored after the last call that followed it. Default: 180 days.
     pub forget_after: Duration,
 }
 
@@ -76,7 +76,8 @@ pub enum Erase<'a> {
     All,
     /// All calls of a tool, and the queries after which no other tool was called.
     Tool(&'a str),
-    /// All data of a principal's subject, through all agents; with [`HistoryScope::Agent`], only the data of its agent.
+    /// All data of a principal's subject, whichever agent it used; with [`HistoryScope::Agent`], only the data of the
+    /// principal's own agent.
     Principal(&'a Principal),
     /// All data of a tenant.
     Tenant(&'a TenantId),
@@ -92,7 +93,7 @@ pub struct HistoryStats {
     pub vectors: usize,
     /// The number of tools that were called.
     pub tools: usize,
-    /// The number of rankings: one per subject, or one per tenant if its subjects share their calls.
+    /// The number of rankings: one per subject, or with [`HistoryScope::Agent`] one per agent of a subject.
     pub rankings: usize,
 }
 
@@ -127,7 +128,7 @@ impl HistoryConfig {
         self
     }
 
-    /// Sets the maximum number of queries: in total, and of one ranking.
+    /// Sets the maximum number of queries: in total, and of one subject (or agent).
     pub fn max_queries(mut self, in_all: usize, each: usize) -> Self {
         (self.max_queries, self.max_queries_per_ranking) = (in_all.max(1), each.max(1));
         self

@@ -1,4 +1,4 @@
-//! Computes the features of a tool for a query: similar past queries, their words, and their mean vector.
+//! Computes the features of tools for a query, from similar past queries, their words, and their mean vectors.
 
 use super::model::{Example, Features, TOOL_FEATURES};
 use super::partition::Partition;
@@ -29,12 +29,12 @@ const MEAN_DECAY: f32 = 8.0;
 pub(super) struct Lookup<'a> {
     pub(super) words: &'a [WordHash],
     pub(super) vector: Option<&'a [f32]>,
-    /// The stored query that is being looked up, excluded from its own features; `None` for a new query.
+    /// The stored query that is looked up, which must not count as its own history; `None` for a new query.
     pub(super) exclude: Option<(QueryId, &'a StoredQuery)>,
 }
 
 impl Lookup<'_> {
-    /// Returns the weight of a tool in the calls after the excluded query.
+    /// Returns the weight of a tool among the calls that followed the excluded query; 0 if no query is excluded.
     fn own(&self, tool: u32) -> f32 {
         self.exclude.map_or(0.0, |(_, query)| query.weight_of(tool))
     }
@@ -49,9 +49,9 @@ pub(super) struct RankedTools {
 
 /// The stored queries and tools that share words with a query.
 struct WordMatches {
-    /// For each stored query, the weight of the words it shares with the query.
+    /// For each stored query, the weight of the words that it shares with the query that is looked up.
     shared: Vec<f32>,
-    /// The stored queries that share a word with the query.
+    /// The stored queries that share a word with the query that is looked up.
     query_ids: Vec<QueryId>,
     length: f32,
     /// For each tool, a measure of how much more frequent the query's words are in its past queries than in all
@@ -221,8 +221,8 @@ impl HistoryTable {
         near
     }
 
-    /// Returns each tool with its share of the nearest queries' votes and its greatest similarity; and the greatest
-    /// similarity of any query.
+    /// Returns, for each tool, its share of the votes of the nearest queries, and the greatest similarity of a query
+    /// after which it was called. Also returns the greatest similarity of any query.
     fn votes(&self, near: &[(QueryId, f32)]) -> (Vec<(u32, f32, f32)>, f32) {
         let mut votes: Vec<(u32, f32, f32)> = Vec::new();
         let (mut all, mut nearest) = (f32::MIN_POSITIVE, 0.0_f32);

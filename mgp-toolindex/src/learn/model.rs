@@ -21,7 +21,7 @@ const LIFT_SCALE: f32 = 0.1;
 const LIFT_LIMIT: f32 = 1.05;
 const MOST_LIFT: f32 = 0.8;
 
-/// The exponent by which a lift grows more slowly than the logarithm of the ratio.
+/// The exponent of the logarithm of the ratio in a lift. It is below 1, so a lift grows more slowly than the logarithm.
 const LIFT_EXPONENT: f32 = 0.8;
 
 /// The number of imagined queries without a prediction that are added before the reach is computed.
@@ -46,7 +46,7 @@ pub(super) struct Example {
     pub(super) called: Vec<f32>,
 }
 
-/// The fitted weights and their reach.
+/// Predicts the tools that are called after a query, with weights that were fitted to stored queries.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Model {
     weights: [f64; WEIGHTS],

@@ -1,4 +1,4 @@
-//! The data of one ranking: the queries of one owner, indexed by word and by tool.
+//! The queries and calls of one owner, from which a ranking learns, indexed by word and by tool.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use super::model::Model;
 use super::query::{QueryId, StoredQuery, WordHash};
 use crate::catalog::Bitmap;
 
-/// The data of one ranking, i.e. the queries and calls from which it learns.
+/// The queries and calls of one owner, and the model that is fitted to them. Each owner has a ranking of its own.
 #[derive(Debug, Default)]
 pub(super) struct Partition {
     pub(super) model: Model,
     /// The number of calls since the model was fitted.
     pub(super) new_calls: usize,
     pub(super) query_ids: Bitmap,
-    /// The queries in the order of their last use; each key is a query's counter of its last use.
+    /// The queries in the order of their last use; each key is the [`last_use`](StoredQuery::last_use) of its query.
     pub(super) by_last_use: BTreeMap<u64, QueryId>,
     pub(super) words: FxHashMap<WordHash, WordUse>,
     pub(super) names: FxHashMap<Arc<str>, u32>,
-    /// The numbers of all tools of this ranking.
+    /// The numbers of all tools that the owner called.
     pub(super) tools: Bitmap,
 }
 

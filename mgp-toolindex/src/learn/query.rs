@@ -38,7 +38,7 @@ pub(super) struct StoredQuery {
     pub(super) text: Option<Box<str>>,
     pub(super) words: Box<[WordHash]>,
     pub(super) calls: Vec<ToolCalls>,
-    /// A counter of the last use, by which queries are ordered.
+    /// The value that the table's counter had at the last use; queries are ordered by it.
     pub(super) last_use: u64,
     /// The time of the last use, in seconds since 1970.
     pub(super) last_used_at: u64,

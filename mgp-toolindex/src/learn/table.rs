@@ -21,7 +21,7 @@ const MIN_NEW_CALLS: usize = 8;
 /// The maximum number of other subjects of a tenant from which a subject learns: those that called a tool last.
 const MAX_OTHERS: usize = 16;
 
-/// All stored queries and tools; a partition has the queries and tools of one ranking.
+/// All stored queries and tools; each partition has those of one owner.
 #[derive(Debug)]
 pub(super) struct HistoryTable {
     pub(super) config: HistoryConfig,
@@ -382,7 +382,8 @@ impl HistoryTable {
         tool
     }
 
-    /// Removes queries of an owner until the limit for one tool is met.
+    /// If an owner has too many queries for a tool, removes the tool from the least recently used one. Removes that
+    /// query if it has no other tool.
     fn enforce_tool_bound(&mut self, owner: &Owner, tool: u32) {
         let Some(query_ids) = self.tools.get(tool).map(|used| &used.query_ids) else { return };
         if query_ids.len() <= self.config.max_queries_per_tool {
@@ -536,7 +537,7 @@ impl<T> Slab<T> {
         self.values.iter_mut().flatten()
     }
 
-    /// Returns the number of values and of freed numbers.
+    /// Returns a length that is greater than every number in use.
     pub(super) fn len(&self) -> usize {
         self.values.len()
     }

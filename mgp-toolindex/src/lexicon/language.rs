@@ -136,7 +136,8 @@ impl Script {
         })
     }
 
-    /// Returns the languages, except those with Latin letters, to which a word of the script may belong.
+    /// Returns the languages, except those with Latin letters, to which a word of the script may belong, the likeliest
+    /// first.
     pub(super) fn languages(self, has_syllables: bool) -> &'static [Language] {
         match self {
             Self::Latin => &[],

@@ -31,9 +31,8 @@ const LANGUAGES: &[(&str, Language)] = &[
 /// The maximum size of the packed files together.
 const MAX_PACKED_BYTES: usize = 1_500_000;
 
-/// For each key of a word in the lexicon, all English words that translate it. Each has the position of the word among
-/// the translations of the English word (0 is the most usual one), and the line number of the English word in
-/// `english.txt`.
+/// Maps the key of a word to all English words that translate it. Each English word is given by two numbers: the
+/// position of the word among its translations (0 is the most usual one), and its line number in `english.txt`.
 type Lines = BTreeMap<Vec<u8>, Vec<(usize, u64)>>;
 
 #[test]
@@ -54,7 +53,7 @@ fn the_packed_lexicon_is_that_of_the_word_lists() {
             let number = number.unwrap_or_else(|| panic!("{code}: {head} is not in english.txt"));
             assert!(!known.contains(&number), "{code}: {head} is there twice");
             known.push(number);
-            // A semicolon begins further words, whose first one is as usual as the first of the line.
+            // Semicolons separate groups of words. The first words of all groups are equally usual.
             let ranked =
                 words.split(';').flat_map(|words| words.split(['，', '、', ',']).enumerate());
             for (place, word) in ranked {
@@ -252,8 +251,8 @@ fn japanese_root(word: &str) -> Option<String> {
     root.contains(|c: char| ('\u{4e00}'..='\u{9fff}').contains(&c)).then(|| root.to_owned())
 }
 
-/// Returns two roots of a Korean verb: the verb without its ending `다`, and the form used before endings that begin
-/// with a vowel (`그려` of `그리다`).
+/// Returns the roots of a Korean verb: the verb without its ending `다`, the form used before endings that begin with a
+/// vowel (`그려` of `그리다`), and the part before the verbs `하` and `주`.
 fn korean_roots(word: &str) -> Vec<String> {
     let Some(root) = word.strip_suffix('다') else { return Vec::new() };
     let mut all = vec![root.to_owned()];

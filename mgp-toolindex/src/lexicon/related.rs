@@ -1,4 +1,4 @@
-//! Finds the words that tools use for a related word of a user: an umbrella is about weather (MGP §16.5).
+//! Finds the words that tools use for the everyday words of users, e.g. `weather` for `umbrella` (MGP §16.5).
 
 use std::cmp::Ordering;
 
@@ -23,7 +23,7 @@ pub(crate) struct Relation {
 // === impl Relation ===
 
 impl Relation {
-    /// Returns the words of tools, the likeliest first.
+    /// Returns the words that tools use, the likeliest first.
     pub(crate) fn words(self) -> impl Iterator<Item = &'static str> {
         Lexicon::get().english(self.senses)
     }

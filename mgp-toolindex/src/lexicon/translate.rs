@@ -79,13 +79,13 @@ pub(crate) fn translate(text: &str, is_known: &dyn Fn(&str) -> bool) -> Option<T
     Some(translation)
 }
 
-/// The result of a lookup: the number of tokens that were read, and their parts after the lookup.
+/// The result of a lookup: the number of tokens that were read, and the result for each of their parts.
 struct Read {
     tokens: usize,
     found: Vec<Found>,
 }
 
-/// A part of a text after it was looked up.
+/// The result of looking up a part of a text.
 enum Found {
     Senses(Senses),
     /// A part that is not in the lexicon.

@@ -15,7 +15,7 @@ static HEADS: &str = include_str!("../../data/lexicon.txt");
 
 /// The number of bits for one English word in a value.
 const BITS: usize = 12;
-/// The maximum number of English words that translate a foreign word.
+/// The maximum number of English words in a value, which translate a foreign word or are related to an English one.
 pub(super) const MAX_SENSES: usize = 5;
 /// The value of words without a meaning of their own: articles, pronouns, auxiliary verbs.
 pub(super) const FUNCTION_WORD: u64 = (1 << BITS) - 1;
@@ -74,7 +74,8 @@ impl Lexicon {
         self.words.get(&key).map(|value| Senses(value.value()))
     }
 
-    /// Returns the entry of a word or phrase that has no meaning of its own in exactly this spelling, in lower case.
+    /// Returns the entry of a word or phrase without a meaning of its own that is stored in exactly this spelling,
+    /// which must be in lower case.
     pub(super) fn find_exact(&self, language: Language, words: &str) -> Option<Senses> {
         let key = [&[language.mark(), EXACT_MARK], words.as_bytes()].concat();
         self.words.get(&key).map(|value| Senses(value.value()))
@@ -137,7 +138,7 @@ impl Lexicon {
         found
     }
 
-    /// Returns the English words that translate a foreign word, the best first.
+    /// Returns the English words of an entry, the best first.
     pub(super) fn english(&self, senses: Senses) -> impl Iterator<Item = &'static str> {
         senses.numbers().filter_map(|number| self.heads.get(usize::try_from(number).ok()?).copied())
     }

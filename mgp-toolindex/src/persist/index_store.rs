@@ -48,9 +48,9 @@ struct QueueState {
 
 #[derive(Clone, Debug, Default)]
 struct WriteProgress {
-    /// The number of the last change that was written to the file.
+    /// The sequence number of the last change that was written to the file.
     through: u64,
-    /// The number of failed writes.
+    /// The count of failed writes.
     failures: u64,
     /// The error of the last failed write.
     error: Option<StoreError>,
@@ -87,8 +87,8 @@ impl IndexStore {
         }
     }
 
-    /// Waits until the queue is less than half full, at most for `timeout`. It is meant for threads that produce
-    /// changes faster than the disk can write them.
+    /// Waits until the queue is at most half full, or until `timeout` has passed. For threads that produce changes
+    /// faster than the disk can write them.
     pub(crate) fn wait_for_room(&self, timeout: Duration) {
         let state = self.shared.state.lock();
         let is_full =

@@ -35,16 +35,17 @@ pub(crate) enum Change {
 #[derive(Debug)]
 struct AtomicChanges {
     changes: Vec<Change>,
-    /// The number of the last of these changes.
+    /// The sequence number of these changes, or of the last ones that were merged into them.
     through: u64,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     waiting: VecDeque<AtomicChanges>,
-    /// The number of the newest change.
+    /// The sequence number of the newest changes. Changes that are added together have one number.
     pub(super) newest: u64,
-    /// The ids of the servers that are in the file, or in a change that was already taken from the queue.
+    /// The ids of the servers that are in the file, or will be after the changes that were already taken from the
+    /// queue.
     stored: HashSet<String, ahash::RandomState>,
 }
 
@@ -52,7 +53,7 @@ pub(super) struct Queue {
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) changes: Vec<Change>,
-    /// The number of the last of these changes.
+    /// The sequence number of the last of these changes.
     pub(super) through: u64,
 }
 
@@ -173,8 +174,8 @@ impl Queue {
             changes.push(Change::Counts(counted.into_values().collect()));
         }
         changes.extend(words.map(Change::Segments));
-        // `newest` already counts the change that is being added, which comes after the merged changes; so the number
-        // of the merged changes is one less.
+        // `newest` is already the number of the changes that are being added. The merged changes come before them, so
+        // their number is one less.
         self.waiting.push_back(AtomicChanges { changes, through: self.newest - 1 });
     }
 }

@@ -215,7 +215,8 @@ impl<'c> Statements<'c> {
     }
 }
 
-/// Returns an exact token count in its stored form, with a checksum over the tool's hash; `None` for an inexact count.
+/// Returns an exact token count in its stored form, with a checksum of the count and the tool's hash; `None` for an
+/// inexact count.
 fn counted(tool: &IndexedTool) -> Option<i64> {
     tool.0.is_counted().then(|| checked(tool.0.tokens(), tool.hash()))
 }

@@ -28,7 +28,7 @@ pub(super) fn rank(
     let words = view.analyzer.query(&to_english(text));
     let is_asked = |stem: &str| words.terms.iter().any(|term| term.text == stem);
     let named = canonical(text);
-    // The match of each category list: half from the words of its names, half from its best tool.
+    // The score of each list of categories: half from the words of their names, half from its best tool.
     let mut fits: FxHashMap<u32, f32> = FxHashMap::default();
     let mut hits = ranking.hits;
     for hit in &mut hits {

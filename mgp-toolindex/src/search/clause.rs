@@ -111,8 +111,8 @@ const AFTER_VERBS: &[&str] =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Clause<'a> {
     pub(super) text: &'a str,
-    /// The number of the request to which the clause belongs. A clause that begins no new request belongs to the
-    /// request before it, or to the first request.
+    /// The index of the request to which the clause belongs. A clause that begins no new request belongs to the request
+    /// before it, or to the first request.
     pub(super) request: usize,
 }
 

@@ -1,5 +1,9 @@
-//! Collects the evidence for each candidate: exact scores for every unit, i.e. for the whole query and for each clause
-//! (MGP §16.5).
+//! Collects the evidence for each candidate tool: exact scores for the whole query and for each clause (MGP §16.5).
+//!
+//! - A *unit* is a part of the query that is scored separately: the whole query (unit 0) or one of its clauses.
+//! - The *evidence* for a tool is a number without upper limit, its *strength*, for how well the tool fits a unit.
+//! - *Hints* are the words that tools use for everyday words, e.g. `weather` for `umbrella`. If some tool fits a unit
+//!   well without them, they count only in part; this part is their *share*.
 
 use rustc_hash::FxHashMap;
 
@@ -20,10 +24,10 @@ const MAX_BY_MEANING: usize = 16;
 pub(super) struct Evidence {
     /// The candidates, sorted by slot.
     pub(super) slots: Vec<Slot>,
-    /// The evidence for each candidate: all candidates for the first unit, then for the second unit, and so on.
+    /// The evidence for the candidates: for the first unit the values of all candidates, then for the second unit, and
+    /// so on.
     pub(super) strength: Vec<f32>,
-    /// The score of each word for each candidate: all candidates for the first word, then for the second word, and so
-    /// on.
+    /// The scores of the words: for the first word the scores of all candidates, then for the second word, and so on.
     pub(super) word_scores: Vec<f32>,
     /// The cosine between the whole query and each candidate; `None` for a candidate without a vector.
     pub(super) meaning: Vec<Option<f32>>,
@@ -83,7 +87,7 @@ impl Evidence {
         Ok(evidence)
     }
 
-    /// Adds the given strengths to the evidence for some candidates, for all units.
+    /// Adds the given strengths to the evidence for these tools, for all units.
     pub(super) fn add(&mut self, more: &[(Slot, f32)], units: usize) {
         for (slot, strength) in more {
             let Ok(at) = self.slots.binary_search(slot) else { continue };
@@ -113,12 +117,12 @@ impl Evidence {
         }
     }
 
-    /// Adds to the evidence of each unit that has a vector the weighted cosine of that vector and each candidate's
-    /// vector. From the candidate's vector, the part that all tools' vectors share is subtracted first. A candidate
-    /// without a vector gets the average of the other candidates.
+    /// For each unit that has a vector, adds the weighted cosine of this vector and the candidate's vector to the
+    /// evidence for each candidate. Before that, the part that all tools' vectors have in common is subtracted from the
+    /// candidate's vector. A candidate without a vector gets the average of the other candidates.
     ///
-    /// Returns the cosines of the units' hints and the candidates: all candidates for the first hint that has a vector,
-    /// then for the second one, and so on. Returns an empty list if vectors are not used.
+    /// Returns the cosines between the units' hints and the candidates: for the first hint that has a vector the
+    /// cosines of all candidates, then for the second one, and so on. Returns an empty list if vectors are not used.
     fn add_meaning(
         &mut self,
         view: &View<'_>,

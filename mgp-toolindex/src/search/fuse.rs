@@ -1,6 +1,9 @@
 //! Combines the evidence for the whole query and for each clause into one score per tool (MGP §16.5).
 //!
-//! A query with several requests needs a tool for each of them. So each tool gets a share: its evidence for its best
+//! A *unit* is the whole query or one of its clauses. The *evidence* for a tool is a number without upper limit, its
+//! *strength*, for how well the tool fits a unit; `evidence.rs` computes it.
+//!
+//! A query with several requests needs a tool for each of them. So each tool gets a *share*: its evidence for its best
 //! clause, relative to the evidence of the best tool for that clause. The score is this share multiplied by a
 //! confidence, which depends on the evidence for the best tool, so that scores of different queries are comparable.
 
@@ -13,7 +16,7 @@ use super::weight::{
 /// The index of the whole query among the units; the clauses follow it.
 const WHOLE_QUERY: usize = 0;
 
-/// The score of each candidate, and the unit that it fits best.
+/// The result of combining the evidence for all units.
 #[derive(Debug, Default)]
 pub(super) struct FusedScores {
     /// The scores, each from 0 to [`MAX_FUSED_SCORE`].
@@ -25,7 +28,7 @@ pub(super) struct FusedScores {
 impl FusedScores {
     /// Combines the evidence for the whole query and its clauses.
     ///
-    /// `requests` contains, for each unit, the number of the request to which it belongs.
+    /// `requests` contains, for each unit, the index of the request to which it belongs.
     pub(super) fn of(evidence: &Evidence, requests: &[usize]) -> Self {
         let best_evidence = maximum(evidence.of_unit(WHOLE_QUERY));
         let (mut shares, units) = shares(evidence, best_evidence, requests.len());

@@ -74,7 +74,7 @@ pub(super) fn find(
     Ok(near)
 }
 
-/// Returns the ratio of two lengths, which is low if a name only contains the word among others.
+/// Returns the ratio of two lengths. It is low if the name of a tool has more words than the one that is similar.
 #[expect(clippy::cast_precision_loss, reason = "names are short")]
 fn alike(one: usize, other: usize) -> f32 {
     one.min(other) as f32 / one.max(other).max(1) as f32

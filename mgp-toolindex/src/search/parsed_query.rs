@@ -1,4 +1,4 @@
-//! A parsed query: its words, its clauses, and the vectors of both (MGP §16.5).
+//! A parsed query: the words to look up, and the vectors of the whole query and of its clauses (MGP §16.5).
 
 use super::clause::{Clause, clauses};
 use super::weight::{
@@ -33,7 +33,7 @@ pub(super) struct ParsedQuery<'a> {
 #[derive(Debug)]
 pub(super) struct Unit<'a> {
     pub(super) text: &'a str,
-    /// The number of the request to which the unit belongs; 0 for the whole query.
+    /// The index of the request to which the unit belongs; 0 for the whole query.
     pub(super) request: usize,
     /// The indices of the unit's words in `ParsedQuery::words`.
     pub(super) terms: Vec<usize>,

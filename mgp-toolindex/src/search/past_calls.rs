@@ -105,11 +105,12 @@ impl<'a> PastCalls<'a> {
 }
 
 /// Returns the indices of the tools that may rank among the first results: the best ones without past calls, of which
-/// at most [`MAX_NEWCOMERS`] are replaced by tools with a greater share.
+/// raised tools replace at most [`MAX_NEWCOMERS`]. `shares` has the score of each tool relative to the best one, plus
+/// its lift.
 ///
-/// A raised tool replaces the weakest one that was called, because past calls also indicate that this one is not meant.
-/// Only if fewer than [`MIN_CALLED_TOOLS`] of the best tools were called, the last one that was never called may be
-/// replaced, too. The best [`KEPT_TOOLS`] are never replaced.
+/// The best [`KEPT_TOOLS`] are never replaced. Of the others, a raised tool replaces the weakest one that was called,
+/// because calls after other queries indicate that it is not meant. Only if fewer than [`MIN_CALLED_TOOLS`] of the
+/// others were called, the last one that was never called may be replaced, too.
 fn first_results(
     order: &[usize],
     shares: &[f32],
@@ -138,7 +139,7 @@ fn first_results(
     first
 }
 
-/// Lowers the shares of all tools but the first results below those of the first results.
+/// Lowers the shares of all other tools below those of the first results.
 fn lower_others(shares: &mut [f32], first: &[usize]) {
     let least = first.iter().map(|at| shares[*at]).fold(f32::INFINITY, f32::min);
     for at in (0..shares.len()).filter(|at| !first.contains(at)) {

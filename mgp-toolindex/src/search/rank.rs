@@ -42,7 +42,7 @@ pub(crate) struct Ranked {
 }
 
 impl Ranked {
-    /// Creates a tool that fits the query as a whole.
+    /// Creates a hit for a tool that fits the query as a whole.
     pub(crate) fn whole(slot: Slot, score: f32) -> Self {
         Self { slot, score, request: None, reason: None }
     }
@@ -147,7 +147,7 @@ fn is_deprecated(view: &View<'_>, slot: Slot) -> bool {
     view.catalog.entry(slot).is_some_and(|entry| entry.features.has(ToolFeature::Deprecated))
 }
 
-/// Lowers the scores of tools that their descriptions call deprecated.
+/// Lowers the scores of tools whose descriptions call them deprecated.
 fn lower_deprecated(view: &View<'_>, slots: &[Slot], scores: &mut [f32]) {
     for (slot, score) in slots.iter().zip(scores) {
         if is_deprecated(view, *slot) {
@@ -183,7 +183,7 @@ fn raise_named(names: &FxHashMap<Slot, f32>, slots: &[Slot], scores: &mut [f32])
     }
 }
 
-/// The parsed query and the strategy that can be used for it.
+/// A query that is ready to be ranked, with the strategy that can be used for it.
 struct Plan<'a> {
     parsed: ParsedQuery<'a>,
     weights: Weights,

@@ -62,7 +62,7 @@ pub enum FallbackReason {
     EmbedderFailed(String),
     /// The vectors of the tools are not ready yet.
     Embedding,
-    /// The embedder knows no word of the query, so it has no vector.
+    /// The embedder knows no word of the query, so the query has no vector.
     NoMeaning,
     /// No tool contains a word of the query, so similar words, with one or two other letters, were tried.
     NoWord,

@@ -4,6 +4,10 @@
 //! `docs/tool-ranking.md` has the figures. The scores by words and by meaning are added without normalisation: the sum
 //! of word scores grows with the length of the query, so words count more in long queries, and meaning counts more in
 //! short ones.
+//!
+//! *Evidence* is a number without upper limit for how well a tool fits the query or a clause. The *share* of a tool is
+//! its evidence relative to that of the best tool. *Hints* are the words that tools use for everyday words, e.g.
+//! `weather` for `umbrella`.
 
 /// The weight of each kind of evidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,19 +31,19 @@ impl Weights {
 /// The weight of the most closely related word that is added for a word of the query.
 pub(super) const RELATED_WEIGHT: f32 = 0.5;
 
-/// The factor by which the weight of each further related word is lower than that of the related word before it.
+/// The weight of each further related word, relative to that of the related word before it.
 pub(super) const NEXT_RELATED_WEIGHT: f32 = 0.7;
 
-/// The weight of the likeliest word that tools use for an everyday word or pair that rarely means anything else.
+/// The weight of the likeliest hint for an everyday word or pair that rarely means anything else.
 pub(super) const CERTAIN_HINT_WEIGHT: f32 = 0.9;
 
-/// The weight of the likeliest word that tools use for any other pair of everyday words.
+/// The weight of the likeliest hint for any other pair of everyday words.
 pub(super) const PAIR_HINT_WEIGHT: f32 = 0.8;
 
-/// The weight of the likeliest word that tools use for any other single everyday word.
+/// The weight of the likeliest hint for any other single everyday word.
 pub(super) const WORD_HINT_WEIGHT: f32 = 0.5;
 
-/// The weight of the cosine between a tool and the words for everyday words that rarely mean anything else.
+/// The weight of the cosine between a tool and the hints for everyday words that rarely mean anything else.
 pub(super) const HINT_MEANING_WEIGHT: f32 = 8.0;
 
 /// Two amounts of evidence for the best tool: up to the first, hints count in full; from the second on, they do not
@@ -64,20 +68,20 @@ pub(super) const STRONGEST_CLAUSE_WEIGHT: f32 = 0.3;
 /// tool, so that the first results serve different requests.
 pub(super) const NEXT_TOOL_WEIGHT: f32 = 0.9;
 
-/// The number of best tools from which past calls remove at most [`MAX_NEWCOMERS`].
+/// The number of best tools of which past calls replace at most [`MAX_NEWCOMERS`].
 pub(super) const FIRST_TOOLS: usize = 5;
 
-/// The number of best tools that past calls never remove from the best [`FIRST_TOOLS`].
+/// The number of best tools that past calls never replace.
 pub(super) const KEPT_TOOLS: usize = 2;
 
 /// The maximum number of tools that past calls move into the best [`FIRST_TOOLS`].
 pub(super) const MAX_NEWCOMERS: usize = 2;
 
-/// If fewer of the best tools were called than this, past calls may also move one tool that was never called out of
-/// them.
+/// Past calls may replace one tool that was never called only if fewer than this many were called of the best
+/// [`FIRST_TOOLS`] without the [`KEPT_TOOLS`].
 pub(super) const MIN_CALLED_TOOLS: usize = 2;
 
-/// The maximum fraction by which a tool is lowered to rank below the best ones.
+/// The maximum fraction by which a tool is lowered, so that it ranks below the first results.
 pub(super) const LOWERING: f32 = 1e-3;
 
 /// The lift at which past calls alone give a confidence of one half.
@@ -104,7 +108,7 @@ pub(super) fn confidence(evidence: f32) -> f32 {
     1.0 - (-evidence.max(0.0) * std::f32::consts::LN_2 / HALF_CONFIDENCE_EVIDENCE).exp()
 }
 
-/// Returns the weight of hints, 0 to 1, from the evidence for the best tool without them.
+/// Returns the factor for hints, 0 to 1, given the evidence that the best tool has without them.
 pub(super) fn hint_share(evidence: f32) -> f32 {
     let (full, none) = HINTED_EVIDENCE;
     ((none - evidence) / (none - full)).clamp(0.0, 1.0)

@@ -57,7 +57,7 @@ pub fn check_budget(budget: &ContextBudget, pins: &[IndexedTool]) -> Result<(), 
 /// The tokens available for the tools of a session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SessionRoom {
-    /// The tokens for pinned tools, after the tokens of the meta tools were subtracted.
+    /// The maximum number of tokens for pinned tools: all that search results and the meta tools leave.
     pub(super) pinned: u64,
     /// The maximum number of tokens for cached tools.
     pub(super) cached: u64,

@@ -38,7 +38,7 @@ impl SessionTool {
 /// The tools of one session, shared by its calls.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    /// The number of the session, which is unique in the process.
+    /// The number that identifies the session within the process.
     number: u64,
     state: Mutex<CacheState>,
 }
@@ -99,7 +99,7 @@ impl Cache {
         true
     }
 
-    /// Returns the one of the given tools that was used last in this session; `None` if none of them is in the session.
+    /// Returns the most recently used of the given tools; `None` if none of them is in the session.
     pub(crate) fn last_used<'a>(&self, tools: &'a [IndexedTool]) -> Option<&'a IndexedTool> {
         let state = self.state.lock();
         state.tools.iter().rev().find_map(|used| tools.iter().find(|tool| used.is(tool)))

@@ -8,7 +8,7 @@ use mgp_types::service::{AgentId, Principal};
 use super::budget::{SessionRoom, default_budget};
 use super::pins::Pins;
 
-/// The default budget, the budgets of individual agents, and the pinned tools.
+/// Determines the budget and the pinned tools of each principal.
 ///
 /// ```
 /// use mgp_toolindex::{ContextPlan, Pins, default_budget};

@@ -23,7 +23,7 @@ use crate::tokens::{Exactness, TokenCounter, lean_of};
 /// removed.
 const MAX_PRINCIPALS: usize = 16;
 
-/// The sessions of all callers, together with the plan of budgets and pinned tools.
+/// Opens and finds the sessions of callers, and limits their tools by the plan of budgets and pinned tools.
 ///
 /// A session belongs to one principal on one connection or in one legacy session, and ends together with the connection
 /// or legacy session. Stateless requests use a handle instead, which only its principal can use.
@@ -330,13 +330,13 @@ impl Default for Sessions {
 }
 
 impl Session {
-    /// Returns the one of the given tools that was used last in this session; `None` if none of them is in the session.
+    /// Returns the most recently used of the given tools; `None` if none of them is in the session.
     #[must_use]
     pub fn last_used<'a>(&self, tools: &'a [IndexedTool]) -> Option<&'a IndexedTool> {
         self.cache.last_used(tools)
     }
 
-    /// Returns the number of the session, which is unique in the process.
+    /// Returns the number that identifies the session within the process.
     pub(crate) fn number(&self) -> u64 {
         self.cache.number()
     }

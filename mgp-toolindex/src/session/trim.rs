@@ -27,7 +27,7 @@ struct Step {
     text: usize,
     /// The maximum nesting depth of schemas.
     depth: usize,
-    /// The maximum number of values of an enumeration.
+    /// The maximum number of values of an enumeration, and of alternatives in `anyOf` and similar members.
     words: usize,
     /// The members of a schema that the step does not remove.
     members: &'static [&'static str],

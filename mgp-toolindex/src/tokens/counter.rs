@@ -175,14 +175,14 @@ fn trim_allocator() {
     }
 }
 
-/// The minimum length, in bytes, of a piece of text that is too long to be encoded; it gets an upper bound instead.
+/// The length, in bytes, from which on a piece of text is not encoded; it gets an upper bound instead.
 #[cfg(feature = "tokens")]
 const MAX_ENCODED_BYTES: usize = 64 << 10;
 
 /// Splits a text at places where the encoding splits it anyway.
 ///
-/// The encoding always ends a piece between two punctuation signs and a letter, unless the end of a line is near. So
-/// `,"a` is such a place in JSON. Texts with control characters are not split.
+/// The encoding always ends a piece where a letter follows two punctuation signs, unless the end of a line is near. In
+/// JSON, `,"a` is such a place. Texts with control characters are not split.
 #[cfg(feature = "tokens")]
 fn split_at_pieces(text: &str) -> impl Iterator<Item = &str> {
     let is_plain = text.len() < MAX_ENCODED_BYTES || !text.bytes().any(|byte| byte < b' ');

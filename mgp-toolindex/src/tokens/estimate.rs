@@ -84,7 +84,7 @@ fn letters(bytes: &[u8], start: usize) -> (usize, usize) {
     (end, within(&bytes[start..end], ends_here))
 }
 
-/// Returns the maximum number of tokens of a run of letters, because two letters of a known pair are never two tokens.
+/// Returns the maximum number of tokens of a run of letters: the letters of a known pair are never two tokens.
 fn within(run: &[u8], ends_here: bool) -> usize {
     // The maximum number of tokens up to the current byte: `alone` if the last token is only this byte, `longer` if it
     // begins earlier.

@@ -2,9 +2,9 @@
 
 /// The words in sorted order, each followed by a line feed.
 ///
-/// Each word is one token, alone as well as after a space. After another character with which the tokenizer may begin a
-/// piece of text, character and word together are at most two tokens. A test checks this; with `UPDATE_GOLDEN=1` it
-/// writes the file again.
+/// Each word is one token, alone as well as after a space. After any other character that may begin a piece of text,
+/// the character and the word together are at most two tokens. A test checks this; with `UPDATE_GOLDEN=1` it writes the
+/// file again.
 const WORDS: &str = include_str!("words.txt");
 
 /// Returns whether a word is in the list. It searches the sorted text directly, so that no set of words needs memory.

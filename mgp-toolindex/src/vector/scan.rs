@@ -30,7 +30,7 @@ pub(super) struct Rows<'a> {
     pub(super) within: Option<&'a [u64]>,
 }
 
-/// Adds all matching rows to the best rows of each query; `four` multiplies four rows with a query.
+/// Offers all matching rows to the list of best rows of each query; `four` multiplies four rows with a query.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "takes on the instructions of the function it stands in")]
 pub(super) fn scan(

@@ -120,8 +120,8 @@ impl ChildCommand {
         self
     }
 
-    /// Restricts the child to these rights, if [`Confinement::is_available`]; the path of the program must then be
-    /// absolute.
+    /// Restricts the child to these rights if children can be confined (see [`Confinement::is_available`]). The path of
+    /// the program must then be absolute.
     pub fn confined(mut self, rights: Confinement) -> Self {
         self.confinement = Some(rights);
         self

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::keeper::Keeper;
 
-/// The second argument that makes this process's program confine itself and then execute another program.
+/// The argument after the keeper's marker; it makes this process's program confine itself and execute another program.
 pub(super) const MARKER: &str = "confine";
 
 /// The rights of a confined child and its descendants; everything else is denied.

@@ -58,8 +58,8 @@ impl Child {
         self
     }
 
-    /// Returns a function that logs a line of stdout that is not a message, as lines of stderr are logged, and passes it
-    /// to the callback of the [command](super::ChildCommand::on_stray_stdout).
+    /// Returns a function for lines of stdout that are not messages. It logs a line like a line of stderr, and passes
+    /// it to the callback of the [command](super::ChildCommand::on_stray_stdout).
     pub fn stray_stdout_log(&self) -> impl Fn(&str) + Send + Sync + use<> {
         let (server, pid) = (self.server.clone(), self.pid());
         let callback = self.on_stray_stdout.clone();

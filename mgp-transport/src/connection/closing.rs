@@ -55,16 +55,16 @@ where
         self.deadline = None;
     }
 
-    /// Waits for progress, or closes the connection if its deadline has passed. Called when a turn of the loop made no
-    /// progress.
+    /// Waits for the next event, or closes the connection if its deadline has passed. Called when a turn of the loop
+    /// found nothing to do.
     pub(super) fn wait_or_close(&mut self, task: &mut Task<'_>) -> Poll<CloseReason> {
         let is_written = self.unwritten() == 0;
         let limits = &self.connection.limits;
         let (stall, linger) = (limits.stall_timeout, limits.linger_timeout);
         match self.phase {
             Phase::Open => {
-                // From now on, senders and their callers wait, so the time for which the peer can
-                // block them must be limited.
+                // Above this limit, senders and their callers wait, so the time for which the peer can block them must
+                // be limited.
                 if !self.connection.send_half.outbox.is_high(self.unwritten()) {
                     return Poll::Pending;
                 }

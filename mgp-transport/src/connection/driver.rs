@@ -29,8 +29,8 @@ use super::running::{Batch, Running};
 use super::{CloseReason, Connection};
 use crate::frame::{Line, LineBuffer, bytes_text};
 
-/// The estimated memory of a running call in addition to its params. It ensures that many tiny
-/// calls reach the limit too.
+/// The estimated memory of a running call in addition to its params. It is counted so that many tiny calls reach the
+/// limit too.
 const CALL_COST: usize = 512;
 /// The time for which reading pauses at the limit of running calls, before further calls are refused.
 ///
@@ -133,7 +133,7 @@ where
     }
 
     /// Sends the answers of finished calls, unless too many answers wait for the peer to read them. Returns `true` if
-    /// it stopped after `MAX_FINISHED_PER_TURN` calls, so that other calls may be finished too.
+    /// it stopped after `MAX_FINISHED_PER_TURN` calls, because more calls may then be finished.
     fn answer_finished(&mut self, task: &mut Task<'_>) -> bool {
         for _ in 0..MAX_FINISHED_PER_TURN {
             if self.calls.is_empty()
@@ -204,8 +204,8 @@ where
 
     // === Reading ===
 
-    /// Dispatches buffered lines; if there are none, reads once and dispatches what arrived. Returns `true` on
-    /// progress.
+    /// Dispatches buffered lines; if there are none, reads once and dispatches what arrived. Returns `false` if it must
+    /// wait.
     fn read(&mut self, task: &mut Task<'_>) -> std::io::Result<bool> {
         if self.phase != Phase::Open {
             return Ok(false);

@@ -13,7 +13,8 @@ use tokio::sync::Notify;
 #[derive(Debug)]
 pub(crate) struct Outbox {
     state: Mutex<OutboxState>,
-    /// The length of the buffer. It can be read without the lock, because the driver checks it several times per line.
+    /// The length of the buffer. It is atomic so that the driver, which checks it several times per line, need not take
+    /// the lock.
     len: AtomicUsize,
     high_mark: AtomicUsize,
     /// If set, answers are accepted regardless of the number of queued bytes, because the connection is about to end.
@@ -162,7 +163,7 @@ impl Outbox {
         self.room.notify_waiters();
     }
 
-    /// Requests the connection to end as soon as the running calls are answered; until then, messages are accepted.
+    /// Requests that the connection end as soon as the running calls are answered; until then, messages are accepted.
     pub(crate) fn drain(&self) {
         self.change_and_wake(|state| state.draining = true);
     }
@@ -185,7 +186,7 @@ impl Outbox {
         }
     }
 
-    /// Returns the requested end of the connection, if any.
+    /// Returns the way in which the connection was asked to close, if it was.
     pub(crate) fn close_request(&self) -> Option<CloseRequest> {
         let state = self.state.lock();
         match (state.closed, state.draining) {

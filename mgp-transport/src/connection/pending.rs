@@ -51,7 +51,8 @@ struct Table {
 
 #[derive(Debug)]
 struct Entry {
-    /// The request without its params; its context is needed for the answer, and for requests that the server sends.
+    /// The request without its params. Its context is needed for the answer, and for messages of the peer that refer to
+    /// it.
     call: Call,
     slot: Arc<Slot>,
 }

@@ -10,7 +10,7 @@ const MAX_LINES: usize = 20;
 /// The length at which a line is cut, in bytes.
 const MAX_LINE_BYTES: usize = 4096;
 
-/// The callback for lines that are not messages, with the number of lines reported so far.
+/// Passes lines that are not messages to a callback, up to a maximum number of lines.
 pub(super) struct StrayLines {
     callback: Box<dyn Fn(&str) + Send + Sync>,
     reported: AtomicUsize,

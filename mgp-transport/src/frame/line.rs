@@ -8,8 +8,8 @@ use bytestring::ByteString;
 
 /// The number of bytes for which a read gets room: the capacity of a Linux pipe.
 const READ_SIZE: usize = 64 * 1024;
-/// The number of bytes that are stored of the beginning, and of the end, of an overlong line; one of them contains the
-/// id of the message.
+/// The number of bytes that are stored of each end of an overlong line; one of the two ends contains the id of the
+/// message.
 const KEPT_OF_LONG_LINE: usize = 1024;
 /// The length up to which lines are copied. Longer lines are copied too if they fill less than half of the buffer.
 const MAX_COPIED_LINE: usize = 16 * 1024;
@@ -29,11 +29,11 @@ pub(crate) struct LineBuffer {
     tail: Vec<u8>,
     /// If set, the overlong line has ended, and `tail` is returned as the next line.
     has_tail: bool,
-    /// The size of the last long line; the next one probably has a similar size.
+    /// The capacity for the next long line, which probably has a similar size as the last one.
     hint: usize,
 }
 
-/// One line, or the reason why there is none.
+/// One line, or an end of a line that is too long.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
     /// A line of text, without its line end.
@@ -187,7 +187,8 @@ impl LineBuffer {
     }
 }
 
-/// Inline storage for a short line: one allocation contains the bytes and the reference count, so slices need no other.
+/// Inline storage for a short line: one allocation contains the bytes and the reference count, so slices need no
+/// further allocation.
 struct Short<const ROOM: usize> {
     room: [u8; ROOM],
     length: usize,

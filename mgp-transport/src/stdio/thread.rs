@@ -23,7 +23,7 @@ const MAX_CHUNKS: usize = 4;
 /// The maximum number of bytes that wait for the writing thread.
 const MAX_BUFFERED: usize = 256 * 1024;
 
-/// The reader of the data from a thread that reads ahead.
+/// A reader of the data that a thread has read ahead.
 pub(super) struct ThreadReader {
     chunks: mpsc::Receiver<io::Result<Bytes>>,
     current: Bytes,

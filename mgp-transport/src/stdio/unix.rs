@@ -92,7 +92,7 @@ pub(super) struct RestoreBlocking {
 
 /// A file whose reads and writes block even if another process made it non-blocking.
 ///
-/// Node makes the terminal that it shares with the programs it starts non-blocking.
+/// Node makes its terminal non-blocking, and shares it with the programs that it starts.
 struct BlockingFile(File);
 
 // === impl StdDescriptor ===

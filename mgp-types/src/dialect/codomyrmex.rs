@@ -1,4 +1,4 @@
-//! Calls, results and errors of Codomyrmex tools, as MCP messages and back.
+//! Converts calls, results and errors of Codomyrmex, another tool protocol, to MCP messages and back.
 //!
 //! Reading is lenient, because senders add members and statuses of their own; writing follows the schema exactly.
 
@@ -110,7 +110,7 @@ impl ErrorType {
         }
     }
 
-    /// Returns the code of the error in MGP.
+    /// Returns the MGP code that corresponds to this type of error.
     #[must_use]
     pub fn code(self) -> ErrorCode {
         match self {
@@ -125,7 +125,7 @@ impl ErrorType {
         }
     }
 
-    /// Returns the type of the error with a code; every code has a type.
+    /// Returns the error type that corresponds to a code; every code has one.
     #[must_use]
     pub fn of_code(code: ErrorCode) -> Self {
         match code {

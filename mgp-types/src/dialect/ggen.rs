@@ -1,4 +1,4 @@
-//! Error codes and error data of ggen, for servers whose callers expect them.
+//! Converts errors to the codes and data of ggen, another tool protocol, for servers whose callers expect them.
 
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +35,7 @@ pub struct ErrorData {
     pub documentation_url: Option<String>,
 }
 
-/// Returns the code of ggen for a code of MGP; every code has a counterpart.
+/// Returns the ggen code that corresponds to an MGP code; every code has one.
 #[must_use]
 pub fn to_ggen(code: ErrorCode) -> ErrorCode {
     match code {
@@ -49,7 +49,7 @@ pub fn to_ggen(code: ErrorCode) -> ErrorCode {
     }
 }
 
-/// Returns the code in MGP for a code of ggen.
+/// Returns the MGP code that corresponds to a ggen code.
 #[must_use]
 pub fn from_ggen(code: ErrorCode) -> ErrorCode {
     match code {
@@ -83,7 +83,7 @@ fn error_type(code: ErrorCode) -> &'static str {
     }
 }
 
-/// Converts an error to one of ggen; its data always contains the trace id of the request.
+/// Converts an error to its ggen form: the code and data of ggen. The data always contain the trace id of the request.
 #[must_use]
 pub fn convert(error: &RpcError, trace_id: &str) -> RpcError {
     #[derive(Deserialize)]

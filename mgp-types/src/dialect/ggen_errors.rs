@@ -1,4 +1,4 @@
-//! A layer that returns errors with the codes of ggen.
+//! A layer that converts errors to those of ggen, another tool protocol.
 //!
 //! Applies to: inbound.
 
@@ -9,7 +9,7 @@ use super::ggen::convert;
 use crate::RpcError;
 use crate::service::{BoxFuture, Call, MgpService, Reply};
 
-/// A layer that returns errors with the codes and the data of ggen, for a server whose callers expect them.
+/// A layer that converts each error to the codes and data of ggen, for a server whose callers expect these.
 ///
 /// ```
 /// use mgp_types::dialect::GgenErrorsLayer;

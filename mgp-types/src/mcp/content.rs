@@ -174,7 +174,7 @@ impl ContentBlock {
     }
 
     /// Returns the text of a text block that has no further members, if its JSON has the member order that most peers
-    /// write; `None` for all other blocks and spellings. Several times as fast as decoding the block.
+    /// write; `None` for all other blocks and spellings. This is several times as fast as decoding the block.
     ///
     /// ```
     /// use mgp_types::Payload;

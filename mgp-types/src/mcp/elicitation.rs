@@ -99,7 +99,7 @@ impl ElicitParams {
             .collect()
     }
 
-    /// Returns an acceptance: for a form with its default values, for a page without content.
+    /// Returns an acceptance. For a form, it contains the default values; for a page, it has no content.
     ///
     /// ```
     /// use mgp_types::mcp::ElicitParams;

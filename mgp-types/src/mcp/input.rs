@@ -35,7 +35,7 @@ record! {
     pub struct InputRequiredResult tagged "resultType" = "input_required" {
         /// The requests that the caller must answer.
         opt input_requests as "inputRequests": Option<InputRequests>,
-        /// State of the server, which the caller returns unchanged.
+        /// Opaque state of the server; the caller returns it unchanged with the repeated request.
         opt request_state as "requestState": Option<String>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,

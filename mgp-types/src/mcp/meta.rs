@@ -48,11 +48,13 @@ pub mod key {
     pub const BAGGAGE: &str = "baggage";
     /// The MGP object, both in `capabilities.extensions` and in `_meta`.
     pub const MGP: &str = "dev.cloto/mgp";
-    /// Permission grants under an alternative name: always read, but written only to a peer that uses this name.
+    /// Permission grants under an alternative name. They are always read, but written only to a peer that uses this
+    /// name.
     pub const MGP_GRANTS: &str = "dev.cloto/mgp/grants";
     /// A handle that a modern client chooses, so that its separate requests can refer to each other (MGP §12).
     pub const MGP_HANDLE: &str = "dev.cloto/mgp/handle";
-    /// The MGP object under an older name, which is read but never written.
+    /// The MGP object under an older name. It is always read, but written only in the answer to a client that declared
+    /// MGP under this name.
     pub const MGP_SHORT: &str = "mgp";
 }
 

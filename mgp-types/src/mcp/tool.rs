@@ -68,7 +68,8 @@ record! {
         opt execution: Option<ToolExecution>,
         /// The icons of the tool.
         list icons: List<Icon>,
-        /// The security metadata (MGP). A malformed value counts as absent, and a tool without it counts as dangerous.
+        /// The security metadata (MGP). A malformed value counts as absent, and a tool without valid metadata counts as
+        /// dangerous.
         opt security: Option<Lenient<ToolSecurity>>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,

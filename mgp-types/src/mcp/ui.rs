@@ -5,11 +5,11 @@ use crate::record::{List, Object, open_enum, record};
 use crate::{Payload, RpcError};
 
 open_enum! {
-    /// A kind of user for whom a tool is meant.
+    /// A user of a tool: the model or a page.
     pub enum UiAudience {
         /// The model.
         Model = "model",
-        /// The page of the tool's server, which a host shows.
+        /// A page of the tool's server that a host shows.
         App = "app",
     }
 }
@@ -19,7 +19,7 @@ record! {
     pub struct UiToolMeta {
         /// The URI of the page that shows the results of the tool.
         opt resource_uri as "resourceUri": Option<String>,
-        /// The users for whom the tool is meant; if absent, both kinds of users.
+        /// The users for whom the tool is meant; if absent, both the model and the page.
         list visibility: List<UiAudience>,
     }
 
@@ -71,8 +71,8 @@ impl UiToolMeta {
         ui
     }
 
-    /// Writes the metadata to the `_meta.ui` of a tool, and its URI also to the older member if
-    /// the tool has that member.
+    /// Writes the metadata to `_meta.ui` of a tool. If the tool has the older member `_meta["ui/resourceUri"]`, the URI
+    /// is also written there.
     ///
     /// # Errors
     /// Returns −32603 if the members cannot be encoded.

@@ -60,8 +60,8 @@ pub struct MethodInfo {
     pub kind: Kind,
     /// The direction in which the message is sent.
     pub direction: Direction,
-    /// `MCP`, the number of a section of MGP (e.g. `11.3`), `proposal` with its number, or `kernel` for a method that
-    /// only this kernel has.
+    /// The document that defines the method: `MCP`, a section of MGP (e.g. `11.3`), or a proposal (e.g. `proposal 4`).
+    /// It is `kernel` for a method that only this kernel has.
     pub section: &'static str,
     /// The MGP extension that contains the method; `None` for MCP, and for methods that only this kernel has.
     pub extension: Option<Extension>,

@@ -2,7 +2,7 @@
 
 use crate::mgp::Extension;
 
-/// A member that is sent only to peers that negotiated its extension.
+/// A member that MGP adds to an MCP message, and the extension that a peer must have negotiated to receive it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct MemberInfo {
@@ -10,7 +10,7 @@ pub struct MemberInfo {
     pub path: &'static str,
     /// The method of the message; empty if messages of every method can have the member.
     pub method: &'static str,
-    /// The section of MGP, or the proposal.
+    /// The section of MGP (e.g. `12.3`) or the proposal (e.g. `proposal 5`) that defines the member.
     pub section: &'static str,
     /// The extension that the peer must have negotiated; `None` if it is enough that the peer negotiated MGP.
     pub extension: Option<Extension>,

@@ -303,7 +303,7 @@ methods! {
     /// Restarts a server of a kernel.
     Request KernelServersRestart = "mgp/kernel/servers/restart" (mgp::KernelServerParams) -> mgp::KernelServerResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
-    /// Stops a server of a kernel after its running requests, and waits until it has stopped.
+    /// Lets a server of a kernel complete its running requests, stops it, and waits until it has stopped.
     Request KernelServersDrain = "mgp/kernel/servers/drain" (mgp::KernelServerParams) -> mgp::KernelServerResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
     /// Returns the standard error of a server of a kernel.
@@ -440,7 +440,7 @@ pub fn lookup(name: &str) -> Option<&'static MethodInfo> {
     TABLE.get(ORDER[at])
 }
 
-/// Returns the types of a method.
+/// Returns the parameter and result types of a method.
 #[cfg(feature = "schema")]
 pub(crate) fn shapes(info: &MethodInfo) -> Option<&'static Shapes> {
     SHAPES.iter().find(|shapes| shapes.marker == info.marker)

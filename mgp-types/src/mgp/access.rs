@@ -168,8 +168,8 @@ record! {
 }
 
 impl AccessGrantParams {
-    /// Creates an entry that grants an agent all tools of a server; the agent `group:NAME` means
-    /// a group, `*` every agent.
+    /// Creates an entry that grants an agent all tools of a server. As the agent, `group:NAME` means all agents of a
+    /// group, and `*` means every agent.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
@@ -184,8 +184,8 @@ impl AccessGrantParams {
         Self::new(EntryType::ServerGrant, agent, server, AccessPermission::Allow)
     }
 
-    /// Creates an entry that denies an agent all tools of a server; the agent `group:NAME` means
-    /// a group, `*` every agent.
+    /// Creates an entry that denies an agent all tools of a server. As the agent, `group:NAME` means all agents of a
+    /// group, and `*` means every agent.
     #[must_use]
     pub fn deny(agent: impl Into<String>, server: impl Into<String>) -> Self {
         Self::new(EntryType::ServerGrant, agent, server, AccessPermission::Deny)

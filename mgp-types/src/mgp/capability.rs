@@ -69,8 +69,8 @@ record! {
         opt server_id: Option<String>,
         /// The trust level that the server claims; it never raises the configured level.
         opt trust_level: Option<TrustLevel>,
-        /// `true` if the server asks modern callers every question that it asks legacy callers, in results that require
-        /// input. A gateway then needs no legacy connection to the server for its legacy callers.
+        /// `true` if the server can ask modern callers, in results that require input, all questions that it asks
+        /// legacy callers. A gateway with legacy callers then needs no legacy connection to this server.
         opt asks_in_rounds: Option<bool>,
     }
 

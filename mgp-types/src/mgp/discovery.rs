@@ -80,9 +80,9 @@ record! {
 
     /// A filter on servers.
     pub struct DiscoveryFilter {
-        /// Extensions that the servers must all have.
+        /// Extensions, all of which a returned server must have.
         list extensions: List<String>,
-        /// Permissions that the servers must all need.
+        /// Permissions, all of which a returned server must need.
         list permissions: List<Permission>,
         /// The state that the returned servers must have; `all` for servers in any state.
         opt status: Option<ServerState>,
@@ -135,8 +135,8 @@ record! {
         /// The source code of a script that is not in a file. `command` is the program that runs it, and `args` are the
         /// arguments of the script.
         opt source: Option<String>,
-        /// A server of the kernel's registry, `NAME` or `NAME@VERSION`, instead of `command`; `env` has the values it
-        /// asks for.
+        /// The name of a server in the kernel's registry, as `NAME` or `NAME@VERSION`, instead of `command`. `env` then
+        /// contains the values that the registry entry asks for.
         opt published: Option<String>,
         /// The author that the caller claims; the kernel records the authenticated caller instead.
         opt created_by: Option<String>,

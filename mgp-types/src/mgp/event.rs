@@ -108,7 +108,7 @@ record! {
         req channel: String,
         /// A description of the channel.
         opt description: Option<String>,
-        /// The server that publishes the channel, if it is a server behind the one that answers.
+        /// The id of the server that publishes the channel; absent if the answering server publishes it itself.
         opt server_id: Option<String>,
     }
 
@@ -199,7 +199,7 @@ record! {
         list options: List<String>,
         /// The time for which the server waits for the answer, in milliseconds.
         opt timeout_ms: Option<u64>,
-        /// The number of the attempt, from 1 (later revisions).
+        /// The number of this delivery attempt, from 1 (later revisions).
         opt mgp as "_mgp": Option<NotificationExtension>,
     }
 

@@ -97,7 +97,8 @@ impl Extension {
         }
     }
 
-    /// Returns whether later revisions split this extension into two halves: `security` and `bidirectional`.
+    /// Returns whether the extension is `security` or `bidirectional`, each of which later revisions split into two
+    /// halves.
     const fn is_split(self) -> bool {
         matches!(self, Self::Security | Self::Bidirectional)
     }
@@ -170,7 +171,7 @@ impl ExtensionSet {
         set
     };
 
-    /// The proposals: the extensions beyond §2.2, each of which a program enables separately.
+    /// The proposals: the extensions beyond MGP. A program enables each of them separately.
     pub const PROPOSALS: Self = Self(0x3fff << 16);
 
     /// Creates a set from names; unknown names are ignored.

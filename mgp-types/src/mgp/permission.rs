@@ -41,7 +41,7 @@ open_enum! {
         Interactive = "interactive",
         /// Approve everything.
         AutoApprove = "auto_approve",
-        /// Approve only the permissions listed in the configuration, and those that an operator approved.
+        /// Approve only the permissions listed in the configuration, and those that an operator approved; ask no one.
         DenyAll = "deny_all",
         /// Approve only the permissions listed in the configuration.
         ConfigOnly = "config_only",

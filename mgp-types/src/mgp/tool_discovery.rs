@@ -176,7 +176,7 @@ record! {
         list parts: List<QueryPart>,
     }
 
-    /// A part of a query that describes a task for a separate tool.
+    /// One of several tasks that a query describes, each for a tool of its own.
     pub struct QueryPart {
         /// The text of the part.
         req text: String,

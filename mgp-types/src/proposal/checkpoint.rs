@@ -8,9 +8,9 @@ use crate::mgp::Extension;
 use crate::record::record;
 
 record! {
-    /// A place in a streamed result from which another call can go on.
+    /// A place in a streamed result from which a later call can resume the stream.
     pub struct Checkpoint {
-        /// The id of the operation to which the calls belong.
+        /// The id of the operation to which the interrupted call and the calls that resume it belong.
         req operation_id: String,
         /// The token that marks the place in the stream; only the server can read it.
         req checkpoint_token: String,
@@ -24,7 +24,7 @@ impl Member for Checkpoint {
     const NAME: &'static str = "resume";
 }
 
-/// Asks for checkpoints in the chunks of a call.
+/// The member by which a caller requests checkpoints in the chunks of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct WantsCheckpoints(pub bool);

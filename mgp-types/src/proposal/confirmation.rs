@@ -18,8 +18,8 @@ const MAX_VALUE: usize = 200;
 const MAX_MESSAGE: usize = 2_000;
 
 open_enum! {
-    /// The effect of a tool, in the words of this proposal. They are not the risk levels of MGP, which have other names
-    /// and another meaning.
+    /// The effect of a tool, in the words of this proposal. These words are not the risk levels of MGP, which have
+    /// another meaning.
     pub enum ConfirmationRisk {
         /// No side effects.
         Safe = "safe",

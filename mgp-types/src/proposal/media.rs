@@ -17,7 +17,7 @@ open_enum! {
 }
 
 record! {
-    /// The media types of a tool, which are members of its definition.
+    /// The media types and sizes that a tool accepts and returns, as members of its definition.
     ///
     /// The types are hints for a search: a tool may accept others.
     pub struct MediaSignature {

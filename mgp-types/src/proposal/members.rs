@@ -1,5 +1,5 @@
-//! The members that proposals add to tool calls, kept while a call passes the layers, and those
-//! to be added to its result.
+//! Collections of the members that proposals add: those of a tool call while it passes the layers, and those to add to
+//! its result.
 
 use std::sync::{Arc, LazyLock};
 
@@ -59,8 +59,8 @@ impl CallMembers {
         Ok(())
     }
 
-    /// Removes the members of proposals from the top level of the params, where a server would treat
-    /// them as params of its own.
+    /// Moves members of proposals from the top level of the params into this collection. A server would take members at
+    /// the top level for ordinary params.
     fn take_from_top<'a>(
         &mut self,
         call: &mut Call,
@@ -135,7 +135,8 @@ impl CallMembers {
     }
 }
 
-/// The members of proposals that layers and handlers add to the result of a call, in the extensions of its context.
+/// The members of proposals that layers and handlers add to the result of a call; stored in the extensions of the
+/// call's context.
 #[derive(Debug)]
 pub struct ResultMembers {
     active: ExtensionSet,

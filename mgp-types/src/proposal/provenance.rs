@@ -70,9 +70,10 @@ record! {
 #[serde(transparent)]
 pub struct Sources(pub OneOrMany<Provenance>);
 
-/// The gateways through which a result passed, beginning with the one next to the server: the member `provenance_hops`.
+/// The servers from which gateways received a result, one for each gateway that it passed, beginning with the gateway
+/// next to the server: the member `provenance_hops`.
 ///
-/// They have their own member, so that gateways need not change what the server declared.
+/// The hops have a member of their own, so that gateways need not change what the server declared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ProvenanceHops(pub Vec<ProvenanceHop>);

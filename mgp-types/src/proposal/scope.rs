@@ -42,7 +42,7 @@ record! {
         list requested_scopes: List<String>,
         /// The reason for the request, which is recorded.
         opt justification: Option<String>,
-        /// The wanted duration of the session.
+        /// The wanted duration of the session, in seconds.
         opt ttl_seconds: Option<u64>,
         /// The token of a session to extend, instead of creating a new session (an addition of this implementation).
         opt refresh_token: Option<String>,
@@ -76,7 +76,7 @@ record! {
         req expires_at: Timestamp,
         /// The token that extends the session.
         opt refresh_token: Option<String>,
-        /// The time without a call after which the session ends.
+        /// The time without a call after which the session ends, in seconds.
         opt inactivity_timeout_seconds: Option<u64>,
     }
 

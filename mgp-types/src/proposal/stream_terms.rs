@@ -28,7 +28,7 @@ record! {
     pub struct OperationChunk {
         /// The id of the operation.
         req operation_id: String,
-        /// The number of the piece, from 0.
+        /// The position of the piece in the result, from 0.
         req sequence: u64,
         /// The content of the piece.
         req data: Payload,

@@ -22,8 +22,8 @@ const NAMES: &[(ErrorCode, &str)] = &[
     (ErrorCode::INVALID_TOOL_ARGS, "INVALID_INPUT"),
 ];
 
-/// Names of the proposal that share a code with another name, and the codes as which they are decoded. Only the first
-/// name is also written: for a call that was refused because of missing scopes.
+/// Further names of the proposal, each with the code to which it is decoded. Such a code is normally written under
+/// another name; only the first name is also written, for a call that was refused because of missing scopes.
 const READ_NAMES: &[(&str, ErrorCode)] = &[
     (SCOPE_INSUFFICIENT, ErrorCode::PERMISSION_DENIED),
     ("INVALID_PARAMETERS", ErrorCode::INVALID_PARAMS),

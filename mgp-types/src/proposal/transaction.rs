@@ -105,7 +105,7 @@ record! {
     pub struct EndTransactionParams {
         /// The id of the transaction.
         req transaction_id: String,
-        /// The reason for the end, which is recorded.
+        /// The reason for the commit or rollback, which is recorded.
         opt reason: Option<String>,
     }
 

@@ -131,7 +131,7 @@ pub(crate) fn peek<E: de::Error>(raw: &Payload, tag: &'static str) -> Result<Opt
     de::DeserializeSeed::deserialize(Seed(tag), &mut deserializer).map_err(E::custom)
 }
 
-/// The maximum nesting of raw values that are decoded; MCP needs three.
+/// The maximum depth to which calls of [`decode`] may nest; messages of MCP need three.
 const MAX_NESTING: u8 = 16;
 
 /// Decodes raw JSON text inside another decoder, and counts the nesting.

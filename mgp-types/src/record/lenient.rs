@@ -8,8 +8,8 @@ use crate::Payload;
 
 /// A decoded value, or the JSON of a value that cannot be decoded.
 ///
-/// If an `mgp` capability is malformed, the peer is treated as if it supported only MCP; if a `security` is malformed,
-/// its tool counts as dangerous. Neither may invalidate the handshake or the list of tools that contains it.
+/// A peer with a malformed `mgp` capability counts as a plain MCP peer, and a tool with a malformed `security` member
+/// counts as dangerous. Neither error invalidates the handshake or the list of tools that contains it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Lenient<T> {

@@ -28,7 +28,7 @@ struct CallData {
     method: Method,
     kind: Kind,
     params: Params,
-    /// The members that this peer adds when it sends the call; in a box, because inbound calls rarely have any.
+    /// The members that this side adds when it sends the call; in a box, because inbound calls rarely have any.
     hop: Option<Box<HopMembers>>,
     related: Option<CallKey>,
     cx: Context,
@@ -104,13 +104,15 @@ impl Call {
         &self.0.method
     }
 
-    /// Returns whether the call is a request with the method of `R`.
+    /// Returns whether the call has the method of `R`. It compares only the name, and does not check the kind of the
+    /// call.
     #[must_use]
     pub fn is<R: Request>(&self) -> bool {
         self.0.method.as_str() == R::METHOD
     }
 
-    /// Returns whether the call is a notification with the method of `N`.
+    /// Returns whether the call has the method of `N`. It compares only the name, and does not check the kind of the
+    /// call.
     #[must_use]
     pub fn tells<N: Notification>(&self) -> bool {
         self.0.method.as_str() == N::METHOD
@@ -140,14 +142,14 @@ impl Call {
         &mut self.0.params
     }
 
-    /// Returns the members that this peer adds to the params when it sends the call.
+    /// Returns the members that this side adds to the params when it sends the call.
     #[must_use]
     pub fn hop(&self) -> &HopMembers {
         static NOTHING: HopMembers = HopMembers::new();
         self.0.hop.as_deref().unwrap_or(&NOTHING)
     }
 
-    /// Returns a mutable reference to the members that this peer adds to the params when it sends the call.
+    /// Returns a mutable reference to the members that this side adds to the params when it sends the call.
     #[must_use]
     pub fn hop_mut(&mut self) -> &mut HopMembers {
         self.0.hop.get_or_insert_default()
@@ -185,7 +187,7 @@ impl Call {
         self.0.params.arguments_payload().unwrap_or_else(Payload::empty_object)
     }
 
-    /// Splits the call into method, params and context; the members that this peer adds are dropped.
+    /// Splits the call into method, params and context; the members that this side would add are dropped.
     #[must_use]
     pub fn into_parts(self) -> (Method, Params, Context) {
         let CallData { method, params, cx, .. } = *self.0;

@@ -118,7 +118,7 @@ pub struct RoundState {
 struct RoundData {
     state: RoundState,
     suspended: Vec<(String, CallerRequest)>,
-    /// The keys of the questions that were sent.
+    /// The keys of the questions that this round returned to the caller.
     asked: Vec<String>,
 }
 

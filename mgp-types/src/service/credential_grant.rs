@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-/// The credentials of a caller, as seen by the server; created by the layer that verified them.
+/// The permissions that the verified credentials of a caller grant, with a check of whether the credentials are still
+/// valid.
 ///
 /// An authenticating layer stores the grant in the extensions of an HTTP request, together with the
 /// [`Principal`](super::Principal). The server copies the grant to the extensions of the call, and ends a stream when

@@ -1,4 +1,4 @@
-//! Keys that identify calls inside this process; request ids of the wire are known only to the transport.
+//! Keys that identify calls inside this process. Request ids cannot, because several connections may use the same id.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -10,7 +10,7 @@ use super::write::write_text;
 use crate::mcp::ContentBlock;
 use crate::wire::{Payload, RpcError};
 
-/// The channel for partial results of a call; when a call is forwarded, it keeps its outlet.
+/// The channel for partial results of a call. A forwarded call keeps its outlet.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};

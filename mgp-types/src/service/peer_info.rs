@@ -35,7 +35,8 @@ pub struct PeerInfo {
     pub accepts: AcceptedRequests,
     /// `true` if the peer is a client that shows the pages of tools (MCP Apps).
     pub shows_apps: bool,
-    /// `true` if a modern server declares that it asks modern callers everything that it asks legacy callers.
+    /// `true` if the peer is a server that declares that it can ask modern callers all questions that it asks legacy
+    /// callers.
     pub asks_in_rounds: bool,
 }
 

@@ -8,8 +8,8 @@ use crate::mgp::{Permission, PermissionDecision};
 
 /// The authority that decides about the permissions of servers.
 ///
-/// Two parts of a program use it: the layer that guards calls stores the decisions in it, and the code that connects to
-/// a server requests decisions and sends them to the server.
+/// The code that connects to a server requests decisions from it, and sends them to the server. The layer that guards
+/// calls applies the same decisions.
 ///
 /// Implement it with `#[async_trait]` of the crate of that name.
 #[async_trait]

@@ -47,7 +47,7 @@ impl Router {
         self.routes.get(method)
     }
 
-    /// Adds a handler for a request. The router decodes the params for the handler, and encodes its result.
+    /// Adds a handler for a request. The router decodes the params for the handler, and encodes the handler's result.
     #[must_use]
     pub fn on<R, F, Fut>(self, handler: F) -> Self
     where

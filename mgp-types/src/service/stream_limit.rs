@@ -47,8 +47,8 @@ impl StreamLimit {
         cx.extensions.get()
     }
 
-    /// Replaces the default, or lowers a maximum set before; `setting` is the configuration key of the new maximum, with
-    /// backticks as a refusal quotes it.
+    /// Replaces the default, or lowers a maximum that was set before; a higher maximum has no effect. `setting` is the
+    /// configuration key of the new maximum, in backticks, because refusals quote it unchanged.
     pub fn restrict(&self, bytes: u64, setting: Option<&str>) {
         let mut current = self.0.lock();
         if current.is_default || bytes < current.bytes {

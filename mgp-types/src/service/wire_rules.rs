@@ -1,11 +1,12 @@
-//! Rules for messages that the handshake sets for the transport of the same connection.
+//! The rules that a handshake sets for the messages of its connection; the transport applies them.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::mcp::Revision;
 
-/// Rules for messages that depend on the negotiated revision; stored in the [`Scope`](super::Scope) of the connection.
+/// The rules for the messages of a connection that follow from its handshake; stored in the [`Scope`](super::Scope) of
+/// the connection.
 #[derive(Debug, Default)]
 pub struct WireRules {
     revision: OnceLock<Revision>,

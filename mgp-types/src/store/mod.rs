@@ -98,7 +98,7 @@ pub trait Store: Send + Sync {
         limit: usize,
     ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>>;
 
-    /// Removes the pending events of a log, up to and including the event with the number `through`.
+    /// Removes the pending events of a log, up to and including the event with the sequence number `through`.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the store cannot be written.
@@ -194,7 +194,7 @@ impl Change {
         self
     }
 
-    /// Makes the change fail unless a record has this revision; with `None`, unless the record does not exist.
+    /// Makes the change fail unless the record has this revision. `None` means that the record must not exist.
     pub fn expect_revision(
         mut self,
         space: &'static str,
@@ -228,7 +228,8 @@ impl Change {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PendingEvent {
-    /// The number, which only grows within a store and is never reused.
+    /// The sequence number, which grows within a store. It is reused only if a loss of power undid the change that had
+    /// it.
     pub number: u64,
     /// The event.
     pub event: AuditEvent,
@@ -257,7 +258,7 @@ pub enum StoreError {
     /// Removals after the requested revision are no longer known; the reader must load all records again.
     #[error("changes that old are forgotten; load everything again")]
     TooOld,
-    /// The store has no room left, or too many operations wait for it.
+    /// The store has no room left, too many operations wait for it, or another process keeps it locked.
     #[error("the store is busy: {0}")]
     Busy(&'static str),
     /// There was no answer in time; the change may still be stored, now or later.

@@ -39,7 +39,8 @@ pub fn is_checked() -> bool {
     CHECKER.get().is_some()
 }
 
-/// Takes a lock; under a checker, without blocking the thread that all threads of the model share.
+/// Takes a lock. Under a checker it never blocks, because the threads of a model all run on one system thread; it lets
+/// another of them run until the lock is free.
 pub(super) fn lock<G>(
     attempt: impl Fn() -> TryLockResult<G>,
     block: impl FnOnce() -> LockResult<G>,

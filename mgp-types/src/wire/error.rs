@@ -223,7 +223,7 @@ impl Serialize for DataWithRecovery<'_> {
 const MGP: &str = "_mgp";
 
 impl<'de> Deserialize<'de> for RpcError {
-    /// Ignores all members that cannot be decoded except the code, because a malformed error is still an error.
+    /// Ignores members that cannot be decoded, because a malformed error is still an error. Only the code is required.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut members = Extras::deserialize(deserializer)?;
         let code = members.decode("code").map_err(D::Error::custom)?;

@@ -1,5 +1,5 @@
 //! Reads the CPU time, memory and context switches of a process tree from `/proc` and the CPU clocks. All modes of the
-//! load generator measure the server with it.
+//! load generator use it to measure the server.
 
 /// Returns the CPU time of a process in nanoseconds, including threads that have exited.
 pub(crate) fn cpu_ns(pid: i32) -> u64 {

@@ -327,7 +327,7 @@ async fn call(
     }
 }
 
-/// Checks the reply to request `id`: counts an error, or a reply that does not belong to this request.
+/// Checks the reply to request `id`, and counts it if it is an error or does not belong to this request.
 fn judge(st: &mut Figures, g: &Requests, id: u64, b: &[u8]) {
     match serde_json::from_slice::<Message>(b) {
         Ok(Message { id: Some(found), result: Some(r), .. }) if found == id => {

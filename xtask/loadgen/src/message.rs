@@ -3,12 +3,13 @@ use crate::options::Options;
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
 
-/// A template for the requests of a run; each request gets its own id and number.
+/// A template for the requests of a run. Each request gets its own sequence number, as its id and in its payload.
 pub(crate) struct Requests {
     pub(crate) prefix: String,
     pub(crate) suffix: String,
     pub(crate) template: Vec<u8>,
-    /// The position of the request's number in the template; `None` if all requests are equal except for their ids.
+    /// The position in the template of the digits that each request replaces by its sequence number; `None` if all
+    /// requests are equal except for their ids.
     pub(crate) vary_at: Option<usize>,
     pub(crate) payload: usize,
     pub(crate) check: bool,
@@ -96,7 +97,8 @@ impl Requests {
         out.push(b'}');
     }
 
-    /// Returns whether a reply contains the number of its request and is at least as long as the payload.
+    /// Returns whether a reply contains the sequence number of its request and is at least as long as the payload;
+    /// always true if replies are not checked.
     pub(crate) fn ok(&self, id: u64, body: &[u8]) -> bool {
         if !self.check || self.vary_at.is_none() {
             return true;

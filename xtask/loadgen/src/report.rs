@@ -8,7 +8,8 @@ pub(crate) struct Figures {
     /// Latencies of the replies, in nanoseconds.
     pub(crate) latencies: Vec<u32>,
     pub(crate) errors: u64,
-    /// Results that do not contain the number of their request; for the first request, also tool errors.
+    /// Results without the sequence number of their request, and a tool error as the first reply. On stdio, also lines
+    /// that are not JSON-RPC.
     pub(crate) bad: u64,
     pub(crate) first_error: Option<String>,
     /// Replies that arrived as a server-sent event instead of a JSON body.

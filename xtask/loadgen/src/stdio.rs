@@ -126,16 +126,16 @@ impl Input {
     }
 }
 
-/// The numbers of planned, sent and answered requests of a run.
+/// Counts the planned, sent and answered requests of a run.
 struct Counts {
     warm: usize,
     total: usize,
     depth: usize,
-    /// The number of requests that were answered.
+    /// The count of requests that were answered.
     done: usize,
-    /// The number of requests that the writer may have sent.
+    /// The count of requests that the writer was allowed to send so far.
     granted: usize,
-    /// The number of new requests that the writer may send for the replies in the bytes that were just read.
+    /// The count of further requests that the writer may send, one for each reply in the bytes just read.
     earned: usize,
 }
 
@@ -282,7 +282,7 @@ async fn handshake(
 struct Queues {
     /// Complete lines to write as they are: replies to the server's own requests.
     raw: UnboundedReceiver<Vec<u8>>,
-    /// Numbers of further requests that the writer may send.
+    /// Counts of further requests that the writer may send, in addition to those allowed before.
     credit: UnboundedReceiver<usize>,
 }
 

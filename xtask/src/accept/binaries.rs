@@ -1,5 +1,5 @@
-//! Acceptance checks that are test binaries of the workspace: builds the examples that the tests start, runs the tests
-//! and counts the results.
+//! Runs acceptance checks that are test binaries of the workspace: builds the examples that the tests start, runs the
+//! tests and counts the results.
 
 use super::Verdict;
 use crate::run::{Outcome, Program, Rigour, has};
@@ -91,7 +91,7 @@ impl Tests {
     }
 }
 
-/// The number of passed and failed tests of one run.
+/// The outcome of one run: how many tests passed and failed, and the required lines.
 #[derive(Debug, Default)]
 struct Count {
     passed: usize,

@@ -1,6 +1,6 @@
-//! The acceptance check `day.again`: from empty caches, one command puts ten servers of npm and `PyPI` behind `mgp`
-//! for a user of Claude Code, who then uses them, also with certificates of their own, behind a proxy, and with
-//! servers that start slowly.
+//! The acceptance check `day.again`: with empty caches, one command puts ten servers of npm and `PyPI` behind `mgp` for
+//! a user of Claude Code, and their tools can then be called. The check repeats this with certificates of the user,
+//! behind a proxy, and with servers that start slowly.
 
 use super::{
     Options, Verdict,
@@ -24,11 +24,11 @@ use std::{
 /// The package with `uvx`, which runs servers of `PyPI`.
 const UV: &str = "uv==0.13.9";
 
-/// The file of Claude Code.
+/// The configuration file of Claude Code in the home folder.
 const FILE: &str = ".claude.json";
 
 /// A server in a host's file: its id, its command, and a tool with arguments for a call that is harmless and stays on
-/// the machine.
+/// the machine; `None` if there is no such call.
 type Server = (&'static str, &'static [&'static str], Option<(&'static str, &'static str)>);
 
 const SERVERS: [Server; 10] = [
@@ -86,11 +86,11 @@ const CERTIFICATES: [&str; 6] = [
     "SSL_CERT_FILE",
 ];
 
-/// The machine on which a day is played.
+/// The kind of machine on which the check runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Machine {
     Plain,
-    /// Only two variables name the certificates, in a file of the user.
+    /// Certificates are in a file of the user, which only two environment variables name.
     OwnCertificates,
     /// The registries are reached through a proxy, which two variables name.
     Proxy,
@@ -124,7 +124,7 @@ pub(super) fn day_again(options: &Options) -> Outcome<Verdict> {
     })
 }
 
-/// The home folder of a person who has never used `mgp`, npm or uv.
+/// A run of the check on one kind of machine, for a person who has never used `mgp`, npm or uv.
 struct Day {
     kernel: Kernel,
     folder: PathBuf,
@@ -176,7 +176,8 @@ impl Day {
         Program::new("git").args(&["init", "--quiet"]).args(&[&self.work]).run()
     }
 
-    /// Writes the file of the host, runs the command, and uses the servers as the host does; returns what is wrong.
+    /// Writes the file of the host, runs `mgp setup`, uses the servers as the host does, and runs `mgp undo`; returns
+    /// what is wrong.
     fn play(&self) -> Outcome<Vec<String>> {
         let text = format!("{:#}\n", json!({ "numStartups": 7, "mcpServers": self.entries() }));
         let file = self.folder.join(FILE);
@@ -249,7 +250,7 @@ impl Day {
     }
 }
 
-/// A proxy for connections of HTTPS, on a port of loopback; it runs until the program ends.
+/// A proxy for HTTPS connections, on a port of loopback; it runs until the program ends.
 struct Proxy {
     port: u16,
     hosts: Arc<Mutex<BTreeSet<String>>>,

@@ -28,8 +28,8 @@ const TOOLCHAIN: &[&str] = &[
     "rustup",
 ];
 
-/// Clones the committed state, hides every other tool from `PATH`, and runs the two commands of the README: the
-/// demonstration and `cargo xtask ci`.
+/// Clones the committed state, limits `PATH` to the Rust toolchain and the programs of the system, and runs the two
+/// commands of the README: the demonstration and `cargo xtask ci`.
 pub(super) fn core_fresh() -> Outcome<Verdict> {
     let fresh = Fresh::new()?;
     fresh.demo()?;

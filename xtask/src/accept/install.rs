@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The `PATH` of an installation, which contains only programs of the system.
+/// The `PATH` with which an installed program is run; it contains only programs of the system.
 const PATH: &str = "/usr/bin:/bin";
 
 /// The folder that contains the packages and the installations, and the version of the packaged program.
@@ -88,7 +88,7 @@ impl Place {
         Ok(folder)
     }
 
-    /// Runs the installed program in an empty home.
+    /// Checks that the installed program, its completion script and its man page work in an empty home folder.
     fn check(&self, installed: &Installed) -> Outcome {
         let home = self.folder.join("home");
         let _ = fs::remove_dir_all(&home);

@@ -64,7 +64,7 @@ pub(super) fn valid_real(options: &Options) -> Outcome<Verdict> {
     Ok(counts.verdict())
 }
 
-/// The numbers of calls, and of calls with the expected outcome.
+/// For ordinary calls and for attacks: how many had the expected outcome, and how many were made.
 #[derive(Default)]
 struct Counts {
     ordinary: [usize; 2],
@@ -90,7 +90,7 @@ impl Counts {
     }
 }
 
-/// Makes the call of a line; returns whether it reached its server or was refused, as expected.
+/// Makes the call of a line; returns whether it reached its server or was refused as the line expects.
 fn judge(kernel: &Kernel, served: &Served, line: &str) -> Outcome<bool> {
     let parts: Vec<&str> = line.splitn(4, ' ').collect();
     let [kind, server, tool, arguments] = parts[..] else {

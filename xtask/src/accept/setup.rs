@@ -34,7 +34,7 @@ const PYTHON: [&str; 5] = [
 /// The widths of the terminals in which `mgp setup` is run.
 const WIDTHS: [usize; 2] = [120, 60];
 
-/// The file of Codex, which alone is TOML.
+/// The configuration file of Codex, the only one that is TOML.
 const CODEX: &str = ".codex/config.toml";
 
 /// A host with its servers, and a tool that it looks for and calls.
@@ -280,7 +280,7 @@ impl Home {
     }
 }
 
-/// The program that a host started, over stdio.
+/// A connection over stdio to the program that a host's file names, as the host would use it.
 pub(super) struct Peer {
     input: ChildStdin,
     output: BufReader<ChildStdout>,

@@ -9,7 +9,7 @@ use crate::{
 
 /// The minimum share of rows of the labelled corpus that must be handled as labelled.
 const MIN_RATIO: f64 = 0.98;
-/// The number of mutated lines (and, below, their seed) for the program `fuzz_lines`.
+/// The number of lines that the program `fuzz_lines` mutates and tests; `SEED` is the seed of the mutations.
 const LINES: &str = "10000000";
 const SEED: &str = "20260228";
 

@@ -21,7 +21,7 @@ pub(super) const fn echo(payload: usize, depth: usize) -> Load {
     Load { method: "tools/call", payload, depth }
 }
 
-/// The numbers of calls in a short and a long run. Only the difference of the runs is used, which cancels the cost of
+/// The counts of calls in a short and a long run. Only the difference of the runs is used, which cancels the cost of
 /// the start.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lengths(pub(super) usize, pub(super) usize);

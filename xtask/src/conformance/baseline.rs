@@ -1,5 +1,5 @@
-//! The scenarios of the conformance suite that are known to fail, with reasons. A run fails if other scenarios fail,
-//! and if a known failure passes.
+//! The scenarios of the conformance suite that are known to fail, with reasons. A run fails if another scenario fails,
+//! or if one of these passes.
 
 use super::{judged::Judged, sets::Set};
 use crate::run::{Failure, Outcome, root};

@@ -182,7 +182,7 @@ pub(crate) fn extensions() -> Outcome<Accepted> {
     })
 }
 
-/// The suite and the programs under test; each program is started when it is first needed.
+/// Runs scenarios of the suite against our server and our client, which are prepared when they are first needed.
 struct Stage<'a> {
     suite: &'a Suite,
     baseline: &'a Baseline,
@@ -248,7 +248,7 @@ struct Total {
     of: usize,
     /// The number of required scenarios that passed.
     required: usize,
-    /// The numbers of the other scenarios: passed, known to fail, vacuous, and all.
+    /// The counts of the other scenarios: passed, known to fail, vacuous, and all.
     more: [usize; 4],
     checks: usize,
 }

@@ -1,8 +1,8 @@
 //! The corpus rows about faulty child processes: our own client starts such a child and reports what it observes.
 //!
-//! The client is the program `child_probe` of `xtask/programs`. `child_probe KIND [BYTES]` starts a child, makes one
-//! call with id 1, and prints one line: `{"ok": BOOL, "rss_growth": N, "why": "…", "replies": [MESSAGE…]}`. `replies`,
-//! if present, are the replies that the caller in the client received, not all that the child wrote.
+//! The client is the program `child_probe` of `xtask/programs`. `child_probe KIND [BYTES]` starts a child, sends it
+//! pings, and prints one line: `{"ok": BOOL, "rss_growth": N, "why": "…", "replies": [MESSAGE…]}`. Only `ok` is always
+//! present. `replies` are the replies that the caller in the client received, not all that the child wrote.
 
 use super::{
     Report,

@@ -23,7 +23,8 @@ use std::{fs, path::Path, sync::Mutex, thread};
 /// The number of servers that run in parallel.
 const AT_A_TIME: usize = 2;
 
-/// The result of one row: whether it matched its label, whether the server stayed alive, the replies, and the reason.
+/// The result of one row: whether it matched its label, whether the server stayed alive, the replies, and the reason of
+/// a failure.
 #[derive(Debug, Default)]
 struct Report {
     ok: bool,
@@ -32,7 +33,7 @@ struct Report {
     why: String,
 }
 
-/// The counts of all rows: run, as labelled, and with a server that stayed alive.
+/// Counts the rows that were run, those that matched their labels, and those after which the server was alive.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Summary {
     pub(crate) rows: usize,

@@ -70,7 +70,7 @@ impl Row {
             Written { text: Some(text), .. } => Some(Input::line(text.into_bytes())),
             Written { bytes_b64: Some(text), .. } => {
                 let bytes = Input::base64(&text).context(&written.id)?;
-                // Adds no newline to a truncated message, because the end of the input must cut it.
+                // Adds no newline to a truncated message: it must end where the input ends.
                 let cut = written.expect.alive == "exit0";
                 Some(if cut { Input::Bytes(bytes) } else { Input::line(bytes) })
             }

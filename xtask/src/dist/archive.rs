@@ -27,7 +27,7 @@ impl Entry {
     }
 }
 
-/// Compresses bytes with gzip, without storing a time and a name.
+/// Compresses bytes with gzip, without storing a time or a name.
 pub(super) fn gzip(bytes: &[u8]) -> Outcome<Vec<u8>> {
     let mut writer = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
     writer.write_all(bytes)?;

@@ -80,7 +80,7 @@ pub(super) fn glibc(program: &[u8]) -> (u32, u32) {
         let mut numbers = std::str::from_utf8(&rest[..end]).ok()?.split('.');
         Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
     });
-    // Platform tags of wheels begin with this version.
+    // Begins with 2.17, the version of `manylinux2014`; Rust supports no older glibc.
     versions.fold((2, 17), std::cmp::Ord::max)
 }
 

@@ -66,7 +66,8 @@ impl Places {
         self.root.join("logs").join(format!("{}.{kind}", cell.replace('/', "-")))
     }
 
-    /// Returns the path of a driver script. Scripts for Node are stored beside its packages, where Node looks for them.
+    /// Returns the path of a driver script. Scripts for Node are stored beside the Node packages, so that Node finds
+    /// these packages.
     pub(super) fn driver(&self, name: &str) -> PathBuf {
         let folder =
             if Path::new(name).extension().is_some_and(|end| end == "mjs") { "node" } else { "." };

@@ -2,7 +2,8 @@
 //! They cover each combination of a client and a server with and without MGP, and clients and servers connected by our
 //! kernel.
 //!
-//! Each conversation is a cell of the printed table. The same builds of our programs are used with all peers.
+//! Each conversation is called a cell, and is a row of the printed table. The same builds of our programs are used with
+//! all peers.
 
 mod clients;
 mod http;

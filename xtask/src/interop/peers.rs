@@ -69,7 +69,7 @@ fn judge(seen: &Value) -> Outcome<String> {
         ),
         ("confirmed", seen["confirmed"] == "deleted"),
     ];
-    // A kernel passes events on only if it offers them.
+    // The kernel passes events on only if it offers the extension `events`.
     if has("events") {
         steps.push(("events", seen["events"].as_u64().is_some_and(|events| events >= 2)));
     }

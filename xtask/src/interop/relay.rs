@@ -111,7 +111,7 @@ impl Traffic {
     }
 }
 
-/// Returns the first line that mentions MGP, in any case, other than as a folder of a path.
+/// Returns the first line that contains "mgp" in upper or lower case; a folder `mgp` in a path does not count.
 pub(super) fn mgp_named(lines: &[String]) -> Option<&String> {
     lines.iter().find(|line| line.to_ascii_lowercase().replace("/mgp/", "/").contains("mgp"))
 }

@@ -169,8 +169,8 @@ fn render(parts: &[Part], page: &Page) -> Markup {
     }
 }
 
-/// Returns a page that lists the files in a folder to which a document links; the files themselves are in the
-/// repository.
+/// Returns a page for a folder to which a document links. It lists the names of the files, which are not part of the
+/// site.
 fn listing(folder: &Path) -> Outcome<Markup> {
     let mut names = Vec::new();
     for entry in fs::read_dir(root().join(folder)).context(folder.display())? {

@@ -145,7 +145,8 @@ pub(super) fn no_anyhow(packages: &Value) -> Vec<Violation> {
         .collect()
 }
 
-/// Returns the dependencies between workspace packages, each once; one is optional only if all its declarations are.
+/// Returns the dependencies between workspace packages, each once; a dependency counts as optional only if all its
+/// declarations are optional.
 fn arrows(packages: &Value) -> Vec<Arrow<'_>> {
     let ours: Vec<_> = list(packages, "packages").filter_map(|p| p["name"].as_str()).collect();
     let mut arrows: Vec<Arrow<'_>> = Vec::new();

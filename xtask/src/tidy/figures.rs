@@ -5,7 +5,7 @@ use super::Violation;
 /// The columns of the table of figures in README.md.
 const COLUMNS: [&str; 5] = ["row", "unit", "ours", "other", "ratio"];
 
-/// Refuses rows of that table whose figures docs/benchmarks.md does not contain.
+/// Refuses rows of the table in README.md whose figures docs/benchmarks.md does not contain.
 pub(super) fn agree(readme: Option<&str>, benchmarks: Option<&str>) -> Vec<Violation> {
     let (readme, benchmarks) = (readme.unwrap_or_default(), benchmarks.unwrap_or_default());
     let mut found = Vec::new();

@@ -81,7 +81,7 @@ const REACHED: [(&str, &str, &str); 60] = [
     ("ToolCreationConfig", "[tool_creation]", "no_tool_is_created_and_the_answer_has_the_reason"),
 ];
 
-/// Refuses configuration types that are not in the tables, and rows whose type or test does not exist.
+/// Refuses configuration types that are not in [`REACHED`], and rows whose type or test does not exist.
 pub(super) fn configurations(sources: &[Source]) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut names = Vec::new();

@@ -14,7 +14,7 @@ pub(crate) struct Source {
     /// The text with comments and the contents of literals replaced by spaces; it has the same length and the same
     /// lines.
     pub(crate) code: String,
-    /// The positions in the text of the contents of each string literal.
+    /// The position of the contents of each string literal in the text.
     pub(crate) strings: Vec<Range<usize>>,
     /// The positions of the comments, including `//` and the like.
     pub(crate) comments: Vec<Range<usize>>,
@@ -48,7 +48,8 @@ impl Source {
         file || self.tests.iter().any(|range| range.contains(&at))
     }
 
-    /// Returns the contents of all attributes (`#[…]`, `#![…]`), with literals blanked as in [`Self::code`].
+    /// Returns the positions and contents of all attributes (`#[…]`, `#![…]`), with literals blanked as in
+    /// [`Self::code`].
     pub(crate) fn attributes(&self) -> impl Iterator<Item = (usize, &str)> {
         let starts = self.code.match_indices('#').map(|(at, _)| at);
         starts.filter_map(|at| {

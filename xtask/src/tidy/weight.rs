@@ -17,8 +17,8 @@ const NOT_IN_PROGRAM: [(&str, &str); 1] = [
     ("mgp-toolindex", "tokens"),
 ];
 
-/// Requires that the program enables the default features of the crates it consists of. The crates name the features
-/// one by one, and tests of the whole workspace enable more than the program has.
+/// Requires that the program enables the default features of the crates it consists of. Tests do not notice a missing
+/// feature, because tests of the whole workspace enable more features than the program.
 pub(super) fn complete_program(packages: &Value) -> Vec<Violation> {
     let mut build = Build::new(packages, false);
     let Some(program) = build.ours(PROGRAM) else { return Vec::new() };

@@ -204,7 +204,7 @@ fn hits(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Returns the word that follows another after `skip` words, if only white space separates all of them.
+/// Returns the word that is `skip` words after the word at `at`, if only white space separates the words between.
 fn adjacent<'a>(text: &str, words: &[(usize, &'a str)], at: usize, skip: usize) -> Option<&'a str> {
     let last = words.get(at + skip)?;
     let gaps = words[at..=at + skip].windows(2);

@@ -116,7 +116,8 @@ pub(crate) struct QueryResult {
 pub(crate) struct AccessMatrix {
     /// The servers.
     pub(crate) servers: Vec<String>,
-    /// The ids in `servers` that no server has any more; their entries would apply to a later server with the id.
+    /// The ids in `servers` whose servers no longer exist. Their access entries would apply to a later server with the
+    /// same id.
     pub(crate) left: Vec<String>,
     /// The agents and their access.
     pub(crate) agents: Vec<MatrixRow>,
@@ -151,7 +152,7 @@ pub(crate) struct ServerAccess {
     pub(crate) entries: Vec<AccessEntry>,
 }
 
-/// The name in a new entry that seems to be mistyped.
+/// The part of a new access entry whose name seems to be mistyped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum EntryPart {
     Agent,
@@ -398,7 +399,8 @@ pub(crate) async fn matrix_of_all(
     matrix(global, &every, backend).await
 }
 
-/// Refuses a new entry whose server, tool or agent seems to be mistyped; the error has the part and the reason.
+/// Refuses a new access entry whose server, tool or agent seems to be mistyped. The error has the reason, and the
+/// mistyped part; `None` if the known names could not be read.
 pub(crate) async fn check_new_entry(
     global: &Global,
     backend: &Backend,

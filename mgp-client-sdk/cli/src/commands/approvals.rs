@@ -68,7 +68,7 @@ pub(crate) struct Approval {
     term: Term,
 }
 
-/// The later calls that an approval is for.
+/// The calls that an approval covers: one, all calls of the tool for some time, or all with arguments like these.
 #[derive(Clone, Debug, Default, Args)]
 #[group(multiple = false)]
 pub(crate) struct Term {
@@ -297,7 +297,7 @@ fn is_permission(asked: &KernelApproval) -> bool {
     !matches!(asked.kind.as_str(), "call" | "registration")
 }
 
-/// Describes the calls that an approval of a call or of permissions is for; `None` for other approvals.
+/// Describes in words which calls an approval covers; `None` for the approval of a registration.
 fn effect(asked: &KernelApproval, params: &KernelApprovalDecisionParams) -> Option<String> {
     if is_permission(asked) {
         let server = asked.server_id.as_deref()?;
@@ -397,7 +397,8 @@ async fn answer(global: &Global, backend: &Backend, approval: KernelApproval) ->
     }
 }
 
-/// Returns the calls that a person approves with a word at the prompt: `h…` all for an hour, `a…` all like this one.
+/// Returns the calls that a word at the prompt approves: `h…` all for an hour, `a…` all like this one, else only this
+/// one.
 fn term_of(word: &str) -> Term {
     match word.as_bytes().first() {
         Some(b'h') => Term { until: Some(SystemTime::now() + HOUR), ..Term::default() },

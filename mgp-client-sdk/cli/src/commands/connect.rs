@@ -61,7 +61,8 @@ pub(crate) struct Connect {
     no_grant: bool,
     #[command(flatten)]
     config: ConfigArg,
-    /// The text that the configuration of mgp will have when the host's file is changed; `None` for its present text.
+    /// The planned text of mgp's configuration, if it will change together with the host's file; `None` if its present
+    /// text is used.
     #[arg(skip)]
     planned_config: Option<String>,
 }
@@ -208,7 +209,7 @@ impl HostTarget {
         Ok(file.canonicalize().unwrap_or(file))
     }
 
-    /// Returns the format of the host's file, in which the servers are in this table.
+    /// Returns the format of the host's file, given the path to the table that lists its servers.
     fn format(&self, table: &[String]) -> Host {
         match self.known() {
             Some(host) => host.format(),
@@ -317,8 +318,8 @@ impl Change {
     }
 }
 
-/// A change of the configuration file of a host, planned by `mgp setup`. After it, the host starts `mgp` in place of
-/// those of its servers that are in the planned configuration of `mgp`.
+/// A change of a host's configuration file, planned by `mgp setup`. After it, the host starts `mgp` instead of the
+/// servers that are in the planned configuration of `mgp`.
 pub(super) struct HostChange {
     host: KnownHost,
     file: PathBuf,
@@ -480,8 +481,8 @@ fn read(file: &Path) -> CliResult<Option<String>> {
     }
 }
 
-/// Returns whether a person sits at the host, as the option, the configuration or else the user answers; `None` if the
-/// user must be asked and there is no terminal.
+/// Returns whether a person sits at the host. The answer comes from the option, else from the configuration, else from
+/// the user; it is `None` if the user must be asked and there is no terminal.
 fn interactive(
     global: &Global,
     connect: &Connect,

@@ -96,7 +96,7 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
     conclude(&report)
 }
 
-/// Returns the failure of a report in which checks failed.
+/// Returns an error if a check of the report failed.
 fn conclude(report: &Report) -> CliResult {
     let failed = report.checks.iter().filter(|check| check.level == Level::Fail);
     let failed: Vec<&Check> = failed.collect();

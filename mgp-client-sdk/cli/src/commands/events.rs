@@ -137,7 +137,7 @@ pub(crate) async fn run(global: &Global, events: &Events) -> CliResult {
     }
 }
 
-/// Returns a page of events and the position after it, and reports events that were not kept.
+/// Returns a page of events and the position after it. Prints a note if events came too fast to be kept.
 async fn page(
     global: &Global,
     client: &Client,

@@ -40,7 +40,8 @@ pub(super) struct GrantResult {
     asked: Vec<String>,
     /// The number of dangerous tools; a person confirms each of their calls.
     confirmed: usize,
-    /// The number of these tools that only read by their name and arguments; `mgp tools risk` proposes a lower risk.
+    /// The number of these tools whose names and arguments suggest that they only read; `mgp tools risk` proposes a
+    /// lower risk.
     proposed: usize,
     /// The number of the server's tools.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,7 +59,8 @@ impl GrantResult {
         self.tools.is_none().then_some(&*self.server)
     }
 
-    /// Writes a line with the servers that were not ready, for the grants or later, and with the command that later shows their permissions.
+    /// Writes a line that names the servers that did not start for the grants, and those in `later`, which were not
+    /// ready afterwards. It also names the command that will show the permissions that they need.
     pub(super) fn render_failed(all: &[Self], later: &BTreeSet<String>, out: &mut Output) {
         let later = later.iter().map(String::as_str);
         let failed: BTreeSet<&str> =
@@ -146,7 +148,7 @@ pub(super) async fn grant_access(
     backend.close().await?;
     let governance = Governance::builder().build();
     let probed = probe_each(global, &config.kernel, &governance, &wanted).await?;
-    // From here on signals are caught, so that the changes are completed.
+    // From this line on, SIGTERM and SIGINT do not end the process, so that all changes are completed.
     let _signals = Signals::new()?;
     let backend = Backend::open(global, Intent::Change).await?;
     write()?;
@@ -256,15 +258,11 @@ async fn grant_server(
         Err(error) => (Vec::new(), 0, 0, None, Some(format!("not started: {error}"))),
     };
     if probed.is_err() {
-        // A kernel that uses another configuration does not know the server; then its calls ask for permissions.
+        // This fails in a kernel with another configuration, which does not know the server; the first calls then ask
+        // for the permissions.
         let _ = backend.review_later(id).await;
     }
-    let waiting = probed.as_ref().map_or(0, |probed| {
-        let names: BTreeSet<&String> = probed.listed.iter().collect();
-        let state = |name: &str| governance.definitions().state(Some(&server.id), name);
-        let waits = |name: &&String| matches!(state(name), DefinitionState::Flagged(_));
-        names.into_iter().filter(waits).count()
-    });
+    let waiting = probed.as_ref().map_or(0, |probed| held(governance, &server.id, probed));
     let (asked, mut granted): (Vec<_>, Vec<_>) =
         needed.into_iter().partition(|permission| permission.risk() == RiskLevel::Dangerous);
     // Decisions that the operator has made before are kept.
@@ -274,7 +272,7 @@ async fn grant_server(
         let mut params = KernelPermissionChangeParams::new(id, granted.clone());
         params.because = Some(because.to_owned());
         let change = backend.decide(PermissionDecision::Approve, params);
-        // A kernel that uses another configuration does not know the server.
+        // This fails in a kernel with another configuration, which does not know the server.
         if let Err(failure) = change.await {
             error = Some(format!("its permissions were not approved: {failure}"));
             granted.clear();
@@ -292,6 +290,14 @@ async fn grant_server(
         waiting,
         error,
     })
+}
+
+/// Returns the number of tools whose definition waits for a review.
+fn held(governance: &Governance, server: &ServerId, probed: &ProbedServer) -> usize {
+    // A server may list a tool twice.
+    let names: BTreeSet<&String> = probed.listed.iter().collect();
+    let state = |name: &str| governance.definitions().state(Some(server), name);
+    names.into_iter().filter(|name| matches!(state(name), DefinitionState::Flagged(_))).count()
 }
 
 /// Returns the kernel's assessment of each tool of a server.

@@ -19,7 +19,7 @@ pub(crate) struct Guard {
     /// Judge
     #[arg(value_parser = PossibleValuesParser::new(Judge::KINDS))]
     kind: String,
-    /// File with the lists of rules that cases of code name in `config`
+    /// File with the allowlists to which test cases with code refer in `config`
     #[arg(long, value_name = "FILE")]
     configs: Option<PathBuf>,
     /// Report the median and the 99th percentile of the cost of a line on standard error

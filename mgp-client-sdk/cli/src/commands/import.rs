@@ -116,7 +116,8 @@ impl ServerReport {
         self.id.is_some() && !self.present
     }
 
-    /// Returns whether the server was in a host's file and is not added: it is there already, or it stays in that file.
+    /// Returns whether the server is not added, because the configuration already has it, or because it was left out
+    /// and stays in the host's file.
     pub(super) fn is_kept(&self) -> bool {
         !self.is_added() && self.left_out.as_deref() != Some(IS_MGP)
     }
@@ -191,7 +192,7 @@ pub(super) struct Source {
     agent: String,
 }
 
-/// The servers of hosts that will be added to the configuration.
+/// A plan to add the servers of hosts to the configuration.
 pub(super) struct ImportPlan {
     plan: Plan,
     /// The configuration after the import.
@@ -240,8 +241,8 @@ impl ImportPlan {
         access
     }
 
-    /// Writes the configuration, grants access, and then does what `after` does; returns the grants, and the path of a
-    /// back-up of the previous configuration.
+    /// Starts the servers once, writes the configuration, calls `after`, and then grants access. Returns the grants,
+    /// and the path of a back-up of the previous configuration.
     pub(super) async fn apply(
         &self,
         global: &Global,

@@ -231,7 +231,7 @@ pub(super) fn disabled(id: &str) -> Failure {
     Failure::failed(format!("`{id}` is disabled; run `mgp servers enable {id}`"))
 }
 
-/// Returns the failure of a command about a tool whose server the configuration switches off, if it has such a server.
+/// Returns the failure of a command about a tool, if the configuration switches off the tool's server.
 pub(super) async fn disabled_server_of(client: &Client, tool: &str) -> CliResult<Option<Failure>> {
     let all = client.request::<KernelServers>(&KernelServersParams::new()).await?.servers;
     let has_tool = |id: &str| tool.strip_prefix(id).is_some_and(|rest| rest.starts_with('.'));
@@ -239,7 +239,7 @@ pub(super) async fn disabled_server_of(client: &Client, tool: &str) -> CliResult
     Ok(off.find(|server| has_tool(&server.id)).map(|server| disabled(&server.id)))
 }
 
-/// Refuses a server that the running kernel does not have.
+/// Returns a server of the running kernel; fails if the kernel has no server with this id.
 pub(super) async fn check_running(client: &Client, id: &str) -> CliResult<KernelServer> {
     let mut all = client.request::<KernelServers>(&KernelServersParams::new()).await?.servers;
     if let Some(at) = all.iter().position(|server| server.id == id) {
@@ -255,7 +255,8 @@ pub(super) fn no_tool<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
     Failure::usage(format!("there is no tool `{name}`{near}"))
 }
 
-/// Returns the agents that access entries, keys and hosts name.
+/// Returns the agents that access entries, keys or connected hosts use, the names of all known hosts, `*` and
+/// `default`.
 async fn agents_in_use(global: &Global, store: &dyn Store) -> CliResult<BTreeSet<String>> {
     let mut agents = mgp_security::Access::named_in(store, operator().tenant()).await?;
     agents.extend(agents_of_keys(global).await?);

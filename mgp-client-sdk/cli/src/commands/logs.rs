@@ -20,7 +20,7 @@ use crate::{control, log, state};
 
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The number of bytes at the end of the kernel's log that are read.
+/// The maximum number of bytes that are read at once, and from the end of an existing log.
 const MAX_BYTES: u64 = 1024 * 1024;
 
 /// `mgp logs`.
@@ -129,7 +129,8 @@ async fn of_server(global: &Global, logs: &Logs, server: &str) -> CliResult {
     }
 }
 
-/// Returns the part of `lines` after the last place where the known lines end; all of it if there is no such place.
+/// Returns the lines after those that are already known. If `lines` does not continue the known lines, returns all of
+/// them.
 fn new_lines<'a>(known: &[LogLine], lines: &'a [LogLine]) -> &'a [LogLine] {
     let is_after = |end: &usize| {
         let before = &lines[..*end];

@@ -36,7 +36,7 @@ pub(crate) struct TestedPlaces(Vec<TestedPlace>);
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct TestedPlace {
     name: String,
-    /// Absent if the message was accepted.
+    /// The reason why the message was not sent; absent if it was accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }

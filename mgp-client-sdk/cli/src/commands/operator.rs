@@ -47,7 +47,7 @@ pub(crate) async fn run(global: &Global, operator: &Operator) -> CliResult {
         }
         control::admit_change(global).await?;
     } else {
-        // No passphrase is set yet that could be asked for. Still, a process below a host or a server must not set the
+        // There is no passphrase to ask for yet. Still, a process that a host or a server started must not set the
         // first one.
         control::admit_reader(global).await?;
     }

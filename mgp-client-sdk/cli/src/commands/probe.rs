@@ -1,4 +1,4 @@
-//! Starts a server briefly to read its version and its tools, for `mgp doctor` and for first grants.
+//! Starts a server briefly to read its version and its tools, e.g. for `mgp doctor` and for first grants.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;

@@ -91,7 +91,7 @@ pub(crate) async fn run(global: &Global, report: &ReportArgs) -> CliResult {
     ActionReport::new(report.out.display().to_string(), "written").with_notes(notes).print(global)
 }
 
-/// Adds a section. The body is quoted so that none of its lines can end the section early.
+/// Adds a section. The body is indented as a block of code, so that none of its lines can end the section early.
 fn add(text: &mut String, title: &str, body: &str) {
     text.extend(["\n## ", title, "\n\n"]);
     text.extend(body.lines().flat_map(|line| ["    ", line, "\n"]));

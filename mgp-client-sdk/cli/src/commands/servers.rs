@@ -344,7 +344,7 @@ where
     ActionReport::new(&*arg.server, status.as_str()).print(global)
 }
 
-/// Returns whether a server has connected or failed after a start; a server that is restarted has failed.
+/// Returns whether the start of a server has ended: it has connected, or it has failed and is perhaps being restarted.
 fn is_settled(state: &ServerState) -> bool {
     matches!(state, ServerState::Connected | ServerState::Error | ServerState::Restarting)
 }
@@ -418,7 +418,7 @@ async fn finish_add(global: &Global, add: &Add, plan: &Plan, mut result: AddResu
     }
     if add.no_grant {
         plan.apply()?;
-        // Without grants the kernel must be asked to reload; grants include this request.
+        // The kernel must be asked to reload the configuration here; `grants` does that itself.
         control::reload(global).await;
     } else {
         result.granted = grants(global, add, (&result.id, &result.file, plan)).await?;

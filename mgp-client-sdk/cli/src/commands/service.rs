@@ -20,7 +20,7 @@ const UNIT: &str = "mgp.service";
 /// The name of the agent of launchd.
 const AGENT: &str = "mgp.kernel";
 
-/// The seconds that a kernel without an HTTP address stays without a host: for ever.
+/// The seconds that a kernel without an HTTP address keeps running without a host: the highest value, i.e. for ever.
 const LINGER: &str = "4294967295";
 
 /// `mgp service`.
@@ -126,7 +126,7 @@ impl Manager {
         }
     }
 
-    /// Returns the commands that stop the service, after which it no longer starts at login.
+    /// Returns the commands that stop the service now and keep it from starting at login.
     fn stop(self, file: &Path) -> Vec<Vec<String>> {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         match self {

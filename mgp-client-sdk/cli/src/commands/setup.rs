@@ -65,7 +65,8 @@ pub(crate) struct SetupResult {
     access: BTreeMap<String, BTreeSet<String>>,
     /// The access and permissions that were granted, for each server.
     granted: Vec<GrantResult>,
-    /// Servers that were not ready when the hosts were tried, besides those that did not start for the grants.
+    /// Servers that were not ready when the hosts were tried. Servers that had already failed to start for the grants
+    /// are not in the set.
     #[serde(skip)]
     not_ready: BTreeSet<String>,
 }
@@ -85,7 +86,8 @@ struct HostReport {
     /// The path of a copy of the file as it was before this change.
     #[serde(skip_serializing_if = "Option::is_none")]
     backup: Option<PathBuf>,
-    /// The number of the agent's servers that are ready, after the host's command was started.
+    /// The number of the agent's servers that were ready when the host was tried; absent if the host was not tried, or
+    /// the try failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     ready: Option<usize>,
     /// The number of tools of these servers.
@@ -338,7 +340,7 @@ pub(crate) async fn run(global: &Global, setup: &Setup) -> CliResult {
     Ok(())
 }
 
-/// Asks whether dangerous calls are confirmed in the hosts; `None` if no person can answer.
+/// Asks whether people will confirm dangerous calls in the hosts; `None` if there is no person to ask.
 fn ask_at_hosts(global: &Global) -> CliResult<Option<bool>> {
     if prompt::is_interactive(global) {
         print_note(

@@ -20,7 +20,8 @@ pub(crate) enum StreamLine<'a> {
     Result(&'a CallToolResult),
 }
 
-/// Prints the chunks of a call as they come, and what its result has besides them; returns the result.
+/// Prints the chunks of a call as they arrive, and then the part of its result that no chunk contained; returns the
+/// result.
 pub(super) async fn print_stream(
     global: &Global,
     mut stream: ToolStream,

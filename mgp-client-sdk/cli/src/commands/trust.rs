@@ -222,7 +222,8 @@ pub(crate) async fn run(global: &Global, arguments: &Arguments) -> CliResult {
         }
     }
     control::admit_change(global).await?;
-    // Opened after the person's answer: while open, the log locks the state folder against a starting kernel.
+    // The log is opened only after the person's answer, because while it is open, no kernel can start in the state
+    // folder.
     let audit = OfflineAudit::open(global).await?;
     let approved = recorded_trust(&audit).approve(&review, &operator).await;
     audit.close().await?;

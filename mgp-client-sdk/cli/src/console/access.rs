@@ -28,7 +28,7 @@ pub(super) async fn page(
     show(&console, &viewer, &query, &Filled::from_query(&query)).await
 }
 
-/// Returns the page about access, with its forms as `filled` has them.
+/// Returns the page about access, with its forms filled in as in `filled`.
 pub(super) async fn show(
     console: &Console,
     viewer: &Viewer,
@@ -156,7 +156,7 @@ fn matrix_cell(
     }
 }
 
-/// Returns until when an entry holds, and who made it and why.
+/// Returns the end of an access entry's validity, who made the entry, and why.
 fn origin(viewer: &Viewer, entry: &AccessEntry) -> Markup {
     let texts = viewer.texts;
     html! {

@@ -14,7 +14,7 @@ use super::waiting::{Waiting, tool_id};
 /// The maximum length of a tool's description in an item.
 const MAX_DESCRIPTION: usize = 400;
 
-/// The maximum length of the arguments in the list for several answers.
+/// The maximum length of a call's arguments in the form that answers several approvals at once.
 const MAX_ARGUMENTS: usize = 80;
 
 /// Returns an approval with its buttons.
@@ -107,7 +107,7 @@ pub(super) fn answers(
     }
 }
 
-/// Returns for which later calls each answer about a call holds.
+/// Returns an explanation of each answer about a call: the later calls to which it also applies.
 fn meanings(viewer: &Viewer, approval: &KernelApproval) -> Markup {
     let texts = viewer.texts;
     let caller = approval.agent_id.as_deref().unwrap_or(&approval.subject);
@@ -172,7 +172,7 @@ fn short_arguments(approval: &KernelApproval) -> Option<String> {
     Some(plain(&mgp_types::clip(text, MAX_ARGUMENTS)))
 }
 
-/// Returns the state of a question in the words of a decision: a used approval is an approval.
+/// Returns the state of a question as a mark; an approval that was used is shown as `approved`.
 pub(super) fn state(approval: &KernelApproval) -> Markup {
     mark(if approval.state == "used" { "approved" } else { &approval.state })
 }

@@ -21,7 +21,7 @@ use crate::exit::Failure;
 pub(super) const GRANT: &str = "/access/grant";
 pub(super) const PERMIT: &str = "/access/permit";
 
-/// The maximum length of the address that keeps the input of a form until the person has logged in.
+/// The maximum length of an address that contains the input of a form, to fill in the form again after a login.
 const MAX_REFILL: usize = 4096;
 
 /// A problem of a form that was sent: of one field, or of the whole.
@@ -187,7 +187,8 @@ fn own(entered: &Entered) -> Result<(), Problem> {
     if entered.is_own { Ok(()) } else { Err(Problem::whole(entered.viewer.texts.form_expired)) }
 }
 
-/// Redirects to the page about access a browser that loads the address of a form, e.g. reloads a form that failed.
+/// Answers a browser that loads the address of a form, e.g. to reload a form that failed: redirects it to the page
+/// about access.
 pub(super) async fn again(State(console): Shared) -> Response {
     Redirect::to(&url(&console, "/access")).into_response()
 }
@@ -293,8 +294,8 @@ fn with_end(viewer: &Viewer, form: &Form, done: String) -> String {
     }
 }
 
-/// Returns the page to show after the login if a request without a session posts one of these forms: the page with the
-/// form's input. Returns an empty text otherwise.
+/// Returns the address to open after the login, if a request without a session posted one of these forms: that of the
+/// page with the form's input. Otherwise returns an empty text.
 pub(super) async fn page_after_login(request: Request, console: &Arc<Console>) -> String {
     let path = request.uri().path().to_owned();
     if request.method() != Method::POST || ![GRANT, PERMIT].contains(&&*path) {

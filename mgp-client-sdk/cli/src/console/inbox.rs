@@ -193,7 +193,7 @@ fn settled_definition(viewer: &Viewer, tool: &KernelTool) -> Markup {
     }
 }
 
-/// Returns all arguments, a member each; nothing is left out.
+/// Returns all arguments, each with its name and its whole value.
 pub(super) fn arguments(viewer: &Viewer, arguments: Option<&str>) -> Markup {
     let Some(text) = arguments else { return html! { p.dim { (viewer.texts.none) } } };
     let members = serde_json::from_str::<Extras>(text).ok();
@@ -278,7 +278,7 @@ pub(super) async fn decide(State(console): Shared, Posted(form, viewer): Posted)
     console.done(&viewer, page, &notice)
 }
 
-/// Returns the notice after Enter was pressed in a field of a form, which changes nothing.
+/// Returns the notice that nothing was changed, for a form that was sent with Enter instead of a button.
 fn unanswered(viewer: &Viewer) -> Notice {
     Notice::Failed(viewer.texts.press_button.to_owned())
 }

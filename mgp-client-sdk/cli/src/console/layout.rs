@@ -177,7 +177,8 @@ pub(super) fn failure(viewer: &Viewer, reason: &str) -> Markup {
     html! { p.failed role="alert" { (viewer.texts.failed) " " (plain(reason)) } }
 }
 
-/// Returns a table with a head. On a narrow screen, each row becomes a card in which the cells have their heads.
+/// Returns a table with a head. On a narrow screen, each row is shown as a card in which each cell has the head of its
+/// column.
 pub(super) fn table(name: &str, heads: &[&str], rows: &Markup) -> Markup {
     html! {
         div.scroll role="region" aria-label=(name) tabindex="0" {

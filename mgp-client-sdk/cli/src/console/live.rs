@@ -24,16 +24,17 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// The number of polls between two checks of the tool definitions, whose list is long.
 const DEFINITIONS_EVERY: u64 = 20;
 
-/// The minimum time between two reports of events, and the maximum number of pages that load again each second because
-/// of events: a busy kernel publishes events all the time. Questions for a person are reported at once.
+/// The minimum time between two reports of events to the pages, because a busy kernel publishes events all the time.
+/// Questions for a person are reported at once.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// The maximum number of pages that load again each second because of reports of events.
 const LOADS_PER_SECOND: u32 = 5;
 
 /// The questions that wait for a person.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Waiting {
     count: usize,
-    /// A number that increases with each change, as one question may replace another.
+    /// Increases with each change, because the count stays the same if one question replaces another.
     change: u64,
 }
 
@@ -43,10 +44,10 @@ pub(super) struct Live {
     /// The credentials of the operator, if they logged in with any.
     grant: Option<CredentialGrant>,
     waiting: watch::Sender<Waiting>,
-    /// The number of the newest event of the kernel; received by the pages that show events.
+    /// The sequence number of the kernel's newest event, which the pages that show events watch.
     events: watch::Sender<u64>,
     is_polling: AtomicBool,
-    /// The number of waiting items that a page or a poll has counted last.
+    /// The number of waiting items, as a page or a poll has last counted them.
     counted: AtomicUsize,
 }
 
@@ -57,7 +58,7 @@ impl Live {
         Self { client, grant, waiting, events, is_polling, counted }
     }
 
-    /// Returns whether the credentials still hold, and the connection is open.
+    /// Returns whether the credentials are still valid, and the connection is open.
     pub(super) fn is_valid(&self) -> bool {
         !self.client.is_closed() && self.grant.as_ref().is_none_or(CredentialGrant::is_valid)
     }
@@ -190,7 +191,8 @@ pub(super) async fn open_approvals(client: &Client) -> Option<Vec<String>> {
 /// Reports to the pages whether the kernel has published events since the last report, and returns whether it has.
 async fn report_events(live: &Live) -> bool {
     let mut params = KernelEventsParams::new();
-    // Without `after`, the answer has the number of the newest event; more than one event would only cost time.
+    // Without `after`, the answer has the sequence number of the newest event. More than one event would only cost
+    // time.
     params.limit = Some(1);
     let Ok(page) = live.client.request::<KernelEvents>(&params).await else { return false };
     live.events.send_if_modified(|newest| std::mem::replace(newest, page.next) != page.next)

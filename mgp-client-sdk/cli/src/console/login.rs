@@ -185,9 +185,10 @@ pub(super) async fn require_session(
     refused(&console, &headers, &page)
 }
 
-/// Returns the page for a browser without a session; after the login, it redirects to `next`.
+/// Returns the page for a browser without a session; after the login, the browser is sent to `next`.
 fn refused(console: &Console, headers: &HeaderMap, next: &str) -> Response {
-    // A browser that follows a link of another site, e.g. a mailbox, sends no cookie; this page makes it ask again.
+    // A browser that follows a link of another site, e.g. a mailbox, sends no cookie, so it gets a page that makes it
+    // ask again.
     let is_followed = header(headers, "sec-fetch-site").is_some_and(|site| site.ends_with("-site"));
     if is_followed && header(headers, "sec-fetch-mode") == Some("navigate") {
         return layout::again(console, texts::of(headers), next);

@@ -1,8 +1,8 @@
 //! The console: the page on which operators answer approvals and see what the kernel does.
 //!
 //! `mgp console` serves it on loopback, with the rights of the operator who runs the command; `mgp serve --http …
-//! --console` serves it to operators who log in. A request of a page is a request of its operator to the kernel, and
-//! passes the same checks as any other.
+//! --console` serves it to operators who log in. A request from a page reaches the kernel as a request of the page's
+//! operator, and passes the same checks as any other.
 
 mod access;
 mod card;
@@ -115,14 +115,14 @@ impl Render for ConsoleLink {
     }
 }
 
-/// The parts that all pages share: the kernel, the creation of sessions, and the sessions.
+/// A running console: the state that the handlers of all its pages share.
 struct Console {
     global: Global,
     config: ConfigArg,
     kernel: Kernel,
     gate: Gate,
     login: Login,
-    /// Limits the pages that are made at the same time: all open pages load again after a change.
+    /// Limits how many pages are made at the same time, because all open pages load again after a change.
     pages: Semaphore,
 }
 

@@ -18,8 +18,8 @@ use crate::served_kernel::{ServedClient, ServedKernel};
 /// The size of the buffer of a connection within this process.
 const BUFFER: usize = 64 << 10;
 
-/// An operator: every request of their pages is a request of this client, and passes the kernel's checks with their
-/// rights.
+/// An operator who uses the console. All requests of their pages go through this client, and the kernel checks them
+/// with the operator's rights.
 pub(super) struct Operator {
     pub(super) client: Client,
     pub(super) live: Arc<Live>,
@@ -38,7 +38,7 @@ impl Operator {
         Self { client, live, principal, grant }
     }
 
-    /// Returns whether the credentials still hold, and the connection is open.
+    /// Returns whether the credentials are still valid, and the connection is open.
     pub(super) fn is_valid(&self) -> bool {
         self.live.is_valid()
     }
@@ -69,7 +69,8 @@ impl Viewer {
     /// Returns the signature of a notice, which only this session can make.
     pub(super) fn sign(&self, name: &str, text: &str) -> String {
         let token = &self.token;
-        // The token is at both ends, so that a signature of one text leads to that of no longer one.
+        // The token is at both ends, so that the signature of a longer text cannot be computed from that of a shorter
+        // one.
         Sha256Hash::digest(format!("{token}\n{name}\n{text}\n{token}").as_bytes()).to_string()
     }
 
@@ -108,8 +109,8 @@ impl Kernel {
     ) -> CliResult<Client> {
         let Self::Own(served) = self else { return control::connect_as(global, agent).await };
         let valid = operator.grant.clone();
-        // Use the rights of the agent itself: a grant that only permits lists would hide the tools that the agent may
-        // call.
+        // Use the rights of the agent itself, because the operator's credentials may permit less, e.g. only lists, and
+        // would then hide tools that the agent may call.
         let grant = CredentialGrant::new([""; 0], move || {
             valid.as_ref().is_none_or(CredentialGrant::is_valid)
         });

@@ -30,12 +30,12 @@ pub(super) async fn whole_approval(
     Ok(found.into_iter().next())
 }
 
-/// The questions of the inbox that records name, by their ids.
+/// The inbox's questions to which audit records refer, by their ids.
 #[derive(Default)]
 pub(super) struct Questions(BTreeMap<String, KernelApproval>);
 
 impl Questions {
-    /// Reads the questions that records name; returns no questions if the viewer may not read the inbox.
+    /// Reads the questions to which audit records refer; returns no questions if the viewer may not read the inbox.
     pub(super) async fn of(viewer: &Viewer, events: &[AuditEvent]) -> Self {
         let ids: BTreeSet<_> = events.iter().filter_map(approval_id).collect();
         if ids.is_empty() {

@@ -125,14 +125,14 @@ fn results(viewer: &Viewer, found: &DiscoverToolsResult) -> Markup {
 /// A bar of a chart: its name, its length, and the text at its end.
 type Bar = (String, u64, String);
 
-/// The known agents, and the tokens of the tools that some of them may use.
+/// The known agents, and for the first `MAX_AGENTS` of them the tokens of the tools that they may use.
 struct Agents {
     names: BTreeSet<String>,
     tokens: Vec<(String, KernelTokensResult)>,
 }
 
 impl Agents {
-    /// Returns the agent that may use the most tools.
+    /// Returns the agent whose tools cost the most tokens; `default` if no agent has tools.
     fn preferred(&self) -> &str {
         let most = self.tokens.iter().rev().max_by_key(|(_, tokens)| tokens.all);
         most.filter(|(_, tokens)| tokens.all > 0).map_or("default", |(agent, _)| agent)
@@ -179,7 +179,7 @@ async fn tokens_of(viewer: &Viewer, agent: &str) -> Result<KernelTokensResult, P
     Ok(viewer.operator.client.request::<KernelToolsTokens>(&params).await?)
 }
 
-/// Returns the number of tokens that an agent saves by searching instead of listing all tools.
+/// Returns the bar for the tokens that an agent saves by searching instead of listing all tools.
 fn bar((agent, tokens): &(String, KernelTokensResult)) -> Bar {
     let saved = tokens.all.saturating_sub(tokens.listed);
     (plain(agent), saved, format!("{saved} ({} %)", tokens.saved_percent))

@@ -78,7 +78,8 @@ impl Story<'_> {
         }
     }
 
-    /// Returns the steps of a question; while its call waits, no other record shows that it was called.
+    /// Returns the steps of a question. While its call waits, the call has no record of its own, so the step of the
+    /// call is added here.
     fn question(&self, event: &AuditEvent, at: Option<SystemTime>) -> Vec<Step> {
         let texts = self.viewer.texts;
         let asked = Step { at, name: texts.step_asked, what: self.asked(event) };
@@ -93,8 +94,8 @@ impl Story<'_> {
         vec![Step { at, name: texts.step_called, what: who(event) }, asked]
     }
 
-    /// Returns the time at which a recorded call arrived: the time of its end minus its duration, but no later than
-    /// the first record of its trace, because the duration is in whole milliseconds.
+    /// Returns the time at which a recorded call arrived: its end minus its duration, or the first record of its trace
+    /// if that is earlier, because the duration is in whole milliseconds.
     fn began(&self, event: &AuditEvent, ended: Option<SystemTime>) -> Option<SystemTime> {
         let lasted = Duration::from_millis(detail(event, "duration_ms").unwrap_or_default());
         let began = ended.and_then(|end| end.checked_sub(lasted));
@@ -112,7 +113,7 @@ impl Story<'_> {
         }
     }
 
-    /// Returns the link to the question, while the inbox has it.
+    /// Returns a link to the question, as long as the question is in the inbox.
     fn question_link(&self, event: &AuditEvent) -> Markup {
         let known = approval_id(event).and_then(|id| self.questions.get(&id));
         html! {
@@ -194,7 +195,7 @@ impl Story<'_> {
         ]
     }
 
-    /// Returns the last step of a question without an answer.
+    /// Returns the last step if the question has no answer: a link to answer it, or the note that it ended without one.
     fn waiting(&self) -> Option<Markup> {
         let texts = self.viewer.texts;
         let asked = self.events.iter().rfind(|event| event.event_type.as_str() == ASKED)?;
@@ -210,7 +211,8 @@ impl Story<'_> {
         })
     }
 
-    /// Returns the arguments of the call if its record has them, else their names and the setting that keeps them.
+    /// Returns the arguments of the call, if its record has them. Otherwise returns their names, and the setting with
+    /// which the audit log keeps the arguments of later calls.
     pub(super) fn arguments(&self) -> Markup {
         let texts = self.viewer.texts;
         let calls = [EventType::ToolExecuted, EventType::ToolBlocked];

@@ -1,4 +1,4 @@
-//! The story of one call: its steps in words, and its records on a line of time, as a picture and as a table.
+//! The story of one call: its steps in words, and its records as a timeline and as a table.
 
 use std::time::Duration;
 

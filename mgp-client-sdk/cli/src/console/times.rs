@@ -23,7 +23,8 @@ pub(super) fn past(text: &str) -> Result<SystemTime, String> {
     time_args::past(&short(text)).map_err(|why| why.replace(&short(text), text))
 }
 
-/// Returns a duration in words as the command line writes it, and any other text as it is.
+/// Returns a duration that a person wrote, e.g. `2 hours`, in the form of the command line, e.g. `2h`; returns any
+/// other text unchanged.
 fn short(text: &str) -> String {
     let lower = text.trim().to_lowercase();
     let count = lower.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();

@@ -22,7 +22,7 @@ pub(super) struct Waiting {
     pub(super) description: Option<String>,
     /// The decision that the kernel would make about the call now.
     pub(super) explained: Option<KernelExplainResult>,
-    /// The reason if no call of the tool can run now, because the kernel has no such tool.
+    /// The reason why no call of the tool can run now: the kernel has no such tool. Otherwise `None`.
     missing: Option<&'static str>,
 }
 
@@ -48,7 +48,7 @@ impl Waiting {
         Self { approval, description: None, explained: None, missing: None }
     }
 
-    /// Completes the questions of a list.
+    /// Completes the questions of a list; reads at most `MAX_COMPLETE` of them with all their arguments.
     pub(super) async fn all(viewer: &Viewer, listed: &[&KernelApproval]) -> Vec<Self> {
         let complete = listed.iter().enumerate().map(|(at, one)| async move {
             let listed = KernelApproval::clone(one);

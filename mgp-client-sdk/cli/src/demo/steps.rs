@@ -18,7 +18,7 @@ pub(super) type StepResult = Result<String, String>;
 /// A step of the demo: its title, its benefit, and the function that runs it.
 pub(super) struct Step {
     pub(super) title: &'static str,
-    /// The benefit of the demo's step for the user, in one sentence.
+    /// The benefit for the user that the step shows, in one sentence.
     pub(super) why: &'static str,
     pub(super) run: fn(&mut DemoKernel) -> BoxFuture<'_, StepResult>,
 }

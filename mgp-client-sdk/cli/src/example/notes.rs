@@ -1,4 +1,4 @@
-//! An example server that stores notes: its tools share a value of their own, and read state of the server.
+//! An example server that stores notes. Its tools share the notes, and count changes in the state of the server.
 //!
 //! The tools take microseconds, so they run `inline`, i.e. without a task for each call.
 
@@ -51,7 +51,7 @@ struct Titles {
     titles: Vec<String>,
 }
 
-/// The number of stored notes: server state that any tool can request with `State`.
+/// The number of times that a note was stored: server state that any tool can request with `State`.
 #[derive(Default)]
 struct Changes(AtomicU64);
 

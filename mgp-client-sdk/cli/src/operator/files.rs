@@ -11,7 +11,8 @@ use crate::args::{ConfigArg, Global};
 use crate::control;
 use crate::exit::CliResult;
 
-/// Admits a command that edits a configuration, or a host's file beside it, before it writes the first byte.
+/// Checks that a command may edit a configuration, or a host's file together with it. The command calls this before it
+/// writes the first byte.
 ///
 /// The kernel of the state folder decides or, if none runs, the configured proof. Then each other kernel that uses the
 /// file must consent.
@@ -19,7 +20,7 @@ pub(crate) async fn admit_edit(global: &Global, config: &ConfigArg) -> CliResult
     admit_edit_of(global, &config.file_to_edit()?).await
 }
 
-/// Admits a command that edits a file, if the kernels that use the file permit it.
+/// Checks that a command may edit a file; fails if a kernel that uses the file refuses it.
 pub(crate) async fn admit_edit_of(global: &Global, file: &Path) -> CliResult {
     match control::connect_to_change(global).await {
         Ok(client) => {

@@ -18,7 +18,7 @@ use crate::socket_hello::{Hello, HelloReply, HelloRole};
 /// The name under which the audit log records a refused connection of an operator or an agent.
 const ATTEMPT: &str = "operator.connect";
 
-/// The number of wrong passphrases in a row after which a further attempt is still accepted without a delay.
+/// The number of wrong passphrases in a row that cause no waiting time.
 const FREE_ATTEMPTS: u32 = 2;
 
 /// The waiting times after further wrong passphrases.
@@ -39,7 +39,8 @@ pub(crate) struct OperatorGate {
     passphrase: PassphraseFile,
     /// The configuration files that the kernel follows, whether or not they exist.
     sources: Sources,
-    /// A lock held while a passphrase is checked, so that attempts are not checked concurrently.
+    /// The wrong passphrases in a row, and the waiting time that they cause. The lock is held while a passphrase is
+    /// checked, so that only one is checked at a time.
     attempts: Mutex<Attempts>,
 }
 
@@ -72,7 +73,7 @@ impl OperatorGate {
         }
     }
 
-    /// Records the process that started this kernel, and is connected to it over stdio, as a known host.
+    /// Records as a known host the process that started this kernel and is connected to it over stdio.
     pub(crate) fn admit_own_host(&self, agent: &str) {
         self.hosts.admit_own_host(agent);
     }
@@ -105,7 +106,7 @@ impl OperatorGate {
         Err(reply)
     }
 
-    /// Returns whether the kernel loads a file, which is named by its real path.
+    /// Returns whether a file is one of the kernel's configuration files; `file` is its real path.
     fn follows(&self, file: &str) -> bool {
         self.sources.files().any(|own| real_path(own).to_string_lossy() == file)
     }

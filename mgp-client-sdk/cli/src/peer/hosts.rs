@@ -16,7 +16,7 @@ const MAX_HOSTS: usize = 1024;
 /// The thread name by which keeper processes are recognized.
 const KEEPER_NAME: &str = "mgp-keeper";
 
-/// Shells. They start programs for a person or a host, and do not count as hosts themselves.
+/// Shells, which start programs for a person or a host. A shell that leads a terminal does not count as a host.
 const SHELLS: &[&str] =
     &["bash", "busybox", "csh", "dash", "fish", "ksh", "nu", "sh", "tcsh", "xonsh", "zsh"];
 
@@ -28,8 +28,8 @@ const INITS: &[&str] = &["init", "launchd", "systemd"];
 struct Host {
     /// The process that started the shim.
     process: ProcessId,
-    /// The topmost ancestor that runs the same program, e.g. the main process of an editor that runs extensions in a
-    /// child.
+    /// The topmost process above `process` that runs the same program, e.g. the main process of an editor that runs
+    /// extensions in a child; else `process` itself.
     root: ProcessId,
     name: String,
     /// `true` if the host is a shell, e.g. one in which a person ran `mgp serve --stdio` in a pipe.
@@ -190,10 +190,10 @@ fn host_of(table: &impl ProcessTable, chain: &[ProcessStat], agent: &str) -> Opt
     })
 }
 
-/// Returns whether a host may have started a process and detached it.
+/// Returns whether a host may have started a process and then detached it from its parents.
 ///
 /// The topmost ancestor in the host's control group is then younger than the host. A process in the foreground of a
-/// terminal whose shell is among its ancestors is a person's, and is not detached.
+/// terminal whose shell is one of its ancestors belongs to a person, and counts as not detached.
 fn is_detached(table: &impl ProcessTable, chain: &[ProcessStat], host: &Host) -> bool {
     if is_at_terminal(chain) {
         return false;

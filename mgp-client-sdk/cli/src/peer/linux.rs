@@ -93,11 +93,11 @@ impl Hosts {
         }
     }
 
-    /// Records the process that started this kernel, and is connected to it over stdio, as a known host.
+    /// Records as a known host the process that started this kernel and is connected to it over stdio.
     pub(crate) fn admit_own_host(&self, agent: &str) {
         let Some(chain) = ancestry(&Proc, own_pid()) else { return };
-        // This process takes the place of the shim here. The kernel's id is given as 0, so that this process, the first
-        // of the chain, does not count as a kernel that started the shim.
+        // This process is in the position of a shim here. The kernel's id is given as 0, because otherwise this
+        // process, the first of the chain, would count as a kernel that started the shim.
         if let Err(reason) = self.0.lock().admit_agent(&Proc, &chain, agent, true, 0) {
             tracing::warn!(%reason, "host not recorded");
         }

@@ -18,7 +18,8 @@ pub(crate) use self::linux::{Hosts, Peer, own_place};
 #[cfg(all(unix, not(target_os = "linux")))]
 pub(crate) use self::other::{Hosts, Peer};
 
-/// Returns the place of this process; on this system it is unknown, so the process counts as outside of any terminal.
+/// Returns the place of this process. On this system it is unknown, so the process counts as outside of hosts and
+/// servers, and without a terminal.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn own_place() -> Place {
     Place::Outside { is_at_terminal: false }
@@ -29,8 +30,8 @@ pub(crate) fn own_place() -> Place {
 pub(crate) enum Place {
     /// No server and no host started the process; it may be in the foreground of a terminal.
     Outside { is_at_terminal: bool },
-    /// A host started the process, or its ancestors are unknown; a passphrase can still admit it. The value is the
-    /// reason.
+    /// A host started the process, or may have started it, or the process is outside the kernel's container. A
+    /// passphrase can still admit it. The value is the reason.
     Inside(String),
     /// A server started the process, or its ancestors cannot be checked; it is always refused. The value is the reason.
     Barred(String),

@@ -23,7 +23,7 @@ pub(super) struct EventSubscriptions {
 struct Subscription {
     /// The params of the request with which the host subscribed.
     params: Value,
-    /// The number of the last event that the host received.
+    /// The sequence number of the last event that the host received.
     last: u64,
 }
 
@@ -73,7 +73,8 @@ impl EventSubscriptions {
         }
     }
 
-    /// Returns the requests that open the subscriptions again, with their ids and the numbers of their last events.
+    /// Returns the requests that open the subscriptions again, with their ids and the sequence numbers of their last
+    /// events.
     pub(super) fn requests(&self) -> impl Iterator<Item = Value> {
         self.accepted.iter().map(|(id, subscription)| {
             let mut params = subscription.params.clone();

@@ -20,7 +20,7 @@ const RECONNECT_INTERVAL: Duration = Duration::from_millis(250);
 /// The time that a kernel may take to answer the handshake that the relay repeats after the previous kernel has ended.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The state that the two threads share: one reads from the host, one from the kernel.
+/// The state that the two threads share. One thread reads from the host, the other from the kernel.
 #[derive(Default)]
 struct Relay {
     state: Mutex<State>,
@@ -35,9 +35,11 @@ struct State {
     kernel: Option<Arc<UnixStream>>,
     /// `true` while a line of the host waits for a kernel.
     is_wanted: bool,
-    /// `true` while the host's thread waits for a kernel with lines that it has not recorded.
+    /// `true` while the thread that reads from the host has lines that are not yet in `session`, because it waits for a
+    /// kernel.
     has_unrecorded: bool,
-    /// `true` if no kernel can be started; the host's thread then records its lines, and the shim refuses them.
+    /// `true` if no kernel can be started. The thread that reads from the host then adds its lines to `session`, so
+    /// that their requests can be answered with an error.
     is_refusing: bool,
     has_host_left: bool,
     /// `true` while lines of the host are being sent to the kernel.

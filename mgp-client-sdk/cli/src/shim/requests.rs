@@ -13,7 +13,7 @@ const MAX_KEPT_BYTES: usize = 8 << 20;
 #[derive(Default)]
 pub(super) struct OpenRequests {
     requests: HashMap<Id, OpenRequest>,
-    /// The total length of the lines of all unanswered requests, in bytes.
+    /// The total length of the lines in `requests`, in bytes.
     kept_bytes: usize,
     /// `true` while the kernel is about to end, so that requests wait for the next one.
     is_holding: bool,
@@ -90,8 +90,8 @@ impl OpenRequests {
         self.end_all(|repeat| repeat == Repeat::Never)
     }
 
-    /// Removes the requests that wait for the next kernel, and returns their ids; requests for notification streams
-    /// still wait.
+    /// Removes the requests that wait for the next kernel, and returns their ids; keeps requests for notification
+    /// streams.
     pub(super) fn end_held(&mut self) -> Vec<Id> {
         self.end_all(|repeat| repeat != Repeat::Always)
     }
@@ -120,7 +120,7 @@ impl OpenRequests {
         lines
     }
 
-    /// Returns the requests that are sent to each kernel.
+    /// Returns the requests for notification streams, which are sent to each kernel, with their lines.
     pub(super) fn listening(&self) -> impl Iterator<Item = (&Id, &[u8])> {
         let listening = self.requests.iter().filter(|(_, one)| one.repeat == Repeat::Always);
         listening.filter_map(|(id, request)| Some((id, request.line.as_deref()?)))

@@ -23,7 +23,8 @@ use super::events::EventSubscriptions;
 use super::requests::{OpenRequests, Repeat};
 use crate::socket_hello::{HOLDING, LEAVING, REPEAT};
 
-/// Lines longer than this are not parsed as a whole; only `CUT_BYTES` at each end are read.
+/// While the first kernel runs, lines longer than this are not parsed as a whole; only `CUT_BYTES` at each end are
+/// read.
 const MAX_PARSED_BYTES: usize = 64 * 1024;
 const CUT_BYTES: usize = 1024;
 
@@ -309,8 +310,8 @@ impl Session {
 
     /// Returns the requests to send first to the next kernel; the host does not receive their responses again.
     ///
-    /// These are `initialize`, or in the modern era, which has no handshake, the subscriptions to events that streams
-    /// need.
+    /// In the legacy era this is `initialize`. The modern era has no handshake; there, they are the subscriptions to
+    /// events, which the repeated requests for streams name.
     pub(super) fn opening(&mut self) -> Option<Vec<u8>> {
         let Some(line) = self.initialize.clone() else {
             let lines = self.repeat_events();
@@ -329,8 +330,8 @@ impl Session {
             .collect()
     }
 
-    /// Returns the messages to send after the opening requests: log level, subscriptions to resources and, in the
-    /// legacy era, to events, and requests for notifications.
+    /// Returns the messages to send after the opening requests: `initialized`, the log level, the subscriptions to
+    /// resources and, in the legacy era, to events, and the requests that are repeated.
     pub(super) fn settings(&mut self) -> Vec<u8> {
         let mut lines = self.initialized.clone().unwrap_or_default();
         let settings: Vec<_> = self.settings.values().cloned().collect();

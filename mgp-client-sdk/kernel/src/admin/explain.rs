@@ -56,7 +56,8 @@ pub(super) async fn explain(
     Ok(result)
 }
 
-/// Changes the result if a person has already answered the question about this call, or still has to.
+/// If a person must confirm the call and the inbox has a request about it, changes the result: to the answer that a
+/// person has given, or to a note that the request is still open.
 fn apply_answer(
     kernel: &Kernel,
     result: &mut KernelExplainResult,
@@ -94,8 +95,8 @@ fn apply_answer(
     }
 }
 
-/// Finds a tool as a call of the agent finds it, or else by its callable name, its id, or its server's own name for it,
-/// also if no agent sees it.
+/// Finds a tool by the name under which the agent sees it. Otherwise finds it by its callable name, its id or its
+/// server's own name for it, even if no agent sees the tool.
 fn find_tool(kernel: &Kernel, agent: &str, name: &str) -> Result<(ServerId, String), RpcError> {
     if let Some(tool) = kernel.0.dispatcher.find_shown(&context_of_agent(agent), name) {
         return Ok((ServerId::from(tool.server_id()), tool.name().to_owned()));

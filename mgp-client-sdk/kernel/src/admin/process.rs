@@ -89,8 +89,8 @@ pub(super) async fn sessions(
         if !is_wanted(&recent.principal) {
             continue;
         }
-        // A caller over HTTP without a session keeps its tools under a session handle, so the session shown for it has
-        // no tools, like the session with which each of its calls begins.
+        // A caller over HTTP without a session keeps its tools under a session handle, which is not known here. So the
+        // session shown for the caller has no tools.
         let scope = Scope::new(ScopeKind::Request);
         let cx = Context::new(Peer::none(), scope, recent.principal);
         let mut session = session(&kernel, &cx)?;

@@ -20,7 +20,7 @@ use crate::handle::Kernel;
 /// The agent whose tokens are counted if the params name no agent.
 const DEFAULT_AGENT: &str = "default";
 
-/// The time for which the answer to an approval of a new server waits until the server has listed its tools.
+/// The maximum time that the approval of a new server waits for the server to list its tools before it is answered.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum number of reasons that are returned for a definition.

@@ -104,7 +104,8 @@ impl CallBounds {
             let bound = known.cloned().or_else(|| ServerBound::new(&id, &server.limits));
             table.server.extend(bound.map(|bound| (id, bound)));
         }
-        // A server that only sets units of calls has an entry too: its units count towards the quotas of agents.
+        // A server whose table only sets the cost of calls in units has an entry too, because these units count towards
+        // the quotas of agents.
         let is_set = table.agents.is_some() || !table.agent.is_empty() || !table.server.is_empty();
         *self.0.table.write() = Arc::new(table);
         self.0.is_set.store(is_set, Ordering::Relaxed);
@@ -194,8 +195,8 @@ impl CallBounds {
         Some((refusal, key.unwrap_or_default()))
     }
 
-    /// Describes the limits of calls a minute and of running calls that apply to a call, with the key of each and how
-    /// much of it is used now. The second value is `true` if a limit would refuse the call.
+    /// Describes the limits of calls a minute and of running calls that apply to a call: each with its key, and how
+    /// much of it is used now. A description's second value is `true` if this limit would refuse the call.
     pub(crate) fn describe_rates(
         &self,
         agent: &Principal,

@@ -1,7 +1,7 @@
 //! Records of the calls that a limit refused.
 //!
-//! A caller in a loop must not fill the audit log, so the first refusal of a minute is recorded for each agent, tool and
-//! code; the next record has the number of the refusals between them.
+//! Only the first refusal of a minute is recorded for each agent, tool and code, so that a caller in a loop does not
+//! fill the audit log. The next record contains how many refusals were left out in between.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -32,7 +32,7 @@ struct UsageState {
 /// The number of calls and units of one agent or server in an hour or a day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Count {
-    /// The number of the period, counted from 1970.
+    /// The number of whole hours or days between 1970 and this one.
     period: u64,
     calls: u64,
     units: u64,
@@ -45,7 +45,7 @@ pub(super) struct Counted<'a> {
     pub(super) table: &'a LimitTable,
 }
 
-/// The calls and units of an agent or a server in the current hour or day, beside their quotas.
+/// The calls and units of an agent or a server in the current hour or day, compared with their quotas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QuotaCount {
@@ -138,8 +138,8 @@ impl Usage {
         Ok(Self(Arc::new(UsageState { store, counts: Mutex::new(counts) })))
     }
 
-    /// Counts a call of some units for all of the given counters or, if a quota refuses it, for none, and waits until
-    /// the counts are stored.
+    /// Counts a call and its units for all of the given agents and servers, or for none of them if a quota refuses the
+    /// call. Waits until the counts are stored.
     pub(super) async fn charge(&self, all: &[Counted<'_>], units: u64) -> Result<(), RpcError> {
         let stored = {
             let now = now();

@@ -42,7 +42,8 @@ pub(super) async fn fit(
     Ok(())
 }
 
-/// Adds to a list the tools with a page that it lacks, e.g. because it has only the tools in the caller's session.
+/// Adds the tools with a page that are missing from a list, e.g. because the list has only the tools in the caller's
+/// session. Adds the metadata of the page to those that are in the list.
 fn add_missing(
     index: &ToolIndex,
     caller: &dyn Allowed,

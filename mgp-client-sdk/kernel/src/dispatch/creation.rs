@@ -1,4 +1,4 @@
-//! Starts the creation of a tool by an agent whose request for tools found none (MGP §16.6).
+//! Starts the creation of a tool by an agent whose request for tools was not met (MGP §16.6).
 
 use async_trait::async_trait;
 use mgp_discovery::Registrations;

@@ -91,18 +91,18 @@ impl Dispatcher {
         visible.cloned().collect()
     }
 
-    /// Returns whether there is a server for whose first lists a search would have to wait.
+    /// Returns whether a search would have to wait for the first lists of any server.
     pub(super) fn has_new_servers(&self) -> bool {
         self.0.fleet.all().values().any(|server| server.delays_lists())
     }
 
-    /// Waits for the lists of the given servers, for a limited time after each was added.
+    /// Waits for the lists of the given servers, but only for a limited time after each server was added.
     pub(super) async fn wait_for_new(
         &self,
         cx: &Context,
         servers: impl Iterator<Item = &Arc<ManagedServer>> + Send,
     ) {
-        // Do not wait for a calling kernel: two kernels, each behind the other, would wait for each other.
+        // Do not wait if the caller is a kernel: two kernels, each behind the other, would wait for each other.
         if !hops::is_from_kernel(cx) {
             self.0.fleet.synced(servers).await;
         }
@@ -113,7 +113,7 @@ impl Dispatcher {
         self.visible_servers(cx).iter().any(|server| server.has_unknown_lists())
     }
 
-    /// Returns a text about the reason why a caller has no tools.
+    /// Returns a text that explains to a caller why it has no tools.
     pub(super) fn lack_of_tools(&self, cx: &Context) -> &'static str {
         let is_loading =
             |server: &Arc<ManagedServer>| server.delays_lists() || server.is_starting();
@@ -129,8 +129,8 @@ impl Dispatcher {
         }
     }
 
-    /// Notifies the servers that a caller sees that the caller's roots changed. Only one task per caller does so at a
-    /// time.
+    /// Notifies the servers that are visible to a caller of a change of the caller's roots. Only one task per caller
+    /// does so at a time.
     pub(crate) fn announce_roots(&self, cx: &Context) {
         #[derive(Default)]
         struct Roots;

@@ -85,8 +85,8 @@ pub(super) fn router(
         .merge(server_features::router(dispatcher))
 }
 
-/// Returns the service for `tools/call`: tools that are methods of the kernel, the kernel's other tools, and those of
-/// servers, in this order.
+/// Returns the service for `tools/call`. It looks for the tool first among the methods of the kernel, then among the
+/// kernel's other tools, then among the tools of servers.
 fn tool_calls(dispatcher: &Dispatcher, methods: Router) -> Stack {
     let (builtin_tools, dispatcher) = (BuiltinTools::of(dispatcher), dispatcher.clone());
     let others = Stack::from_fn(move |call| match builtin_tools.answer(call) {

@@ -56,8 +56,8 @@ impl NameTable {
 
     /// Finds the entry for a name that is listed, or that includes a server's id.
     pub(super) fn find(&self, name: &str) -> Lookup {
-        // A name that includes a server's id belongs to that server, even if unlisted: no other server can list it as
-        // its own.
+        // A name that includes a server's id belongs to that server, even if unlisted. So no other server can take the
+        // name over by listing it.
         if let Some((server, key)) = self.split_qualified(name) {
             let is_own_name = !self.contains(&server, &key) && self.contains(&server, name);
             let key = if is_own_name { name.to_owned() } else { key };

@@ -1,7 +1,8 @@
 //! Counts the tokens that tool search saved each agent on each day: the tokens of all its tools minus those of the list
 //! that the agent received.
 //!
-//! A call only counts a list. The tokens are computed some seconds later, and once more when the kernel stops.
+//! A request for a list only raises a counter. The tokens are computed some seconds later, and once more when the
+//! kernel stops.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -23,7 +24,7 @@ const MAX_DAYS: usize = 60;
 /// The maximum number of agents with counted lists for which the savings are not computed yet.
 const MAX_AGENTS: usize = 256;
 
-/// The counted lists for which the savings are not computed yet.
+/// Counts how many lists each agent has received since the savings were last computed.
 #[derive(Default)]
 pub(crate) struct SavedContext {
     lists: Mutex<BTreeMap<String, u64>>,
@@ -33,7 +34,7 @@ pub(crate) struct SavedContext {
 }
 
 impl SavedContext {
-    /// Counts a list that an agent got, and returns whether the counts must be settled after [`SETTLE_DELAY`].
+    /// Counts a list that an agent received. Returns `true` if `settle` must be called after [`SETTLE_DELAY`].
     pub(super) fn count(&self, agent: &str) -> bool {
         let mut lists = self.lists.lock();
         if let Some(count) = lists.get_mut(agent) {
@@ -44,8 +45,8 @@ impl SavedContext {
         !self.is_due.swap(true, Ordering::AcqRel)
     }
 
-    /// Adds what the counted lists saved to the stored sums of today; `costs` returns the tokens of an agent's list and of
-    /// all its tools.
+    /// Computes how many tokens the counted lists saved, and adds them to the stored sums of today; `costs` returns the
+    /// tokens of an agent's list and of all its tools.
     pub(super) async fn settle<C>(&self, store: &dyn Store, costs: impl Fn(String) -> C)
     where
         C: Future<Output = Option<(u64, u64)>>,

@@ -1,7 +1,7 @@
 //! The features of servers other than tools: resources, skills, prompts, completion and roots.
 //!
-//! A caller receives the entries of all servers that it may see as a whole, and not only single tools of them. Each use
-//! of an entry is checked again on its way to the server.
+//! A caller receives the entries of each server that it may access as a whole; access to single tools of a server is
+//! not enough. Each use of an entry is checked again on its way to the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -167,7 +167,7 @@ pub(super) async fn find_resource(
     }
 }
 
-/// Finds the visible server that lists a URI, or a template that matches it.
+/// Finds the visible server that lists a URI, a skill whose folder contains it, or a template that matches it.
 fn find_listed(
     cx: &Context,
     uri: &str,
@@ -187,8 +187,8 @@ fn find_listed(
     only_server(cx, uri, &servers.collect::<Vec<_>>())
 }
 
-/// Finds the server that may have an unlisted resource: by the URI's scheme, else the only server that offers
-/// resources.
+/// Finds the server that may have a resource that no server lists: the only server that lists other URIs of the same
+/// scheme, or else the only server that offers resources.
 fn find_unlisted(
     cx: &Context,
     uri: &str,
@@ -205,8 +205,8 @@ fn find_unlisted(
     only_server(cx, uri, &servers.iter().filter(offers_resources).collect::<Vec<_>>())
 }
 
-/// Returns an entry for the URI on the only given server; `None` if there is no server. If there are several, returns
-/// an error that asks the caller to choose one.
+/// Returns an entry for the URI if exactly one server is given, and `None` if no server is given. For several servers,
+/// returns an error that asks the caller to choose one.
 pub(super) fn only_server(
     cx: &Context,
     uri: &str,

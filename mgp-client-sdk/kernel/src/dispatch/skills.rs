@@ -163,7 +163,8 @@ async fn read_directory(dispatcher: Dispatcher, mut call: Call) -> Result<Reply,
     Reply::of(&result)
 }
 
-/// Returns the contents of a directory, from the skills that a server lists; for a server that reads no directories.
+/// Returns the contents of a directory of a server that cannot read directories itself, as far as the skills that the
+/// server lists show them.
 fn listed_directory(
     server: &ManagedServer,
     cx: &Context,

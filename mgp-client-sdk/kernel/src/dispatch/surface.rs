@@ -33,8 +33,8 @@ pub(super) fn level(
         Surface::Find => ContextLevel::Discovery,
         // The configuration or a negotiated extension promises these callers the tools that find and request tools.
         Surface::Auto if meta_tools.lists_request(cx) => ContextLevel::Hybrid,
-        // Many clients request the list only once. With these tools, they can also reach the tools that are listed
-        // later.
+        // Many clients request the list only once. With the tools that find tools, they also reach the tools that
+        // servers list later.
         Surface::Auto if !is_whole => ContextLevel::Hybrid,
         Surface::Auto => {
             // List all tools if they need no more tokens than allowed, or than the session's tools alone.

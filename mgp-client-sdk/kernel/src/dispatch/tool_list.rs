@@ -66,8 +66,8 @@ fn current_list(dispatcher: &Dispatcher, call: &Call) -> Result<Vec<Tool>, RpcEr
     Ok(tools)
 }
 
-/// Adds the members of a tool that belong to proposals that the caller negotiated, and removes those that the server
-/// added only because the kernel negotiated their proposal with it.
+/// Adds the members of a tool that belong to proposals that the caller negotiated. Removes the members of other
+/// proposals, which the server added because the kernel negotiated them with it.
 fn fit_proposals(
     parts: &DispatcherParts,
     caller: &dyn Allowed,

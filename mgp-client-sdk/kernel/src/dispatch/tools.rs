@@ -27,7 +27,7 @@ use crate::caller_view::VisibleTools;
 use crate::fleet::{FIRST_SYNC_TIMEOUT, Fleet, ManagedServer};
 use crate::hops;
 
-/// Turns a call of `mgp_tools_call` that names a kernel method into a call of the tool for that method.
+/// Turns a call of `mgp_tools_call` that names a kernel method or `mgp_read_more` into a direct call of that tool.
 pub(crate) fn unwrap_kernel_tool(call: &mut Call) {
     if call.tool().and_then(|tool| MetaTool::of(tool.name)) == Some(MetaTool::Call)
         && let Ok(named) = call.tool_arguments().get::<CallToolParams>()
@@ -108,7 +108,7 @@ async fn find_unread(
     unknown: RpcError,
 ) -> Result<ResolvedTool, RpcError> {
     let cx = call.cx().clone();
-    // Do not wait for a calling kernel: two kernels, each behind the other, would wait for each other.
+    // Do not wait if the caller is a kernel: two kernels, each behind the other, would wait for each other.
     if hops::is_from_kernel(&cx) {
         return Err(unknown);
     }
@@ -315,8 +315,8 @@ fn find_by_params(
     })
 }
 
-/// Returns the server whose tool was last used in the session, among several servers that have a tool with the name in
-/// the call; `None` if the name is not ambiguous or none of these tools was used.
+/// If several servers have a tool with the name in the call, returns the one whose tool was last used in the session.
+/// Returns `None` if the name is not ambiguous, or if none of these tools was used.
 fn last_used(
     dispatcher: &Dispatcher,
     call: &Call,

@@ -27,7 +27,7 @@ const SPACE: &str = "events.failed";
 /// The maximum number of given-up events that are kept per delivery.
 const MAX_FAILURES: usize = 100;
 
-/// The number of attempts to deliver an event before it is given up, after about ten minutes.
+/// The maximum number of attempts to deliver an event. They take about ten minutes; then the event is given up.
 const ATTEMPTS: u32 = 12;
 /// The delay before the second attempt to deliver an event.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
@@ -88,7 +88,7 @@ pub(super) struct SenderContext {
 /// The address at which this process serves the operators' web console; not set before it does so.
 pub(super) type ServedConsole = Arc<OnceLock<String>>;
 
-/// A delivery: its position in the stream of events, and its statistics.
+/// Sends events to one receiver; keeps the position of the last accepted event, and statistics.
 pub(super) struct Delivery {
     pub(super) name: String,
     /// The text that operators see for the receiver: the URL of a webhook, or the name of the delivery.
@@ -171,8 +171,8 @@ impl Deliveries {
         }
     }
 
-    /// Starts, stops and replaces deliveries, so that those of a configuration run. A delivery that is no longer
-    /// configured loses its waiting events; a changed one continues at its last event.
+    /// Starts, stops and replaces deliveries, so that exactly those of a configuration run. A delivery that is no
+    /// longer configured loses its waiting events; a delivery with a changed configuration keeps them.
     pub(crate) async fn apply(&self, hub: &EventHub, config: &KernelConfig) {
         let Some(context) = self.0.context.get() else { return };
         let configured = Outbound::of(config);
@@ -280,7 +280,7 @@ impl Delivery {
         key.strip_prefix(&self.name).is_some_and(|rest| rest.starts_with(' '))
     }
 
-    /// Waits for the events after number `seq`; if the store fails, reads again.
+    /// Waits for events with a sequence number above `seq`, and returns them; if the store fails, reads again.
     pub(super) async fn read_after(&self, reader: &EventReader, seq: u64) -> Vec<ReadEvent> {
         loop {
             match reader.read_after(seq, BATCH).await {

@@ -60,10 +60,10 @@ const APPROVAL_REQUESTED: &str = "approvals.requested";
 const APPROVAL_DECIDED: &str = "approvals.decided";
 const TRANSACTION_STUCK: &str = "transactions.stuck";
 
-/// The length for which the facts of a call have room without a second allocation, in bytes.
+/// The capacity that is reserved for the facts of a call, in bytes, to avoid a second allocation.
 const FACTS_CAPACITY: usize = 256;
 
-/// The length for which the members after the facts have room without a second allocation, in bytes.
+/// The capacity that is reserved for the members after the facts, in bytes, to avoid a second allocation.
 const ADDED_CAPACITY: usize = 64;
 
 /// The events of a kernel. This handle is cheap to clone.

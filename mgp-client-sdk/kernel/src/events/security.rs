@@ -26,7 +26,7 @@ pub(crate) async fn follow(kernel: Weak<KernelParts>) {
     let Some(mut newest) = parts.audit.as_ref().map(|audit| audit.newest()) else { return };
     let before = *newest.borrow_and_update();
     let log = parts.fleet.context().governance.log().map(AuditLog::watch);
-    // Records that were written just before the log was watched.
+    // Publish the records that were written after `before` was read and before the log was watched.
     let last = publish_after(&parts, before).await;
     drop(parts);
     match log {
@@ -35,8 +35,8 @@ pub(crate) async fn follow(kernel: Weak<KernelParts>) {
     }
 }
 
-/// Publishes the records that a log sends. The log is not read, because a busy kernel records thousands of calls per
-/// second; it is read only after this task has fallen behind.
+/// Publishes the records that a log sends. Reads the stored log only after this task has fallen behind, because a busy
+/// kernel records thousands of calls per second.
 async fn follow_log(
     kernel: &Weak<KernelParts>,
     mut last: u64,
@@ -71,7 +71,7 @@ async fn follow_memory(
     }
 }
 
-/// Publishes the stored records after a number; returns the number of the newest.
+/// Publishes the stored records with a sequence number above `last`; returns the sequence number of the newest.
 async fn publish_after(parts: &KernelParts, mut last: u64) -> u64 {
     while let Some(log) = &parts.audit {
         let read = match log.after(last, BATCH).await {

@@ -52,7 +52,8 @@ impl Webhook {
     }
 }
 
-/// Returns a POST request with JSON, with headers for the time and, if there is a secret, for the signature of both.
+/// Returns a POST request with a JSON body and a header with the time. If there is a secret, a second header has the
+/// signature of the time and the body.
 pub(super) fn signed(url: &str, json: &str, secret: Option<&str>) -> FetchRequest {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let timestamp = now.as_secs().to_string();

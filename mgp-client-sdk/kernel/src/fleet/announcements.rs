@@ -14,8 +14,8 @@ use super::servers::{Fleet, WeakFleet};
 /// The time over which changes of lists are collected before clients are notified.
 const COLLECT_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The maximum time for which the notification of a change waits for servers that were just added, because their start
-/// will change the same lists.
+/// The maximum time for which the notification of a change is delayed while new servers start, because their start will
+/// change the same lists.
 const MAX_COLLECT: Duration = Duration::from_secs(5);
 
 /// The interval at which the task checks whether the fleet still exists.

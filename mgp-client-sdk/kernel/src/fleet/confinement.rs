@@ -36,7 +36,8 @@ const SYSTEM: &[&str] = &[
     "/etc/timezone",
 ];
 
-/// The folders of an interpreter's installation, relative to the parent of the `bin` folder that contains it.
+/// The folders of an interpreter's installation, relative to the parent of the folder `bin` that contains the
+/// interpreter.
 const BESIDE: &[&str] = &["bin", "lib", "lib64", "libexec", "include", "share/zoneinfo"];
 
 /// The folders of version managers (programs that install interpreters), in which each file belongs to an interpreter.

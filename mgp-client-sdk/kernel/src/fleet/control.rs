@@ -13,7 +13,8 @@ use super::session::has_failed;
 /// The time that an operator waits for the tools of a started server. Afterwards the current state is returned.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time that a state between two others, such as a restart, usually lasts.
+/// The time after which a state counts as lasting, because a passing state, such as that of a restart, usually ends
+/// sooner.
 const PASSING_DELAY: Duration = Duration::from_millis(50);
 
 /// The default time that an operator waits for a stop. Afterwards the current state is returned.

@@ -95,7 +95,7 @@ fn lack_of_tools(
     }
     let refused = fleet.context().governance.definitions().refused(server.id());
     if refused > 0 {
-        // An invalid id has all definitions of its server refused.
+        // If the id of a server is invalid, all definitions of the server are refused.
         return Some(flaw_of_id(fleet, server).unwrap_or_else(|| {
             let definitions = if refused == 1 { "definition" } else { "definitions" };
             format!("{refused} {definitions} cannot be used; its author must fix them")

@@ -248,7 +248,8 @@ impl InstanceParts {
 
     /// Applies the server's settings to the configuration of the client that connects to it.
     fn configure(&self, client: &mut ClientConfig) {
-        // Servers list some tools only to clients with roots, so an instance that is only listed declares them, too.
+        // Some servers list certain tools only to clients that declare roots, so the instance that lists are read from
+        // declares them.
         offer_callers(client, self.answers_roots() || self.config.is_per_agent());
         client.plain_traceparent = self.config.mgp.as_ref().is_some_and(|mgp| mgp.traceparent);
         let bytes = self.config.limits.max_message.and_then(|bytes| usize::try_from(bytes).ok());
@@ -284,12 +285,12 @@ impl InstanceParts {
         let builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"));
         // Add these layers before `governed`, so that the security checks come before them on the way of a call.
         let builder = context.calls.layers(builder, &context.governance, &id);
-        // The callback handler is set before the limits are applied, because these may remove callbacks.
+        // Set the callback handler before the extensions are limited, because a limit may remove callbacks.
         let ask_operator = move |cx, question| questions.clone().ask(cx, question);
         let unanswered = record_unanswered(context.governance.audit());
         let (events, followed, of) = (context.events.clone(), id.clone(), owner.clone());
-        // Do not follow the shared instance of an isolated server: it only lists tools; its events belong to no
-        // principal.
+        // Do not subscribe to the events of the shared instance of an isolated server: it only lists tools, and its
+        // events belong to no principal.
         let is_shared = self.approved.is_some() || !config.is_per_agent();
         let is_main = kind == SessionKind::Main && (owner.is_some() || is_shared);
         let prepare = move |connection: NewConnection| {
@@ -394,7 +395,7 @@ impl Instances {
         Self(Arc::new(InstanceTable { parts, by_owner: Mutex::default() }))
     }
 
-    /// Returns the instance of a principal, which it creates if necessary, in a guard that keeps the instance running.
+    /// Returns the instance of a principal, created if necessary, in a guard that keeps it running.
     pub(super) fn get_or_create(&self, owner: &Principal) -> Result<InstanceGuard, RpcError> {
         let InstanceTable { parts, by_owner } = &*self.0;
         let mut table = by_owner.lock();

@@ -16,8 +16,8 @@ const SPACE: &str = "kernel.met";
 /// The word that replaces the number of tools in the digest of a server that did not answer in time.
 const SILENT: &str = "silent";
 
-/// For each server whose tools are known, or that did not answer, a digest of the configuration that it had then. This
-/// handle is cheap to clone.
+/// Remembers the servers whose tools are known, and those that did not answer, each with a digest of its configuration
+/// at that time. This handle is cheap to clone.
 #[derive(Clone)]
 pub(crate) struct KnownServers(Arc<Digests>);
 

@@ -172,7 +172,8 @@ impl ListCache {
         &self.eras
     }
 
-    /// Stores the capabilities of a server that has just connected; a legacy session does not declare skills.
+    /// Stores the capabilities of a server that has just connected. Keeps the known extensions if a legacy session
+    /// declares none, because such a session cannot declare skills.
     pub(super) fn set_capabilities(&self, capabilities: &ServerCapabilities, era: Era) {
         let mut lists = self.lock();
         let mut capabilities = capabilities.clone();
@@ -282,7 +283,7 @@ impl ListCache {
         }
     }
 
-    /// Returns whether a list may have changed without a notification.
+    /// Returns whether a list must be read again, because it was never read or may have changed without a notification.
     fn is_stale(&self, kind: ListKind) -> bool {
         let lists = self.lock();
         let Some(capabilities) = &lists.capabilities else { return true };
@@ -375,8 +376,8 @@ impl Page {
     }
 }
 
-/// Returns an entry of a list with its count of passed kernels incremented, if the server is itself a kernel; `None` if
-/// the count becomes too large. An entry of another server is returned unchanged.
+/// If the server is itself a kernel, increments the entry's count of kernels that it has passed; returns `None` if the
+/// count becomes too large or the entry is invalid. Returns an entry of any other server unchanged.
 fn nested(kind: ListKind, text: Payload, callee: &PeerInfo) -> Option<Payload> {
     if !hops::is_kernel(callee) {
         return Some(text);

@@ -55,8 +55,8 @@ impl ServedPrincipals {
 /// Forwards a log message of a server; `owner` is the principal of an isolated instance.
 ///
 /// While exactly one client has calls in flight at the server, the message belongs to those calls. Between calls it
-/// goes to the clients of the only principal that sees the server, if the server has run calls of this principal only.
-/// Any other message is dropped, because it could reveal data of one caller's call to another caller.
+/// goes to the clients that see the server, if all of them have the same principal and the server has run no calls of
+/// another. Any other message is dropped, because it could reveal data of one caller's call to another caller.
 pub(super) fn forward_log(
     notifier: &ServerNotifier,
     owner: Option<&Principal>,

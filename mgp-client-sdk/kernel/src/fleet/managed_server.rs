@@ -44,7 +44,8 @@ pub(crate) struct ManagedServer {
     lists: ListCache,
     refresh_queue: RefreshQueue,
     first_sync: FirstSync,
-    /// The number of the last run (start) of the server from which the kernel requested the tools.
+    /// The sequence number of the last run of the server (the time between two starts) in which the kernel requested
+    /// the tools.
     listed_run: watch::Sender<u64>,
     /// The log level that was last requested from the server.
     log_level: Mutex<Option<LogLevel>>,
@@ -179,7 +180,7 @@ impl ManagedServer {
             .map_or(ExtensionSet::EMPTY, |client| client.server().mgp.unwrap_or_default())
     }
 
-    /// Returns the kind of the session that [`latest`](Self::latest) returns the client of.
+    /// Returns the kind of the session whose client [`latest`](Self::latest) returns.
     pub(super) fn latest_kind(&self) -> SessionKind {
         self.shared.latest().kind()
     }
@@ -294,8 +295,8 @@ impl ManagedServer {
         matches!(self.state(), ServerState::Connecting | ServerState::Restarting)
     }
 
-    /// Starts a server whose lists this kernel has not read, and waits until it has read them, or the server has
-    /// failed.
+    /// Starts a server whose lists this kernel has not read. Waits until the lists are read, the server has failed, or
+    /// the time limit has passed.
     pub(crate) async fn sync(&self, limit: Duration) {
         let read = async {
             if self.client().client().is_err() {
@@ -482,7 +483,7 @@ impl ManagedServer {
         }
     }
 
-    /// Forgets the requested log level, so that the kernel requests it again; for a server that has restarted.
+    /// Forgets the requested log level after a restart of the server, so that the kernel requests it again.
     pub(super) fn forget_log_level(&self) {
         *self.log_level.lock() = None;
     }

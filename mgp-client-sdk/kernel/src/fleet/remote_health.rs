@@ -96,8 +96,8 @@ async fn ping(client: &Client) -> Result<(), RpcError> {
     gateway::ungated(client).send(call).await.map(drop)
 }
 
-/// Returns a text about why an error shows that the server does not work, or `None` if a working server may cause this
-/// error. The text contains nothing that the server has sent.
+/// If an error shows that the server does not work, returns a text that explains this, without anything that the server
+/// has sent. Returns `None` if a working server may cause the error, too.
 fn lack_of_answer(error: &RpcError) -> Option<String> {
     match HttpFailure::from_error(error) {
         Some(HttpFailure::Status(401) | HttpFailure::StatusWithError(401)) => Some(

@@ -129,7 +129,8 @@ impl ServerLog {
         entries.lines.iter().skip(entries.lines.len().saturating_sub(max)).cloned().collect()
     }
 
-    /// Returns when the session last changed its state, and why it last failed since it was connected.
+    /// Returns when a session last changed its state, and why it has failed since it was last connected. If it has not
+    /// failed, a missing login is returned in place of the reason.
     pub(super) fn state(&self, of: SessionKind) -> (Option<Timestamp>, Option<String>) {
         let entries = self.0.lock();
         let missing = || entries.missing_logins.values().next().cloned();

@@ -193,7 +193,8 @@ impl Fleet {
         self.forget_tools(id)
     }
 
-    /// Returns whether a server is still in the fleet. If not, removes the tools that were just read from it.
+    /// Returns whether a server is still in the fleet. If not, removes the tools that were just read from it, or reads
+    /// those of the server that replaced it.
     pub(super) fn is_present(&self, server: &Arc<ManagedServer>) -> bool {
         match self.get(server.id().as_str()) {
             Some(present) if Arc::ptr_eq(&present, server) => return true,

@@ -55,7 +55,8 @@ impl SessionUse {
     }
 }
 
-/// A session: the server's supervised client, the service that passes calls to it, and the number of calls in flight.
+/// A connection to a server in one era: passes calls to the server, starts it on demand, and counts the calls in
+/// flight.
 pub(super) struct Session {
     kind: SessionKind,
     server: ServerId,

@@ -1,4 +1,4 @@
-//! The condition under which a server must not be started, and the wait for the first lists of a new server.
+//! Prevents starts of stopped and removed servers, and lets requests wait for the first lists of a new server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,7 +52,7 @@ impl StartHold {
     }
 }
 
-/// The progress of the first reading of a server's lists by this kernel, for which lists and searches wait.
+/// Tracks the first reading of a server's lists by this kernel, for which list requests and searches wait.
 pub(super) struct FirstSync {
     begun: Instant,
     progress: watch::Sender<SyncProgress>,
@@ -60,7 +60,7 @@ pub(super) struct FirstSync {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SyncProgress {
-    /// The lists are unknown: lists and searches wait for them, for a limited time.
+    /// The lists are unknown: list requests and searches wait for them, for a limited time.
     Unknown,
     /// The lists that an earlier kernel read are used: only calls of unknown tools wait.
     Deferred,
@@ -85,7 +85,7 @@ impl FirstSync {
         });
     }
 
-    /// Returns whether lists and searches still wait for the lists.
+    /// Returns whether list requests and searches still wait for the server's lists.
     pub(super) fn delays_lists(&self) -> bool {
         self.is_unknown() && self.begun.elapsed() < FIRST_SYNC_TIMEOUT
     }

@@ -1,4 +1,4 @@
-//! Creates from a server's configuration the target of a start: a program, a URL or an in-process server (MGP §15.2).
+//! Creates the target of a server's start from its configuration: a program, a URL or an in-process server (MGP §15.2).
 
 use std::sync::Arc;
 

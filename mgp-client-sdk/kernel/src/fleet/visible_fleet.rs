@@ -103,7 +103,7 @@ impl VisibleFleet {
     }
 }
 
-/// Numbers of tools in a fleet.
+/// Counts of the tools in a fleet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ToolCounts {
     pub(crate) total: u64,

@@ -67,7 +67,7 @@ fn find_program(command: &str, cwd: &Path, path: Option<std::ffi::OsString>) -> 
         .find(|file| file.is_file())
 }
 
-/// Compares the command or URL, the program and the package with which a server is about to start with the lock file.
+/// Compares a server that is about to start with the lock file: its command or URL, its program and its package.
 ///
 /// # Errors
 /// Returns a text with the differences and the remedy.
@@ -90,8 +90,8 @@ pub(crate) fn check_start(
     ))
 }
 
-/// Compares a tool's definition with the lock file; returns the names of the places that differ, without any text of
-/// the server, or `None` if it is the same.
+/// Compares a tool's definition with the lock file. Returns the names of the places that differ, without any text of
+/// the server; `None` if it is the same, or if the server is not in the lock file.
 pub(crate) fn check_definition(
     lock: &LockFile,
     server: &ServerId,

@@ -152,7 +152,7 @@ fn read_pypi(spec: &str, variable: &Variable<'_>) -> Result<LockedPackage, Strin
     let in_cache = in_cache.take(MAX_INSTALLED).filter_map(Result::ok).map(|entry| entry.path());
     let found = tools.into_iter().chain(in_cache).filter_map(|root| installed(&root, name));
     let found = found.filter(|(_, version)| wanted.is_none_or(|wanted| wanted == version));
-    // An installed tool precedes the cache, and a newer installation precedes an older one.
+    // Prefer an installed tool to one in the cache, and a newer installation to an older one.
     let newest = found.max_by_key(|(folder, _)| {
         let time = fs::metadata(folder).and_then(|metadata| metadata.modified()).ok();
         (!folder.components().any(|part| part.as_os_str() == "archive-v0"), time)

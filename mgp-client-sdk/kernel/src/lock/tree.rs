@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use mgp_types::to_hex;
 use sha2::{Digest as _, Sha256};
 
-/// The maximum size of all files of a folder, in bytes.
+/// The maximum total size of the files of a folder, in bytes.
 const MAX_BYTES: u64 = 1 << 30;
 
 /// The maximum number of files and folders below a folder.

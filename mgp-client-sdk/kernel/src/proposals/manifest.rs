@@ -7,7 +7,7 @@ use mgp_toolindex::{ServerEntry, ToolIndex};
 use mgp_types::mgp::ServerState;
 use mgp_types::proposal::ManifestTool;
 
-/// Puts the tools of a server's manifest file into the index; returns `false` if it has none that can be used.
+/// Puts the tools of a server's manifest file into the index; returns `false` if the server has no usable manifest.
 ///
 /// As soon as the server is started, its own definitions replace these.
 pub(crate) fn index_file(tools: &ToolIndex, config: &ServerConfig) -> bool {

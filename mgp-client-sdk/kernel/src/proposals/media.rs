@@ -23,8 +23,8 @@ pub(crate) fn check(call: &Call, tool: &IndexedTool) -> Result<(), RpcError> {
     max.map_or(Ok(()), |max| check_input_size(&definition, arguments, max))
 }
 
-/// Writes the media types that [`fold`] separated back into a definition if the caller negotiated them, and removes
-/// them otherwise. Without negotiation with the server they were not separated, and stay as the server wrote them.
+/// Puts the media types that [`fold`] separated back into a definition, but only if the caller negotiated media types.
+/// If the server did not negotiate them, they were not separated and stay as the server wrote them.
 pub(crate) fn fit(cx: &Context, tool: &mut Tool) {
     if let Some(media) = MediaSignature::unfold(tool)
         && cx.caller.has(Extension::MultimodalSignatures)

@@ -1,4 +1,4 @@
-//! Methods of proposals in the form of tools, as clients of the proposals' reference implementation call them.
+//! Offers methods of proposals as tools, because clients of the proposals' reference implementation call them as tools.
 //!
 //! Applies to: inbound.
 

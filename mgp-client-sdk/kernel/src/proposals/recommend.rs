@@ -39,7 +39,7 @@ const MIN_SCORE: f32 = 0.68;
 pub(crate) struct Recommender(Option<Arc<Registry>>);
 
 struct Registry {
-    /// The index of the registry: each server is a server with one tool, whose id is the server's key in `servers`.
+    /// The search index: each server of the registry is an entry with one tool. The entry's id is the key in `servers`.
     index: ToolIndex,
     servers: HashMap<String, RegistryServer>,
 }
@@ -76,7 +76,7 @@ impl Recommender {
         found.unwrap_or_default()
     }
 
-    /// Adds recommended servers to an answer that no tool meets a request, for callers that negotiated recommendations.
+    /// Adds recommended servers to a reply that reports unmet needs, for callers that negotiated recommendations.
     pub(crate) async fn attach(&self, cx: &Context, mut reply: Reply) -> Result<Reply, RpcError> {
         if self.0.is_none() || !cx.caller.has(Extension::ServerRecommendations) {
             return Ok(reply);
@@ -156,7 +156,8 @@ impl Registry {
     }
 }
 
-/// Returns a server of the registry as an entry of the index. Its tool has the last part of the server's name.
+/// Returns a server of the registry as an entry of the index. Its only tool is named after the last part of the
+/// server's name.
 fn entry(id: &str, server: &RegistryServer) -> ServerEntry {
     let name = server.name.rsplit('/').next().unwrap_or(&server.name);
     let mut tool = Tool::new(name, RawObject::empty());

@@ -29,8 +29,8 @@ mgp_types::opaque_debug!(SessionStates);
 struct Table {
     sessions: HashMap<String, Session>,
     bytes: usize,
-    /// The number of uses of all sessions so far. Each session keeps the number of its last use, so that the least
-    /// recently used one can be dropped.
+    /// A counter that each use of a session increments. Each session keeps the value at its last use, so that the least
+    /// recently used session can be dropped.
     uses: u64,
 }
 
@@ -40,7 +40,7 @@ struct Session {
     used: u64,
 }
 
-/// The session of a call: the token of its caller and the called server.
+/// The token and the server under which the session state in a call's result is stored.
 pub(crate) struct OpenSession {
     states: SessionStates,
     /// The caller's token; `None` if the caller has not received one yet.

@@ -1,4 +1,5 @@
-//! References in arguments for servers that do not support references: the kernel replaces the reference by the data.
+//! Handles references in calls to servers that do not support references: the kernel replaces each reference in the
+//! arguments by its data.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -11,7 +12,7 @@ use super::table::KnownReference;
 use super::{Broker, NamedReference, unreadable};
 use crate::caller_view::CallerView;
 
-/// An argument in the form in which a caller names a reference; the kernel replaces it by the data.
+/// An argument that names a reference; the kernel replaces it by the data.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ReferenceArgument {

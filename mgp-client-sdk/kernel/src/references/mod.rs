@@ -98,8 +98,8 @@ impl References {
 
     /// Stores the reference that a server added to a result; the caller receives the reference without its URL.
     ///
-    /// Drops a reference whose URL the server does not serve itself: a program without network access could otherwise
-    /// send data out in the URL, which the kernel would read for it.
+    /// Drops a reference if the server does not serve its URL itself. Otherwise a program without network access could
+    /// put data into the URL, and the kernel would send the data out by reading from the URL.
     ///
     /// # Errors
     /// −32603 if the reference cannot be written as JSON.
@@ -197,7 +197,7 @@ impl References {
 }
 
 impl Broker {
-    /// Stores a reference for a caller, and returns it in the form for the caller; `None` if there are too many.
+    /// Stores a reference for a caller, and returns it as the caller receives it; `None` if there are too many.
     fn keep(
         &self,
         cx: &Context,

@@ -36,7 +36,8 @@ pub(super) fn cut_json(text: &str, max: usize) -> Option<Cut> {
     Some(Cut { shown, rest: if is_list { next_element(text, end) } else { end }, is_list })
 }
 
-/// Returns the elements of a list that fit, from the element at `from` on, as a list, and the next element's position.
+/// Returns as many elements of a list as fit, beginning with the one at `from`, as JSON; and the position of the next
+/// element.
 ///
 /// Returns `None` if not even the first element fits.
 pub(super) fn cut_elements(list: &str, from: usize, max: usize) -> Option<(String, usize)> {

@@ -12,7 +12,7 @@ pub(super) struct Limits {
     pub(super) data: usize,
 }
 
-/// A block of which the end, or everything, has not been shown yet.
+/// A block of which the caller has seen nothing yet, or only the beginning.
 #[derive(Clone, Debug)]
 pub(super) struct Rest {
     block: ContentBlock,

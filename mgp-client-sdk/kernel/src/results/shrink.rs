@@ -11,7 +11,7 @@ use super::cut::cut_plain;
 /// The depth beyond which a value that is too long is omitted.
 const MAX_DEPTH: usize = 16;
 
-/// The minimum space that each value receives.
+/// The minimum space that each value in an object receives, in bytes.
 const MIN_VALUE: usize = 8;
 
 /// The character at the end of a text that was cut.

@@ -7,7 +7,7 @@ use crate::auth::discovery::Discovered;
 use crate::auth::error::AuthError;
 use crate::auth::store::TokenKind;
 
-/// The condition under which tokens are bound to a key (RFC 9449); a stolen token is then useless.
+/// The condition under which tokens are bound to a key (RFC 9449). A bound token is useless to a thief without the key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DpopMode {
@@ -46,10 +46,10 @@ pub(in crate::auth) enum Schemes {
     Both,
 }
 
-/// The support for this client's proofs, as metadata declare it.
+/// The support for this client's proofs, as metadata or a challenge declares it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::auth) enum ProofSupport {
-    /// The metadata declares no algorithms.
+    /// No algorithms are listed.
     #[default]
     Unstated,
     /// The algorithm of this client is listed.

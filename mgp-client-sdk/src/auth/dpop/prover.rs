@@ -40,7 +40,8 @@ impl Prover<'_> {
     }
 }
 
-/// Returns the key of a token endpoint in [`Nonces`], distinct from that of a protected server at the same origin.
+/// Returns the name under which [`Nonces`] stores the nonce of a token endpoint. It differs from that of a protected
+/// server at the same origin.
 fn application_type(endpoint: &str) -> Result<String, AuthError> {
     let url: Url = address::parse_secure("the token endpoint", endpoint)?;
     Ok(format!("token {}", address::origin(&url)))

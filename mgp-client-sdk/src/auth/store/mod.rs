@@ -27,8 +27,8 @@ const MAX_ENTRIES: usize = 256;
 
 /// A store of registrations and tokens.
 ///
-/// An entry belongs to one server *and* one issuer: credentials of one issuer are never sent to another.
-/// Implement it with `#[async_trait]` of the crate of that name.
+/// An entry belongs to one server *and* one issuer: credentials of one issuer are never sent to another. Implement it
+/// with the attribute `#[async_trait]` of the crate `async-trait`.
 #[async_trait]
 pub trait TokenStore: Send + Sync + 'static {
     /// Returns the entry of a server and an issuer.
@@ -99,7 +99,7 @@ pub struct TokenEntry {
 pub struct Registration {
     /// The client id.
     pub client_id: String,
-    /// The client secret, if it has one.
+    /// The client secret, if the client has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<Secret>,
     /// The time from which the secret is invalid, in seconds since 1970.
@@ -183,7 +183,7 @@ pub enum TokenStoreError {
         /// The time for which this process waited.
         timeout: Duration,
     },
-    /// A token store of another kind failed.
+    /// The token store failed for another reason.
     #[error("the token store failed: {0}")]
     Other(String),
 }

@@ -25,7 +25,7 @@ struct Endpoint {
     client: HttpClient,
     uri: Uri,
     headers: HeaderMap,
-    /// The session that the server opened, and the revision that was negotiated.
+    /// The headers with the session id and the negotiated revision; each request repeats those that the server has set.
     session: Arc<Mutex<HeaderMap>>,
     timeout: Duration,
 }

@@ -22,9 +22,9 @@ pub(crate) enum Received {
     Message(Value),
     /// A line or body that is not JSON.
     Garbage(String),
-    /// An HTTP response without a message to a notification: its status.
+    /// The status of the HTTP response to a notification, if the response contains no message.
     Status(u16),
-    /// An HTTP response without an answer to the request with this id: what came in its place.
+    /// The id of a request whose HTTP response contains no answer, and a text about that response.
     Unanswered(Value, String),
     /// The end of the connection, with its reason.
     End(String),
@@ -40,7 +40,7 @@ pub(crate) enum Sent {
 }
 
 impl Sent {
-    /// Returns the id of a request.
+    /// Returns the id if this message is a request.
     fn id(&self) -> Option<&Value> {
         match self {
             Self::Message(message) if message.get("method").is_some() => message.get("id"),
@@ -155,7 +155,7 @@ impl Link {
     }
 }
 
-/// Serves as the peer of a client on standard input and output of this process.
+/// Connects to the client on standard input and output of this process.
 pub(crate) fn of_this_process() -> Link {
     stream::over(tokio::io::stdin(), tokio::io::stdout())
 }

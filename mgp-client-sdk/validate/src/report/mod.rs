@@ -75,7 +75,7 @@ impl Subject {
     }
 }
 
-/// The outcome of one rule, with the messages that show it.
+/// The outcome of one rule, with the last messages before a failure as evidence.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct RuleResult {
@@ -84,7 +84,7 @@ pub struct RuleResult {
     pub rule: RuleInfo,
     /// The outcome.
     pub status: Status,
-    /// The reason why it failed or was skipped.
+    /// The reason why the rule failed or was skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// The last message that the judge sent before a failure.
@@ -109,7 +109,7 @@ impl RuleResult {
     }
 }
 
-/// Numbers of rules by their outcome.
+/// Counts of rules by their outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Summary {
@@ -137,13 +137,13 @@ impl Summary {
     }
 }
 
-/// The numbers of a tier.
+/// Counts of the rules of a tier, by their outcome.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[non_exhaustive]
 pub struct TierSummary {
     /// The tier.
     pub tier: Tier,
-    /// The numbers of its rules.
+    /// The counts of the tier's rules.
     #[serde(flatten)]
     pub summary: Summary,
 }
@@ -156,16 +156,16 @@ pub struct Report {
     pub suite_version: &'static str,
     /// The time at which the peer was judged.
     pub tested_at: String,
-    /// The peer; the server, if a client was judged with it.
+    /// The peer that was judged: the server, if a client and a server were judged together.
     pub subject: Subject,
-    /// The client that was judged with the server.
+    /// The client, if a client and a server were judged together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<Subject>,
-    /// The numbers of all rules.
+    /// The counts of all rules, by their outcome.
     pub summary: Summary,
-    /// The numbers of each tier.
+    /// The counts of each tier's rules.
     pub tiers: Vec<TierSummary>,
-    /// Each rule.
+    /// The result of each rule.
     pub results: Vec<RuleResult>,
 }
 
@@ -198,8 +198,8 @@ impl Report {
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 
-    /// Returns the report as JSON in the schema of proposal 12 (conformance reports), with its tests `CONF-001` to
-    /// `CONF-007` by the rules that play them.
+    /// Returns the report as JSON in the schema of proposal 12 (conformance reports). Its tests `CONF-001` to
+    /// `CONF-007` have the results of the rules that play them.
     #[must_use]
     pub fn to_conformance_json(&self) -> String {
         conformance::write(self)

@@ -140,7 +140,7 @@ async fn unknown_cancellation(session: &mut Session) -> Check {
 
 async fn invalid_request(session: &mut Session) -> Check {
     let id = json!(4711);
-    // Without the member, the message could also be a response.
+    // Without the member `method`, the message could also be a response.
     session.send(json!({ "jsonrpc": "2.0", "id": id, "method": 7 })).await;
     session
         .answer_to(&id, "a request whose method is a number")

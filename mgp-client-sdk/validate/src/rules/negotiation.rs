@@ -39,7 +39,7 @@ server_rules! { Tier1;
         "`server/discover` answers an offer of MGP with version and extensions" => modern_answer at_once;
 }
 
-/// Returns the answer to an offer of MGP.
+/// Returns the member of a handshake's result in which the server answers an offer of MGP.
 fn mgp_of(hello: &Value) -> Option<&Value> {
     crate::session::mgp_of(hello.get("capabilities")?)
 }
@@ -92,7 +92,7 @@ async fn silent_notifications(session: &mut Session) -> Check {
     }
 }
 
-/// Returns the answer to the offer of MGP; rules of this kind are played only if there is an answer.
+/// Returns the server's answer to the offer of MGP; skips the rule if there is none.
 fn answered(session: &Session) -> Result<&Value, crate::rule::Outcome> {
     session.mgp().ok_or_else(|| skip("the server does not offer MGP"))
 }

@@ -57,7 +57,7 @@ async fn permissions(session: &mut Session) -> Check {
     let answer = check_of(session, &tool, parameters).await?;
     let result = answer.result("mgp/permissions/check")?;
     if !boolean(&result, "allowed")? {
-        // The reason is one of the two.
+        // A refusal must name missing scopes or another reason.
         let missing = list(&result, "missing_scopes").map(<[Value]>::is_empty);
         if missing != Ok(false) {
             member(&result, "reason")?;

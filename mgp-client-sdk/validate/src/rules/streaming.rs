@@ -48,7 +48,7 @@ async fn call(
     Ok((session.sent()["id"].clone(), chunks, result))
 }
 
-/// Calls with chunks; skips a rule if the tool sent none.
+/// Calls the tool and requests chunks; skips the rule if the tool sends none.
 async fn streamed(
     session: &mut Session,
 ) -> Result<(Value, Vec<Value>, Value), crate::rule::Outcome> {

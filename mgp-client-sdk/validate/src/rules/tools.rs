@@ -58,7 +58,7 @@ async fn capability(session: &mut Session) -> Check {
     }
 }
 
-/// Returns the tools of a server that has some.
+/// Returns the tools of the server; skips the rule if it has none.
 async fn some_tools(session: &mut Session) -> Result<Vec<Value>, crate::rule::Outcome> {
     if session.capability("tools").is_none() {
         return Err(skip("the server declares no tools"));

@@ -51,7 +51,7 @@ struct FlowState {
     requested: RequestedPermissions,
     /// The methods by which the server is notified; `None` if it is not notified by requests.
     dialect: Option<Dialect>,
-    /// The number of exchanges with the server so far, from which the name of each exchange is made.
+    /// The sequence number of the latest exchange with the server; the name of the exchange contains it.
     number: u64,
     /// The latest notification that the server acknowledged.
     last: GrantNotice,

@@ -1,4 +1,4 @@
-//! The permission flow between the server's answer to `initialize` and `initialized` (MGP §3.4).
+//! The permission flow during the handshake, after the server has answered and before the first call (MGP §3.4).
 
 use std::future::{Future, pending, ready};
 use std::sync::Arc;
@@ -168,8 +168,8 @@ async fn announce<S: MgpService>(
     };
 }
 
-/// Sends a request of the permission flow, and waits for the answer at most [`ACK_TIMEOUT`]. Any answer counts as an
-/// acknowledgement.
+/// Sends a request of the permission flow, and waits for the answer at most [`ACK_TIMEOUT`]. Any result counts as an
+/// acknowledgement, an error does not.
 fn send<R: Request, S: MgpService>(
     stack: &S,
     cx: &Context,

@@ -9,7 +9,7 @@ use mgp_types::mgp::{Grant, GrantDecision, Permission, PermissionDecision};
 
 /// Maximum number of permissions that a server may request; requests beyond it are ignored, so they are not granted.
 const MAX_REQUESTED: usize = 64;
-/// Maximum length of a permission name, in bytes; a request with a longer name is ignored.
+/// Maximum length of a permission name, in bytes; longer names are ignored.
 const MAX_NAME_BYTES: usize = 128;
 
 /// Permissions under the names that a server used.

@@ -17,7 +17,7 @@ const GRANTS: &str = "grants";
 /// Maximum number of tenants in the cache; when it is reached, the cache is emptied.
 const MAX_TENANTS: usize = 64;
 
-/// The encoded grants of one server at one revision, by tenant.
+/// The encoded grants of one server at one revision of the permissions, by tenant.
 #[derive(Default)]
 pub(super) struct GrantCache {
     revision: u64,

@@ -74,7 +74,7 @@ impl PermissionFlow {
     }
 }
 
-/// Counts a request among the open ones, until dropped.
+/// A guard that counts a request among the open ones until the guard is dropped.
 struct OpenRequest<'a>(&'a PermissionFlow);
 
 impl Drop for OpenRequest<'_> {

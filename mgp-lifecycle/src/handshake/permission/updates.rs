@@ -74,8 +74,8 @@ impl PermissionFlow {
     }
 }
 
-/// Waits for the next change. Returns an error if no further change is possible, and never completes without a source
-/// of changes.
+/// Waits for the next change. Returns an error if no further change is possible, and never completes if `changes` is
+/// `None`.
 async fn next_change(
     changes: Option<&mut watch::Receiver<u64>>,
 ) -> Result<(), watch::error::RecvError> {

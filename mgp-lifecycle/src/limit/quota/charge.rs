@@ -26,8 +26,8 @@ struct ChargeState {
     charged: Option<u128>,
     /// The units that were charged in all rounds of the call.
     units: u64,
-    /// The units that earlier rounds were charged for. The same amount is free in this round, because its handler
-    /// charges it again.
+    /// The units of earlier rounds that this round has not charged again yet. They are free in this round, because its
+    /// handler charges them again.
     paid: u64,
 }
 

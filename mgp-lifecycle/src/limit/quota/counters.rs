@@ -24,7 +24,7 @@ pub(super) struct QuotaCounters {
 
 #[derive(Debug, Default)]
 struct CounterState {
-    /// The number of the quota's period, counted from 1970.
+    /// The index of the current period, counted from 1970.
     period: u128,
     used: HashMap<Caller, Usage, ahash::RandomState>,
     /// The use by all principals that are not counted separately.
@@ -38,7 +38,8 @@ struct Usage {
     units: u64,
 }
 
-/// The calls whose last round ended with questions, by their logical name: their age, caller and charged units.
+/// The calls whose last round ended with questions, by their logical name, each with its sequence number, caller and
+/// charged units.
 #[derive(Debug, Default)]
 struct OpenCalls {
     calls: HashMap<ByteString, (u64, Caller, u64)>,
@@ -51,7 +52,7 @@ struct OpenCalls {
 pub(super) enum BeginResult {
     /// The call was charged in this period.
     Charged(u128),
-    /// The call continues one that was already charged in an earlier round, also for this many units.
+    /// The call is a further round of one that was already charged, including this many units.
     Continued(u64),
 }
 

@@ -39,7 +39,7 @@ pub enum RateKey {
     Agent,
     /// The subject, i.e. a user, an API key or a client id.
     Subject,
-    /// Calls are counted for each called tool.
+    /// The called tool. Each tool has its own count.
     Tool,
     /// The called server, on an outbound stack; a server's own stack has only one server.
     Server,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::bucket::{BucketParams, TooSoon};
 
-/// The interval between two searches for full buckets, which are removed, in nanoseconds.
+/// The minimum time, in nanoseconds, between two searches of the table for full buckets to remove.
 const SWEEP_INTERVAL: u64 = 100_000_000;
 
 /// Number of shared buckets per limit, for keys that do not fit into the table.
@@ -123,7 +123,7 @@ impl BucketTable {
     }
 }
 
-/// Returns the number of the shared bucket of a key.
+/// Returns the index of the shared bucket of a key.
 fn slot(limit: usize, by: &impl CallKeys) -> usize {
     usize::try_from(by.owner(limit) % SHARED_BUCKETS as u64).unwrap_or(0)
 }

@@ -27,15 +27,17 @@ use crate::error::Refusal;
 use crate::hooks::HookState;
 use crate::state::{State, Writes};
 
-/// The maximum number of kept requests that no later call can use. Programs answer requests too, e.g. a host that allows
-/// each call, so their number must not grow with the calls of an hour.
+/// The maximum number of closed requests that are stored, i.e. of those that no later call can use. Without this limit,
+/// a program that answers every request, e.g. a host that allows each call, would fill the store with all requests of
+/// the last hour.
 const MAX_CLOSED: usize = 256;
 
 /// The limits of an [`Inbox`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct InboxConfig {
-    /// The time that a call waits for a decision before it receives the approval id instead. Default: 50 s, within the minute that most hosts wait.
+    /// The time that a call waits for a decision before it receives the approval id instead. Default: 50 s, within the
+    /// minute that most hosts wait.
     pub wait: Duration,
     /// The time that a request waits for an operator before it expires. Default: 24 h.
     pub request_ttl: Duration,
@@ -141,7 +143,8 @@ impl Inbox {
         Self(Arc::new(state), None)
     }
 
-    /// Returns a handle of the same inbox that records `place` as the place where operators answer through it.
+    /// Returns a handle of the same inbox. For answers given through it, `place` is recorded as the place where the
+    /// operator answered.
     #[must_use]
     pub fn answered_at(&self, place: impl Into<Option<AnswerPlace>>) -> Self {
         Self(Arc::clone(&self.0), place.into())
@@ -217,7 +220,7 @@ impl Inbox {
 
     /// Approves a request and, as far as `term` covers them, later calls.
     ///
-    /// A request about permissions can be approved until a given time.
+    /// For a request about permissions, [`ApprovalTerm::Tool`] sets the time at which the approval expires.
     ///
     /// # Errors
     /// As [`approve`](Self::approve); −32602 if the term does not fit the request.

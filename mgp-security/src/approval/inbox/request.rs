@@ -55,8 +55,8 @@ pub struct ApprovalRequest {
     /// The hash of a call without its permissions, which may become fewer while the request is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<String>,
-    /// `true` if the request asks about all tools of a server that was not ready before: the answer is a decision about
-    /// the permissions, and no call waits for it.
+    /// `true` if the request is a review: it asks for permissions for all tools of a server that was not ready before.
+    /// The answer is a decision about these permissions, and not about one call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_review: bool,
     /// The trace id of the waiting call.
@@ -187,7 +187,8 @@ impl ApprovalRequest {
         asked
     }
 
-    /// Returns whether the request, in the given state, decides about permissions of the server for all calls.
+    /// Returns whether `state` means, for this request, that an operator decided about the requested permissions for
+    /// all calls of the server.
     pub(super) fn is_decision(&self, state: RequestState) -> bool {
         match state {
             RequestState::Settled => self.arguments.is_none(),
@@ -337,7 +338,8 @@ impl Requests {
         self.in_force(now, |request| request.answers(question))
     }
 
-    /// Returns the denied, approved or open request, in this order, that meets the condition and has not expired.
+    /// Returns a request that meets the condition and has not expired: a denied one, else an approved one, else an open
+    /// one.
     pub(super) fn in_force(
         &self,
         now: SystemTime,
@@ -352,7 +354,7 @@ impl Requests {
         })
     }
 
-    /// Returns the oldest of the used and the settled requests, if there are more than `max`.
+    /// If there are more than `max` used and settled requests, returns the oldest of them, so that `max` remain.
     pub(super) fn closed_beyond(&self, max: usize) -> impl Iterator<Item = &Arc<ApprovalRequest>> {
         let is_closed = |request: &&Arc<ApprovalRequest>| {
             matches!(request.state, RequestState::Used | RequestState::Settled)

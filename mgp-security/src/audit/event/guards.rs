@@ -55,8 +55,8 @@ impl Event {
         Self::refused(EventType::PermissionDenied, ErrorCode::PERMISSION_DENIED, by, server, tool)
     }
 
-    /// Creates `TOOL_BLOCKED` for a tool call above a limit; `unrecorded` is the number of such calls before it that
-    /// have no record of their own.
+    /// Creates `TOOL_BLOCKED` for a tool call above a limit; `unrecorded` is the count of earlier calls above the limit
+    /// for which no event was created.
     pub fn call_limited(
         by: impl Into<EventActor>,
         server: &ServerId,
@@ -169,8 +169,8 @@ impl Event {
         Self::own("definition_rejected", by, AuditResult::Success).definition(server, tool, hash)
     }
 
-    /// Creates `dev.cloto.definitions_forgotten`: all pinned definitions of a server were removed; those it lists next
-    /// are pinned.
+    /// Creates `dev.cloto.definitions_forgotten`: all pinned definitions of a server were removed; the definitions that
+    /// it lists next are pinned.
     pub fn definitions_forgotten(
         by: impl Into<EventActor>,
         server: &ServerId,

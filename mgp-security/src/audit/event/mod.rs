@@ -23,7 +23,7 @@ pub(super) use guards::REQUESTS_ONLY;
 /// Justifications and names are written by callers, who must not be able to fill the log.
 const MAX_TEXT: usize = 1024;
 
-/// The tenant of principals without a configured tenant; it is not written.
+/// The tenant of principals without a configured tenant. Events do not contain it.
 const LOCAL: &str = "local";
 
 /// The size limit for the path of a program, in bytes.
@@ -70,7 +70,7 @@ impl From<Actor> for EventActor {
     }
 }
 
-/// Returns the tenant of a principal, or `None` for the local one, which is not written.
+/// Returns the tenant of a principal as events contain it: `None` for the local one, which they leave out.
 pub(super) fn tenant_of(principal: &Principal) -> Option<&str> {
     Some(principal.tenant().as_str()).filter(|tenant| *tenant != LOCAL)
 }
@@ -99,7 +99,7 @@ pub(super) fn tenant_of(principal: &Principal) -> Option<&str> {
 pub struct Event(Box<AuditEvent>);
 
 impl Event {
-    /// Creates an event of any type; prefer the constructor for a type.
+    /// Creates an event of any type. If the type has its own constructor, use that instead.
     pub fn new(event_type: EventType, by: impl Into<EventActor>, result: AuditResult) -> Self {
         let EventActor { actor, tenant, process } = by.into();
         let event = AuditEvent::new(Timestamp::now(), event_type, actor, result);
@@ -110,7 +110,8 @@ impl Event {
         }
     }
 
-    /// Sets the tenant, unless it is the local one; an actor that is a principal already sets its own.
+    /// Sets the tenant, unless it is the local one. This is not needed if the actor is a principal: its tenant is
+    /// already set.
     pub fn tenant(self, tenant: &str) -> Self {
         self.words("tenant", Some(tenant).filter(|tenant| *tenant != LOCAL))
     }

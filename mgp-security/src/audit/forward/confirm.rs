@@ -14,8 +14,8 @@ use super::sink::context;
 /// The time limit for a sink's answer to one query.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The maximum number of queries that find no new event. Several are needed because a query may overtake the events,
-/// which are notifications.
+/// The number of queries without a new event after which the next event counts as missing. One query is not enough:
+/// events are notifications, so a query may overtake them.
 const MAX_ATTEMPTS: u32 = 6;
 
 /// The delays between the queries.
@@ -32,8 +32,8 @@ pub(super) enum Unconfirmed {
     Missing(u64),
 }
 
-/// Queries a sink until it has received all events in `sent`. Moves `at` to the last event up to which the sink lacks
-/// none.
+/// Queries a sink until it has received all events in `sent`. Sets `at` to the number of the last event before the
+/// first one that the sink lacks.
 pub(super) async fn confirm_all(
     sink: &Stack,
     sent: &[u64],

@@ -1,4 +1,4 @@
-//! The forwarding of audit events to sinks, and its progress for each of them.
+//! Forwards audit events to sinks, and stores for each sink the number of the last event delivered to it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -29,9 +29,10 @@ pub enum Delivery {
 
 /// Sends the events of a log to the sinks an operator configured, in order, with their numbers.
 ///
-/// The progress of each sink is saved in the store under the sink's name once a second, and forwarding resumes from
-/// there after a restart. After a crash some events may be sent twice, with the same number. While a sink is
-/// unreachable, sending is retried with delays that grow from a quarter of a second to half a minute.
+/// Once a second, the number of the last event delivered to each sink is saved in the store under the sink's name.
+/// After a restart, forwarding continues with the event after it. After a crash some events may be sent twice, with the
+/// same number. While a sink is unreachable, sending is retried with delays that grow from a quarter of a second to
+/// half a minute.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -60,7 +61,7 @@ pub struct Forwarder {
     source: Arc<dyn EventSource>,
     store: Arc<dyn Store>,
     sinks: Arc<BTreeMap<String, Delivery>>,
-    /// The task of each sink, so that a second connection replaces the first.
+    /// The forwarding task of each sink. A second connection to the sink aborts it.
     running: Arc<Mutex<HashMap<String, AbortHandle>>>,
 }
 

@@ -27,9 +27,9 @@ const REPORT_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Records `notifications/mgp.audit` of servers, on the client's inbound side.
 ///
-/// The actor of such an event is always the sending server, by its configured id, and so is the server of its target.
-/// The time is that of receipt. The values that the server sent instead, and its sequence number, are in the details.
-/// Events of more than 16 KiB are dropped, and so are those beyond 50 per second after the first 200. One
+/// In the recorded event, the actor and the target's server are always the sending server, named by its configured id,
+/// and the time is that of receipt. The values that the server sent for them, and its sequence number, are in the
+/// details. Events of more than 16 KiB are dropped, and so are those beyond 50 per second after the first 200. One
 /// `dev.cloto.events_dropped` per minute reports their number.
 ///
 /// ```

@@ -69,7 +69,8 @@ struct ReplayLog {
 enum ReplayAccess {
     /// Operators whose credentials permit reading.
     Operators,
-    /// Every caller, because the connection belongs to a configured sink, which gets all events anyway.
+    /// Every caller, because only a configured sink or the sender of the events uses the connection, and both have the
+    /// events anyway.
     NamedSink,
 }
 
@@ -88,9 +89,9 @@ impl Replay {
         self.routes(ReplayAccess::Operators)
     }
 
-    /// Returns a router for a connection on which the sink calls the method as a tool. It answers every `tools/call`,
-    /// so only the sink may use that connection. If the forwarder has no such sink, it answers only operators, as
-    /// [`router`](Self::router) does.
+    /// Returns a router for a connection on which the sink calls the method as a tool. The router handles every
+    /// `tools/call`, so only the sink may use that connection. If `sink` was not added to the forwarder, the router
+    /// answers only operators, as [`router`](Self::router) does.
     #[must_use]
     pub fn router_for(&self, sink: &str, forwarder: &Forwarder) -> Router {
         let access = if forwarder.has_sink(sink) {

@@ -1,4 +1,4 @@
-//! The task for one sink: it reads, sends, confirms and saves its progress, and retries after failures.
+//! The task for one sink: it reads, sends and confirms events, saves how far it got, and retries after failures.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,19 +15,20 @@ use super::super::source::EventSource;
 use super::confirm::{Unconfirmed, confirm_all};
 use super::forwarder::Delivery;
 
-/// The space of the store in which the progress of each sink is saved.
+/// The space of the store that holds, for each sink, the number of the last event delivered to it.
 const SPACE: &str = "audit.forward";
 
 /// The number of events that are read, sent and confirmed together.
 const BATCH: usize = 100;
 
-/// The interval at which progress is saved. It limits how many events are sent twice after a crash.
+/// The interval at which the number of the last delivered event is saved. It limits how many events are sent twice
+/// after a crash.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The delays before the task tries again after a failure.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(30));
 
-/// The forwarding of a log to one sink.
+/// The task that forwards a log to one sink.
 pub(super) struct SinkTask {
     pub(super) name: String,
     pub(super) source: Arc<dyn EventSource>,
@@ -59,8 +60,8 @@ impl SinkTask {
         };
         let mut newest = self.source.newest();
         if at > *newest.borrow() {
-            // The log has fewer events than the saved progress. Numbers are never reused within a log, so this is a
-            // new log.
+            // The saved number is higher than that of any event in the log. Numbers are never reused within a log, so
+            // this is a new log.
             tracing::warn!(sink = %self.name, at, "the log is newer than the sink's progress; sending all events");
             at = 0;
         }
@@ -95,7 +96,7 @@ impl SinkTask {
         let _ = self.save(at).await;
     }
 
-    /// Sends the next events; `at` moves to the last delivered one.
+    /// Sends the next events, and sets `at` to the number of the last delivered one.
     async fn next(&self, at: &mut u64) -> Result<(), ForwardError> {
         let events = self.source.after(*at, BATCH).await?;
         let number = |event: &AuditEvent| event.mgp.as_ref().and_then(|mgp| mgp.seq);

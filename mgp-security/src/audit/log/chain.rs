@@ -60,11 +60,11 @@ pub(super) struct Line<'a> {
     pub(super) seq: u64,
     pub(super) no: u64,
     pub(super) kind: RecordKind,
-    /// The number of the intent that this record ends, if any.
+    /// The record number of the intent that this record closes, if any.
     pub(super) ends: Option<u64>,
     /// The number that the event had in the store, if it came from there.
     pub(super) outbox: Option<u64>,
-    /// The number of the intent that this record repeats, if any.
+    /// The record number of the intent that this record repeats, if any.
     pub(super) of: Option<u64>,
     /// The content of the line: the event, intent or checkpoint.
     pub(super) body: &'a str,
@@ -204,11 +204,11 @@ impl<'a> Line<'a> {
 pub(super) struct Checkpoint {
     /// The hash of the record before the checkpoint, which makes it possible to start reading at the checkpoint.
     pub(super) prev: [u8; 32],
-    /// The first record that is retained; files with older records may be removed.
+    /// The number of the first record that is retained; files that contain only earlier records may be removed.
     pub(super) from: u64,
-    /// The number of the last event that was taken from the store.
+    /// The number that the last event taken from the store had there.
     pub(super) outbox: u64,
-    /// The number of intents of running calls that are repeated right after the checkpoint.
+    /// The count of intents that are repeated right after the checkpoint: those of running calls.
     pub(super) open: u64,
     /// The number of bytes cut off when the log was opened: the incomplete write of a killed process.
     pub(super) cut: u64,

@@ -11,25 +11,26 @@ pub struct LogConfig {
     pub dir: PathBuf,
     /// The name of the log, used for its files, its head and its events in a store.
     pub name: String,
-    /// The time at which the file is synced to the disk.
+    /// Determines when the file is synced to the disk.
     pub fsync: Fsync,
-    /// The size in bytes from which on a new file is begun; a group of records may exceed it.
+    /// The size in bytes from which on a file counts as full and the next file is begun. The last group of records may
+    /// exceed it.
     pub segment_bytes: u64,
     /// The number of log files that are retained.
     pub retention: FileRetention,
-    /// The number of records after which a checkpoint is written; one is also written after 8 MiB. To open the log, it
-    /// is read from the last checkpoint on.
+    /// The number of records after which a checkpoint is written; one is also written after 8 MiB. Opening a log reads
+    /// it only from its last checkpoint on.
     pub checkpoint_every: u64,
-    /// The number of records that may be queued or reserved by running calls.
+    /// The maximum number of records in the queue, including the room that running calls reserve for their records.
     ///
     /// At the limit, calls wait for room for up to half a second. At most `queue` calls can wait; further ones are
     /// refused at once.
     pub queue: usize,
-    /// The file with the key for digests of secrets; a missing file is created.
+    /// The file with the key for digests of secrets; a missing file is created. If `None`, the log has no such key.
     pub digest_key: Option<PathBuf>,
 }
 
-/// The time at which the file is synced to the disk. Written records survive a killed process even without a sync.
+/// Determines when the file is synced to the disk. Written records survive a killed process even without a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fsync {
@@ -80,7 +81,7 @@ impl LogConfig {
         self
     }
 
-    /// Sets the size from which on a new file is begun.
+    /// Sets the size in bytes from which on a file counts as full and the next one is begun.
     pub fn segment_bytes(mut self, bytes: u64) -> Self {
         self.segment_bytes = bytes;
         self
@@ -98,7 +99,7 @@ impl LogConfig {
         self
     }
 
-    /// Sets the number of records that may be queued or reserved by running calls.
+    /// Sets the maximum number of records in the queue, including the room that running calls reserve.
     pub fn queue(mut self, records: usize) -> Self {
         self.queue = records;
         self

@@ -16,7 +16,8 @@ const MAX_NAME: usize = 4096;
 /// The size limit for the details of an event in bytes.
 pub(super) const MAX_DETAILS: usize = 256 * 1024;
 
-/// The names of the members that [`EndedCall::to_event`] sets. A note with one of these names is replaced.
+/// The names of members that [`EndedCall::to_event`] computes. If a note has one of these names, that method creates
+/// the event and decides which value counts.
 const COMPUTED: [&str; 8] =
     ["risk_level", "duration_ms", "rounds", "task", "is_error", "cancelled", "code", "rule"];
 

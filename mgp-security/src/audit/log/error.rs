@@ -99,7 +99,7 @@ pub enum RecordFlaw {
         "the log has no head; it was lost, or the store is a different one or does not persist its entries"
     )]
     NoHead,
-    /// A file in the directory of the log that contains no records, e.g. the head file, is damaged.
+    /// Another file of the log is damaged: the head file, the lock file or the key file.
     #[error("`{0}` was changed")]
     Beside(PathBuf),
 }

@@ -25,11 +25,12 @@ pub(super) struct Group {
     pub(super) chain: Chain,
     /// The intents in the group, each with its record number and text.
     pub(super) opened: Vec<(u64, String)>,
-    /// The numbers of the intents that a record in this group ends.
+    /// The record numbers of the intents that records in this group close.
     pub(super) ended: Vec<u64>,
-    /// The events in the group that are not about a call that ran: the number of each, and its place in `text`.
+    /// The events in the group that receivers of [`AuditLog::watch`](super::AuditLog::watch) get: the number of each,
+    /// and its place in `text`.
     pub(super) watched: Vec<(u64, Range<usize>)>,
-    /// The number of the last event that was taken from the store.
+    /// The number that the last event taken from the store had there.
     pub(super) outbox: u64,
     encoder: EventEncoder,
 }

@@ -138,7 +138,7 @@ impl AuditLog {
         Ok(Self(Arc::new(Open { shared, reader, outbox, digests, writer: Some(writer) })))
     }
 
-    /// Records an event, and returns the number of its record after it was acknowledged.
+    /// Records an event. The future returns the number of the record once the writer has acknowledged it.
     ///
     /// # Errors
     /// As [`record`](AuditSink::record).

@@ -1,5 +1,5 @@
-//! The head of a log, i.e. the number and hash of its last acknowledged record. It is saved where an attacker who can
-//! change only the log files cannot change it.
+//! The head of a log, i.e. the number and hash of its last acknowledged record. It is saved in a store, which an
+//! attacker who can change only the log files cannot change, or else in a file in the log's directory.
 
 use std::fs::{self, File};
 use std::io::{self, Seek as _, Write as _};
@@ -31,7 +31,7 @@ pub struct LogHead {
     pub seq: u64,
     /// The hash of the record.
     pub hash: [u8; 32],
-    /// The number of the last event that the log took from the store.
+    /// The number that the last event taken from the store had there.
     pub(super) outbox: u64,
     /// The key with which the hashes of the log are computed.
     pub(super) key: ChainKey,

@@ -14,7 +14,8 @@ use super::queue::LogQueue;
 /// The number of events that are taken from the store at once.
 pub(super) const BATCH: usize = 256;
 
-/// The number of events taken from the store that are remembered; older ones were removed from the store long ago.
+/// The maximum number of remembered events. Older ones need not be remembered, because they were removed from the store
+/// long ago.
 const MAX_REMEMBERED: usize = 4 * BATCH;
 
 /// The events last taken from the store, each with its number and a hash of its content.
@@ -95,8 +96,8 @@ impl Outbox {
         Ok(pending)
     }
 
-    /// Removes the calls whose approvals are named by events that are still in the store: such an event may be the
-    /// decision, after which the call may have run.
+    /// Removes from `waiting` the calls whose approval is named by an event that is still in the store: the event may
+    /// be the decision, so the call may have run. Removes all calls if the events cannot be read or are too many.
     pub(super) fn remove_decided(&self, waiting: &mut BTreeMap<u64, String>) {
         if waiting.is_empty() {
             return;

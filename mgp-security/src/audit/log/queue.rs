@@ -29,8 +29,8 @@ const GATHER_INTERVAL: Duration = Duration::from_millis(5);
 pub(super) enum Item {
     /// The end of a call, to be recorded.
     Call { ended: EndedCall, intent: Option<Arc<Intent>>, room: Reservation },
-    /// The end of a call that waits for answers, but that no later request can continue: its intent gets no final
-    /// event.
+    /// The end of a call that asked its caller a question and that no later request can continue. Its intent gets no
+    /// final event.
     Shut { intent: Arc<Intent>, room: Reservation },
     /// A call that is about to run, to be recorded as an intent.
     Intent { start: Arc<CallRecord>, intent: Arc<Intent>, ack: Acknowledge },
@@ -40,7 +40,7 @@ pub(super) enum Item {
     Flush { ack: Acknowledge },
 }
 
-/// Receives the number of the record once the record is durable.
+/// The channel on which a waiting caller gets the number of its record once the record is durable, or an error.
 pub(super) type Acknowledge = oneshot::Sender<Result<u64, AuditError>>;
 
 /// The room in the queue that an item occupies until it is written.
@@ -52,7 +52,7 @@ pub(super) enum Reservation {
     Waiting,
 }
 
-/// The intent record of a call, which its final record names.
+/// The intent record of a call. The call's final record refers to it by its number.
 #[derive(Debug, Default)]
 pub(super) struct Intent {
     /// The number of the record; zero until the record is written.
@@ -96,7 +96,7 @@ pub(super) struct LogQueue {
     pub(super) suspended: Mutex<SuspendedCalls<Option<Arc<Intent>>>>,
     /// The number of the newest durable event.
     pub(super) newest: watch::Sender<u64>,
-    /// The durable events that are not about a call that ran, each with its number.
+    /// Sends durable events, each with its number, to the receivers of [`AuditLog::watch`](super::AuditLog::watch).
     pub(super) watched: broadcast::Sender<(u64, Payload)>,
     /// The number of the newest durable record.
     pub(super) durable: AtomicU64,
@@ -114,7 +114,7 @@ struct QueueState {
     sleep: WriterSleep,
 }
 
-/// The progress of closing a log.
+/// The stage that closing a log has reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum CloseState {
     #[default]
@@ -139,7 +139,8 @@ enum WriterSleep {
 
 impl LogQueue {
     pub(super) fn new(bound: usize, seq: u64, no: u64) -> Self {
-        // The upper limit is that of tokio's semaphore.
+        // At least two, because a call may need room for two records. The upper limit is half of what tokio's semaphore
+        // allows.
         let bound = bound.clamp(2, Semaphore::MAX_PERMITS / 2);
         Self {
             queue: Mutex::default(),
@@ -206,7 +207,7 @@ impl LogQueue {
         }
     }
 
-    /// Returns whether a running call has not queued its final record yet.
+    /// Returns whether there is a call that must still queue its final record, or a record that is not written yet.
     fn is_owed(&self) -> bool {
         self.room.available_permits() < self.bound || self.waiting.load(Ordering::Acquire) > 0
     }

@@ -3,7 +3,7 @@
 //! Records up to the head were acknowledged, so each of them must exist and verify; otherwise the log counts as changed
 //! and is not opened. Records after the head were never acknowledged: they are kept as far as the chain verifies, and
 //! what follows is cut off. The next checkpoint records the number of bytes that were cut. A killed process can leave
-//! only a part of a line, so complete lines that do not verify may have been forged: an event records them.
+//! only a part of a line, so complete lines that do not verify may have been forged: an event reports their number.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -29,19 +29,20 @@ pub(super) struct RecoveredLog {
     pub(super) chain: Chain,
     /// The length of the log's newest file, in bytes.
     pub(super) length: u64,
-    /// The number of the first record in the newest file.
+    /// The record number with which the newest file begins.
     pub(super) first: u64,
-    /// The intents without a final record, by number.
+    /// The text of each intent without a final record, by the intent's record number.
     pub(super) open: BTreeMap<u64, String>,
-    /// The ids of the undecided approvals for which open calls waited, by the number of the call's intent.
+    /// For each open call that waited for an undecided approval: the approval's id, by the record number of the call's
+    /// intent.
     pub(super) waiting: BTreeMap<u64, String>,
-    /// The number of the last event taken from the store.
+    /// The number that the last event taken from the store had there.
     pub(super) outbox: u64,
     /// The events taken from the store since the last checkpoint.
     pub(super) recent: RecentEvents,
-    /// The number of the first retained record, from the last checkpoint.
+    /// The number of the first record that is retained, as the last checkpoint defines it.
     pub(super) from: u64,
-    /// The number of records after the last checkpoint.
+    /// The count of records after the last checkpoint.
     pub(super) since: u64,
     /// The end of the log that was cut off.
     pub(super) cut: CutEnd,

@@ -1,4 +1,4 @@
-//! The segment files of a log, each named by its first record, and the lock that a writer holds.
+//! The segment files of a log, each named after the number of its first record, and the lock that a writer holds.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
@@ -32,7 +32,7 @@ pub(super) trait Disk: Send {
     /// Begins a new file, whose first record has the given number.
     fn next(&mut self, first: u64) -> io::Result<()>;
 
-    /// Removes the files that contain only records before a number.
+    /// Removes the files that contain only records with numbers below `from`.
     fn remove_before(&mut self, from: u64) -> io::Result<()>;
 }
 
@@ -121,8 +121,8 @@ impl LogPlace {
         Err(LogError::InUse { dir: self.dir.clone(), name: self.name.clone() })
     }
 
-    /// Syncs the directory, and so the names of its files, to the disk. Systems on which that is impossible do it
-    /// themselves.
+    /// Syncs the directory, and so the names of its files, to the disk. Failures are ignored: systems that cannot sync
+    /// a directory on request do it by themselves.
     fn sync_names(&self) {
         if let Ok(dir) = File::open(&self.dir) {
             let _ = dir.sync_all();

@@ -10,9 +10,9 @@ const DECIDED: &str = "dev.cloto.approval_decided";
 
 /// The requests for approvals that are not decided, in the order of their records.
 ///
-/// A request names no call, so it belongs to the call of the same actor, tool and trace that began before it. If several
-/// such calls are open, or such a call has ended since, the request counts for none of them: whether a call ran is then
-/// unknown, and no call that ran may be reported as one that did not.
+/// A request does not name its call. It is matched to the open call of the same actor, target and trace that began
+/// before it. If several such calls are open, or such a call has ended since, the request is matched to none of them:
+/// it is then unknown which call waited, and a call that ran must not be reported as one that did not run.
 #[derive(Debug, Default)]
 pub(super) struct WaitingCalls(Vec<Request>);
 
@@ -74,7 +74,8 @@ impl WaitingCalls {
         }
     }
 
-    /// Notes the end of a call with the number and the text of its intent.
+    /// Removes the requests that may belong to a call that has ended. The call is given by the number and the text of
+    /// its intent.
     pub(super) fn note_end(&mut self, intent: u64, begun: &str) {
         if self.0.is_empty() {
             return;

@@ -56,23 +56,27 @@ pub(super) struct Writer {
     outbox: Option<Outbox>,
     /// The state of the hash chain after the last durable record.
     chain: Chain,
-    /// The number of the last event taken from the store.
+    /// The number that the last event taken from the store had there.
     outbox_number: u64,
     recent: RecentEvents,
-    /// Intents of running calls, by number; bounded by the room for their final records.
+    /// The intents of running calls, by record number. They are bounded, because each running call has reserved room
+    /// for its final record.
     open: BTreeMap<u64, String>,
-    /// The number of the record in the last saved head, and the time since which the log has newer records.
+    /// The record number in the last saved head.
     head: u64,
+    /// The time since which the log has records after that head; `None` if it has none.
     head_lag_since: Option<Instant>,
-    /// The verified length of the newest file, and whether there may be an incomplete write after it.
+    /// The length of the newest file in bytes, without an incomplete write at its end.
     length: u64,
+    /// `true` if there may be an incomplete write after `length`.
     may_have_torn_end: bool,
-    /// The number of the first record in each file.
+    /// The record number with which each file begins, oldest file first.
     firsts: VecDeque<u64>,
-    /// The number of the first retained record, from the last checkpoint.
+    /// The number of the first record that is retained, as the last checkpoint defines it.
     from: u64,
-    /// The number of records and bytes since the last checkpoint.
+    /// The count of records since the last checkpoint.
     records: u64,
+    /// The count of bytes since the last checkpoint.
     bytes: u64,
     /// `true` while the sync that follows opening is still to be done. Waiting callers are served first, because a
     /// killed process loses nothing without the sync.
@@ -360,7 +364,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Begins a new file or writes a checkpoint if one is due.
+    /// Begins a new file if the newest one is full, and writes a checkpoint if one is due.
     fn rotate_if_due(&mut self) -> Result<(), Reason> {
         if self.length >= self.config.segment_bytes && !self.may_have_torn_end {
             self.save_lagging_head()?;
@@ -388,7 +392,8 @@ impl Writer {
 
     /// Writes a checkpoint; the files that it retires are removed by [`sync_and_prune`](Self::sync_and_prune).
     fn write_checkpoint(&mut self, cut: u64) -> Result<(), Reason> {
-        // Save the head up to the beginning of the checkpoint first, so that opening need not read further back.
+        // First save the head of the last record before the checkpoint, so that opening the log need not read further
+        // back than the checkpoint.
         self.save_lagging_head()?;
         let from = match self.config.retention {
             FileRetention::All => None,
@@ -408,7 +413,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Syncs the written records to the disk, and removes the files that the last checkpoint retired.
+    /// Syncs the written records to the disk under [`Fsync::OnCheckpoint`], and removes the files that the last
+    /// checkpoint retired.
     fn sync_and_prune(&mut self) -> Result<(), Reason> {
         if self.config.fsync == Fsync::OnCheckpoint {
             self.disk.sync().map_err(reason)?;

@@ -60,7 +60,7 @@ const MIN_SECRET: usize = 22;
 #[derive(Clone)]
 pub struct ApiKeys {
     shared: Arc<KeyCache>,
-    /// The actor and the sink of changes made through this handle, if they are recorded.
+    /// Records the changes made through this handle; `None` if they are not recorded.
     auditor: Option<Arc<ChangeAuditor>>,
 }
 

@@ -27,7 +27,7 @@ use super::refused::AuthRefused;
 ///
 /// An implementation must accept only tokens issued for this resource, and must never send a token to another server.
 ///
-/// Implement it with `#[async_trait]` of the crate of that name.
+/// An implementation needs the attribute `#[async_trait]` of the crate `async-trait`.
 #[async_trait]
 pub trait TokenVerifier: Send + Sync + 'static {
     /// Verifies a token, which is a `b64token` of at most 16 KiB and otherwise unchecked, and returns its caller.

@@ -30,7 +30,7 @@ pub(super) enum KeySource {
     Fetched(Arc<FetchedKeys>),
 }
 
-/// Keys at a URL.
+/// Keys that are fetched from a URL and cached.
 ///
 /// A fetch runs in a separate task, so a caller that disconnects does not cancel it for the other callers.
 pub(super) struct FetchedKeys {
@@ -243,7 +243,7 @@ impl CachedKeys {
         (since.elapsed() < age).then(|| Arc::clone(set))
     }
 
-    /// Returns whether a fetch is due, and if so, notes the attempt.
+    /// Returns whether a fetch may start, i.e. the last attempt was long enough ago. If so, notes the attempt.
     fn may_try(&mut self) -> bool {
         let has_keys = self.younger_than(STALE_TTL).is_some();
         let pause = if has_keys { REFETCH_INTERVAL } else { FIRST_FETCH_INTERVAL };

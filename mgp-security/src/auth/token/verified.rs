@@ -1,4 +1,5 @@
-//! A cache of verified signatures; it pays off because a client sends the same token with every request.
+//! A cache of the tokens whose signatures are known to be valid. A client sends the same token with every request, so
+//! most signatures need not be verified again.
 //!
 //! Only the validity of the signature is cached. The claims, including the expiry, are checked for every request.
 
@@ -11,16 +12,18 @@ use sha2::{Digest, Sha256};
 
 use super::jwks::JwkSet;
 
-/// The maximum number of cached tokens. At this limit the cache is cleared, and each token is verified once more.
+/// The maximum number of cached tokens. At this limit the cache is cleared, and the signature of each token is verified
+/// once more.
 const MAX_TOKENS: usize = 4096;
 
-/// The hashes of the tokens that were verified with one key set.
+/// The tokens whose signatures were verified with one key set; a handle that is cheap to clone.
 #[derive(Clone, Default)]
 pub(super) struct VerifiedTokens(Arc<Mutex<VerifiedSet>>);
 
 #[derive(Default)]
 struct VerifiedSet {
-    /// The key set with which the tokens were verified; with another one they must be verified again.
+    /// The key set with which the signatures were verified; `None` if the cache is empty. Under another key set, the
+    /// cached tokens do not count.
     keys: Option<Arc<JwkSet>>,
     tokens: HashSet<TokenHash>,
 }
@@ -33,13 +36,13 @@ pub(super) fn hash(token: &str) -> TokenHash {
 }
 
 impl VerifiedTokens {
-    /// Returns whether a token was verified with a key set.
+    /// Returns whether the signature of a token was verified with this key set.
     pub(super) fn contains(&self, token: &TokenHash, keys: &Arc<JwkSet>) -> bool {
         let verified = self.0.lock();
         verified.is_of(keys) && verified.tokens.contains(token)
     }
 
-    /// Notes that a token was verified with a key set.
+    /// Notes that the signature of a token was verified with this key set. Forgets tokens of another key set.
     pub(super) fn remember(&self, token: TokenHash, keys: &Arc<JwkSet>) {
         let mut verified = self.0.lock();
         if !verified.is_of(keys) || verified.tokens.len() >= MAX_TOKENS {

@@ -60,7 +60,7 @@ pub(super) fn review(shown: &Value, findings: &mut Vec<Finding>) {
     let description = text("description").to_lowercase();
     let hint = |member: &str| shown.pointer("/annotations")?.get(member).and_then(Value::as_bool);
     let (reads, destroys) = (hint("readOnlyHint"), hint("destructiveHint"));
-    // What a description claims may be about one of several actions; annotations are about the whole tool.
+    // A claim in a description may be about only one of several actions; annotations are about the whole tool.
     let admits = reads == Some(false) || destroys == Some(true);
     let claims_read = reads == Some(true)
         || destroys == Some(false)

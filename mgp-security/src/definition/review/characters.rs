@@ -6,10 +6,10 @@ use unicode_normalization::char::canonical_combining_class;
 
 use super::script::{any, same};
 
-/// The number of consecutive blanks that counts as an attempt to hide the text after them.
+/// The maximum number of consecutive blanks; more count as an attempt to hide the text after them.
 const BLANKS_MAX: usize = 100;
 
-/// The number of consecutive empty lines that counts as an attempt to hide the text after them.
+/// The maximum number of consecutive line ends; more count as an attempt to hide the text after them.
 const LINES_MAX: usize = 20;
 
 /// The maximum number of combining marks on one letter; scripts in use need at most half as many.
@@ -60,7 +60,7 @@ pub(crate) fn shows(c: char) -> bool {
     c == ' ' || !(c.is_whitespace() || is_suspect(c))
 }
 
-/// Returns whether a character is invisible, so that it can be hidden in a text.
+/// Returns whether a character is invisible or changes how other characters look, so that it can hide text.
 pub(in crate::definition) fn is_suspect(c: char) -> bool {
     kind(c).is_some()
 }
@@ -133,7 +133,8 @@ fn joins_pictures(chars: &[char], at: usize) -> bool {
     picture.is_some_and(is_picture) && chars.get(at + 1).is_some_and(|c| is_picture(*c))
 }
 
-/// Returns whether U+200C or U+200D is inside a word of a script that needs it.
+/// Returns whether U+200C or U+200D follows a letter of a script that needs it, and no letter of another script comes
+/// next.
 fn joins_letters(before: Option<char>, after: Option<char>) -> bool {
     let Some(before) = before.filter(|c| any(*c, JOINING)) else { return false };
     after.is_none_or(|after| {
@@ -175,7 +176,7 @@ fn is_braille(c: char) -> bool {
     ('\u{2801}'..='\u{28FF}').contains(&c)
 }
 
-/// Describes the first run of blanks that is long enough to hide the text after it.
+/// Returns a description of the first run of blanks or line ends that is long enough to hide the text after it.
 fn blank_run(text: &str) -> Option<String> {
     let (mut blanks, mut lines) = (0, 0);
     for c in text.chars() {

@@ -32,10 +32,10 @@ pub(super) struct Word {
     spaced: bool,
 }
 
-/// A clause that a rule found in a text: its weight, and the matching words.
+/// A place in a text at which a clause of a rule matches.
 pub(super) struct Match {
     pub(super) rule: Rule,
-    /// The number of the heading under which the rule is listed.
+    /// The sequence number of the heading in `clauses.txt` below which the clause is listed.
     pub(super) group: usize,
     pub(super) weight: u32,
     pub(super) words: Range<usize>,
@@ -54,7 +54,7 @@ struct Clause {
     group: usize,
     weight: u32,
     within: usize,
-    /// `true` if words that blanks separate must be in the order of the items.
+    /// `true` if the words must be in the order of the items. Words of languages without blanks may be in any order.
     ordered: bool,
     items: Vec<Item>,
     without: Concepts,
@@ -237,7 +237,7 @@ fn dense(token: &Token, words: &mut Vec<Word>) {
     }
 }
 
-/// Returns the clauses of all rules that occur in a text.
+/// Returns the places in a text at which clauses of the rules match.
 pub(super) fn matches(words: &[Word]) -> Vec<Match> {
     let mut found = Vec::new();
     let mut start = 0;

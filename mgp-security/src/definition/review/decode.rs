@@ -10,10 +10,10 @@ const TEXTS_MAX: usize = 24;
 /// The maximum total size of the texts that are decoded from one text, in bytes.
 const BYTES_MAX: usize = 32 * 1024;
 
-/// The minimum length of a word that may be encoded.
+/// The minimum length of an encoded word; shorter words are not decoded.
 const WORD_MIN: usize = 12;
 
-/// The minimum number of escapes or character codes because of which a text counts as encoded.
+/// The minimum number of escapes or character codes in an encoded text; a text with fewer is not decoded.
 const ESCAPES_MIN: usize = 4;
 
 /// Words with which orders begin. A text that was rotated (ROT13) or reversed is reviewed only from such a word on,
@@ -89,8 +89,8 @@ fn once(text: &str) -> Vec<Decoded> {
     found
 }
 
-/// Returns the positions of the first words of [`TURNED`] in a rotated or reversed text, which is reviewed from there
-/// on.
+/// Returns the positions of the first few words in a rotated or reversed text that are in [`TURNED`]. The text is
+/// reviewed from each of these positions on.
 fn orders(text: &str) -> impl Iterator<Item = usize> {
     const STARTS_MAX: usize = 3;
     let words = text.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| word.len() > 1);
@@ -111,7 +111,7 @@ fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Converts bytes to text if they look like a sentence or a command, i.e. consist mostly of letters and blanks.
+/// Converts bytes to text if they look like a sentence or like text that is encoded once more, or contain a URL.
 fn prose(bytes: Vec<u8>) -> Option<String> {
     let text = String::from_utf8(bytes).ok()?;
     if text.chars().any(|c| c.is_control() && !c.is_whitespace()) {

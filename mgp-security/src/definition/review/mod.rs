@@ -83,8 +83,8 @@ pub(super) fn steered(description: &str, is_known: impl Fn(&str) -> bool) -> Vec
     steered.map(|token| token.word.clone()).collect()
 }
 
-/// Returns whether the only tools that a text names are the server's own (`is_own`), at least one of them, and it names
-/// neither an address nor a file with secrets.
+/// Returns whether a text names at least one tool, only tools of the server itself (`is_own`), and neither an address
+/// nor a file with secrets.
 pub(super) fn names_only(text: &str, is_own: impl Fn(&str) -> bool) -> bool {
     let tokens = token::tokens(text, Place::Elsewhere);
     let mut names = tokens.iter().filter(|token| token.is_tool()).peekable();

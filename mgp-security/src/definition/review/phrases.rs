@@ -9,7 +9,7 @@ use super::token::Token;
 /// A pattern for several words that have one meaning together.
 pub(super) struct Phrase {
     pub(super) rule: Rule,
-    /// The number of the heading above the phrase; all phrases below one heading count only once per text.
+    /// The sequence number of the heading above the phrase; all phrases below one heading count only once per text.
     pub(super) group: usize,
     pub(super) weight: u32,
     pub(super) slots: Vec<Slot>,
@@ -62,7 +62,8 @@ pub(super) struct Phrases {
     all: Vec<Phrase>,
     /// For each word, the indices of the phrases that begin with it.
     words: HashMap<&'static str, Vec<usize>>,
-    /// The indices of phrases that may begin with any word of a certain kind.
+    /// The indices of phrases whose first word is given as a kind (`@path`) or a stem (`ignor*`), so that it cannot be
+    /// looked up in `words`.
     kinds: Vec<usize>,
 }
 

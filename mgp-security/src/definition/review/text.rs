@@ -1,4 +1,4 @@
-//! Detection of text that addresses the model: finds signs of that and adds up their weights.
+//! Detection of text that addresses the model: finds signs of such text and adds up their weights.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -38,7 +38,7 @@ pub(super) struct Sign {
     pub(super) range: Option<Range<usize>>,
 }
 
-/// Returns the findings of the text at a place.
+/// Returns the findings about a text; `at` is the location of the text in the definition.
 pub(super) fn findings(text: &str, at: &str, place: Place, members: &Members) -> Vec<Finding> {
     if text.len() > READ_MAX {
         return vec![Finding::new(Rule::Size, at, &format!("{} bytes", text.len()))];
@@ -94,7 +94,7 @@ pub(super) fn read(plain: &str, place: Place, members: &Members) -> Vec<Sign> {
     signs
 }
 
-/// Adds a blank after each end of a sentence, which scripts without blanks leave out, so that the sentences are
+/// Adds a blank after each end of a sentence. Scripts without blanks have none there, but the sentences must be
 /// separated.
 fn with_blanks(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
@@ -113,8 +113,8 @@ fn with_blanks(text: &str) -> String {
 /// Returns a sign for each phrase in the words of a text, with the place of the phrase.
 fn phrases(words: &[Token]) -> Vec<(Sign, Range<usize>)> {
     let mut signs = Vec::new();
-    // The end of the last phrase that instructs the model to ignore instructions in data; such a phrase contains no
-    // instruction of the server's own.
+    // The end of the last phrase that instructs the model to ignore instructions in data. Such a phrase protects the
+    // model, so words before its end do not count as an override.
     let mut protected = 0;
     for (start, word) in words.iter().enumerate() {
         for phrase in PHRASES.from(word).filter(|phrase| phrase.weight == 0) {

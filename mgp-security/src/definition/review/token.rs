@@ -8,7 +8,8 @@ use std::ops::Range;
 pub(super) struct Token {
     /// The word in lower case, without surrounding punctuation.
     pub(super) word: String,
-    /// The word with digits replaced by the letters they resemble; `None` unless it has both digits and letters.
+    /// The word with digits, `$` and `@` replaced by the letters they resemble; `None` unless the word has letters and
+    /// at least one of these.
     pub(super) plain: Option<String>,
     /// `true` if the word begins a sentence.
     pub(super) begins: bool,
@@ -49,8 +50,8 @@ impl Token {
             && self.word.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '-'))
     }
 
-    /// Returns whether the word looks like the name of a setting or value, e.g. `web_directory`, and does not begin with
-    /// a verb as the names of tools do.
+    /// Returns whether the word looks like the name of a setting or value, e.g. `web_directory`, and does not begin
+    /// with a verb as the names of tools do.
     fn is_value(&self) -> bool {
         let mut parts = self.word.split('_').filter(|part| !part.is_empty());
         let (first, last) = (parts.next(), parts.next_back());
@@ -76,7 +77,7 @@ impl Token {
         let last = name.rsplit('_').next().unwrap_or(name);
         match kind {
             "secret" | "password" | "credentials" => true,
-            // Other keys and tokens identify records and pages.
+            // Keys and tokens with these names, e.g. `page_token`, identify rows and pages and are not secret.
             "key" | "token" => !PUBLIC_KEYS.contains(&last),
             _ => false,
         }
@@ -349,8 +350,8 @@ fn trim(text: &str) -> &str {
     front.trim_end_matches(|c: char| !(c.is_alphanumeric() || matches!(c, '/' | '_')))
 }
 
-/// Returns the word with its digits replaced by the letters they resemble; `None` unless it has both digits and
-/// letters.
+/// Returns the word with digits, `$` and `@` replaced by the letters they resemble; `None` unless the word has letters
+/// and at least one of these.
 fn without_digits(word: &str) -> Option<String> {
     let has = |test: fn(&char) -> bool| word.chars().any(|c| test(&c));
     if !has(char::is_ascii_alphabetic)

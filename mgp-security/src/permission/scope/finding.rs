@@ -215,7 +215,7 @@ struct Kinds {
     only_path: bool,
 }
 
-/// The meaning of a text's shape, depending on the argument's name.
+/// Determines which kinds the shape of a text may indicate; depends on the argument's name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Text {
     /// The shape may indicate any kind.
@@ -299,7 +299,7 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// A value that is subject to a limit.
+/// A value that may be subject to limits, with the kinds that its name and shape suggest.
 #[derive(Debug)]
 struct Item {
     name: String,
@@ -489,8 +489,8 @@ fn by_shape(text: &str, mut kinds: Kinds) -> Kinds {
     kinds
 }
 
-/// Returns the number of milliseconds in the time unit at the end of a name, or in a second if the name has no known
-/// unit; `None` unless the name is that of a time limit.
+/// Returns the time unit at the end of a name, in milliseconds; a name without a known unit counts as seconds. Returns
+/// `None` if the name is not that of a time limit.
 fn unit(words: &[String]) -> Option<f64> {
     let [.., last] = words else { return None };
     let has = |name: &str| words.iter().any(|word| word == name);

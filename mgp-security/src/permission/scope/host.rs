@@ -43,7 +43,8 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Returns the host of a text in the form of a scope's entry; `None` if it cannot be parsed.
+/// Returns the host in a text, and the port if one is written, in the form in which a scope lists hosts; `None` if the
+/// text cannot be parsed.
 pub(super) fn name(text: &str) -> Option<String> {
     let place = Place::read(text).ok()?;
     let host = match &place.host {
@@ -61,7 +62,7 @@ fn one(
     host: &Host,
     port: Option<u16>,
 ) -> Result<(), Outside> {
-    // If the port is unknown, an entry with a port may deny it but never allows it.
+    // If the port of the host is unknown, an entry with a port denies the host but never allows it.
     if closed.iter().any(|entry| {
         entry.is_of(host) && (port.is_none() || entry.port.is_none() || entry.port == port)
     }) {

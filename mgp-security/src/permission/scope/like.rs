@@ -5,7 +5,7 @@ use mgp_types::mgp::PermissionScope;
 use super::finding::{About, Command, Findings};
 use super::{check, host};
 
-/// The minimum number of components that a folder needs to stand for all paths in it.
+/// The minimum number of components of a folder in which all paths count as similar.
 const MIN_FOLDER_PARTS: usize = 2;
 
 /// Returns limits for calls that are similar to one with these arguments; `None` if only the same arguments are
@@ -58,8 +58,8 @@ pub fn scope_words(scope: &PermissionScope) -> String {
     named.collect::<Vec<_>>().join("; ")
 }
 
-/// Returns the folder that contains all similar paths: the one of a file, otherwise the path itself. Returns `None` if
-/// the path is relative or has wildcards.
+/// Returns the path below which all paths count as similar: the folder of a file, unless it is too close to the root,
+/// otherwise the path itself. Returns `None` if the path is relative or has wildcards.
 fn folder(text: &str) -> Option<String> {
     let is_plain = text.starts_with(['/', '~']) && !text.contains(['*', '?', '[', '{', '%', '\\']);
     if !is_plain {

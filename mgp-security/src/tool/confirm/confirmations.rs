@@ -30,9 +30,8 @@ use crate::tool::assessment::Assessment;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConfirmConfig {
-    /// The time for which a confirmation is valid, counted from the question; at least as long
-    /// as the approver may take.
-    /// Default: 15 minutes.
+    /// The time for which a confirmation is valid, counted from the question. It must not be shorter than the time that
+    /// the approver may take. Default: 15 minutes.
     pub lives: Duration,
     /// The maximum number of open questions per caller; further calls are refused with 3001. Default: 16.
     pub open_each: usize,
@@ -100,7 +99,8 @@ struct CarriedConfirmation {
 }
 
 impl Confirmations {
-    /// Creates confirmations by an approver. They are not recorded, and no tool is exempt.
+    /// Creates confirmations that an approver gives. They are not recorded before a sink is [set](Self::audit), and no
+    /// tool is exempt before a source of entries is [added](Self::named).
     pub fn new(policies: Policies, approver: impl Approver + 'static) -> Self {
         let ConfirmConfig { lives, open_each, open_all, used, arguments } =
             ConfirmConfig::default();
@@ -141,14 +141,14 @@ impl Confirmations {
         self.calls.as_ref()?.find(by, server, tool, arguments, at)
     }
 
-    /// Adds a source of operators' entries that name tools, which may exempt their calls.
+    /// Adds a source of operators' entries that name tools. Calls of a named tool may need no confirmation.
     pub fn named(mut self, named: impl NamedTools + 'static) -> Self {
         let one: Arc<dyn NamedTools> = Arc::new(named);
         self.named = self.named.iter().cloned().chain([one]).collect();
         self
     }
 
-    /// Sets the limits. The record of used confirmations is cleared.
+    /// Sets the limits, and forgets which confirmations were already used.
     pub fn config(mut self, config: &ConfirmConfig) -> Self {
         self.lives = config.lives;
         self.max_arguments = config.arguments;
@@ -157,7 +157,8 @@ impl Confirmations {
         self
     }
 
-    /// Returns the strongest entry of all [sources](Self::named) that names a tool, if there is one.
+    /// Returns the entry that names a tool, if any [source](Self::named) has one. If there are several, returns the one
+    /// that exempts more calls from confirmation.
     pub(crate) fn naming(
         &self,
         cx: &Context,

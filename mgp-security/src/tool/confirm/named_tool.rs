@@ -1,4 +1,4 @@
-//! Operators' entries that name a tool, which make confirmations unnecessary (MGP §4.4).
+//! Operators' entries that name a tool. They can make confirmations of its calls unnecessary (MGP §4.4).
 
 use bytestring::ByteString;
 use mgp_types::service::{Context, ServerId};
@@ -30,7 +30,7 @@ pub struct NamedTool {
 }
 
 impl NamedTool {
-    /// Creates a named tool from a description of the entry, which appears in the audit log.
+    /// Creates a named tool; `entry` describes the operator's entry, and appears in the audit log.
     #[must_use]
     pub fn by(entry: impl Into<ByteString>) -> Self {
         Self { entry: entry.into(), never: false }

@@ -15,13 +15,15 @@ pub struct ConfirmRefused {
     server: Option<ServerId>,
     risk: RiskLevel,
     need: Need,
-    /// A description of the missing permissions that the question was also about.
+    /// The missing permissions that the confirmation question also asked for, as text for the message; empty if there
+    /// were none.
     lacks: String,
     why: Unconfirmed,
     /// The reason that the person gave for the decision.
     reason: Option<String>,
     /// The action that would allow the call to run.
     remedy: String,
+    /// Further details for the caller: those from the approver, and the missing permissions.
     more: Object,
     #[source]
     rule: Rule,
@@ -73,7 +75,7 @@ pub enum Unconfirmed {
     /// The approver denied the call.
     #[error("a person denied it")]
     Denied,
-    /// The approver has not decided about the call.
+    /// The approver has not decided yet; the call can be repeated once a person has.
     #[error("nobody confirmed it in time")]
     Deferred,
     /// The person closed the question without an answer.

@@ -10,7 +10,7 @@ use mgp_types::Sha256Hash;
 use mgp_types::sync::Mutex;
 use tokio::time::Instant;
 
-/// The maximum time for which a use is remembered.
+/// The time for which a use is remembered if the end of the confirmation's validity cannot be represented.
 const LONGEST: Duration = Duration::from_hours(24 * 365 * 100);
 
 /// The number of runs of each confirmed call, by logical call and binding.

@@ -1,4 +1,5 @@
-//! Computes the possible values of expressions in JavaScript and TypeScript, without running them.
+//! Checks JavaScript and TypeScript; [`check`] is the entry point. The rest computes the possible values of expressions
+//! without running them.
 
 use super::{
     CodePolicy, javascript_rules as rules,
@@ -107,7 +108,7 @@ pub(super) struct Scope<'t> {
     unknown: Shared,
     /// The computed values of names, removed when the name is bound again.
     pub(super) used: RefCell<AHashMap<String, Shared>>,
-    /// The values of syntax nodes that were computed so far, by the number of the node.
+    /// The values of syntax nodes that were computed so far, by the node's position in `Nodes::all`.
     known: RefCell<Vec<Option<Shared>>>,
     work: Cell<usize>,
 }

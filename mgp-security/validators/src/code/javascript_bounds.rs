@@ -8,9 +8,11 @@ use super::javascript::Dialect;
 
 /// The maximum number of brackets, templates and elements that are open at once.
 const MAX_FRAMES: usize = 100;
-/// The maximum number of tokens that may be nested in one another.
+/// The maximum depth of nesting, counted in tokens: each token may be nested in the one before it, until a statement, a
+/// bracket or a part of a list ends.
 const MAX_DEPTH: usize = 1_000;
-/// The number of tokens in one part of a list that do not add to the depth of the parts after it.
+/// The maximum number of levels by which a comma lowers the counted depth. If one part of a list is nested deeper, the
+/// parts after it begin at a greater depth.
 const LIST_SLACK: usize = 64;
 /// The maximum number of tokens that the parser reads, counting each repetition.
 const MAX_READINGS: usize = 250_000;
@@ -63,7 +65,7 @@ pub(super) fn check(source: &str, dialect: Dialect) -> Result<usize, String> {
     if scan.frames.is_empty() { Ok(levels) } else { Err("the code cannot be parsed".to_owned()) }
 }
 
-/// The position in an expression after the last token. It determines the meaning of a slash.
+/// The state of an expression after the last token. It determines the meaning of a slash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operand {
     /// An operand has ended, so a slash divides.
@@ -82,11 +84,11 @@ struct Frame {
     base: usize,
     /// The depth at which each part of a list begins.
     level: usize,
-    /// The position in an expression after the closing bracket.
+    /// The state of the expression after the closing bracket.
     after: Operand,
     /// The number of times that the parser reads the content.
     factor: usize,
-    /// The number of open groups that may be the parameters of an arrow function.
+    /// One more than the number of open groups that may be the parameters of an arrow function.
     groups: usize,
     /// The number of open type arguments, which may turn out to be comparisons.
     angles: usize,
@@ -181,7 +183,7 @@ impl<'s> Scan<'s> {
         Some(true)
     }
 
-    /// Returns the number of times that the parser reads the next token, without the repetitions because of groups.
+    /// Returns the number of times that the parser reads the next token, not counting repetitions caused by groups.
     fn factor(&self) -> usize {
         self.frame.factor.saturating_mul(1 + self.frame.angles + self.frame.conditions)
     }
@@ -395,8 +397,8 @@ impl<'s> Scan<'s> {
         Some(())
     }
 
-    /// Begins a new statement before the next token if the last one has ended; `next` is the next token if it is a
-    /// word, else empty.
+    /// Begins a new statement if the last statement has ended before the next token. `next` is that token if it is a
+    /// word, `"."` if it is the name of a property, else empty.
     fn begin(&mut self, next: &str) {
         let continues = CONTINUING.contains(&next);
         let prefix = TYPE_OPERATORS.contains(&self.word);

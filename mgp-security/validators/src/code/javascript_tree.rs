@@ -70,13 +70,13 @@ fn parse(
     Err("the code cannot be parsed".to_owned())
 }
 
-/// The nodes of a tree, numbered in such a way that a parent comes before its children.
+/// The nodes of a tree. Each parent comes before its children, and each node contains its position in the list.
 #[derive(Debug, Default)]
 pub(super) struct Nodes<'t> {
     pub(super) all: Vec<AstKind<'t>>,
-    /// The number of the parent of each node.
+    /// The position of each node's parent in `all`.
     parents: Vec<usize>,
-    /// The nodes that contain the next node.
+    /// The positions of the nodes that contain the next node.
     path: Vec<usize>,
 }
 
@@ -113,7 +113,7 @@ impl<'t> Visit<'t> for Nodes<'t> {
     }
 }
 
-/// Returns the number of a node.
+/// Returns the position of a node in [`Nodes::all`].
 pub(super) fn number(node: AstKind<'_>) -> usize {
     node.node_id().index()
 }

@@ -134,7 +134,7 @@ impl CodePolicy {
                 code.len()
             )));
         }
-        // All hidden characters begin with one of these two bytes.
+        // All characters that are searched for here begin with one of these two bytes.
         let can_hide = code.bytes().any(|byte| matches!(byte, 0 | 0xe2));
         if can_hide
             && let Some(c) = code

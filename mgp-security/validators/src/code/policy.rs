@@ -4,7 +4,7 @@ use crate::rejection::Rejection;
 use mgp_types::mgp::{CodeHints, CodeSafety, CodeSafetyLevel, Validator};
 use serde_json::Value;
 
-/// The effective level and the effective lists for code in one language.
+/// The rules by which code is checked: the effective level, maximum size and lists, for one language.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CodePolicy {
     pub(super) level: CodeSafetyLevel,

@@ -1,4 +1,4 @@
-//! Python: imports, bindings of names, and the possible values of names.
+//! Checks Python code; [`check`] is the entry point. The rest binds the names in the code to their possible values.
 
 use super::{
     CodePolicy,

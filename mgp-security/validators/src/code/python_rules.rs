@@ -13,7 +13,8 @@ use ahash::{AHashMap, AHashSet};
 use ruff_python_ast::{AnyNodeRef, ArgOrKeyword, Expr, ExprAttribute, ExprCall, ExprName, ExprRef};
 use std::{collections::HashMap, sync::OnceLock};
 
-/// Builtins that execute text as code, or give access to all other builtins.
+/// Builtins that the rules look for. Such a name may mean the builtin even if the code binds it, because the binding
+/// may belong to another scope.
 pub(super) static BUILTINS: Words = Words::new(
     "\
     eval exec compile execfile __import__ breakpoint reload __builtins__ __loader__ __spec__ \
@@ -71,7 +72,7 @@ static ATTRIBUTES: Words = Words::new(
     subprocess_exec subprocess_shell load_extension enable_load_extension exec_module load_module \
     __init_subclass__ __class_getitem__",
 );
-/// Attributes whose names may not be passed as text, e.g. to `getattr`.
+/// Attributes whose names may not be passed as text to `operator.attrgetter` or `operator.methodcaller`.
 const INDIRECT: &[&str] = &[
     "system",
     "popen",
@@ -260,8 +261,8 @@ impl<'a, 't> Rules<'a, 't> {
         for path in paths(&values) {
             if !self.paths.contains(path) && self.scope.may_judge(15) {
                 self.paths.insert(path.to_owned());
-                // The path of a call is that of its function with `()`, which the node of the function has already
-                // reported.
+                // The path of a call is that of its function followed by `()`. Patterns that it matches are reported
+                // for the node of the function.
                 if !is_call || !path.ends_with("()") {
                     self.declared(path, "");
                 }

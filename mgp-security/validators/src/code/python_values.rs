@@ -233,7 +233,7 @@ impl<'t> Scope<'t> {
         values
     }
 
-    /// Returns whether a path is a member of a name that neither this code nor Python binds.
+    /// Returns whether a path is a member of a name that this code does not bind, other than `self`, `cls` and `super`.
     pub(super) fn is_unbound(&self, path: &str) -> bool {
         let name = path.split(['.', '(', '@', '?']).next().unwrap_or_default();
         !name.is_empty()

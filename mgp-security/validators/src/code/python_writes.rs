@@ -120,7 +120,7 @@ fn are_texts(values: &Values, condition: impl Fn(&str) -> bool) -> bool {
     values.iter().all(|value| matches!(value, Value::Text(text) if condition(text)))
 }
 
-/// Returns whether the mode of a file only allows reading; `None` is the default mode, which does.
+/// Returns whether the mode of a file only allows reading. `None` means the default mode, which only allows reading.
 fn reads(mode: Option<Shared>) -> bool {
     mode.is_none_or(|mode| {
         are_texts(&mode, |mode| !mode.is_empty() && mode.chars().all(|c| READ_MODES.contains(c)))

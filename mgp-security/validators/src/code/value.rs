@@ -3,7 +3,7 @@
 use crate::words::Words;
 use std::collections::HashMap;
 
-/// The maximum number of values of one name. With more, its value counts as unknown, too.
+/// If a name or an expression has more values than this, [`Value::Unknown`] is added, because some may be left out.
 const MAX_VALUES: usize = 12;
 
 /// One possible value of an expression.

@@ -94,7 +94,8 @@ static TEXTS: Words = Words::new(
 
 /// Checks every network target in the arguments of a call.
 ///
-/// Arguments that the definition declares as `urls` or `hosts` are checked under any name.
+/// `urls` and `hosts` are the names of arguments that the tool's definition declares as URLs and as hosts; these are
+/// checked as such, whatever their names suggest.
 pub(crate) fn check(
     arguments: &Value,
     (urls, hosts): (&[String], &[String]),

@@ -52,8 +52,8 @@ pub fn reads_by_name(tool: &str) -> bool {
     hidden(tool, false).is_none() && tool.is_ascii() && name::intent(tool) == Intent::Read
 }
 
-/// Checks annotations and security metadata, which can only cause a refusal; returns whether the server declares that
-/// the tool reads.
+/// Checks annotations and security metadata, and refuses a tool that declares a write. Returns whether the server
+/// declares that the tool only reads.
 fn declarations(definition: &Value) -> Result<bool, String> {
     let member = |group: &str, name: &str| definition.get(group).and_then(|group| group.get(name));
     for group in ["annotations", "security"] {

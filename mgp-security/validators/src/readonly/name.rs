@@ -130,8 +130,8 @@ fn of_clause(clause: &[String], later: bool) -> Intent {
             });
         return if noun && !later { Intent::Read } else { Intent::Write(word.clone()) };
     }
-    // A write verb at the end of the clause counts if it is not also a noun, because then it is not an object of the
-    // first verb.
+    // A verb for writing at the end of the clause counts, unless it is also a noun: then it is the object of the first
+    // verb.
     match clause.last() {
         Some(last) if first + 1 < clause.len() && is_write(last) && !is(&NOUNS, last) => {
             Intent::Write(last.clone())

@@ -33,7 +33,7 @@ const OUTPUTS: &[&str] = &[
     "-C",
 ];
 
-/// Commands that write no file because of an option in [`OUTPUTS`].
+/// Commands for which the options in [`OUTPUTS`] do not name a file to write.
 static READERS: Words = Words::new(
     "ls grep ps df stat find cut tr git python diff tree cd wc head tail date pgrep lsof ss netstat \
     test [ base64 xargs awk file du uniq paste column rg fd",

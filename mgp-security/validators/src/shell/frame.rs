@@ -39,8 +39,8 @@ impl<'a> Frame<'a> {
         Ok(Self { depth: self.depth + 1, ..self })
     }
 
-    /// Returns the context without the standard input, for a command run by one that reads the input itself, e.g.
-    /// `xargs`.
+    /// Returns the context without the standard input, for a command that is run by e.g. `xargs`, which reads the input
+    /// itself.
     pub(super) fn without_input(self) -> Self {
         Self { stdin: Stdin::Unnamed, ..self }
     }

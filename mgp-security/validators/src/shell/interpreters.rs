@@ -12,7 +12,8 @@ pub(super) fn is_interpreter(name: &str) -> bool {
         || matches!(name, "rscript" | "elixir" | "erl" | "java" | "coffee")
 }
 
-/// Arguments with which an interpreter only prints information, or runs tests.
+/// Arguments with which an interpreter needs no file and reads no program from standard input, e.g. because it only
+/// prints information.
 const INFORMATION: &[&str] = &[
     "-V",
     "-VV",

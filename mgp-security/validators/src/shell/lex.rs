@@ -1,7 +1,7 @@
-//! Splits shell commands into words and removes quotes; refuses everything that is not a plain word.
+//! Splits shell commands into words and removes quotes; refuses whatever is not in the [`Grammar`].
 //!
-//! The grammar consists of one simple command. Operators, redirections, substitutions and newlines outside of quotes
-//! are errors, so a shell construct is refused even if this code does not know it.
+//! [`Grammar::Command`] has only one simple command. Operators, redirections, substitutions and newlines are errors
+//! there, so a shell construct is refused even if this code does not know it.
 
 /// The maximum length of a command in bytes.
 pub(super) const MAX_COMMAND: usize = 64 * 1024;

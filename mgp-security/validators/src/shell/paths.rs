@@ -65,7 +65,8 @@ const HOME: &[&str] = &[
     "library",
 ];
 
-/// Returns whether a path is in a system folder, or is a file that determines which programs a user starts.
+/// Returns whether a path is in a system folder, or is a file of a user that contains keys or determines which programs
+/// start.
 pub(super) fn is_system(path: &str) -> bool {
     let path = path.trim_start_matches("file://").to_ascii_lowercase();
     if path.contains(":\\") || path.starts_with("\\\\") {
@@ -105,7 +106,7 @@ pub(super) fn is_system(path: &str) -> bool {
     up > 0 && (parts.is_empty() && up > 2 || SYSTEM[..14].contains(&first) || first == ".ssh")
 }
 
-/// Returns whether a path is a device that contains data.
+/// Returns whether a path is below `/dev`, other than harmless ones such as `/dev/null` and `/dev/tty`.
 pub(super) fn is_device(path: &str) -> bool {
     path.starts_with("/dev/") && is_system(path)
 }

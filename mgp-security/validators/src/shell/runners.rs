@@ -253,7 +253,7 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
     inner(Args(&rest.0[..end]), frame)
 }
 
-/// Checks a tool such as `poetry`, of whose subcommands only some run another command, e.g. `run` and `exec`.
+/// Checks a tool such as `poetry`, in which only subcommands such as `run` and `exec` run another command.
 fn project(name: &str, rest: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     let rest = if rest.first() == "tool" { rest.skip(1) } else { rest };
     match rest.first() {

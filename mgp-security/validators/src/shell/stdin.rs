@@ -11,7 +11,7 @@ use super::{
 
 /// The maximum number of words of the input that `xargs` may append.
 const MAX_WORDS: usize = 1_000;
-/// The maximum number of words that are checked, counting the command for each appended word.
+/// The maximum number of words that are checked; the words of the command count once for each appended word.
 const MAX_JUDGED: usize = 10_000;
 
 /// Keys of arguments that contain the standard input for the command in the same object.

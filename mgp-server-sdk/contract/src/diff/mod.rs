@@ -149,7 +149,7 @@ fn compare_texts(old: &Contract, new: &Contract, changes: &mut Vec<Change>) {
     changes.push(change(bump, "/execution/taskSupport", "the support for tasks changed"));
 }
 
-/// The hints of MCP, each with the value that requires more caution of a caller.
+/// The hints of MCP, each with the value that demands more caution from callers.
 const HINTS: &[(&str, bool)] = &[
     ("readOnlyHint", false),
     ("destructiveHint", true),

@@ -46,7 +46,7 @@ pub(super) struct SchemaDiff<'a> {
     changes: Vec<Change>,
 }
 
-/// The keywords that this module compares itself, or that alone have no effect on the valid values.
+/// The keywords that this module compares itself, and those that have no effect of their own on the valid values.
 const STRUCTURE: &[&str] = &[
     "$ref",
     "$defs",

@@ -14,7 +14,8 @@ pub(super) enum Part {
 }
 
 impl Part {
-    /// All parts in order, each with its heading and the words by which the headings of other authors are recognized.
+    /// All parts in order, each with its own heading, and with words by which the different headings of other authors
+    /// are recognized.
     pub(super) const ALL: [(Self, &'static str, &'static [&'static str]); 8] = [
         (Self::Purpose, "Tool Purpose and Description", &["purpose", "description", "overview"]),
         (Self::Name, "Invocation Name", &["invocation name", "invocation"]),

@@ -14,9 +14,9 @@ use super::{FromCall, ToolRequest};
 /// The result of a call, sent in pieces. A caller that requested chunks receives each piece immediately; the final
 /// result contains all pieces (MGP §12.4).
 ///
-/// If the value that the function returns begins with the content of the pieces, it is the whole result; otherwise it
-/// is appended to the pieces. A caller that did not request chunks receives the same result in one piece. An error, or
-/// a result with `isError`, replaces the pieces.
+/// If the value that the function returns begins with the content of the pieces, that value is the whole result;
+/// otherwise the value is appended to the pieces. A caller that did not request chunks receives the same result in one
+/// piece. An error, or a result with `isError`, replaces the pieces.
 ///
 /// ```
 /// use mgp_server_sdk::ResultStream;

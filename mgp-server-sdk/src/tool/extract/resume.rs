@@ -9,8 +9,8 @@ use super::{FromCall, ToolRequest};
 /// The place that an earlier call marked with [`ResultStream::checkpoint`](crate::ResultStream::checkpoint); `None` if
 /// the call starts at the beginning.
 ///
-/// The server must offer [`CheckpointLayer`](crate::CheckpointLayer), which refuses a place unless a call of the same
-/// caller to the same tool with the same arguments marked it.
+/// The server must offer [`CheckpointLayer`](crate::CheckpointLayer), which accepts a place only if an earlier call
+/// marked it that had the same caller, tool and arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resume<T>(pub Option<T>);
 

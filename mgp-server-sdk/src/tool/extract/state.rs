@@ -11,7 +11,7 @@ use super::{FromCall, ToolRequest};
 
 /// The extractor for the server's value of the type `T`, which is set with [`Server::state`](crate::Server::state).
 ///
-/// A server that lacks a value that one of its tools extracts cannot be built.
+/// A server cannot be built if it lacks a value that one of its tools extracts.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};

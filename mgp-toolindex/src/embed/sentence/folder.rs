@@ -103,8 +103,8 @@ impl ModelFolder {
 // === impl ModelManifest ===
 
 impl ModelManifest {
-    /// Parses a manifest; returns an error for a path outside of the folder, or if a file that every model needs is
-    /// missing.
+    /// Parses a manifest; returns an error if it names a path outside of the folder, or lacks a file that every model
+    /// needs.
     fn parse(text: &[u8]) -> Result<Self, ManifestError> {
         let manifest: Self = serde_json::from_slice(text).map_err(ManifestError::Json)?;
         if manifest.format != FORMAT {

@@ -48,7 +48,8 @@ pub(super) fn runtime(library: &Path) -> Result<Environment, ModelError> {
         .map_err(|reason| ModelError::Runtime { reason: reason.into() })?;
     // At a lower log level the runtime logs a message for every node of a model.
     environment.set_log_level(LogLevel::Warning);
-    // The tokenizer gets no thread pool, which would not make a single text faster; the text would wait for a thread.
+    // The tokenizer gets no thread pool: a pool does not make a single text faster, and the text would wait for a
+    // thread.
     if !parallelism::is_parallelism_configured() {
         parallelism::set_parallelism(false);
     }

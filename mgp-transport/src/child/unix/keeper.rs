@@ -127,7 +127,7 @@ fn wait_and_end(state: &KeeperState, program: Pid, grace: Duration) -> ExitCode 
     ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
 
-/// Ends the remaining descendants: sends SIGTERM once, and SIGKILL after the grace time.
+/// Ends the remaining descendants: sends SIGTERM once to each, and SIGKILL after the grace time.
 fn end_descendants(state: &KeeperState, program: Pid, grace: Duration) {
     let (began, mut delays, mut terminated) = (now(), POLL_DELAYS, Vec::new());
     while state.reap(program).0 {

@@ -156,8 +156,8 @@ impl Process {
         if let Some(keeper) = self.keeper.as_ref().filter(|_| !state.reaped) {
             return keeper.signal(signal);
         }
-        // For any other reason, sending fails only if the group is empty. It is not, because even a dead leader is a
-        // member until it is reaped.
+        // Sending fails only if the group is empty. That cannot be the case here, because even a dead leader is a
+        // member of the group until it is reaped.
         !state.reaped && kill_process_group(self.pid, signal).is_ok()
     }
 }
@@ -169,7 +169,7 @@ impl KeeperHandle {
         Self { socket, program }
     }
 
-    /// Requests the keeper to signal the program; returns whether the keeper could be reached.
+    /// Asks the keeper to signal the program; returns whether the keeper could be reached.
     fn signal(&self, signal: Signal) -> bool {
         if signal == Signal::KILL {
             return self.socket.shutdown(Shutdown::Both).is_ok();

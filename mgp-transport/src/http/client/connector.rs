@@ -60,7 +60,8 @@ fn over_tls<R>(
         .map_err(|error| HttpClientError::Roots(std::io::Error::other(error)))?;
     let trusted = match secure {
         Security::Tls => roots.store()?,
-        // Reading the system's certificate authorities takes longer than many short-lived clients run.
+        // Without TLS, do not read the system's certificate authorities: that takes longer than many short-lived
+        // clients run.
         Security::None => RootCertStore::empty(),
     };
     let tls = builder.with_root_certificates(trusted).with_no_client_auth();

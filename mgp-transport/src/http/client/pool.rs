@@ -116,7 +116,8 @@ where
         }
     }
 
-    /// Waits for the response on a connection that was used before.
+    /// Waits for the response on a connection that was used before. If the request was not written, sends it on another
+    /// one.
     async fn receive<F>(&self, sender: Sender, sent: Pin<Box<F>>) -> SendResult
     where
         F: Future<Output = Result<Response<Incoming>, TrySendError<Message>>>,
@@ -278,7 +279,7 @@ impl IdleConnections {
         }
         let since = Instant::now();
         connections.push(IdleConnection { sender, since });
-        // If its runtime has ended, the task no longer exists.
+        // The task is also missing if it ended with its runtime.
         if reaper.as_ref().is_none_or(JoinHandle::is_finished)
             && let Some(until) = since.checked_add(idle.timeout)
         {

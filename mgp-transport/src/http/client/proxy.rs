@@ -29,7 +29,7 @@ use super::error::HttpClientError;
 #[derive(Clone, Default)]
 pub struct Proxy {
     matcher: Option<Arc<Matcher>>,
-    /// Matches all hosts except those that are reached directly.
+    /// Matches all hosts except the excluded ones; `None` if no host was excluded.
     others: Option<Arc<Matcher>>,
 }
 

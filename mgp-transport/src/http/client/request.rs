@@ -48,7 +48,7 @@ struct EncodedRequest {
     standard: Option<Box<StandardHeaders>>,
     body: Bytes,
     opens: bool,
-    /// If set, a lost session is opened again for this request.
+    /// If set, a new session is opened when this request finds its session lost.
     renews: bool,
     resend: ResendPolicy,
 }
@@ -69,7 +69,7 @@ impl EncodedRequest {
         headers
     }
 
-    /// Determines the kind of the response, and stores its headers if it opens a session.
+    /// Determines the kind of the response, and stores its headers if the request opens a session.
     fn answer(&self, response: Response<Incoming>, state: &RequestState) -> Answer {
         if self.opens {
             let _ = state.headers.set(Box::new(response.headers().clone()));
@@ -240,7 +240,8 @@ impl Core {
             let (session_ref, session) = in_session.then(|| self.session.current()).unzip();
             state.set_session(session_ref);
             let make_headers = || request.headers(session.as_deref());
-            // The response is moved out here, so that it is not held across the check, which most requests do not need.
+            // The response is moved into the boxed check, so that this future need not hold it while it awaits the
+            // check. Most requests need no check.
             let lost;
             let check = {
                 let response = self

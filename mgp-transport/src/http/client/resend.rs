@@ -52,7 +52,8 @@ impl ResendPolicy {
         if SAFE_METHODS.contains(&method) { Self::Once } else { Self::Never }
     }
 
-    /// Returns whether the request may be sent again after this error; every call after the first returns `false`.
+    /// Returns whether the request may be sent again after this error; after the first use of this method, always
+    /// `false`.
     pub(super) fn allows(&mut self, error: &PoolError) -> bool {
         let allowed = *self == Self::Once && !error.is_connect() && is_broken(error);
         *self = Self::Never;

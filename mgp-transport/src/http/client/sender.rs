@@ -265,7 +265,7 @@ fn nonce(headers: &HeaderMap) -> Option<String> {
     one.to_str().ok().map(str::to_owned)
 }
 
-/// Describes the refusal of credentials to the source of the credentials.
+/// Creates the description of a refusal for the source of the credentials.
 fn auth_refusal(
     response: &Response<Incoming>,
     shown: Option<String>,
@@ -283,7 +283,7 @@ fn is_redirect(status: StatusCode) -> bool {
     status.is_redirection() && status != StatusCode::NOT_MODIFIED
 }
 
-/// Returns whether other credentials may be accepted: after 401, or after 403 with a challenge.
+/// Returns whether a response refuses the credentials, so that others may be accepted: 401, or 403 with a challenge.
 fn is_refusal(response: &Response<Incoming>) -> bool {
     match response.status() {
         StatusCode::UNAUTHORIZED => true,

@@ -31,7 +31,7 @@ struct SessionState {
     handshake: Option<Call>,
     /// The settings made in this session, which are replayed in the next one.
     settings: SessionSettings,
-    /// The number of the session, incremented for every new session.
+    /// The sequence number of the session, incremented for every new session.
     generation: u64,
     /// If set, the connection is closed and no further session can start.
     is_closed: bool,
@@ -47,7 +47,7 @@ impl SessionState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SessionRef {
     generation: u64,
-    /// If set, the server assigned an id to the session, so that status 404 means that the session is lost.
+    /// If set, the server assigned an id to the session. Only then does status 404 mean that the session is lost.
     pub(super) has_id: bool,
 }
 

@@ -34,7 +34,7 @@ pub(super) struct SseReader {
     retry: Option<Duration>,
     is_start: bool,
     after_cr: bool,
-    /// The number of events with data or an id, by which progress is recognized.
+    /// The number of events with data or an id so far; the stream made progress if it has grown.
     progress: u64,
 }
 

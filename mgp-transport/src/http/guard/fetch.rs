@@ -123,7 +123,7 @@ impl GuardedFetch {
         Ok(fetch)
     }
 
-    /// Sets the limits of a document's time and size.
+    /// Sets the limits for the time and the size of a document.
     #[must_use]
     pub fn with_limits(mut self, time: Duration, bytes: usize) -> Self {
         (self.time, self.bytes) = (time, bytes);

@@ -33,7 +33,8 @@ impl ByteRange {
     }
 }
 
-/// Returns the position of the first byte, and the total size, which a response names in `Content-Range`.
+/// Returns the position of the first byte and, if it is known, the total size, as stated in the `Content-Range` of a
+/// response.
 pub(super) fn content_range(headers: &HeaderMap) -> Option<(u64, Option<u64>)> {
     let text = headers.get(CONTENT_RANGE)?.to_str().ok()?.trim().strip_prefix("bytes ")?;
     let (range, size) = text.split_once('/')?;

@@ -18,7 +18,7 @@ use super::range::content_range;
 use super::table::RemoteReference;
 use crate::http::GuardedFetch;
 
-/// The number of interruptions, without any progress between them, after which a read fails.
+/// The number of interruptions, without any data between them, after which a read fails.
 const MAX_ATTEMPTS: u32 = 5;
 
 /// The maximum time between two pieces of the data of a reference.
@@ -37,10 +37,11 @@ pub enum ReferenceError {
     /// The server refused the URL: it has expired, was changed, or does not belong to a reference.
     #[error("the data reference cannot be read: the server answered {0}; export the data again")]
     Refused(u16),
-    /// The response comes from this machine, but not from a server of data references.
+    /// The response is not that of a server of data references: it comes from another service of this machine, or it is
+    /// compressed.
     #[error("the URL of the data reference does not lead to a server of data references")]
     Foreign,
-    /// The connection over which the data was read broke too often.
+    /// The connection over which the data was read broke too often, or the server could not resume.
     #[error("reading the data reference was interrupted {MAX_ATTEMPTS} times: {0}")]
     Interrupted(String),
     /// The data of the reference has more bytes than this limit.

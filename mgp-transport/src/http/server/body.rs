@@ -19,7 +19,7 @@ enum Kind {
 }
 
 impl HttpBody {
-    /// Wraps the body of another service's response; if that body fails, the wrapped body just ends.
+    /// Wraps the body of another service's response. If that body fails, the wrapper ends as if the body were complete.
     pub fn foreign<B>(body: B) -> Self
     where
         B: Body<Data = Bytes> + Send + 'static,

@@ -59,9 +59,9 @@ pub struct HttpConfig {
     /// The maximum time for which a call waits for a client that does not read its stream; after it, the client counts
     /// as disconnected. Default: 30 s.
     pub stall_timeout: Duration,
-    /// The maximum number of legacy sessions. At the limit, a new session replaces the sessions that have been idle
-    /// longest, for at least one minute; if there is none, the request for a new session gets 503. A principal with
-    /// more than an eighth of all sessions replaces only its own sessions. Default: 100,000.
+    /// The maximum number of legacy sessions. At the limit, a new session replaces those that have been idle longest.
+    /// If none has been idle for a minute, the request for a new session gets 503. A principal with more than an eighth
+    /// of all sessions replaces only its own sessions. Default: 100,000.
     pub sessions: usize,
     /// The time after which an idle legacy session ends. Default: 30 minutes.
     pub session_ttl: Duration,

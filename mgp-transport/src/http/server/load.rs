@@ -19,7 +19,7 @@ const MAX_PING_REQUESTS: usize = 64;
 /// A single caller thus gets up to 8/9 of the limit, two callers up to 8/17 each, and so on.
 const FREE_SHARE_FACTOR: usize = 8;
 
-/// The running requests of a server, and the bytes of their bodies.
+/// Counts the running requests of a server and the bytes of their bodies, in total and for each caller.
 #[derive(Debug, Default)]
 pub(super) struct Load {
     running: AtomicUsize,
@@ -107,7 +107,7 @@ impl Load {
     }
 }
 
-/// One running request, and the bytes of its body.
+/// A guard that counts one running request, and the bytes of its body, until the guard is dropped.
 #[derive(Debug)]
 pub(super) struct LoadGuard {
     load: Arc<Load>,
@@ -156,8 +156,8 @@ impl LoadGuard {
         })
     }
 
-    /// Refuses the request if a limit is exceeded, so that only a ping would be served, and its body of `bytes` is
-    /// longer than that of a ping.
+    /// Refuses a request that exceeds a limit if its body of `bytes` is too long for a ping, because only a ping would
+    /// be served.
     pub(super) fn check_ping_size(&self, bytes: usize) -> Result<(), Refusal> {
         if bytes > MAX_PING_BYTES { self.refusal().map_or(Ok(()), Err) } else { Ok(()) }
     }

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 /// The number of unread bytes above which senders wait.
 const MAX_UNREAD_BYTES: usize = 1 << 20;
 
-/// The budget and the settings that all streams of a server share.
+/// Limits the events that all streams of a server keep together, and contains the settings of these streams.
 #[derive(Debug)]
 pub(super) struct EventBudget {
     /// The total size of the events that are kept, in bytes.
@@ -67,7 +67,7 @@ impl EventId {
 
 #[derive(Debug)]
 pub(super) struct Stream {
-    /// Number of the stream in its session; `None` for a modern stream, which cannot be resumed.
+    /// The sequence number of the stream in its session; `None` for a modern stream, which cannot be resumed.
     number: Option<u64>,
     budget: Arc<EventBudget>,
     state: Mutex<StreamState>,
@@ -78,15 +78,15 @@ pub(super) struct Stream {
 #[derive(Debug, Default)]
 struct StreamState {
     events: VecDeque<Bytes>,
-    /// The number of the first event in `events`.
+    /// The sequence number of the first event in `events`.
     first: u64,
-    /// The number of the next event that the reader gets.
+    /// The sequence number of the next event that the reader gets.
     next: u64,
     /// The size, in bytes, of the events that the reader has not received.
     unread: usize,
     /// The size of all stored events, in bytes.
     held: usize,
-    /// Number of the current reader. A reader with a lower number was replaced, and ends.
+    /// The sequence number of the current reader. A reader with a lower number was replaced, and ends.
     reader: u64,
     /// Readers up to this number end when they have received all events; see [`Stream::hang_up`].
     released: u64,

@@ -66,7 +66,8 @@ impl Drop for ActiveRequest {
 pub(super) struct TrackedService<S> {
     pub(super) service: S,
     pub(super) activity: Arc<Activity>,
-    /// Set if several requests run at the same time, because then their wake-ups cannot be distinguished.
+    /// If set, several requests may run at the same time. Their wake-ups cannot be distinguished, so every poll is
+    /// passed on.
     pub(super) is_multiplexed: bool,
 }
 
@@ -162,7 +163,7 @@ pub(super) struct TimeoutSocket<T> {
     reader: Option<Waker>,
     /// The number of requests that had begun at the last check.
     begun: usize,
-    /// A timer that runs from the first write that had to wait until everything is written.
+    /// A timer that is started when a write has to wait, and stopped when everything is written.
     writing: Option<Pin<Box<Sleep>>>,
     /// The number of bytes that were written since the timer `writing` was started.
     written: usize,

@@ -13,8 +13,7 @@ record! {
         opt id: Option<String>,
         /// If not empty, only these approvals are returned, without complete arguments.
         list ids: List<String>,
-        /// The maximum number of returned approvals that are decided, of which the newest are returned; the default is
-        /// all of them.
+        /// The maximum number of decided approvals to return. Older ones are left out; by default, all are returned.
         opt max_decided: Option<u64>,
     }
 
@@ -35,8 +34,8 @@ record! {
         req state: String,
         /// The question; the middle of long arguments is left out.
         req question: String,
-        /// The complete arguments of a call, as canonical JSON; only if the request named the id of this approval. Of a
-        /// registration with a script: an object whose `script` is that script.
+        /// Present only if the request named the id of this approval. For a call: its complete arguments, as canonical
+        /// JSON. For a registration with a script: an object whose member `script` is the script.
         opt arguments: Option<String>,
         /// A description of the calls that an approval with the term `like` would cover.
         opt like: Option<String>,
@@ -48,7 +47,8 @@ record! {
         opt server_id: Option<String>,
         /// The name of the tool that the question is about.
         opt tool: Option<String>,
-        /// The permissions: requested ones, those that the server of a call lacks, or those that a server declares.
+        /// The permissions in question: those that were requested, those that the server lacks for the call, or those
+        /// that the server to be registered declares.
         list permissions: List<Permission>,
         /// The risk of the call.
         opt risk_level: Option<RiskLevel>,
@@ -72,7 +72,8 @@ record! {
         req id: String,
         /// The reason for the decision.
         opt because: Option<String>,
-        /// The place where the operator answers: `page` or `terminal`; it is recorded, and decides nothing.
+        /// The place where the operator answers: `page` or `terminal`; it is recorded, but does not affect the
+        /// decision.
         opt via: Option<String>,
         /// Permissions to approve although the server is sandboxed.
         list permissions: List<Permission>,

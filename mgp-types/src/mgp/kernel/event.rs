@@ -25,7 +25,7 @@ record! {
         def events: Vec<Payload>,
         /// The position after the last event that was read.
         req next: u64,
-        /// The number of events after the position `after` that the kernel no longer keeps.
+        /// The number of events that are missing after the position `after`, because the kernel no longer keeps them.
         opt dropped: Option<u64>,
     }
 

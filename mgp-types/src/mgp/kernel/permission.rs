@@ -1,4 +1,4 @@
-//! Permissions of servers that operators approve, deny or revoke on their own initiative (MGP §3; methods of this
+//! Permissions of servers: operators approve, deny or revoke them on their own initiative (MGP §3; methods of this
 //! kernel only).
 
 use crate::Timestamp;
@@ -60,7 +60,8 @@ record! {
         opt until: Option<Timestamp>,
         /// The reason for the decision.
         opt because: Option<String>,
-        /// `true` to approve nothing now, but to be asked about the permissions that the server needs once it is ready.
+        /// `true` to approve nothing now. Instead, as soon as the tools of the server are known, an operator is asked
+        /// about the permissions that they need.
         opt when_ready: Option<bool>,
     }
 

@@ -49,8 +49,8 @@ record! {
         opt description: Option<String>,
         /// The risk of the tool, as the kernel assesses it.
         req risk_level: RiskLevel,
-        /// The risk that the operator may set instead: the tool counts as dangerous only because its server does not
-        /// declare its effects, but its name and arguments suggest that it only reads.
+        /// A lower risk that the operator may set. It is proposed if the tool counts as dangerous only because its
+        /// server declares no effects, while its name and arguments suggest that it only reads.
         opt proposed_risk: Option<RiskLevel>,
         /// The number of tokens that the definition costs.
         req tokens: u64,
@@ -76,8 +76,8 @@ record! {
         req server_id: String,
         /// The name that the server gives the tool.
         req tool: String,
-        /// The fingerprint of the reviewed definition, which an approval must name; if it is absent, a rejection is
-        /// about the definition that waits now.
+        /// The fingerprint of the reviewed definition. An approval must contain it; a rejection without it is about the
+        /// definition that waits now.
         opt fingerprint: Option<String>,
         /// The reason for the decision.
         opt because: Option<String>,
@@ -109,8 +109,8 @@ record! {
         def servers: Vec<KernelServerTokens>,
         /// The tokens saved on each of the last days, the oldest first.
         list days: List<KernelSavedDay>,
-        /// The agent's searches that found nothing, or that no call followed, the last one first; kept while
-        /// `kernel.search.learning` is on.
+        /// The agent's searches that found nothing, or after which no found tool was called, newest first. The kernel
+        /// stores them only while `kernel.search.learning` is on.
         list unmet: List<KernelUnmetSearch>,
     }
 

@@ -1,4 +1,4 @@
-//! The recorded form of arguments that are not logged themselves (MGP §6.3).
+//! The digest that audit events contain instead of the arguments of a call (MGP §6.3).
 
 use crate::Payload;
 use crate::hex::push_hex;
@@ -26,7 +26,8 @@ pub enum DigestForm {
 }
 
 impl ArgumentsDigest {
-    /// Creates the digest of arguments; `of` is the text from which it was computed, and `bytes` its size.
+    /// Creates the digest of arguments: `bytes` is the size of the arguments as received, and `of` the form from which
+    /// the digest was computed.
     #[must_use]
     pub fn new(digest: Option<[u8; 16]>, bytes: u64, of: DigestForm) -> Self {
         Self { digest, bytes, of }

@@ -31,7 +31,8 @@ struct EventLog {
 struct LogState {
     ring: VecDeque<Record>,
     dropped: u64,
-    /// The intent records of running calls, sorted by key; calls begin nearly in that order.
+    /// The intent records of running calls, sorted by key. Calls begin nearly in that order, so a new record goes to
+    /// the end or near it.
     intents: VecDeque<Arc<CallRecord>>,
     suspended: SuspendedCalls,
 }
@@ -79,9 +80,10 @@ impl MemoryAudit {
     }
 
     /// Returns up to `limit` events with a sequence number above `seq`, oldest first; `_mgp.seq` of an event contains
-    /// its number.
+    /// that number.
     ///
-    /// Numbers begin at 1 and never change. If events were dropped, the first number is higher.
+    /// Sequence numbers begin at 1 and never change. If events were dropped, the first remaining event has a higher
+    /// number.
     #[must_use]
     pub fn after(&self, seq: u64, limit: usize) -> Vec<AuditEvent> {
         let state = self.0.state.lock();
@@ -91,7 +93,7 @@ impl MemoryAudit {
         records.map(|(record, seq)| numbered(record.to_event(), seq)).collect()
     }
 
-    /// Returns a receiver for the number of the newest event.
+    /// Returns a receiver for the sequence number of the newest event.
     #[must_use]
     pub fn newest(&self) -> watch::Receiver<u64> {
         self.0.newest.subscribe()

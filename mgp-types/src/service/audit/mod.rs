@@ -77,7 +77,7 @@ pub trait AuditSink: Send + Sync {
     }
 }
 
-/// The answer of a sink, which is either available immediately, without a future, or later.
+/// The answer of a sink: either available immediately, without a boxed future, or later.
 ///
 /// It can be awaited directly.
 #[must_use = "what is to be recorded may not happen before the sink has answered"]

@@ -1,4 +1,4 @@
-//! Suspended calls: calls that were answered with questions, so that the caller is to repeat them with its answers.
+//! Suspended calls: calls that were answered with questions, and that the caller should repeat with its answers.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,7 +17,7 @@ pub(super) const SUSPENDED_TTL: Duration = Duration::from_hours(1);
 
 /// The suspended calls of a sink, each with additional data that the sink attaches.
 ///
-/// At most 1,024 calls remain suspended, each for at most an hour. The sink must remove further and expired calls with
+/// At most 1,024 calls remain suspended, each for at most an hour. The sink must remove expired and surplus calls with
 /// [`pop_expired`](Self::pop_expired), and record them as cancelled.
 pub struct SuspendedCalls<T = ()> {
     /// Oldest first.

@@ -1,4 +1,4 @@
-//! The position of each `_meta` member that layers need, recorded in one pass.
+//! Finds the byte ranges of the `_meta` members that layers read, in one pass.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use super::read::span_of;
 use crate::mcp::key;
 use crate::record::Key;
 
-/// A member of `_meta` whose position is recorded.
+/// A member of `_meta` whose byte range in the received line is remembered, because a layer reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MetaKey {
@@ -91,7 +91,8 @@ impl HopMeta {
         }
         let mut found = Self { whole: span_of(&value[..1], base), members: [None; MetaKey::COUNT] };
         let end = map.next_value_seed(Members { found: &mut found, base })?;
-        // Only white space precedes the closing brace, after the last member or after the opening brace.
+        // Only white space separates the closing brace from the last member or, if there are no members, from the
+        // opening brace.
         let start = value.as_ptr() as usize - base;
         let inner = end.map_or(1, |end| end - start);
         let closing = value[inner..].find('}').map_or(value.len(), |at| inner + at + 1);

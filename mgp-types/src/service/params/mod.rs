@@ -88,7 +88,8 @@ impl TargetKind {
 
 /// The parameters of a call.
 ///
-/// Reading params copies nothing but the target of a long message: the other parts are byte ranges of the received line.
+/// Reading params copies only the target of a long message, and names that are written with escapes. All other parts
+/// are byte ranges of the received line.
 #[derive(Clone, Default)]
 pub struct Params {
     text: ByteString,
@@ -327,8 +328,8 @@ impl Params {
             && body.first.is_some_and(|first| first.range() == whole)
     }
 
-    /// Returns the text of the members that are forwarded unchanged, without the braces around them; `None` if
-    /// hop-by-hop members separate them in the received text, or if one of them names a target.
+    /// Returns the text of the members that are forwarded unchanged, without the braces around them; `None` if there
+    /// are no such members, if hop-by-hop members separate them in the received text, or if the params name a target.
     #[must_use]
     pub fn body(&self) -> Option<ByteString> {
         let Parts { target: None, body: Body { first: Some(first), rest: None }, .. } = &self.parts
@@ -350,8 +351,8 @@ impl Params {
         self.parts.meta.as_ref().map(|meta| &self.text[meta.whole.range()])
     }
 
-    /// Returns the JSON text of a member of `_meta`. Nothing is parsed here, because the position of the member was
-    /// recorded when the params were read.
+    /// Returns the JSON text of a member of `_meta`. Nothing is parsed here, because the byte range of the member was
+    /// found when the params were read.
     #[must_use]
     pub fn meta_member(&self, member: MetaKey) -> Option<&str> {
         let span = self.parts.meta.as_ref()?.get(member)?;
@@ -364,7 +365,7 @@ impl Params {
         self.slice(self.parts.mgp)
     }
 
-    /// Returns the caller's answers to the questions with which this side answered the call before (`inputResponses`).
+    /// Returns the caller's answers (`inputResponses`) to the questions that this side asked in its previous result.
     #[must_use]
     pub fn input_responses(&self) -> Option<Payload> {
         self.slice(self.parts.input_responses)

@@ -1,4 +1,4 @@
-//! The parser of params: records the position of each part in one pass.
+//! The parser of params: finds the byte range of each part in one pass.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -19,8 +19,8 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 /// The maximum size of the write-ahead log after a checkpoint; a checkpoint follows every 1,000 pages of 4 KiB.
 const MAX_LOG_BYTES: i64 = 8 * 1024 * 1024;
 
-/// Locked while the file is created. SQLite loses all locks of a process when the process closes *any* descriptor of
-/// the file, so no thread may create the file while another one opens it.
+/// Locked while the file is created, so that no thread opens the database before the creating thread has closed its
+/// descriptor: SQLite loses all locks of a process when the process closes *any* descriptor of the file.
 static CREATE_LOCK: Mutex<()> = Mutex::new(());
 
 #[derive(Clone, Copy, PartialEq, Eq)]

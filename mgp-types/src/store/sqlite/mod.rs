@@ -82,7 +82,7 @@ pub struct DbConfig {
 #[non_exhaustive]
 pub enum Durability {
     /// Committed changes survive the end of the process. A loss of power may undo the most recent ones (each
-    /// completely), and the creation of a file in the last tenth of a second.
+    /// completely), and the creation of the file itself, if that was less than a tenth of a second earlier.
     ///
     /// Revisions and event numbers of changes that were undone are used again. Therefore an audit log that syncs each
     /// of its records needs [`Full`](Self::Full).

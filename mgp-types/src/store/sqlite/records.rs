@@ -1,4 +1,4 @@
-//! The rows of records, revisions and pending events.
+//! Reads and writes the rows of records, revisions and pending events.
 
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
@@ -185,8 +185,8 @@ fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
     Ok(Record::new(row.get::<_, String>(0)?, value.map(Payload::from_trusted), number(row, 2)?))
 }
 
-/// Reads a revision or the number of an event from a column. Neither is ever negative: revisions begin at zero, event
-/// numbers at one, and both only grow.
+/// Reads a revision or the sequence number of an event from a column. Neither is ever negative: revisions begin at
+/// zero, sequence numbers at one, and both only grow.
 fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(i64::unsigned_abs)
 }

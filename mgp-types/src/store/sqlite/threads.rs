@@ -25,8 +25,8 @@ const MAX_BATCH: usize = 256;
 /// A check takes 7 µs, plus up to 70 µs to wake the thread: about 0.2 % of one core.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The delay before a new file is synced. In this time, processes that open the file read most of it, and they should
-/// go first.
+/// The delay before a new file is synced. Processes that open the file meanwhile read most of it, and the sync would
+/// slow them down.
 const SYNC_DELAY: Duration = Duration::from_millis(50);
 
 pub(super) fn write(conn: &Connection, jobs: &Jobs, news: &watch::Sender<u64>) {
@@ -73,7 +73,8 @@ pub(super) fn read_and_watch(
     }
 }
 
-/// Runs the queries of callers, which may take longer than reads of the store itself can wait.
+/// Runs the queries of callers. They have a thread of their own, so that reads of the store itself need not wait for a
+/// long query.
 pub(super) fn read(conn: &Connection, jobs: &Jobs) {
     for job in jobs {
         read_one(conn, job);
@@ -110,7 +111,7 @@ fn read_one(conn: &Connection, mut job: Box<dyn Job>) {
     job.answer(ran);
 }
 
-/// Notifies subscribers of a revision, unless they know a newer one.
+/// Notifies subscribers of a revision, unless they know it already or know a newer one.
 fn notify(news: &watch::Sender<u64>, revision: u64) {
     news.send_if_modified(|known| {
         let is_newer = revision > *known;

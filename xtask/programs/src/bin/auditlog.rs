@@ -50,8 +50,8 @@ async fn write(dir: &Path) -> Result<ExitCode, Failure> {
     let log = AuditLog::open(LogConfig::new(dir).name(NAME), kept).await?;
     let (waiting, mut appended) = mpsc::channel(WAITING);
     let appending = log.clone();
-    // A separate thread reads the input, because reading blocks. It passes each line on at once, so that the log can
-    // write many lines together.
+    // A separate thread reads the input, because reading blocks. It appends each line without waiting for its
+    // acknowledgement, so that the log can write many lines together.
     let reader = std::thread::spawn(move || {
         for line in io::stdin().lock().lines() {
             match line.map_err(Failure::from).and_then(|line| append(&appending, &line)) {

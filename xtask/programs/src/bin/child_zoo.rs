@@ -1,4 +1,4 @@
-//! Misbehaving child processes, and parents that exit without their children, for the tests of child processes.
+//! Misbehaving child processes, and parents that end before their children, for the tests of child processes.
 //!
 //! `child_zoo MODE [ARGUMENT]`: [`main`] lists the modes. In these modes the program acts like a server that crashes,
 //! hangs, floods, forks or stops reading (MGP §11).

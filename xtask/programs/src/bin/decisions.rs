@@ -1,5 +1,5 @@
-//! Times governance decisions among ten thousand access entries (MGP §3–§5). It prints a line for each kind of decision
-//! that ends with the nanoseconds; `accept gov.cost` reads these lines.
+//! Times governance decisions among ten thousand access entries (MGP §3–§5). For each kind of decision it prints a
+//! line, which ends with the nanoseconds per decision; `accept gov.cost` reads these lines.
 //!
 //! `decisions [N]` makes N decisions of each kind per run (20,000 by default). Build it with `--release`.
 
@@ -161,7 +161,8 @@ fn tools() -> Result<Vec<Tool>, serde_json::Error> {
     (0..TOOLS).map(tool).collect()
 }
 
-/// Creates `ENTRIES` access entries: two groups get a tool of every server, and single agents get the rest.
+/// Creates `ENTRIES` access entries. On every server, the group `one` may call one tool; the group `two` may call
+/// another, which the group `three` is denied. The other entries grant servers to single agents.
 async fn access(policies: Policies) -> Result<Access, Failure> {
     let entry = |who: String, server: usize, tool: Option<usize>, permission| {
         let kind = tool.map_or(EntryType::ServerGrant, |_| EntryType::ToolGrant);

@@ -1,6 +1,6 @@
 //! Small servers for tests. `desk terminal` reads and writes files, and `desk data` calculates. `desk things KIND FILE`
-//! makes and removes things, each of which is a line of the file. `desk extensions` uses the extensions that need a
-//! server.
+//! pretends to make and remove things: each call adds a line to the file. `desk extensions` offers the extensions of
+//! MGP that need support by a server.
 //!
 //! Tests play the scenarios of MGP §16.5 and §16.6 with them: an agent finds a tool for the user's request, and
 //! requests another tool when a later step of the task needs it.
@@ -119,8 +119,8 @@ struct Thing {
     name: String,
 }
 
-/// Returns the tool `make_KIND` or `remove_KIND`, which adds the line `VERB KIND NAME` to a file. Its answer differs
-/// from run to run.
+/// Returns the tool `make_KIND` or `remove_KIND`, which adds the line `VERB KIND NAME` to a file. The answer of the
+/// tool contains the time, so it differs from run to run.
 fn on_thing(verb: &'static str, kind: &str, file: &str) -> Tool {
     let (line, file) = (format!("{verb} {kind}"), file.to_owned());
     let name = format!("{verb}_{kind}");

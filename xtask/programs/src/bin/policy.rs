@@ -25,7 +25,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// The tenant of all entries (the server is below); each line is about one tenant and one server.
+/// The tenant of all entries. Each input line is about this tenant and the server `SERVER`.
 const TENANT: &str = "local";
 const SERVER: &str = "server";
 

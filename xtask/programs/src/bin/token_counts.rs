@@ -1,5 +1,5 @@
-//! Counts the tokens of a catalogue exactly and with the estimator, whose result is an upper bound, and prints the
-//! memory this takes (MGP §16.8).
+//! Counts the tokens of a catalogue, both exactly and with the estimator, which returns upper bounds. Also prints the
+//! memory that counting takes (MGP §16.8).
 //!
 //! `cargo run --release -p mgp-programs --bin token_counts -- tools.jsonl…`; the files contain one definition per line.
 #![expect(clippy::print_stdout, reason = "a program that prints measurements")]

@@ -42,7 +42,8 @@ pub(super) const SKILLS_APPS: &[Step] = &[
     Step::Program(apps::apps),
 ];
 
-/// Installs the packages that a check needs; if they cannot be installed, the check is skipped with the reason.
+/// Installs the packages that a check needs. Returns `None` on success; if they cannot be installed, reports the check
+/// as skipped and returns the verdict to use.
 pub(super) fn installed(
     options: &Options,
     what: &str,

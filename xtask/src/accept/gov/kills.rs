@@ -45,7 +45,7 @@ pub(super) fn all(program: &Path) -> Outcome<Verdict> {
     })
 }
 
-/// Lets a writer run for a while and kills it; returns the numbers of the events that it acknowledged.
+/// Lets a writer run for a while and kills it; returns the sequence numbers of the events that it acknowledged.
 fn one(program: &Path, log: &Path, kill: usize) -> Outcome<Vec<u64>> {
     let (mut child, mut input, mut output) = Writer::start(program, log)?.parts();
     let writing = thread::spawn(move || {

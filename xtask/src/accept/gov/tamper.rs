@@ -115,7 +115,8 @@ fn work(
             Ok(()) => found.missed.push(format!("{change:?}")),
             Err(named) => {
                 found.found += 1;
-                // The verifier may also name the next record, because the end of a record is where the next one begins.
+                // The verifier may also name the next record, because a change at the end of a record may be detected
+                // there.
                 let near = |seq: u64| touched.is_some_and(|line| seq == line || seq == line + 1);
                 found.exact += usize::from(named.is_some_and(near));
             }
@@ -191,7 +192,8 @@ impl Log {
         self.parts.iter().map(Vec::len).sum()
     }
 
-    /// Returns the contents of the files after a change, and the number of the first record that the change touched.
+    /// Returns the contents of the files after a change, and the sequence number of the first record that the change
+    /// touched.
     fn with(&self, change: &Change) -> (Vec<Vec<u8>>, Option<u64>) {
         let mut all = self.parts.concat();
         let line_of = |at: usize| self.lines.iter().position(|line| line.contains(&at));

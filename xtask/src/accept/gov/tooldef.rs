@@ -15,7 +15,7 @@ const MIN_BLOCKED: f64 = 0.85;
 /// The maximum share of harmless definitions that are blocked.
 const MAX_WRONG: f64 = 0.05;
 
-/// The numbers of correct decisions and of all decisions, by kind and expected label.
+/// The counts of correct decisions and of all decisions, by kind and expected label.
 pub(super) type Score = BTreeMap<(String, String), (usize, usize)>;
 
 /// Runs the example `guard` on the labelled corpus and checks its decisions.

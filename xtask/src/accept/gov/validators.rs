@@ -8,7 +8,8 @@ use crate::{
 };
 use std::{fs, process::Command};
 
-/// A corpus, the kind of judge for its lines, and the minimum and maximum shares of blocked lines.
+/// A corpus, the judge for its lines, the minimum share of harmful lines that it must block, and the maximum share of
+/// harmless lines that it may block.
 struct Corpus {
     judge: &'static str,
     file: &'static str,
@@ -73,7 +74,7 @@ fn measured(corpus: &Corpus, lines: &str) -> Outcome<Verdict> {
     })
 }
 
-/// Returns the share of correct decisions among all lines with a label.
+/// Returns the share of correct decisions among the lines with this label.
 fn of(scores: &Score, label: &str) -> f64 {
     let (mut right, mut all) = (0, 0);
     for ((_, expected), (correct, lines)) in scores {

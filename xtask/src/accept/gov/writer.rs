@@ -60,7 +60,7 @@ impl Writer {
         (self.child, self.input, self.output)
     }
 
-    /// Writes `count` events and waits for their acknowledgements; returns the acknowledged numbers.
+    /// Writes `count` events and waits for their acknowledgements; returns the acknowledged sequence numbers.
     pub(super) fn write(&mut self, from: usize, count: usize) -> Outcome<Vec<u64>> {
         // Wait after every 64 events: their acknowledgements fit into the pipe, so the writer and this check cannot
         // block each other.
@@ -85,7 +85,7 @@ impl Writer {
     }
 }
 
-/// Returns the number of the next acknowledged event; `None` once the writer has ended.
+/// Returns the sequence number of the next acknowledged event; `None` once the writer has ended.
 pub(super) fn ack(output: &mut BufReader<ChildStdout>) -> Outcome<Option<u64>> {
     let mut line = String::new();
     // An incomplete last line acknowledges nothing.
@@ -110,7 +110,7 @@ pub(super) fn event(trace: &str) -> String {
     format!("{event}\n")
 }
 
-/// Runs `auditlog verify`; the inner error is the number of the bad record, if the verifier printed one.
+/// Runs `auditlog verify`; the inner error is the sequence number of the bad record, if the verifier printed one.
 pub(super) fn verify(program: &Path, log: &Path) -> Outcome<Result<(), Option<u64>>> {
     let output = Command::new(program).arg("verify").arg(log).stderr(Stdio::null()).output()?;
     if output.status.success() {

@@ -95,7 +95,7 @@ impl Searcher {
         }
     }
 
-    /// Searches the tools of a set for other texts; `texts` are pairs of an id and a text.
+    /// Searches the tools of a set for these texts instead of the set's queries; `texts` are pairs of an id and a text.
     pub(super) fn ask_all<'a>(
         &self,
         set: &Set,

@@ -1,5 +1,5 @@
-//! The part of `index.laws` about history: if the tools that were called after earlier queries are known, the search
-//! must improve, and must not become worse on any set.
+//! The part of `index.laws` about history: once the search knows which tools were called after earlier queries, it must
+//! reach a minimum recall on two sets, and must not become worse on any set.
 //!
 //! Queries are split into history and test queries by task or, without a task, by their words, so that similar queries
 //! are on the same side.

@@ -2,9 +2,9 @@
 //! real servers, and do so as quickly as requests in English.
 //!
 //! `mgp-toolindex/tests/wishes` has a file of wishes for each language; the same line of `tools.txt` lists the tools of
-//! which any one is right. The words of the lexicon were chosen with the first half of the lines in view. The wishes in
-//! the folders `aside` and `other` are worded indirectly, and their authors knew neither the other wishes nor the
-//! lexicon; their results are reported, but have no bound.
+//! which any one is right. The authors of the lexicon knew the first half of the lines when they chose its words. The
+//! wishes in the folders `aside` and `other` are worded indirectly, and their authors knew neither the other wishes nor
+//! the lexicon; their results are reported, but have no bound.
 
 use super::{
     data::{Listed, Query, Set},
@@ -28,8 +28,8 @@ const LANGUAGES: [&str; 13] =
 /// A wish is fulfilled if a right tool is among this many first results.
 const TOP: usize = 3;
 
-/// The minimum share of fulfilled wishes in English; below: in each other language, and in all other languages
-/// together.
+/// The minimum share of fulfilled wishes in English. `MIN_EACH` is that in each other language, and `MIN_ALL` the
+/// minimum mean of the other languages.
 const MIN_ENGLISH: f64 = 0.90;
 const MIN_EACH: f64 = 0.75;
 const MIN_ALL: f64 = 0.85;
@@ -75,8 +75,8 @@ pub(in crate::accept) fn languages(options: &Options) -> Outcome<Verdict> {
     Ok(verdict(&shares))
 }
 
-/// The maximum time of the first search with a foreign word, in microseconds; below: that of later searches, and the
-/// maximum memory that the first search adds, in KiB.
+/// The maximum time of the first search with a foreign word, in microseconds. `MAX_LATER` is that of 99 of 100 later
+/// searches, and `MAX_MEMORY` the maximum memory in KiB that the first search adds.
 const MAX_FIRST: u64 = 3_000;
 const MAX_LATER: u64 = 500;
 const MAX_MEMORY: u64 = 4 * 1024;

@@ -30,7 +30,7 @@ const SEED: u64 = 7;
 /// The number of results that the user looks at.
 const SEEN: usize = 10;
 
-/// One call in this many is a call of the first result, right or wrong.
+/// After one query in this many, the user calls only the first result, right or wrong.
 const NOISE: usize = 10;
 
 /// The number of calls of the adversary.
@@ -43,7 +43,7 @@ struct Called<'a> {
     subject: Option<&'a str>,
 }
 
-/// The sums over the splits of one set: searches, and their mean recall@5 before and after the calls.
+/// Sums over the splits of one set: the count of searches, and their recall@5 before and after the calls.
 #[derive(Default)]
 struct Recall {
     searches: usize,
@@ -119,7 +119,7 @@ impl Recall {
     }
 }
 
-/// Adds the recall of searches for tools that were called, and of searches for other tools.
+/// Adds to `same` the recall of searches for tools that were called, and to `other` that of the other searches.
 fn compare(
     set: &Set,
     asked: &[&Query],

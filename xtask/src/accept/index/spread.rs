@@ -1,8 +1,8 @@
 //! The acceptance check `find.spread`: requests ("wishes") that need two to four tools of different servers find all of
 //! them.
 //!
-//! Each wish joins several English wishes of `find.languages` by a phrase. The first list of phrases was in view when
-//! the weights were chosen, the other list was not.
+//! Each wish joins several English wishes of `find.languages` by a phrase. The first list of phrases was used to choose
+//! the weights of the search, the other list was not.
 
 use super::{
     data::{Query, Set},
@@ -42,12 +42,12 @@ const ASIDE: [&str; 8] = [
 /// The number of joined wishes for each of the two lists of phrases.
 const WISHES: u16 = 160;
 
-/// A need is found if a right tool is among this many first results; below: the number for all needs of a wish
-/// together.
+/// A need is found if a right tool is among this many first results. `TOP_ALL` is used instead for wishes of which all
+/// needs must be found.
 const TOP: usize = 5;
 const TOP_ALL: usize = 8;
 
-/// The minimum share of needs that are found; below: of wishes for which all needs are found.
+/// The minimum share of needs that are found. `MIN_ALL` is the minimum share of wishes of which all needs are found.
 const MIN_FOUND: f64 = 0.72;
 const MIN_ALL: f64 = 0.55;
 

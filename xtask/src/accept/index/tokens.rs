@@ -11,7 +11,7 @@ use crate::{
     run::{Context, Outcome},
 };
 
-/// The minimum shares of saved tokens, each for catalogues with at least a number of tools.
+/// Pairs: a number of tools, and the minimum share of tokens that is saved in catalogues of at least this size.
 const PROMISES: [(usize, f64); 2] = [(1_000, 0.99), (15_000, 0.999)];
 
 /// Compares the tokens of the whole catalogue with those of a request, at the 95th percentile of the requests.

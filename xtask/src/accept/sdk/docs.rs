@@ -26,7 +26,7 @@ pub(in crate::accept) fn docs() -> Outcome<Verdict> {
     for package in SDKS {
         let doc = Program::cargo(&["doc", "--no-deps", "--all-features", "-p", package]);
         note("doc", doc.env("RUSTDOCFLAGS", strict).run());
-        // Uses clippy for `missing_docs`: the compiler can deny this warning without a separate build with other flags.
+        // Uses clippy for `missing_docs`, because the compiler would need other `RUSTFLAGS`, and so a separate build.
         let clippy = ["clippy", "--all-features", "-p", package, "--", "-D", "missing_docs"];
         note("missing docs", Program::cargo(&clippy).run());
         note("doctests", Program::cargo(&["test", "--doc", "--all-features", "-p", package]).run());

@@ -1,4 +1,4 @@
-//! The part of `sdk.lifecycle` that reads the messages in the document of the base protocol with our types.
+//! The part of `sdk.lifecycle` that checks our types against the messages in the document of the base protocol.
 
 use crate::{
     accept::{Verdict, shared},

@@ -18,10 +18,12 @@ use std::{
 /// The maximum number of lines of a program in the README.
 const MAX_LINES: usize = 15;
 
-/// The maximum difference in instructions between a tool written with the macro and one written with the builder.
+/// The maximum difference in instructions between a tool written with the macro and one written with the builder, as a
+/// share.
 const MAX_SHARE: f64 = 0.02;
 
-/// Builds programs of the README, each given by a name and the heading above it; returns their texts and their folder.
+/// Builds programs of the README, each given by a name and the heading above it; returns their texts and the folder of
+/// the binaries.
 fn readme<const N: usize>(wanted: [(&str, &str); N]) -> Outcome<([String; N], PathBuf)> {
     let page = fs::read_to_string(root().join("README.md")).context("README.md")?;
     let texts = wanted.map(|(_, heading)| program_below(&page, heading));
@@ -38,7 +40,7 @@ fn readme<const N: usize>(wanted: [(&str, &str); N]) -> Outcome<([String; N], Pa
 const SERVER: (&str, &str) = ("server", "## A server");
 const CLIENT: (&str, &str) = ("client", "## A client");
 
-/// Checks that the server has two tools, and that the macro costs no more instructions than the builder.
+/// Checks that the server is short and has two tools, and that the macro costs as many instructions as the builder.
 pub(in crate::accept) fn first_server(rigour: Rigour) -> Outcome<Verdict> {
     let ([program], built) = readme([SERVER])?;
     let tools = tools(&built.join("server"))?;

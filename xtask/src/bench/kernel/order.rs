@@ -1,7 +1,7 @@
 //! Writes the linker script that places those functions of `mgp` together that run at its start and for each call.
 //!
-//! The system maps 16 pages of a program for each one that is used. In the linker's own order, the functions of an idle
-//! kernel, a twelfth of the program, are spread over half of it.
+//! For each page of a program that is used, the system maps 16 pages into memory. The functions that an idle kernel
+//! uses are a twelfth of the program, but the linker's own order spreads them over half of it.
 
 use super::{
     super::http::run::{Ask, Form, drive},
@@ -21,7 +21,8 @@ use std::{
 /// The linker script, relative to the root of the workspace; the build script of `mgp` passes it to the linker.
 const SCRIPT: &str = "mgp-client-sdk/cli/link-order.ld";
 
-/// The time after its start for which a kernel is watched; under callgrind all takes some fifty times as long.
+/// The time after its start for which a kernel is watched; long, because callgrind slows everything down some fifty
+/// times.
 const WATCH: Duration = Duration::from_secs(10);
 
 /// The source of a library that lets a kernel under valgrind start servers.
@@ -30,7 +31,7 @@ const LIBRARY: &str = include_str!("own_program.c");
 /// The number of calls for which a kernel is watched.
 const CALLS: usize = 50;
 
-/// The maximum length of a pattern; names of generic functions are much longer, but differ before.
+/// The maximum length of a pattern. Names of generic functions are much longer, but differ within this length.
 const MAX_LENGTH: usize = 96;
 
 /// Parts of the names of functions that have very many instances, few of which run.
@@ -91,7 +92,7 @@ fn library(folder: &Path) -> Outcome<PathBuf> {
     Ok(library)
 }
 
-/// Returns the patterns of the sections of all functions of `mgp` that a callgrind file names.
+/// Returns a section pattern for each function of `mgp` that ran, according to a callgrind file.
 ///
 /// A line names an object or a function by a number, and by its name where the number is new:
 /// `ob=(3) /usr/bin/mgp`, `fn=(12) main`. Lines that begin with `c` do so for a function that is called.
@@ -121,10 +122,11 @@ fn functions(text: &str) -> BTreeSet<String> {
     used
 }
 
-/// Returns the pattern of the section of a function.
+/// Returns the pattern that matches the linker section of a function; `None` if the function cannot be placed by its
+/// name.
 ///
-/// The pattern has `*` for what each change of the program changes: the hash at the end of a name of Rust, or the number
-/// that the compiler adds to a name that several crates have.
+/// The pattern has `*` for the part of a name that differs from build to build: the hash at the end of a Rust name, or
+/// the number that the compiler adds to a name that several crates have.
 fn pattern(name: &str) -> Option<String> {
     // Callgrind adds `'2` to the name of a function that calls itself.
     let name = name.split('\'').next()?;
@@ -146,7 +148,7 @@ fn pattern(name: &str) -> Option<String> {
     })
 }
 
-/// Returns a script that puts the functions of the patterns first into the section of all functions.
+/// Returns a linker script that places the sections that match the patterns first in `.text`, in this order.
 fn script(patterns: &[String]) -> String {
     let mut lines = String::new();
     for pattern in patterns {

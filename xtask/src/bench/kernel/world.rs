@@ -26,7 +26,7 @@ const TIMEOUT: Duration = Duration::from_mins(1);
 /// The interval at which readiness of the kernel is checked; it is short, because a start takes only milliseconds.
 const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
-/// The built programs, and the folders of their files.
+/// Starts the built programs of the benchmark, and creates their configurations.
 pub(super) struct World {
     pub(super) generator: Generator,
     pub(super) echo: String,

@@ -33,7 +33,8 @@ struct Size {
     tools: usize,
     /// The number of queries in a round, and the number of rounds.
     asked: [usize; 2],
-    /// The time within which 99 of 100 hybrid searches must end, in milliseconds; below: of 100 keyword searches.
+    /// The time within which 99 of 100 hybrid searches must end, in milliseconds; `None` for no bound. `keyword` is the
+    /// same for keyword searches.
     hybrid: Option<f64>,
     keyword: Option<f64>,
     /// The maximum memory per tool in KiB, without the text of its definition.

@@ -1,4 +1,4 @@
-//! Runs the program `index_bench`, which measures the tool index, on one processor.
+//! Runs the program `index_bench`, which measures the tool index.
 
 use super::{Place, Size};
 use crate::{
@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The built program, its processor, and the folder of the catalogue and the queries.
+/// Runs the built program, on one processor or on all, with the catalogue and the queries of a folder.
 pub(super) struct Program {
     path: PathBuf,
     processor: Option<String>,
@@ -64,7 +64,7 @@ impl Program {
         figures(program.args(&[file]))
     }
 
-    /// Returns the program with a command and the real catalogue, if there is one.
+    /// Returns a call of the program with this command, and with the real catalogue if there is one.
     fn command(&self, word: &str) -> run::Program {
         let program = self.bare(word);
         match &self.data {

@@ -1,4 +1,4 @@
-//! The API keys of the server with authentication, and the placeholders in the corpus rows.
+//! Fills the placeholders in corpus rows, and lists the API keys for the server with authentication.
 
 use super::secrets::{self, KeyState};
 use crate::run::Outcome;
@@ -40,7 +40,7 @@ pub(super) fn filled(
     Ok(out)
 }
 
-/// Returns the key or token to insert for a placeholder; `None` for other placeholders.
+/// Returns the key or token to insert for a placeholder; `None` for a placeholder of another kind.
 pub(super) fn secret(name: &str) -> Option<Outcome<String>> {
     if name.starts_with("KEY_") {
         Some(Ok(secrets::key(name)))
@@ -52,8 +52,8 @@ pub(super) fn secret(name: &str) -> Option<Outcome<String>> {
 /// The name of a key that no row uses itself; it is needed to open a session of another caller.
 pub(super) const OTHER: &str = "KEY_OTHER";
 
-/// Returns the JSON file with which the server is started: the keys with these names, except unregistered ones, and the
-/// key set and the claims that its tokens must have.
+/// Returns the contents of the JSON file with which the server is started: the API keys with these names, except those
+/// that must stay unknown; the public keys of tokens; and the claims that tokens must have.
 pub(super) fn file(names: &[String]) -> Value {
     let mut keys = Vec::new();
     let mut revoked = Vec::new();

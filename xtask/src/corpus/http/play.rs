@@ -189,7 +189,8 @@ fn filled_value(
     })
 }
 
-/// Returns the pieces of a request: each byte of it or, if `head` is `false`, the whole head and each byte of the body.
+/// Returns the pieces of a request that is sent slowly: single bytes of the whole request if `head` is set, else the
+/// whole head and single bytes of the body.
 fn slow(wire: &Wire, pause: Duration, head: bool) -> impl Iterator<Item = Piece> + Send {
     let (start, rest) = if head {
         (Vec::new(), wire.bytes())

@@ -50,7 +50,8 @@ fn pieces(count: usize) -> impl Iterator<Item = Piece> {
     std::iter::once((start, Duration::ZERO)).chain(batches)
 }
 
-/// Opens and resets the streams. The server may close the connection, or keep it open and continue to work.
+/// Opens and resets the streams, and returns the reaction of the server. The server may close the connection, or keep
+/// it open and continue to work.
 pub(super) fn rapid_reset(port: u16, count: usize, limit: Duration) -> Status {
     let Ok(mut stream) = connect(port) else { return Status::Closed };
     let end = now() + limit;
@@ -85,7 +86,7 @@ pub(super) fn rapid_reset(port: u16, count: usize, limit: Duration) -> Status {
     spoken(&seen)
 }
 
-/// Returns the status in the bytes of a server that keeps the connection open.
+/// Returns the status of a server that sent these bytes: that of an HTTP/1.1 reply, `Closed` after `GOAWAY`, else 200.
 fn spoken(mut bytes: &[u8]) -> Status {
     if let Some(status) = bytes.strip_prefix(b"HTTP/1.1 ").and_then(|rest| rest.get(..3)) {
         let status = std::str::from_utf8(status).ok().and_then(|status| status.parse().ok());

@@ -1,4 +1,4 @@
-//! A TCP proxy on loopback between a client and a server that records the traffic.
+//! A TCP proxy on loopback that records the traffic between a client and a server.
 
 use super::super::relay::Traffic;
 use crate::run::Outcome;

@@ -99,13 +99,13 @@ fn cell(
     }
 }
 
-/// Returns the agents of the cells over HTTP, which use an API key.
+/// Returns the agent names of the cells over HTTP, each of which needs an API key.
 fn with_keys() -> Vec<String> {
     let begin = format!("{PREFIX}{}/", Connection::Http.shown());
     cells().iter().filter(|cell| cell.name.starts_with(&begin)).map(agent).collect()
 }
 
-/// Returns the name of the agent that the kernel sees as the cell's client.
+/// Returns the agent name under which the kernel sees the cell's client.
 fn agent(cell: &Cell) -> String {
     cell.name[PREFIX.len()..].replace('/', "-")
 }

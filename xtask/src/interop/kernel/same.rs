@@ -86,7 +86,7 @@ pub(super) fn cells() -> Vec<Cell> {
     .collect()
 }
 
-/// Sends the requests to a command's server, and returns the results.
+/// Sends the requests to the server that a command starts, and returns the results.
 fn answers(
     server: &str,
     command: &[OsString],

@@ -121,11 +121,11 @@ pub(crate) fn short_type(kind: &str) -> &str {
     kind.strip_prefix(OWN_PREFIX).unwrap_or(kind)
 }
 
-/// Returns the name of an event type given in any case, with `-` instead of `_`, and perhaps without the name space of
-/// this program.
+/// Returns the exact name of an event type. The word may be in any case, may have `-` for `_`, and may lack the prefix
+/// of this program's own types.
 fn event_type(word: &str) -> CliResult<String> {
     let upper = word.to_ascii_uppercase().replace('-', "_");
-    // `EventType::KNOWN` lacks the last type, which records the approval of a tool that an agent created.
+    // `EventType::KNOWN` lacks `TOOL_CREATED_DYNAMIC`, which records the approval of a tool that an agent created.
     let known = EventType::KNOWN.iter().map(EventType::as_str).chain(["TOOL_CREATED_DYNAMIC"]);
     let known: Vec<&str> = known.collect();
     if known.contains(&&*upper) {
@@ -159,7 +159,7 @@ impl EventReader {
     pub(super) async fn open(global: &Global) -> CliResult<Self> {
         match Backend::open(global, Intent::Read).await {
             Ok(Backend::Kernel(client)) => return Ok(Self::Kernel(client)),
-            // Opening the folder has completed the log with the events that a killed kernel had not written.
+            // When the folder was opened, events that a killed kernel had not written were added to the log.
             Ok(backend) => backend.close().await?,
             // The process that holds the folder does not answer, but the files can be read without the lock.
             Err(failure) if failure.is_state_in_use() => {}
@@ -195,7 +195,8 @@ impl EventReader {
         Ok(events)
     }
 
-    /// Returns a page of events after the sequence number `last`, oldest first, and whether there may be more.
+    /// Returns the page of events after the sequence number `last`, oldest first, and whether there may be more;
+    /// advances `last` for the next page.
     pub(super) async fn after(
         &mut self,
         filters: &Filters,

@@ -28,7 +28,7 @@ pub(super) fn put(text: &str, path: &[String], name: &str, entry: &str) -> Resul
     })
 }
 
-/// Puts the lines that [`remove`] has removed back; returns the new text.
+/// Puts back the lines that [`remove`] has removed; returns the new text.
 pub(super) fn insert(
     text: &str,
     path: &[String],
@@ -88,7 +88,7 @@ struct Block {
 }
 
 impl Block {
-    /// Finds the mapping of a key at the top level; `None` if the file has no such key, or it has no member.
+    /// Finds the mapping of a key at the top level; `None` if the file has no such key, or the mapping is empty.
     fn find(text: &str, key: &str) -> Result<Option<Self>, String> {
         let mut found: Option<Self> = None;
         let mut end = 0;
@@ -141,7 +141,8 @@ fn insert_lines(text: &str, key: &str, new: &str) -> Result<String, String> {
     Ok(format!("{text}{gap}{key}:\n{new}"))
 }
 
-/// Returns the result of an edit after checking that it differs from the text only in the mapping, as intended.
+/// Returns the edited text `after`, after checking that it differs from `before` only by what `edit` changes in the
+/// mapping.
 fn checked(
     before: &str,
     after: String,

@@ -1,4 +1,4 @@
-//! The entry with which a host starts mgp: reading and writing it.
+//! Reads and writes the entry with which a host starts mgp.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -93,7 +93,7 @@ pub(super) fn entry(global: &Global, connect: &Connect, agent: &str) -> CliResul
     Ok(HostEntry::new(connect.target.known().map(KnownHost::format), command, args))
 }
 
-/// Returns the command with which a host starts mgp, as its file has it; `None` if it does not start mgp.
+/// Returns the command and the arguments with which a host's file starts mgp; `None` if the file does not start mgp.
 pub(in crate::commands) fn mgp_command(
     format: Host,
     file: &Path,

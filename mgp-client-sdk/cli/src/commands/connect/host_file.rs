@@ -1,4 +1,5 @@
-//! The servers in the file of a host: those besides mgp, and the entries that cannot be imported.
+//! Reads from a host's file whether the host starts mgp, which other servers it starts, and which entries cannot be
+//! imported.
 
 use std::path::{Path, PathBuf};
 
@@ -12,15 +13,16 @@ use crate::hosts::KnownHost;
 
 /// The entry of mgp in a host's file, and the other servers in the file.
 pub(in crate::commands) struct HostFile {
-    /// The program that the host starts as mgp; `None` if it is not connected.
+    /// The program that the host starts as mgp; `None` if the host does not start mgp.
     pub(in crate::commands) program: Option<PathBuf>,
-    /// The servers that the host starts by itself, and that can be imported.
+    /// The other servers that the host starts by itself, if they can be imported.
     pub(in crate::commands) beside: Vec<String>,
-    /// The entries that cannot be imported, except those that are not meant to be.
+    /// The entries that cannot be imported. Entries that are skipped on purpose, e.g. because they are switched off,
+    /// are not in the list.
     pub(in crate::commands) refused: Vec<ImportError>,
 }
 
-/// Returns the servers in the file of a host; `None` if it has no such file.
+/// Reads the file of a host; returns `None` if there is no such file.
 pub(in crate::commands) fn host_file(host: KnownHost, file: &Path) -> CliResult<Option<HostFile>> {
     let Some(text) = read(file)? else { return Ok(None) };
     let syntax = Syntax::of(file);
@@ -52,7 +54,7 @@ pub(super) fn refused(
     read.map(|import| import.refused).unwrap_or_default()
 }
 
-/// Returns the servers that the host will still start besides mgp, without the refused ones.
+/// Returns the servers besides mgp in the text of a host's file, without the `refused` entries.
 pub(super) fn beside(
     syntax: Syntax,
     text: &str,

@@ -51,7 +51,7 @@ pub(crate) struct TakenEntry {
     /// The keys of the objects that contained the entry, outermost first.
     pub(crate) path: Vec<String>,
     pub(crate) name: String,
-    /// The JSON text of the entry's value.
+    /// The text that was removed, in the syntax of the file; [`Syntax::insert`] puts it back.
     value: String,
 }
 

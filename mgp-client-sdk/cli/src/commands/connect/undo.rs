@@ -75,7 +75,7 @@ struct FileChange {
     backup: Option<PathBuf>,
 }
 
-/// A change in the list of `mgp undo --list`, or the one that was taken back.
+/// A change of a host's file, which `mgp undo --list` lists, or which `mgp undo` has taken back.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct UndoRow {
@@ -224,8 +224,8 @@ impl FileChange {
         record.restore(found.syntax, &found.table, &now).map(Some).map_err(|_| changed())
     }
 
-    /// Restores the file, or writes the merged text; returns the path of a back-up of the replaced text, unless only mgp
-    /// has written it.
+    /// Restores the file, or writes the merged text. Returns the path of a back-up of the replaced text; `None` if that
+    /// text is exactly what mgp had written.
     fn take_back(&self, merged: Option<&Restored>) -> CliResult<Option<PathBuf>> {
         let file = &self.file;
         let text = merged.map_or(&self.before, |merged| &merged.text);
@@ -248,7 +248,7 @@ impl FileChange {
         }
     }
 
-    /// Removes the copy of the text before the change if the file now has this text, unless a record still needs it.
+    /// Removes the back-up of this change if the file now has the same text, unless a record still needs the back-up.
     fn remove_backup(&self) {
         let Some(backup) = &self.backup else { return };
         let is_needed =

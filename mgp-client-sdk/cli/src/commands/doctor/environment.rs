@@ -1,4 +1,4 @@
-//! Compares this shell's environment with the variables that servers inherit, and tries its proxies.
+//! Compares this shell's environment with the variables that servers inherit, and tries the proxies that it names.
 
 use std::time::Duration;
 

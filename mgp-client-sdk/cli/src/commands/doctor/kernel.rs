@@ -45,7 +45,8 @@ impl KernelState {
         Some(check.for_server(id))
     }
 
-    /// Reports an address of the configuration at which no kernel could serve; a running one uses the address itself.
+    /// Reports the configured `metrics` address if no kernel could listen there. It is tried only if no kernel runs,
+    /// because a running kernel uses the address itself.
     pub(super) fn check_metrics(&self, config: &KernelConfig) -> Option<Check> {
         let address = config.metrics.as_ref().filter(|_| self.is_absent)?;
         let error = TcpListener::bind(address).err()?;
@@ -64,8 +65,8 @@ impl KernelState {
     }
 }
 
-/// Returns a warning if a server whose tools the kernel knows does not work there. It may work here, because this shell
-/// has other variables than the kernel.
+/// Returns a warning if a server does not work in the kernel, although the kernel knows its tools. The server may work
+/// in this shell, which has other variables than the kernel.
 fn check_running(server: &KernelServer) -> Option<Check> {
     let error = server.error.as_ref().filter(|_| server.status != ServerState::Connected)?;
     let what = format!("in the running kernel it is {}: {error}", server.status.as_str());

@@ -103,7 +103,7 @@ impl Tool {
     }
 }
 
-/// Checks that servers have the tools that the keys of their configuration name.
+/// Checks that each server has the tools that its configuration names, e.g. in `tool_timeouts`.
 pub(super) fn check_named_tools(config: &Config, inventory: &ToolInventory) -> Vec<Check> {
     let mut checks = Vec::new();
     for server in &config.servers {

@@ -29,7 +29,7 @@ pub(crate) struct Report {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Check {
-    /// `config`, `environment`, `host`, `state`, `audit`, `kernel`, `keys`, `model`, `pins`, or `server`.
+    /// `config`, `environment`, `host`, `state`, `audit`, `kernel`, `keys`, `limits`, `pins`, or `server`.
     pub(super) about: &'static str,
     /// The server, if the check is about one.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -34,7 +34,8 @@ impl Offer {
         Ok(Self::Bundle { file, folder })
     }
 
-    /// Creates the offer of an entry of the registry; downloads its bundle if the entry has no other package.
+    /// Creates the offer for an entry of the registry; downloads the entry's bundle if it has no package that starts
+    /// without one.
     async fn published(
         global: &Global,
         registry: &Registry,
@@ -276,7 +277,8 @@ fn check_variables(server: &PublishedServer) -> CliResult {
     }
 }
 
-/// Refuses settings that the server does not have.
+/// Refuses settings that the server does not have, values that it does not permit, and settings that are given too
+/// often.
 fn check_settings(add: &Add, needs: &[Need]) -> CliResult {
     for (name, value) in &add.set {
         let Some(need) = needs.iter().find(|need| need.variable == *name) else {

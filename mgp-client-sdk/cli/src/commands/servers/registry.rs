@@ -32,7 +32,7 @@ const LIST_TIME: Duration = Duration::from_mins(2);
 /// The maximum size of the file with the local copy of a registry's list, in bytes.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// The age from which on the local copy of a registry's list is brought up to date before it is used.
+/// A local copy of a registry's list that is at least this old is updated before it is used.
 const FRESH: Duration = Duration::from_hours(12);
 
 /// A place that lists published servers.

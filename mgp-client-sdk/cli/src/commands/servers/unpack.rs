@@ -34,7 +34,7 @@ pub(super) fn is_bundle(name: &str) -> bool {
 /// A bundle file that is not unpacked yet.
 pub(super) struct BundleFile {
     path: PathBuf,
-    /// `true` if the file was downloaded, and is removed with this value.
+    /// `true` if the file was downloaded; it is then removed when this value is dropped.
     is_download: bool,
     archive: ZipArchive<File>,
     /// The manifest of the bundle.

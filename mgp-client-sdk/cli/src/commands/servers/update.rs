@@ -66,7 +66,7 @@ pub(crate) struct UpdateReport(Vec<ServerUpdate>);
 struct ServerUpdate {
     /// The id.
     id: String,
-    /// The version that the server has now, before an update.
+    /// The version that the server had before this command.
     from: String,
     /// The version with which the server was compared.
     to: String,
@@ -161,7 +161,7 @@ pub(super) async fn run(global: &Global, update: &Update) -> CliResult {
             Some(bundle) => {
                 plan_bundle(global, server, (name, version), BundleFile::open(bundle)?)?
             }
-            // A name without `/` is that of a bundle, which only `--bundle` updates.
+            // A name without `/` does not come from a registry but from a bundle, which only `--bundle` updates.
             None if !name.contains('/') => continue,
             None => plan_published(global, update, server, (name, version)).await?,
         });
@@ -305,7 +305,8 @@ fn described(server: &PublishedServer) -> Vec<String> {
     lines
 }
 
-/// Adds to the plan the texts of the server's entry that the new version replaces, and the values that it adds.
+/// Compares the server's entry with that of the new version, and adds the texts to replace and the values to add to the
+/// plan.
 fn compare(
     plan: &mut PlannedUpdate,
     server: &ServerConfig,

@@ -38,7 +38,7 @@ use crate::output::{Progress, print_json, print_stderr};
 /// The time within which mgp must answer a host.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The time within which the servers must be ready; they were started once before, for the grants.
+/// The time within which the servers must be ready; most of them were started once before, for the grants.
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -101,7 +101,7 @@ pub(super) async fn try_hosts(global: &Global, config: &ConfigArg, result: &mut 
                 );
                 (report.ready, report.tools) = (Some(usable.ready), Some(usable.tools));
                 report.recorded = usable.recorded;
-                // These servers were started a moment ago, for the grants.
+                // The servers of the grants are left out, because this command did start them a moment ago.
                 report.recorded.retain(|id| !granted.iter().any(|one| one.server() == id));
                 late.extend(usable.missing);
             }
@@ -113,10 +113,12 @@ pub(super) async fn try_hosts(global: &Global, config: &ConfigArg, result: &mut 
     result.not_ready = late;
 }
 
-/// Connects to the kernel as an operator if a server is expected that was not started for the grants, so that its
-/// failure is known at once. Returns `None` if there is no such kernel; the host is then tried until the time limit.
+/// Connects to the kernel as an operator, so that the failure of a server is known at once. Returns `None` if that is
+/// not needed, because all servers of the hosts were started for the grants, or if there is no connection; the hosts
+/// are then tried until the time limit.
 ///
-/// The connection is made before any host is tried: afterwards this process is above a host, and no longer admitted.
+/// The connection is made before any host is tried: afterwards this process is an ancestor of a host, and is no longer
+/// admitted.
 async fn kernel(global: &Global, config: &ConfigArg, result: &SetupResult) -> Option<Client> {
     let is_granted = |id: &String| result.granted.iter().any(|one| one.server() == id);
     if result.access.values().flatten().all(is_granted) {
@@ -145,7 +147,7 @@ async fn watch_servers(
     pending().await
 }
 
-/// Returns whether the latest start of a server has failed, and none of its tools is known.
+/// Returns whether the latest start of a server has failed, and the kernel knows none of its tools.
 fn has_failed(server: &KernelServer) -> bool {
     // While the next attempt runs, the server is connecting and has the error of the one before.
     server.status != ServerState::Connected && server.error.is_some() && server.tools == 0
@@ -183,7 +185,7 @@ async fn try_host(
     Err(Failure::failed(reason.unwrap_or("it cannot start mgp").to_owned()))
 }
 
-/// Starts the command of a host's file, and prints what its agent can use.
+/// Starts the command in a host's file, and prints the servers and tools that the host's agent can use.
 pub(crate) async fn run(try_host: &TryHost) -> CliResult {
     let host = try_host.host;
     let file = host.user_file(&home()?);

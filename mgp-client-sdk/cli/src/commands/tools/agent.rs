@@ -9,8 +9,8 @@ use crate::state;
 /// The maximum number of agents that a command considers.
 const MAX_AGENTS: usize = 64;
 
-/// Returns the named agent, else `default`, or the first agent with access if only others have any: after `mgp setup`,
-/// only the agents of hosts do.
+/// Returns the named agent. If none is named, returns `default`, or the first agent with access if `default` has none:
+/// after `mgp setup`, only the agents of hosts have access.
 pub(super) async fn viewed_agent(global: &Global, named: Option<&str>) -> CliResult<String> {
     if let Some(agent) = named {
         return Ok(agent.to_owned());

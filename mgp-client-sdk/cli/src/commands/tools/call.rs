@@ -80,7 +80,7 @@ pub(super) async fn run(global: &Global, call: &Call) -> CliResult {
         if call.stream { print_stream(global, running.stream()).await? } else { running.await };
     if let Err(error) = &outcome
         && error.code() == ErrorCode::TOOL_NOT_FOUND
-        // A process below a host may not ask about servers; it gets the kernel's own words.
+        // A process that a host started may not ask about servers; it gets the kernel's error unchanged.
         && let Ok(operator) = control::connect(global).await
         && let Ok(Some(failure)) = disabled_server_of(&operator, &call.tool).await
     {

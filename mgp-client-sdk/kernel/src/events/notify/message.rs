@@ -122,8 +122,8 @@ impl Message {
 }
 
 impl Waiting {
-    /// Returns the time at which the first event was read whose position is not stored yet, e.g. because a decision
-    /// waits for a message; `None` if all positions are stored.
+    /// Returns the time at which the first event without a stored position was read; `None` if all positions are
+    /// stored. A position is stored once the message about its event is sent.
     pub(super) fn since(&self) -> Option<Instant> {
         self.last.as_ref().and(self.since)
     }

@@ -37,7 +37,8 @@ pub(super) async fn run(
     reader: &EventReader,
 ) -> Result<(), String> {
     let mut waiting = Waiting::default();
-    // The position is stored only after the message is sent; a kernel that restarts before that reads the events again.
+    // The position is stored only after the message is sent, so a kernel that stops before that will read the events
+    // again.
     let mut seq = 0;
     loop {
         tokio::select! {

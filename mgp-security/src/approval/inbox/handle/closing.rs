@@ -21,7 +21,7 @@ impl Inbox {
     /// The caller of this method must have checked that `by` is an operator.
     ///
     /// # Errors
-    /// The removal cannot be stored or recorded; some approvals may be removed.
+    /// An error if the removal cannot be stored or recorded; some approvals may have been removed.
     ///
     /// # Cancel safety
     /// As [`approve`](Self::approve).
@@ -57,7 +57,7 @@ impl Inbox {
     /// The caller of this method must have checked that `by` is an operator.
     ///
     /// # Errors
-    /// The change cannot be stored or recorded.
+    /// An error if the change cannot be stored or recorded.
     ///
     /// # Cancel safety
     /// As [`approve`](Self::approve).
@@ -108,7 +108,7 @@ impl Inbox {
     /// authority.
     ///
     /// # Errors
-    /// The removal cannot be stored or recorded; some requests may be removed.
+    /// An error if the removal cannot be stored or recorded; some requests may have been removed.
     ///
     /// # Cancel safety
     /// As [`approve`](Self::approve).

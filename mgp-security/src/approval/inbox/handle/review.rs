@@ -1,6 +1,6 @@
-//! Reviews of the permissions of servers that were not ready when their operator granted access to them.
+//! Reviews of the permissions of servers that were not ready when an operator granted access to them.
 //!
-//! The inbox keeps one request per server until the server is ready, and asks then.
+//! The inbox stores one request per server, and asks an operator once the server is ready.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -49,9 +49,9 @@ impl Inbox {
         Ok(())
     }
 
-    /// Returns a review to use instead of a separate request for a question about permissions: an open review that
-    /// names all permissions of the question, or a review that waited for the server, which is opened with these
-    /// permissions.
+    /// Returns the review that serves as the request for a question about permissions, if there is one: an open review
+    /// that names all permissions of the question, or a review that waited for its server. The latter is opened with
+    /// these permissions.
     ///
     /// The caller of this method must hold the lock of the requests.
     pub(super) async fn review_for(
@@ -87,7 +87,7 @@ impl Inbox {
         Ok(Some(Arc::new(asked)))
     }
 
-    /// Returns the tenants that have a review of a server which still waits until the server is ready.
+    /// Returns the tenants with a review that still waits until this server is ready.
     pub(crate) fn tenants_of_reviews(&self, server: &ServerId) -> Result<Vec<String>, RpcError> {
         let (requests, now) = (self.0.state.now()?, SystemTime::now());
         let waiting = requests.all().filter(|request| {
@@ -130,7 +130,7 @@ impl Inbox {
     }
 }
 
-/// Returns a copy of a review that is open and asks for `permissions`, and the audit event for it.
+/// Returns the review as an open request for `permissions`, and the audit event for it.
 fn asking(
     review: &ApprovalRequest,
     server: &ServerId,

@@ -115,8 +115,8 @@ impl Pattern {
     }
 }
 
-/// Returns whether components match a pattern. The time is linear in the length of each of the two, because the caller
-/// chooses the components.
+/// Returns whether components match a pattern. The time grows only with the product of their two lengths: the caller
+/// chooses the components, and must not be able to make the match slow.
 fn is_like(pattern: &[PatternPart], parts: &[String], letters: Letters, extent: Extent) -> bool {
     // The positions in the pattern that can be reached with the components read so far.
     let mut places = vec![false; pattern.len() + 1];

@@ -39,7 +39,7 @@ pub(super) enum Backslash {
     IsLetter,
 }
 
-/// Returns all paths as which a tool may interpret a text.
+/// Returns every path that a tool may understand a text to mean.
 ///
 /// # Errors
 /// A description of the reason why the paths cannot be determined.
@@ -62,7 +62,7 @@ pub(super) fn readings(text: &str) -> Result<Vec<Path>, String> {
     Err("is encoded too often".to_owned())
 }
 
-/// Returns the path in a `file:` URL; any other text is returned unchanged.
+/// Returns the path in a `file:` URL, or a text without a scheme unchanged. Any other URL results in an error.
 fn without_scheme(text: &str) -> Result<String, String> {
     let is_file = text.get(..5).is_some_and(|head| head.eq_ignore_ascii_case("file:"));
     if !is_file {
@@ -91,8 +91,8 @@ fn without_scheme(text: &str) -> Result<String, String> {
     Ok(if is_drive { bare } else { path }.to_owned())
 }
 
-/// Returns whether a URL stays below the working directory if a tool uses it as a path, i.e. no interpretation has a
-/// `..` that leads above it.
+/// Returns whether a URL certainly stays below the working directory if a tool uses it as a path: neither the URL nor
+/// any decoded form of it contains `..` as a component, or a `\`.
 pub(super) fn stays_below(address: &str) -> bool {
     let mut text = address.to_owned();
     for _ in 0..=ENCODED_MAX {

@@ -13,7 +13,7 @@ use mgp_types::sync::Mutex;
 use super::super::stream::{EventBudget, EventId, Stream};
 use crate::connection::PendingRequests;
 
-/// The number of the session's own stream, which belongs to no call.
+/// The stream number of the session's own stream, which belongs to no call.
 const STANDALONE_STREAM: u64 = 0;
 /// The maximum number of streams that have ended and can still be resumed.
 const MAX_ENDED_STREAMS: usize = 16;

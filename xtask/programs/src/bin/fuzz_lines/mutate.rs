@@ -25,7 +25,7 @@ impl Mutator {
         self.line.clear();
         let base = self.below(LINES.len());
         self.line.extend_from_slice(LINES[base].as_bytes());
-        // A random number of mutations; with zero, the line stays valid.
+        // Applies a random number of mutations; with zero, the line stays equal to its seed.
         for _ in 0..self.below(6) {
             self.mutate();
             self.line.truncate(MAX_LINE);

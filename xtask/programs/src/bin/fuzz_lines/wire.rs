@@ -83,7 +83,8 @@ impl TestConnection {
         if self.lines == LINES_PER_BLOCK { self.send().await } else { Ok(()) }
     }
 
-    /// Sends the last block and closes the connection; returns the numbers of lines and of answers.
+    /// Sends the last block and closes the connection; returns how many lines were sent and how many answers were
+    /// received.
     pub(crate) async fn close(mut self) -> Result<(u64, u64), String> {
         self.send().await?;
         self.writer.shutdown().await.map_err(|error| error.to_string())?;

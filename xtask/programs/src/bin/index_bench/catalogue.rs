@@ -1,8 +1,9 @@
 //! Catalogues of any size, made from copies of a real catalogue (MGP §16).
 //!
 //! The first copy is the catalogue itself. In each further copy, words are replaced by words of the same kind, so that
-//! texts keep their lengths. A word has the same replacement throughout a server, so its tools still describe one
-//! product, but a different one in each copy, so that the vocabulary grows as in real catalogues.
+//! texts keep their lengths. Within one copy of a server, a word always gets the same replacement, so the tools of the
+//! server still describe one product. Each copy uses different replacements, so that the vocabulary grows as in real
+//! catalogues.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use super::catalogue::Server;
 use super::dice::{below, hash};
 
-/// The number of most frequent words, which are never replaced.
+/// This many of the most frequent words are never replaced.
 const FREQUENT: usize = 150;
 
 /// A word with fewer occurrences than this number is rare, e.g. a product, a place or a typing error.
 const RARE: usize = 3;
 
-/// The percentage of words that are replaced in a copy, besides the rare words.
+/// The percentage of the other words, neither frequent nor rare, that are replaced in a copy.
 const SWAPPED: usize = 30;
 
 /// The percentage of rare words whose replacement is an invented word, not a word of the catalogue.
@@ -139,12 +139,12 @@ pub(crate) fn word(seed: u64, syllables: u64) -> String {
     (0..syllables).map(each).collect()
 }
 
-/// Appends a different number with the same number of digits.
+/// Appends a replacement with as many digits; a number of one or two digits stays as it is.
 fn number(seed: u64, piece: &str, swapped: &mut String) {
     let mut dice = hash(seed, piece);
     for digit in piece.chars() {
         let other = char::from(b'1' + u8::try_from(below(dice, 9)).unwrap_or(0));
-        // Keeps numbers of one or two digits, such as versions and small counts.
+        // Short numbers are kept, because they are versions and small counts.
         swapped.push(if piece.len() < 3 { digit } else { other });
         dice = hash(dice, piece);
     }
@@ -168,7 +168,7 @@ fn pieces<'a>(text: &'a str, mut each: impl FnMut(&'a str)) {
                 (one, other) => one == other,
             };
         if !joined {
-            // Only ASCII letters and digits form pieces, so the ends are character boundaries.
+            // A piece begins and ends beside an ASCII letter or digit, so its ends are character boundaries.
             if let Some(piece) = text.get(start..at).filter(|piece| !piece.is_empty()) {
                 each(piece);
                 start = at;

@@ -194,7 +194,7 @@ async fn token(State(issuer): State<Arc<Issuer>>, Form(form): Form<Fields>) -> R
     }
 }
 
-/// Serves `/test/…`, with which tests change which tokens are valid, and read the log.
+/// Serves `/test/…`: tests use it to change which tokens are valid, and to read the log.
 async fn control(
     State(issuer): State<Arc<Issuer>>,
     axum::extract::Path(what): axum::extract::Path<String>,

@@ -1,0 +1,148 @@
+//! `mgp tools approve`: decides about definitions that wait.
+
+use std::collections::BTreeMap;
+
+use clap::Args;
+use mgp_types::method::{KernelToolsApprove, KernelToolsReject};
+use mgp_types::mgp::{KernelTool, KernelToolDecisionParams};
+
+use super::{fetch_tools, find_tool, needs_decision, own_name};
+use crate::args::Global;
+use crate::exit::{CliResult, Failure};
+use crate::output::{ActionReport, print_note};
+use crate::{control, prompt};
+
+/// `mgp tools approve`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Approve {
+    /// Tools as SERVER.TOOL, patterns of them with `*`, or servers: their definitions that wait
+    #[arg(value_name = "TOOL|SERVER", required_unless_present = "all")]
+    tools: Vec<String>,
+    /// All definitions that wait
+    #[arg(long, conflicts_with = "tools")]
+    all: bool,
+    /// Reject the definitions instead
+    #[arg(long)]
+    reject: bool,
+    /// Do not ask for confirmation
+    #[arg(long, short)]
+    yes: bool,
+    /// Decide only about the definition with this fingerprint; for one tool
+    #[arg(long, value_name = "HASH")]
+    fingerprint: Option<String>,
+    /// Reason for the audit log
+    #[arg(long, value_name = "TEXT")]
+    because: Option<String>,
+}
+
+/// Returns the tools whose definitions the operator approves or rejects with this command.
+fn select<'a>(all: &'a [KernelTool], approve: &Approve) -> CliResult<Vec<&'a KernelTool>> {
+    let mut chosen: BTreeMap<&str, &KernelTool> = BTreeMap::new();
+    let mut add = |what: &str, matches: &dyn Fn(&KernelTool) -> bool| {
+        let waiting: Vec<_> =
+            all.iter().filter(|tool| needs_decision(tool) && matches(tool)).collect();
+        if waiting.is_empty() {
+            return Err(Failure::failed(format!("no definition{what} needs a decision")));
+        }
+        chosen.extend(waiting.into_iter().map(|tool| (tool.tool_id.as_str(), tool)));
+        Ok(())
+    };
+    if approve.all {
+        add("", &|_| true)?;
+    }
+    for wanted in &approve.tools {
+        let of = format!(" of `{wanted}`");
+        if wanted.contains('*') {
+            add(&of, &|tool| matches_pattern(wanted, &tool.tool_id))?;
+        } else if all.iter().any(|tool| tool.server_id == *wanted) {
+            add(&of, &|tool| tool.server_id == *wanted)?;
+        } else {
+            let tool = find_tool(all, wanted)?;
+            if !needs_decision(tool) {
+                let (id, state) = (&tool.tool_id, tool.standing.as_str());
+                let text = format!("`{id}` needs no decision; its definition is {state}");
+                return Err(Failure::failed(text));
+            }
+            add(&of, &|one| one.tool_id == tool.tool_id)?;
+        }
+    }
+    Ok(chosen.into_values().collect())
+}
+
+/// Returns whether a text matches a pattern in which `*` matches any text.
+fn matches_pattern(pattern: &str, text: &str) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else { return pattern == text };
+    let Some(text) = text.strip_prefix(head) else { return false };
+    let (rest, mut text) = (rest.split('*').collect::<Vec<_>>(), text);
+    let Some((last, middle)) = rest.split_last() else { return true };
+    for part in middle {
+        let Some(at) = text.find(part) else { return false };
+        text = &text[at + part.len()..];
+    }
+    text.ends_with(last)
+}
+
+pub(super) async fn run(global: &Global, approve: &Approve) -> CliResult {
+    let all = fetch_tools(&control::connect(global).await?, None, None).await?;
+    let tools = select(&all, approve)?;
+    if approve.fingerprint.is_some() && tools.len() > 1 {
+        return Err(Failure::usage("--fingerprint is about one definition; name one tool"));
+    }
+    for tool in &tools {
+        print_note(global, &format!("{} is {}", tool.tool_id, tool.standing.as_str()));
+        for reason in &tool.reasons {
+            print_note(global, &format!("  {reason}"));
+        }
+    }
+    if !approve.yes && approve.fingerprint.is_none() {
+        let verb = if approve.reject { "Reject" } else { "Approve" };
+        let question = match tools.len() {
+            1 => format!("{verb} this definition for agents?"),
+            many => format!("{verb} these {many} definitions for agents?"),
+        };
+        match prompt::confirm(global, &question)? {
+            Some(true) => {}
+            Some(false) => return Err(Failure::failed("nothing was decided")),
+            None => {
+                return Err(Failure::usage(
+                    "there is no terminal for the question; read the reasons, then add --yes",
+                ));
+            }
+        }
+    }
+    let client = control::connect_to_change(global).await?;
+    for tool in &tools {
+        // Send the fingerprint that the operator was shown, so that a definition changed since then is not approved.
+        let mut params = KernelToolDecisionParams::new(&*tool.server_id, own_name(tool));
+        params.fingerprint = approve.fingerprint.clone().or_else(|| tool.fingerprint.clone());
+        params.because.clone_from(&approve.because);
+        if approve.reject {
+            client.request::<KernelToolsReject>(&params).await?;
+        } else {
+            client.request::<KernelToolsApprove>(&params).await?;
+        }
+    }
+    let ids: Vec<&str> = tools.iter().map(|tool| tool.tool_id.as_str()).collect();
+    let status = if approve.reject { "rejected" } else { "approved" };
+    ActionReport::new(ids.join(" "), status).print(global)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_fit_whole_names() {
+        for (pattern, text, fits) in [
+            ("fs.*", "fs.read", true),
+            ("fs.*", "fsx.read", false),
+            ("*", "a", true),
+            ("*.read*", "fs.read_all", true),
+            ("fs.*_file", "fs.read_file", true),
+            ("fs.*_file", "fs.read_files", false),
+            ("a*a", "a", false),
+        ] {
+            assert_eq!(matches_pattern(pattern, text), fits, "{pattern} {text}");
+        }
+    }
+}
