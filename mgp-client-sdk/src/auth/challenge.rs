@@ -47,17 +47,16 @@ impl Demand {
         let challenges = parse(headers);
         let mut known = challenges.iter().filter(|one| one.is("bearer") || one.is("dpop"));
         let first = known.clone().next();
-        let Some(to_rpc_error) =
-            known.find(|one| one.param("resource_metadata").is_some()).or(first)
+        let Some(preferred) = known.find(|one| one.param("resource_metadata").is_some()).or(first)
         else {
             return Self::default();
         };
         let prover = challenges.iter().find(|one| one.is("dpop"));
-        let scope = to_rpc_error.param("scope").map(Scopes::parse);
+        let scope = preferred.param("scope").map(Scopes::parse);
         // The DPoP challenge is read first, because it contains the error if a proof was wrong.
-        let error = prover.and_then(|one| one.param("error")).or(to_rpc_error.param("error"));
+        let error = prover.and_then(|one| one.param("error")).or(preferred.param("error"));
         Self {
-            metadata: to_rpc_error.param("resource_metadata").map(str::to_owned),
+            metadata: preferred.param("resource_metadata").map(str::to_owned),
             scope: scope.filter(|scopes| !scopes.is_empty()),
             error: error.map(str::to_owned),
             schemes: match (challenges.iter().any(|one| one.is("bearer")), prover) {

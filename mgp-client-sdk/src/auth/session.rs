@@ -109,7 +109,7 @@ impl Session {
 
     /// Stores a nonce for the next proof.
     pub(super) fn nonce(&self, nonce: &str) {
-        self.nonces.take(PROTECTED_SERVER, nonce);
+        self.nonces.store(PROTECTED_SERVER, nonce);
     }
 
     /// Obtains new credentials after the server refused a request that had the previous credentials.

@@ -62,7 +62,7 @@ impl Client {
         params: TaskParams,
         mut interval: Duration,
     ) -> Result<Task, TaskFailure> {
-        let mut answer_permissions = HashSet::new();
+        let mut answered_keys = HashSet::new();
         loop {
             sleep(interval).await;
             let (task, _) = self.request_until_answered::<TasksGet>(cx, &params, interval).await;
@@ -71,15 +71,9 @@ impl Client {
             match task.status {
                 TaskStatus::InputRequired => {
                     let questions = task.input_requests.unwrap_or_default();
-                    self.answer_task(
-                        cx,
-                        &params.task_id,
-                        questions,
-                        &mut answer_permissions,
-                        interval,
-                    )
-                    .await
-                    .map_err(TaskFailure::Unanswered)?;
+                    self.answer_task(cx, &params.task_id, questions, &mut answered_keys, interval)
+                        .await
+                        .map_err(TaskFailure::Unanswered)?;
                 }
                 TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled => {
                     return Ok(task);
@@ -96,29 +90,29 @@ impl Client {
         cx: &Context,
         id: &str,
         questions: InputRequests,
-        answer_permissions: &mut HashSet<String>,
+        answered_keys: &mut HashSet<String>,
         interval: Duration,
     ) -> Result<(), RpcError> {
-        let mut into_content = Vec::new();
+        let mut new_questions = Vec::new();
         for (key, request) in questions {
-            if !answer_permissions.contains(&key) {
-                into_content.push((key, question(&Payload::of(&request)?)?));
+            if !answered_keys.contains(&key) {
+                new_questions.push((key, question(&Payload::of(&request)?)?));
             }
         }
-        if into_content.is_empty() {
+        if new_questions.is_empty() {
             // All questions have been answered; the server has not processed the answers yet.
             return Ok(());
         }
         let bound = (self.0.max_rounds as usize).saturating_mul(MAX_QUESTIONS_PER_ROUND);
-        if answer_permissions.len() + into_content.len() > bound {
+        if answered_keys.len() + new_questions.len() > bound {
             let message = format!(
                 "the task asked more than {bound} questions, {MAX_QUESTIONS_PER_ROUND} for each of `max_rounds`; \
                  raise that if the task needs more"
             );
             return Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message));
         }
-        let keys: Vec<_> = into_content.iter().map(|(key, _)| key.clone()).collect();
-        let answers: Object = self.answers(cx, into_content).await?;
+        let keys: Vec<_> = new_questions.iter().map(|(key, _)| key.clone()).collect();
+        let answers: Object = self.answers(cx, new_questions).await?;
         let params = UpdateTaskParams::new(id, answers);
         let (taken, tries) =
             self.request_until_answered::<TasksUpdate>(cx, &params, interval).await;
@@ -130,7 +124,7 @@ impl Client {
             // will show the actual state.
             tracing::debug!(task = id, %error, "repeated answer to a task refused");
         }
-        answer_permissions.extend(keys);
+        answered_keys.extend(keys);
         Ok(())
     }
 

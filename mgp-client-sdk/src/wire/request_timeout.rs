@@ -76,7 +76,7 @@ impl<S: MgpService> Service<Call> for RequestTimeout<S> {
             call.cx_mut().deadline = timer.cap;
             timer.sink = self.sink(&mut call);
         }
-        ResponseFuture { timer: self.inner.call(call), wait: timer, sleep: None }
+        ResponseFuture { inner: self.inner.call(call), timer, sleep: None }
     }
 }
 
@@ -126,8 +126,8 @@ pin_project! {
     /// Response future of [`RequestTimeout`].
     pub(crate) struct ResponseFuture<F> {
         #[pin]
-        timer: F,
-        wait: Timer,
+        inner: F,
+        timer: Timer,
         // The timer is created only if the call does not complete at once, because a timer costs more than a short
         // call.
         sleep: Option<Pin<Box<Sleep>>>,
@@ -139,20 +139,20 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
 
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<F::Output> {
         let this = self.project();
-        if let Poll::Ready(outcome) = this.timer.poll(task) {
+        if let Poll::Ready(outcome) = this.inner.poll(task) {
             return Poll::Ready(outcome);
         }
-        let Some(deadline) = this.wait.deadline.instant() else { return Poll::Pending };
+        let Some(deadline) = this.timer.deadline.instant() else { return Poll::Pending };
         let sleep = this.sleep.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
         loop {
             ready!(sleep.as_mut().poll(task));
             let now = Instant::now();
-            match this.wait.extended(now) {
+            match this.timer.extended(now) {
                 Some(later) if later > now => sleep.as_mut().reset(later),
                 _ => {
-                    let waited = now.duration_since(this.wait.began);
+                    let waited = now.duration_since(this.timer.began);
                     let waited = Duration::from_millis(mgp_types::millis(waited));
-                    let ended = if this.wait.is_total(now) {
+                    let ended = if this.timer.is_total(now) {
                         LifecycleError::TotalTimedOut(waited)
                     } else {
                         LifecycleError::TimedOut(waited)

@@ -253,7 +253,7 @@ impl fmt::Debug for TargetConfig {
                 .field("transport", transport)
                 .field("auth", auth)
                 .finish_non_exhaustive(),
-            Self::InProcess => f.write_str("Within"),
+            Self::InProcess => f.write_str("InProcess"),
         }
     }
 }

@@ -98,7 +98,7 @@ pub fn supervise<S: Spawn>(
         let _ = state.enter(rests, "supervised");
     }
     let driver = Driver {
-        machine: Supervisor::new(config, fastrand::u64(..)).found(state.get()),
+        machine: Supervisor::new(config, fastrand::u64(..)).with_initial_state(state.get()),
         spawn: Arc::new(spawn),
         incarnation: Incarnation::new(),
         begun: Instant::now(),

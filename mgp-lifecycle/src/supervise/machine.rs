@@ -98,7 +98,7 @@ impl Supervisor {
     /// Sets the initial state to `disconnected` or `error`. Any other state is ignored, so the state stays
     /// `registered`.
     #[must_use]
-    pub fn found(mut self, state: ServerState) -> Self {
+    pub fn with_initial_state(mut self, state: ServerState) -> Self {
         if matches!(state, ServerState::Disconnected | ServerState::Error) {
             self.state = state;
         }

@@ -217,7 +217,7 @@ fn a_supervisor_may_begin_with_a_resting_server() {
         (ServerState::Connected, "registered connecting"),
     ] {
         let mut world = World::new(SuperviseConfig::default());
-        world.machine = Supervisor::new(SuperviseConfig::default(), 1).found(found);
+        world.machine = Supervisor::new(SuperviseConfig::default(), 1).with_initial_state(found);
         world.states = vec![world.machine.state().clone()];
         world.send(SupervisorEvent::Start);
         assert_eq!(world.path(9), path);

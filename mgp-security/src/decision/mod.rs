@@ -41,13 +41,13 @@ pub(crate) struct CallFacts<'a> {
     pub(crate) tool: &'a str,
     pub(crate) arguments: Option<&'a str>,
     pub(crate) at: &'a Moment<'a>,
-    pub(crate) progress: &'a Progress,
+    pub(crate) progress: &'a CallPreparations,
 }
 
 /// The questions and preparations that are already done for a call, so that none of them is repeated.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent steps of a call")]
-pub(crate) struct Progress {
+pub(crate) struct CallPreparations {
     /// `true` once the server's tools were listed for this call, so that they are not listed a second time.
     pub(crate) listed: bool,
     /// `true` once an override of the tool's risk was recorded for this call, so that none is recorded again.
@@ -62,7 +62,7 @@ pub(crate) struct Progress {
     pub(crate) any_arguments: bool,
 }
 
-impl Progress {
+impl CallPreparations {
     /// Returns the value for a call for which every question was already asked, so that none is asked again.
     pub(crate) fn finished(granted: Vec<Permission>) -> Self {
         let asked = Some(AskOutcomes::default());

@@ -5,7 +5,6 @@
 //!   tools that are not approved.
 //! - [`Inspection`] and [`NameFlaw`] describe the flaws of a single definition or name.
 
-mod decide;
 mod definitions;
 mod diff;
 mod fetch;
@@ -13,6 +12,7 @@ mod inspection;
 mod listing;
 mod name;
 mod number;
+mod operator_decision;
 mod pin;
 mod refused;
 mod reply;
@@ -24,12 +24,12 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use decide::PendingDefinition;
 pub use definitions::Definitions;
 pub(crate) use definitions::ServerTools;
 pub use diff::Difference;
 pub use inspection::Inspection;
 pub use name::NameFlaw;
+pub use operator_decision::PendingDefinition;
 pub(crate) use pin::{Pin, PinTable};
 pub use refused::{DecisionRefused, DefinitionRefused};
 pub(crate) use reply::{page, watch};

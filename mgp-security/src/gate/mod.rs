@@ -28,7 +28,8 @@ use tower_service::Service;
 
 use crate::access::{Credentials, Delegation, Moment, name_of};
 use crate::decision::{
-    CallFacts, CallOutcome, CallVerdict, Progress, Snapshot, Sources, ToolOrigin, admit, decide,
+    CallFacts, CallOutcome, CallPreparations, CallVerdict, Snapshot, Sources, ToolOrigin, admit,
+    decide,
 };
 use crate::definition::page;
 use crate::error::Refusal;
@@ -100,7 +101,7 @@ impl<S: MgpService> Service<Call> for DecisionService<S> {
 
 impl<S: MgpService> DecisionService<S> {
     fn call_tool(&mut self, call: Call) -> <Self as Service<Call>>::Future {
-        let progress = Progress::default();
+        let progress = CallPreparations::default();
         match decide_call(&self.sources, &call, &progress).into_outcome() {
             (CallOutcome::Allow, _) => Either::Left { future: self.inner.call(call) },
             (CallOutcome::Refuse(refusal), _) => answer(Err(deny(&self.sources, &call, refusal))),
@@ -144,7 +145,7 @@ struct GrantedOnce(Vec<Permission>);
 fn with_facts<T>(
     sources: &Sources,
     call: &Call,
-    progress: &Progress,
+    progress: &CallPreparations,
     look: impl FnOnce(&CallFacts<'_>, &Snapshot<'_>) -> T,
 ) -> T {
     let (tool, arguments) = call.tool().map_or(("", None), |tool| (tool.name, tool.arguments));
@@ -156,7 +157,7 @@ fn with_facts<T>(
 }
 
 /// Decides about a tool call now, and adds the applied validators and entries to the call's audit record.
-fn decide_call(sources: &Sources, call: &Call, progress: &Progress) -> CallVerdict {
+fn decide_call(sources: &Sources, call: &Call, progress: &CallPreparations) -> CallVerdict {
     let verdict = with_facts(sources, call, progress, decide);
     if !verdict.applied().is_empty() {
         let applied: Vec<&str> = verdict.applied().iter().map(Validator::as_str).collect();
@@ -183,7 +184,7 @@ pub(crate) fn recheck(sources: &Sources, call: &Call) -> Result<(), RpcError> {
     }
     let granted = call.cx().extensions.get::<GrantedOnce>();
     let granted = granted.map_or_else(Vec::new, |granted| granted.0.clone());
-    match decide_call(sources, call, &Progress::finished(granted)).into_outcome().0 {
+    match decide_call(sources, call, &CallPreparations::finished(granted)).into_outcome().0 {
         CallOutcome::Allow => Ok(()),
         CallOutcome::Refuse(refusal) => Err(deny(sources, call, refusal)),
         CallOutcome::Ask(_) => Err(undecided()),

@@ -10,7 +10,7 @@ use mgp_types::{Payload, RpcError};
 
 use super::{GrantedOnce, decide_call, deny, log_denied, undecided, with_facts};
 use crate::decision::{
-    CallOutcome, Progress, Requirement, Sources, after_permissions, lacked_permissions,
+    CallOutcome, CallPreparations, Requirement, Sources, after_permissions, lacked_permissions,
 };
 use crate::error::Refusal;
 use crate::tool::{Assessment, RiskyCall};
@@ -32,7 +32,7 @@ pub(super) async fn run<S: MgpService>(
     mut call: Call,
     mut need: Requirement,
     mut assessment: Option<Arc<Assessment>>,
-    mut progress: Progress,
+    mut progress: CallPreparations,
 ) -> Result<Reply, RpcError> {
     for answers in 1.. {
         let asks = matches!(need, Requirement::Permissions(_) | Requirement::Confirmation);
@@ -63,7 +63,7 @@ async fn get<S: MgpService>(
     call: &Call,
     need: Requirement,
     assessment: Option<Arc<Assessment>>,
-    progress: &mut Progress,
+    progress: &mut CallPreparations,
 ) -> Result<(), RpcError> {
     let (cx, tool) = (call.cx(), call.tool().map(|tool| tool.name).unwrap_or_default());
     let server = sources.server_of(cx);
@@ -105,7 +105,7 @@ async fn get_permissions(
     call: &Call,
     assessment: Option<Arc<Assessment>>,
     missing: Vec<Permission>,
-    progress: &mut Progress,
+    progress: &mut CallPreparations,
 ) -> Result<(), RpcError> {
     let (Some(permissions), Some(assessment)) = (&sources.permissions, assessment) else {
         return Err(undecided());
@@ -170,7 +170,7 @@ async fn confirm(
 async fn has_fewer(
     sources: &Sources,
     call: &Call,
-    progress: &Progress,
+    progress: &CallPreparations,
     assessment: &Assessment,
     asked: &[Permission],
 ) {

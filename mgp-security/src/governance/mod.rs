@@ -28,7 +28,7 @@ use crate::access::{About, Access, AdminCheck, Moment, Need, named_server};
 use crate::approval::{ElicitApprover, Inbox};
 use crate::audit::{AuditConfig, AuditLog, Event};
 use crate::decision::{
-    self, CallFacts, CallOutcome, CallVerdict, Progress, Requirement, ServerName, Snapshot,
+    self, CallFacts, CallOutcome, CallPreparations, CallVerdict, Requirement, ServerName, Snapshot,
     Sources, ToolOrigin,
 };
 use crate::definition::Definitions;
@@ -364,7 +364,7 @@ impl Governance {
         tool: &str,
         arguments: &Payload,
     ) -> CallVerdict {
-        self.preview(principal, server, tool, arguments, &Progress::default())
+        self.preview(principal, server, tool, arguments, &CallPreparations::default())
     }
 
     /// Does the same as [`explain`](Self::explain), but if a server has not listed its tools since this process
@@ -381,13 +381,14 @@ impl Governance {
         let (none, any_arguments) = (Payload::empty_object(), arguments.is_none());
         let arguments = arguments.unwrap_or(&none);
         // A real call first records the operator's override of the tool's risk; the preview assumes that this was done.
-        let progress = Progress { any_arguments, recorded: true, ..Progress::default() };
+        let progress =
+            CallPreparations { any_arguments, recorded: true, ..CallPreparations::default() };
         let verdict = self.preview(principal, server, tool, arguments, &progress);
         let definitions = &self.0.definitions;
         let is_unlisted = matches!(verdict.outcome(), CallOutcome::Ask(Requirement::Listing))
             && definitions.definition(Some(server), tool).is_none();
         if is_unlisted && definitions.is_pinned(server, tool) {
-            let listed = Progress { listed: true, ..progress };
+            let listed = CallPreparations { listed: true, ..progress };
             return self.preview(principal, server, tool, arguments, &listed);
         }
         verdict
@@ -399,7 +400,7 @@ impl Governance {
         server: &ServerId,
         tool: &str,
         arguments: &Payload,
-        progress: &Progress,
+        progress: &CallPreparations,
     ) -> CallVerdict {
         let scope = Scope::new(ScopeKind::Request);
         let cx = Context::new(Peer::none(), scope, principal.clone());
@@ -419,7 +420,8 @@ impl Governance {
         let (none, any_arguments) = (Payload::empty_object(), arguments.is_none());
         // Before a real call, the kernel itself lists the tools and records overrides; the caller is asked nothing.
         let (listed, recorded) = (true, true);
-        let progress = Progress { listed, recorded, any_arguments, ..Progress::default() };
+        let progress =
+            CallPreparations { listed, recorded, any_arguments, ..CallPreparations::default() };
         self.preview_in(cx.clone(), server, tool, arguments.unwrap_or(&none), &progress)
     }
 
@@ -429,7 +431,7 @@ impl Governance {
         server: &ServerId,
         tool: &str,
         arguments: &Payload,
-        progress: &Progress,
+        progress: &CallPreparations,
     ) -> CallVerdict {
         let principal = cx.principal.clone();
         let call = Call::request(Method::of(ToolsCall::METHOD), Params::tool(tool, arguments), cx);

@@ -5,6 +5,7 @@
 //! - `journal.rs` stores the events of durable subscriptions in an [`EventStore`], which `sqlite.rs` implements.
 
 mod draft;
+mod event_json;
 mod hub;
 mod journal;
 mod pattern;
@@ -14,7 +15,6 @@ mod router;
 mod sending;
 #[cfg(feature = "sqlite")]
 mod sqlite;
-mod stored;
 mod subscribe;
 mod subscription;
 mod table;

@@ -22,11 +22,11 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::draft::PublishedEvent;
+use super::event_json::Terms;
 use super::hub::Hub;
 use super::journal::StoredSubscription;
 use super::pattern::Pattern;
 use super::sending::{SendingGuard, spawn};
-use super::stored::Terms;
 
 /// The prefix of the ids of callers' subscriptions.
 pub(super) const ID_PREFIX: &str = "sub-";

@@ -4,7 +4,7 @@ use mgp_types::mgp::SearchStrategy;
 use mgp_types::service::Principal;
 use rustc_hash::FxHashMap;
 
-use super::fuse::{best_first, maximum};
+use super::clause_scores::{best_first, maximum};
 use super::parsed_query::ParsedQuery;
 use super::weight::{
     FIRST_TOOLS, HALF_CONFIDENCE_LIFT, KEPT_TOOLS, LOWERING, MAX_FUSED_SCORE, MAX_NEWCOMERS,

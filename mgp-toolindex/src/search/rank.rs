@@ -10,8 +10,8 @@ use rustc_hash::FxHashMap;
 use super::action::Actions;
 use super::browse::browse;
 use super::category;
+use super::clause_scores::ClauseScores;
 use super::evidence::Evidence;
-use super::fuse::FusedScores;
 use super::named;
 use super::parsed_query::{MAX_QUERY_BYTES, ParsedQuery};
 use super::past_calls::PastCalls;
@@ -103,7 +103,7 @@ pub(super) fn weigh(
         evidence.add(&similar.collect::<Vec<_>>(), parsed.units.len());
     }
     let requests: Vec<usize> = parsed.units.iter().map(|unit| unit.request).collect();
-    let FusedScores { mut scores, units } = FusedScores::of(&evidence, &requests);
+    let ClauseScores { mut scores, units } = ClauseScores::of(&evidence, &requests);
     let actions = weigh_actions(view, parsed, &evidence.slots, &units, &mut scores);
     lower_deprecated(view, &evidence.slots, &mut scores);
     past.raise(view.catalog, &evidence.slots, &mut scores);

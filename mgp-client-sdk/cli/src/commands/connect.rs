@@ -20,7 +20,7 @@ use crate::output::{Output, Render, print, print_note};
 use crate::{prompt, state};
 
 pub(crate) mod disconnect;
-mod edit;
+mod edit_json;
 mod edit_toml;
 mod edit_yaml;
 mod entry;

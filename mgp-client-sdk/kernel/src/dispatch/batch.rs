@@ -11,8 +11,8 @@ use mgp_types::service::{Call, CallKey, CallerAccess, Method, Outlet, Params, Re
 use mgp_types::{ErrorCode, Payload, RawObject, RpcError};
 use serde::{Deserialize, Serialize};
 
+use super::call_tool;
 use super::dispatcher::Dispatcher;
-use super::tools;
 
 /// The maximum number of calls in one batch of `mgp_tools_call_many`.
 const MAX_CALLS: usize = 32;
@@ -74,7 +74,7 @@ fn run_one(
     cx.caller_access = CallerAccess::Unavailable;
     let params = Params::tool(TOOLS_CALL, named.as_payload());
     let call = Call::request(Method::from_static(ToolsCall::METHOD), params, cx);
-    let answer = tools::call(dispatcher.clone(), call);
+    let answer = call_tool::call(dispatcher.clone(), call);
     async move {
         match answer.await {
             Ok(reply) => match reply.as_body() {

@@ -6,6 +6,7 @@
 mod apps;
 mod batch;
 mod builtin_tools;
+mod call_tool;
 mod creation;
 mod delegation;
 mod dispatcher;
@@ -23,7 +24,6 @@ mod subscribe;
 mod surface;
 mod tasks;
 mod tool_list;
-mod tools;
 mod validate_tool;
 
 use std::sync::Arc;
@@ -39,12 +39,12 @@ use mgp_types::service::{Call, Context, Router, Stack};
 use tower_layer::Layer as _;
 
 use self::builtin_tools::BuiltinTools;
+pub(super) use call_tool::{call as call_tool, unwrap_kernel_tool};
 pub(super) use dispatcher::Dispatcher;
 pub(super) use meta_tools::MetaToolConfig;
 pub(super) use skills::capability as skills_capability;
 pub(super) use tasks::support as task_support;
 pub(super) use tool_list::{context_of_agent, list_costs};
-pub(super) use tools::{call as call_tool, unwrap_kernel_tool};
 
 /// Returns the router of all methods of the kernel. No two of its parts have a method in common.
 ///
@@ -91,7 +91,7 @@ fn tool_calls(dispatcher: &Dispatcher, methods: Router) -> Stack {
     let (builtin_tools, dispatcher) = (BuiltinTools::of(dispatcher), dispatcher.clone());
     let others = Stack::from_fn(move |call| match builtin_tools.answer(call) {
         Ok(answer) => Either::Left(answer),
-        Err(call) => Either::Right(tools::call(dispatcher.clone(), call)),
+        Err(call) => Either::Right(call_tool::call(dispatcher.clone(), call)),
     });
     // A kernel method that is called as a tool is subject to the same access rules as the method itself.
     Stack::new(KernelToolsLayer::new(methods).layer(others))

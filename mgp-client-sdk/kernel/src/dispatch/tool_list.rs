@@ -11,11 +11,11 @@ use mgp_types::store::StoreError;
 use mgp_types::{Object, Payload, RpcError};
 
 use super::apps;
+use super::call_tool::CallMembers;
 use super::dispatcher::{Dispatcher, DispatcherParts};
 use super::page::bad_cursor;
 use super::saved_context::{SETTLE_DELAY, stored_days};
 use super::surface;
-use super::tools::CallMembers;
 use crate::proposals;
 use crate::proposals::media;
 

@@ -13,7 +13,7 @@ pub(in crate::auth) struct Nonces(Mutex<Vec<(String, String)>>);
 
 impl Nonces {
     /// Stores a nonce that the server has sent; ignores an invalid one.
-    pub(in crate::auth) fn take(&self, server: &str, nonce: &str) {
+    pub(in crate::auth) fn store(&self, server: &str, nonce: &str) {
         if nonce.is_empty() || nonce.len() > MAX_NONCE_BYTES || !nonce.bytes().all(is_nonce) {
             return;
         }
@@ -43,16 +43,16 @@ mod tests {
     #[test]
     fn each_server_has_its_last_nonce_and_few_are_kept() {
         let nonces = Nonces::default();
-        nonces.take("a", "one");
-        nonces.take("b", "two");
-        nonces.take("a", "three");
+        nonces.store("a", "one");
+        nonces.store("b", "two");
+        nonces.store("a", "three");
         for broken in ["", "x\"y", "x y", "x\\y", "é", &"x".repeat(MAX_NONCE_BYTES + 1)] {
-            nonces.take("a", broken);
+            nonces.store("a", broken);
         }
         assert_eq!(nonces.of("a").as_deref(), Some("three"));
         assert_eq!(nonces.of("b").as_deref(), Some("two"));
         assert_eq!(nonces.of("c"), None);
-        (0..MAX_SERVERS).for_each(|n| nonces.take(&n.to_string(), "x"));
+        (0..MAX_SERVERS).for_each(|n| nonces.store(&n.to_string(), "x"));
         assert_eq!((nonces.of("a"), nonces.of("0").as_deref()), (None, Some("x")));
     }
 }

@@ -22,7 +22,7 @@ pub(in crate::auth) struct Prover<'a> {
 
 impl Prover<'_> {
     pub(in crate::auth) fn prove(&self, request: FetchRequest) -> Result<FetchRequest, AuthError> {
-        let nonce = self.nonces.of(&application_type(&request.url)?);
+        let nonce = self.nonces.of(&nonce_name(&request.url)?);
         let proof = self.key.proof(request.method, &request.url, nonce.as_deref(), None)?;
         Ok(request.header("dpop", proof))
     }
@@ -35,14 +35,14 @@ impl Prover<'_> {
     ) -> Result<bool, AuthError> {
         let mut found = answer.headers.iter().filter(|(name, _)| name == "dpop-nonce");
         let (Some((_, nonce)), None) = (found.next(), found.next()) else { return Ok(false) };
-        self.nonces.take(&application_type(endpoint)?, nonce);
+        self.nonces.store(&nonce_name(endpoint)?, nonce);
         Ok(true)
     }
 }
 
 /// Returns the name under which [`Nonces`] stores the nonce of a token endpoint. It differs from that of a protected
 /// server at the same origin.
-fn application_type(endpoint: &str) -> Result<String, AuthError> {
+fn nonce_name(endpoint: &str) -> Result<String, AuthError> {
     let url: Url = address::parse_secure("the token endpoint", endpoint)?;
     Ok(format!("token {}", address::origin(&url)))
 }

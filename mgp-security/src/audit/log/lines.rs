@@ -121,8 +121,8 @@ impl ReverseLines {
 pub(super) fn find(path: &Path, no: u64) -> io::Result<u64> {
     let (mut low, mut high) = (0, std::fs::metadata(path)?.len());
     while high - low > BLOCK_SIZE as u64 {
-        let cached_text = low + (high - low) / 2;
-        let mut lines = Lines::open(path, cached_text)?;
+        let middle = low + (high - low) / 2;
+        let mut lines = Lines::open(path, middle)?;
         // The search starts in the middle of a line, so the first line read is only a part of one.
         let next = match lines.next()? {
             Some(_) => lines.next()?,
@@ -133,10 +133,10 @@ pub(super) fn find(path: &Path, no: u64) -> io::Result<u64> {
                 if Line::read(line).is_some_and(|line| line.no < no) {
                     low = at;
                 } else {
-                    high = cached_text;
+                    high = middle;
                 }
             }
-            _ => high = cached_text,
+            _ => high = middle,
         }
     }
     let mut lines = Lines::open(path, low)?;

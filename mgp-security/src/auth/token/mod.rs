@@ -6,15 +6,15 @@ mod claims;
 mod jwks;
 mod jws;
 mod members;
-mod server;
+mod resource_server;
+mod signature_cache;
 mod source;
 #[cfg(test)]
 mod tests;
-mod verified;
 
 pub use algorithm::SignatureAlgorithm;
 pub use jwks::{BadJwks, JwkSet};
-pub use server::ResourceServer;
+pub use resource_server::ResourceServer;
 
 use async_trait::async_trait;
 

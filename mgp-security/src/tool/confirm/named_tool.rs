@@ -26,20 +26,20 @@ where
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedTool {
     entry: ByteString,
-    pub(super) never: bool,
+    pub(super) waives_confirmation: bool,
 }
 
 impl NamedTool {
     /// Creates a named tool; `entry` describes the operator's entry, and appears in the audit log.
     #[must_use]
     pub fn by(entry: impl Into<ByteString>) -> Self {
-        Self { entry: entry.into(), never: false }
+        Self { entry: entry.into(), waives_confirmation: false }
     }
 
     /// Sets `confirm = "never"`: calls need no confirmation even if the server demands one.
     #[must_use]
     pub fn never_confirm(mut self) -> Self {
-        self.never = true;
+        self.waives_confirmation = true;
         self
     }
 
@@ -51,6 +51,6 @@ impl NamedTool {
 
     /// Returns the one of two entries that exempts more calls from confirmation.
     pub(crate) fn stronger(self, other: Self) -> Self {
-        if other.never && !self.never { other } else { self }
+        if other.waives_confirmation && !self.waives_confirmation { other } else { self }
     }
 }

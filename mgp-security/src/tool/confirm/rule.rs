@@ -16,7 +16,7 @@ impl Assessment {
             _ => true,
         };
         match named {
-            Some(naming) => self.confirmation_required && !naming.never,
+            Some(entry) => self.confirmation_required && !entry.waives_confirmation,
             None => self.confirmation_required || risky,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{edit, edit_toml, edit_yaml};
+use super::{edit_json, edit_toml, edit_yaml};
 
 /// The syntax of a host's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Syntax {
         path: &[String],
     ) -> Result<Vec<(String, String)>, String> {
         match self {
-            Self::Json => edit::members(text, path),
+            Self::Json => edit_json::members(text, path),
             Self::Toml => edit_toml::members(text, path),
             Self::Yaml => edit_yaml::members(text, path),
         }
@@ -43,7 +43,7 @@ impl Syntax {
         value: &str,
     ) -> Result<String, String> {
         match self {
-            Self::Json => edit::put(text, table, name, value),
+            Self::Json => edit_json::put(text, table, name, value),
             Self::Toml => edit_toml::put(text, table, name, value),
             Self::Yaml => edit_yaml::put(text, table, name, value),
         }
@@ -58,7 +58,7 @@ impl Syntax {
         removed: &str,
     ) -> Result<Option<String>, String> {
         match self {
-            Self::Json => edit::insert(text, path, name, removed),
+            Self::Json => edit_json::insert(text, path, name, removed),
             Self::Toml => edit_toml::insert(text, path, name, removed),
             Self::Yaml => edit_yaml::insert(text, path, name, removed),
         }
@@ -72,7 +72,7 @@ impl Syntax {
         name: &str,
     ) -> Result<Option<(String, String)>, String> {
         match self {
-            Self::Json => edit::remove(text, path, name),
+            Self::Json => edit_json::remove(text, path, name),
             Self::Toml => edit_toml::remove(text, path, name),
             Self::Yaml => edit_yaml::remove(text, path, name),
         }

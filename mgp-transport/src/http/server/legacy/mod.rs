@@ -5,7 +5,7 @@ mod batch;
 mod calls;
 mod link;
 mod session;
-mod table;
+mod session_table;
 
 pub(super) use session::Session;
-pub(super) use table::Sessions;
+pub(super) use session_table::Sessions;

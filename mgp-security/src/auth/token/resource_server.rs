@@ -11,8 +11,8 @@ use super::algorithm::SignatureAlgorithm;
 use super::claims::Claims;
 use super::jwks::{JwkSet, Verification};
 use super::jws::Jws;
+use super::signature_cache::{self, SignatureCache};
 use super::source::KeySource;
-use super::verified::{self, VerifiedTokens};
 use crate::auth::authenticated::{Authenticated, Credential};
 use crate::auth::metadata::{BadResource, ResourceMetadata};
 use crate::auth::refused::AuthRefused;
@@ -45,7 +45,7 @@ pub struct ResourceServer {
     audiences: Vec<String>,
     algorithms: Vec<SignatureAlgorithm>,
     keys: KeySource,
-    verified: VerifiedTokens,
+    verified: SignatureCache,
     tenant: Tenant,
     operator_scope: Option<String>,
     agent_claim: Option<String>,
@@ -74,7 +74,7 @@ impl ResourceServer {
             issuer: Some(issuer.to_owned()),
             algorithms: SignatureAlgorithm::DEFAULT.to_vec(),
             keys: KeySource::Fixed(Arc::default()),
-            verified: VerifiedTokens::default(),
+            verified: SignatureCache::default(),
             tenant: Tenant::Issuer,
             operator_scope: None,
             agent_claim: None,
@@ -188,7 +188,7 @@ impl ResourceServer {
             return Err(AuthRefused::NOT_VALID);
         }
         let mut keys = self.keys.current().await?;
-        let hash = verified::hash(token);
+        let hash = signature_cache::hash(token);
         if !self.verified.contains(&hash, &keys) {
             let mut outcome = keys.verify(&jws);
             if matches!(outcome, Verification::Unknown)

@@ -18,10 +18,10 @@ const MAX_TOKENS: usize = 4096;
 
 /// The tokens whose signatures were verified with one key set; a handle that is cheap to clone.
 #[derive(Clone, Default)]
-pub(super) struct VerifiedTokens(Arc<Mutex<VerifiedSet>>);
+pub(super) struct SignatureCache(Arc<Mutex<SignatureSet>>);
 
 #[derive(Default)]
-struct VerifiedSet {
+struct SignatureSet {
     /// The key set with which the signatures were verified; `None` if the cache is empty. Under another key set, the
     /// cached tokens do not count.
     keys: Option<Arc<JwkSet>>,
@@ -35,7 +35,7 @@ pub(super) fn hash(token: &str) -> TokenHash {
     Sha256::digest(token.as_bytes()).into()
 }
 
-impl VerifiedTokens {
+impl SignatureCache {
     /// Returns whether the signature of a token was verified with this key set.
     pub(super) fn contains(&self, token: &TokenHash, keys: &Arc<JwkSet>) -> bool {
         let verified = self.0.lock();
@@ -53,13 +53,13 @@ impl VerifiedTokens {
     }
 }
 
-impl VerifiedSet {
+impl SignatureSet {
     fn is_of(&self, keys: &Arc<JwkSet>) -> bool {
         self.keys.as_ref().is_some_and(|known| Arc::ptr_eq(known, keys))
     }
 }
 
-impl fmt::Debug for VerifiedTokens {
+impl fmt::Debug for SignatureCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} tokens", self.0.lock().tokens.len())
     }
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn the_cache_is_bounded_and_cleared_with_the_keys() {
         let (keys, newer) = (Arc::default(), Arc::default());
-        let verified = VerifiedTokens::default();
+        let verified = SignatureCache::default();
         for n in 0..MAX_TOKENS {
             verified.remember(hash(&n.to_string()), &keys);
         }

@@ -18,14 +18,14 @@ const WHOLE_QUERY: usize = 0;
 
 /// The result of combining the evidence for all units.
 #[derive(Debug, Default)]
-pub(super) struct FusedScores {
+pub(super) struct ClauseScores {
     /// The scores, each from 0 to [`MAX_FUSED_SCORE`].
     pub(super) scores: Vec<f32>,
     /// For each candidate, the unit that it fits best: a clause, or the whole query if there are no clauses.
     pub(super) units: Vec<usize>,
 }
 
-impl FusedScores {
+impl ClauseScores {
     /// Combines the evidence for the whole query and its clauses.
     ///
     /// `requests` contains, for each unit, the index of the request to which it belongs.
@@ -119,10 +119,10 @@ mod tests {
         }
     }
 
-    fn fused(units: &[&[f32]]) -> FusedScores {
+    fn fused(units: &[&[f32]]) -> ClauseScores {
         // In this test, each clause is a separate request.
         let requests: Vec<usize> = (0..units.len()).map(|unit| unit.saturating_sub(1)).collect();
-        FusedScores::of(&evidence(units), &requests)
+        ClauseScores::of(&evidence(units), &requests)
     }
 
     #[test]
@@ -139,7 +139,7 @@ mod tests {
         let units: &[&[f32]] =
             &[&[50.0, 49.0, 48.0, 40.0], &[50.0, 49.0, 48.0, 1.0], &[1.0, 1.0, 1.0, 40.0]];
         let with = |requests: &[usize]| {
-            let scores = FusedScores::of(&evidence(units), requests).scores;
+            let scores = ClauseScores::of(&evidence(units), requests).scores;
             scores.iter().filter(|score| **score > scores[3]).count()
         };
         assert_eq!(with(&[0, 0, 0]), 3, "one request");
