@@ -248,8 +248,7 @@ impl InstanceParts {
 
     /// Applies the server's settings to the configuration of the client that connects to it.
     fn configure(&self, client: &mut ClientConfig) {
-        // Some servers list certain tools only to clients that declare roots, so the instance that lists are read from
-        // declares them.
+        // Servers list some tools only to clients with roots, so the instance that lists are read from declares them.
         offer_callers(client, self.answers_roots() || self.config.is_per_agent());
         client.plain_traceparent = self.config.mgp.as_ref().is_some_and(|mgp| mgp.traceparent);
         let bytes = self.config.limits.max_message.and_then(|bytes| usize::try_from(bytes).ok());
