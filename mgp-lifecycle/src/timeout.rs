@@ -157,30 +157,32 @@ impl<S: MgpService> Service<Call> for Timeout<S> {
     mgp_types::always_ready!();
 
     fn call(&mut self, mut call: Call) -> Self::Future {
-        let Some(after) = self.layer.limit(&call) else {
-            return ResponseFuture {
-                future: self.inner.call(call),
-                deadline: None,
-                after: self.layer.timeouts.tool,
-                sleep: None,
-            };
-        };
+        let limit = self.layer.limit(&call);
+        let expiry = limit.and_then(|limit| Expiry::set(&mut call, limit));
+        ResponseFuture { future: self.inner.call(call), expiry, sleep: None }
+    }
+}
+
+/// The time at which a call ends with an error, and the limit that the error names.
+#[derive(Clone, Copy, Debug)]
+struct Expiry {
+    at: Instant,
+    limit: Duration,
+}
+
+impl Expiry {
+    /// Sets the call's deadline to the end of the limit, unless the caller's deadline is earlier. Returns `None` if the
+    /// call has no deadline, because the limit is practically endless.
+    fn set(call: &mut Call, limit: Duration) -> Option<Self> {
         let callers = call.cx().deadline;
-        let deadline = Deadline::after(after).earlier(callers);
+        let deadline = Deadline::after(limit).earlier(callers);
         call.cx_mut().deadline = deadline;
-        let after = match deadline.instant() {
-            // The deadline of the caller was the earlier one, so the error reports the time that was left until then.
-            Some(at) if callers.instant() == Some(at) => {
-                at.saturating_duration_since(Instant::now())
-            }
-            _ => after,
-        };
-        ResponseFuture {
-            future: self.inner.call(call),
-            deadline: deadline.instant(),
-            after,
-            sleep: None,
+        let at = deadline.instant()?;
+        if callers.instant() == Some(at) {
+            // The error names the time that was left until the caller's deadline.
+            return Some(Self { at, limit: at.saturating_duration_since(Instant::now()) });
         }
+        Some(Self { at, limit })
     }
 }
 
@@ -190,8 +192,7 @@ pin_project! {
     pub struct ResponseFuture<F> {
         #[pin]
         future: F,
-        deadline: Option<Instant>,
-        after: Duration,
+        expiry: Option<Expiry>,
         // Created only if the call does not complete at its first poll, because a timer costs more than a short call.
         sleep: Option<Pin<Box<Sleep>>>,
     }
@@ -205,9 +206,9 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
         if let Poll::Ready(outcome) = this.future.poll(task) {
             return Poll::Ready(outcome);
         }
-        let Some(deadline) = *this.deadline else { return Poll::Pending };
-        let sleep = this.sleep.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
-        sleep.as_mut().poll(task).map(|()| Err(LifecycleError::TimedOut(*this.after).into()))
+        let Some(Expiry { at, limit }) = *this.expiry else { return Poll::Pending };
+        let sleep = this.sleep.get_or_insert_with(|| Box::pin(sleep_until(at)));
+        sleep.as_mut().poll(task).map(|()| Err(LifecycleError::TimedOut(limit).into()))
     }
 }
 

@@ -10,6 +10,7 @@ mod call_tool;
 mod creation;
 mod delegation;
 mod dispatcher;
+mod find_tool;
 mod header_params;
 mod manifest;
 mod meta_tools;

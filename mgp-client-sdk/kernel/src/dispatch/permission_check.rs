@@ -6,7 +6,7 @@ use mgp_types::proposal::{CheckPermissionsParams, CheckPermissionsResult, Revoke
 use mgp_types::service::{Call, Context, Method, Params, Router, ServerId};
 use mgp_types::{Payload, RpcError};
 
-use super::call_tool::{CallMembers, ResolvedTool, resolve_tool};
+use super::find_tool::{CallAddress, ResolvedTool, resolve_tool};
 use super::dispatcher::Dispatcher;
 use crate::admin::requirement_words;
 
@@ -41,7 +41,7 @@ fn check(
     let given = arguments.clone().unwrap_or_else(Payload::empty_object);
     let intended = Params::tool(&params.tool, &given);
     let mut call = Call::request(Method::of(ToolsCall::METHOD), intended, cx);
-    let (server, tool) = match resolve_tool(dispatcher, &mut call, &CallMembers::default()) {
+    let (server, tool) = match resolve_tool(dispatcher, &mut call, &CallAddress::default()) {
         Ok(ResolvedTool::Visible(tool) | ResolvedTool::Found(tool)) => {
             (ServerId::from(tool.server_id()), tool.name().to_owned())
         }

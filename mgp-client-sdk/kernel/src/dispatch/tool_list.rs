@@ -11,7 +11,7 @@ use mgp_types::store::StoreError;
 use mgp_types::{Object, Payload, RpcError};
 
 use super::apps;
-use super::call_tool::CallMembers;
+use super::find_tool::CallAddress;
 use super::dispatcher::{Dispatcher, DispatcherParts};
 use super::page::bad_cursor;
 use super::saved_context::{SETTLE_DELAY, stored_days};
@@ -46,8 +46,8 @@ fn current_list(dispatcher: &Dispatcher, call: &Call) -> Result<Vec<Tool>, RpcEr
     let parts = dispatcher.parts();
     let (index, cx) = (&parts.fleet.context().index, call.cx());
     let caller = parts.search.caller(cx);
-    let members = CallMembers::read(call)?;
-    let session = parts.sessions.find(cx, members.session_handle.as_deref())?;
+    let address = CallAddress::read(call)?;
+    let session = parts.sessions.find(cx, address.session_handle.as_deref())?;
     let view = parts.sessions.view(&cx.principal, session.as_ref(), index, &caller);
     let is_whole = !dispatcher.has_unread_servers(cx);
     let level = context_level(parts, cx, &caller, &view, is_whole);

@@ -1,0 +1,305 @@
+//! Finds the tool that a call names, among those that the caller sees, and by reading lists that are not known yet.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use mgp_security::{Refusal, check_version};
+use mgp_toolindex::{AllTools, ForwardedCall, IndexedTool, MetaTool, Resolved};
+use mgp_types::mcp::{self, CallToolParams};
+use mgp_types::mgp::CallExtension;
+use mgp_types::service::{Call, Params, ServerId, Target};
+use mgp_types::{ErrorCode, Object, Payload, RawObject, RpcError};
+
+use super::delegation;
+use super::dispatcher::{Dispatcher, DispatcherParts};
+use super::header_params;
+use crate::caller_view::VisibleTools;
+use crate::fleet::{FIRST_SYNC_TIMEOUT, ManagedServer};
+use crate::hops;
+
+/// The members of `params._mgp` that name a server or a session (MGP §16.5, §16.7).
+#[derive(Clone, Debug, Default)]
+pub(super) struct CallAddress {
+    server_id: Option<String>,
+    /// The agents on whose behalf the call is made.
+    pub(super) on_behalf_of: Vec<String>,
+    pub(super) session_handle: Option<String>,
+}
+
+impl CallAddress {
+    /// Reads the members of a call. Most calls have none of them, which this function detects without parsing.
+    pub(super) fn read(call: &Call) -> Result<Self, RpcError> {
+        let is_named = |members: &Payload| {
+            let text = members.as_str();
+            ["server_id", "session_handle", "delegation"].iter().any(|name| text.contains(name))
+        };
+        let Some(members) = call.params().mgp().filter(is_named) else {
+            return Ok(Self::default());
+        };
+        let CallExtension { server_id, session_handle, delegation, .. } = members.get()?;
+        let on_behalf_of = delegation.map(|named| delegation::agents(&named)).transpose()?;
+        Ok(Self { server_id, session_handle, on_behalf_of: on_behalf_of.unwrap_or_default() })
+    }
+}
+
+/// The tool that a call is for.
+pub(super) enum ResolvedTool {
+    /// A tool that is visible to the caller.
+    Visible(IndexedTool),
+    /// A tool in the index; whether it is visible to the caller has not been checked yet.
+    Found(IndexedTool),
+    /// The server of a tool whose definition waits for an operator. The security checks refuse the call and record the
+    /// refusal.
+    Held(Arc<ManagedServer>),
+}
+
+/// Finds the tool that a call names, and replaces the name in the call by the server's own name.
+pub(super) fn resolve_tool(
+    dispatcher: &Dispatcher,
+    call: &mut Call,
+    address: &CallAddress,
+) -> Result<ResolvedTool, RpcError> {
+    let meta = MetaTool::of(call.tool().map_or("", |tool| tool.name));
+    let is_plain = meta.is_none() && address.server_id.is_none();
+    let (tool, is_visible) = match find_by_name(dispatcher, call).filter(|_| is_plain) {
+        Some(tool) => (tool, true),
+        None => match find_by_params(dispatcher, call, meta, address) {
+            Ok(ForwardedCall { tool, arguments, .. }) if meta.is_some() => {
+                *call.params_mut() = Params::tool(tool.name(), &arguments.into());
+                return Ok(ResolvedTool::Found(tool));
+            }
+            Ok(ForwardedCall { tool, .. }) => (tool, false),
+            Err(error)
+                if error.code() == ErrorCode::TOOL_NAME_CONFLICT && address.server_id.is_none() =>
+            {
+                let server_id = Some(last_used(dispatcher, call, meta, address).ok_or(error)?);
+                return resolve_tool(dispatcher, call, &CallAddress { server_id, ..address.clone() });
+            }
+            Err(unknown) if unknown.code() == ErrorCode::TOOL_NOT_FOUND => {
+                let held = find_held(dispatcher, call, meta, address)?;
+                return held.map(ResolvedTool::Held).ok_or(unknown);
+            }
+            Err(error) => return Err(error),
+        },
+    };
+    let definition = || serde_json::from_str::<mcp::Tool>(tool.definition()).ok()?.meta;
+    check_version(call.params(), tool.name(), definition).map_err(Refusal::from)?;
+    header_params::check(dispatcher, call, &tool)?;
+    if call.params().may_contain_member("\"task\"") {
+        // A task, if any, runs in the kernel; the server receives a plain call.
+        *call.params_mut() = Params::tool(tool.name(), &call.tool_arguments());
+    }
+    call.params_mut().set_target(Target::Tool(tool.name().into()));
+    Ok(if is_visible { ResolvedTool::Visible(tool) } else { ResolvedTool::Found(tool) })
+}
+
+/// Finds a visible tool by its name alone, without parsing the params. This is sufficient for most calls.
+fn find_by_name(dispatcher: &Dispatcher, call: &Call) -> Option<IndexedTool> {
+    let DispatcherParts { fleet, view, .. } = dispatcher.parts();
+    let tool = call.tool()?;
+    let is_object = tool.arguments.is_none_or(|arguments| arguments.starts_with('{'));
+    if !is_object || call.params().may_contain_member("\"server_id\"") {
+        return None;
+    }
+    let visible = VisibleTools { view, cx: call.cx() };
+    match fleet.context().index.resolve(tool.name, &visible) {
+        Resolved::One(tool) => Some(tool),
+        _ => None,
+    }
+}
+
+/// Finds a tool by the name and the server in the params.
+///
+/// A tool that the caller may not use is found too if its name is unique, so that the security checks refuse the call
+/// and record the refusal.
+fn find_by_params(
+    dispatcher: &Dispatcher,
+    call: &Call,
+    meta: Option<MetaTool>,
+    address: &CallAddress,
+) -> Result<ForwardedCall, RpcError> {
+    let DispatcherParts { fleet, search, .. } = dispatcher.parts();
+    let index = &fleet.context().index;
+    let params = naming_params(call, meta, address)?;
+    ForwardedCall::read(&params, index, &search.caller(call.cx())).or_else(|error| {
+        match error.code() {
+            ErrorCode::TOOL_NOT_FOUND => {
+                ForwardedCall::read(&params, index, &AllTools).map_err(|_| error)
+            }
+            _ => Err(error),
+        }
+    })
+}
+
+/// If several servers have a tool with the name in the call, returns the one whose tool was last used in the session.
+/// Returns `None` if the name is not ambiguous, or if none of these tools was used.
+fn last_used(
+    dispatcher: &Dispatcher,
+    call: &Call,
+    meta: Option<MetaTool>,
+    address: &CallAddress,
+) -> Option<String> {
+    let DispatcherParts { fleet, search, sessions, .. } = dispatcher.parts();
+    let cx = call.cx();
+    let CallToolParams { name, .. } = naming_params(call, meta, address).ok()?.get().ok()?;
+    let session = sessions.find(cx, address.session_handle.as_deref()).ok()??;
+    let Resolved::Ambiguous(tools) = fleet.context().index.resolve(&name, &search.caller(cx))
+    else {
+        return None;
+    };
+    session.last_used(&tools).map(|tool| tool.server_id().to_owned())
+}
+
+/// Finds the server of a tool that is hidden from the caller only because its definition waits for an operator.
+fn find_held(
+    dispatcher: &Dispatcher,
+    call: &mut Call,
+    meta: Option<MetaTool>,
+    address: &CallAddress,
+) -> Result<Option<Arc<ManagedServer>>, RpcError> {
+    let DispatcherParts { fleet, view, .. } = dispatcher.parts();
+    let CallToolParams { name, arguments, extra, .. } = naming_params(call, meta, address)?.get()?;
+    let wanted: Option<String> = extra.get("server_id").and_then(|server| server.get().ok());
+    for server in fleet.all().values() {
+        let id = server.id().as_str();
+        if wanted.as_ref().is_some_and(|wanted| wanted != id) {
+            continue;
+        }
+        let unqualified = name.strip_prefix(id).and_then(|rest| rest.strip_prefix('.'));
+        let is_held = |tool: &&str| view.is_held(call.cx(), server.id(), tool);
+        if let Some(tool) = unqualified.into_iter().chain([name.as_str()]).find(is_held) {
+            *call.params_mut() = Params::tool(tool, &arguments.unwrap_or_default().into());
+            return Ok(Some(Arc::clone(server)));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the object of the call that contains the tool's name, server and arguments: the params, or the arguments of
+/// a tool such as `mgp_tools_call`.
+fn naming_params(
+    call: &Call,
+    meta: Option<MetaTool>,
+    address: &CallAddress,
+) -> Result<RawObject, RpcError> {
+    let params = match meta {
+        Some(MetaTool::Call) => call.tool_arguments().get()?,
+        _ => call.params().get()?,
+    };
+    let Some(server) = &address.server_id else { return Ok(params) };
+    let mut members: Object = Payload::from(params).get()?;
+    members.insert("server_id", Payload::of(server)?);
+    RawObject::of(&members)
+}
+
+/// Finds an unknown tool by reading lists that this kernel has not read yet: the list of the server that the call
+/// names, or else those of all servers that the caller may use.
+pub(super) async fn find_unread(
+    dispatcher: &Dispatcher,
+    call: &mut Call,
+    address: &CallAddress,
+    unknown: RpcError,
+) -> Result<ResolvedTool, RpcError> {
+    let cx = call.cx().clone();
+    // Do not wait if the caller is a kernel: two kernels, each behind the other, would wait for each other.
+    if hops::is_from_kernel(&cx) {
+        return Err(unknown);
+    }
+    let DispatcherParts { fleet, view, .. } = dispatcher.parts();
+    let meta = MetaTool::of(call.tool().map_or("", |tool| tool.name));
+    let wanted = WantedTool::of(&naming_params(call, meta, address)?)?;
+    let may_use = |server: &&Arc<ManagedServer>| {
+        view.may_use(&cx, server.id(), wanted.name_at(server.id()).unwrap_or(&wanted.name))
+    };
+    let all = fleet.all();
+    let named = wanted.server(all.values());
+    let unread: Vec<&Arc<ManagedServer>> = match named {
+        Some(named) => Some(named).filter(may_use).into_iter().collect(),
+        None => {
+            let outdated = all.values().filter(|server| server.lists_may_be_outdated());
+            outdated.filter(may_use).collect()
+        }
+    };
+    join_all(unread.iter().map(|server| {
+        // A server that the call names may take as long as its start may take.
+        server.sync(named.map_or(FIRST_SYNC_TIMEOUT, |named| named.start_timeout()))
+    }))
+    .await;
+    match resolve_tool(dispatcher, call, address) {
+        Err(error) if error.code() == ErrorCode::TOOL_NOT_FOUND => {
+            let failure = named.filter(may_use).and_then(|server| server.failure());
+            let starting = unread.iter().filter(|server| server.is_starting());
+            let starting: Vec<_> = starting.map(|server| format!("`{}`", server.id())).collect();
+            Err(failure.unwrap_or_else(|| name_starting(error, &starting)))
+        }
+        resolved => resolved,
+    }
+}
+
+/// The name of a tool that no known list has, and the id of its server if the call states one.
+struct WantedTool {
+    name: String,
+    server_id: Option<String>,
+}
+
+impl WantedTool {
+    fn of(params: &RawObject) -> Result<Self, RpcError> {
+        let CallToolParams { name, extra, .. } = params.get()?;
+        let server_id = extra.get("server_id").and_then(|server| server.get().ok());
+        Ok(Self { name, server_id })
+    }
+
+    /// Returns the name without the id of a server, if it begins with that id.
+    fn name_at(&self, server: &ServerId) -> Option<&str> {
+        self.name.strip_prefix(server.as_str())?.strip_prefix('.')
+    }
+
+    /// Returns the server that the call names, by its id or in front of the tool's name.
+    fn server<'a>(
+        &self,
+        all: impl Iterator<Item = &'a Arc<ManagedServer>>,
+    ) -> Option<&'a Arc<ManagedServer>> {
+        let is_named = |server: &&Arc<ManagedServer>| match &self.server_id {
+            Some(id) => server.id().as_str() == id,
+            None => self.name_at(server.id()).is_some(),
+        };
+        all.filter(is_named).max_by_key(|server| server.id().as_str().len())
+    }
+}
+
+/// Adds the servers that are still being started to the error about an unknown tool.
+fn name_starting(error: RpcError, starting: &[String]) -> RpcError {
+    if starting.is_empty() {
+        return error;
+    }
+    let message = format!(
+        "{}; still being started, so it may have the tool soon: {}",
+        error.message(),
+        starting.join(", ")
+    );
+    error.with_message(message)
+}
+
+impl Dispatcher {
+    /// Returns the tool that a caller sees under a name; `None` if there is no such tool or the name is ambiguous.
+    pub(crate) fn find_shown(&self, cx: &Context, name: &str) -> Option<IndexedTool> {
+        let DispatcherParts { fleet, view, .. } = self.parts();
+        match fleet.context().index.resolve(name, &VisibleTools { view, cx }) {
+            Resolved::One(tool) => Some(tool),
+            _ => None,
+        }
+    }
+
+    /// Returns the name by which a caller knows a tool of a server; `None` if it does not see the tool.
+    pub(crate) fn shown_tool(&self, cx: &Context, server: &ServerId, name: &str) -> Option<String> {
+        let DispatcherParts { fleet, view, .. } = self.parts();
+        let index = &fleet.context().index;
+        let tool = index.get(server.as_str(), name)?;
+        view.sees(cx, Some(server), name).ok()?;
+        let visible = VisibleTools { view, cx };
+        Some(match index.resolve(name, &visible) {
+            Resolved::One(only) if only.server_id() == server.as_str() => name.to_owned(),
+            _ => tool.tool_id(),
+        })
+    }
+}
