@@ -12,6 +12,9 @@ use super::shown::Shown;
 /// every request.
 const CROWDS_OUT: usize = 64 * 1024;
 
+/// The maximum number of findings about a definition that are kept; the most severe ones come first.
+const FINDINGS_MAX: usize = 16;
+
 /// The maximum number of other servers' tools that are reported in the findings of a definition.
 const MENTIONS_MAX: usize = 4;
 
@@ -117,7 +120,9 @@ impl Inspection {
         for finding in self.findings.iter_mut().filter(|one| excused.contains(&one.at)) {
             finding.severity = Severity::Noted;
         }
+        // Truncate only now: findings that are excused must not replace others.
         self.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+        self.findings.truncate(FINDINGS_MAX);
     }
 
     /// Returns the hash of everything in the definition that a model reads, or `None` if the definition cannot be

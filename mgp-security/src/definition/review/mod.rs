@@ -34,10 +34,10 @@ pub(super) use finding::{EVIDENCE_MAX, visible};
 pub use finding::{Finding, Severity};
 pub(super) use rule::Rule;
 
-/// The maximum number of findings that are kept per definition; the most severe ones come first.
-const FINDINGS_MAX: usize = 16;
+/// The number of findings in the texts of a definition after which no further texts are reviewed.
+const FINDINGS_MAX: usize = 64;
 
-/// Reviews the part of a definition that a model sees.
+/// Reviews the part of a definition that a model sees. Returns the findings, most severe first.
 pub(super) fn review(shown: &Value) -> Vec<Finding> {
     let mut findings = Vec::new();
     walk(shown, &mut String::new(), &members(shown), &mut findings);
@@ -48,9 +48,7 @@ pub(super) fn review(shown: &Value) -> Vec<Finding> {
     }
     parameter::review(shown, &mut findings);
     capability::review(shown, &mut findings);
-    // The most severe findings come first, so that truncation keeps them.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-    findings.truncate(FINDINGS_MAX);
     findings
 }
 
@@ -140,8 +138,11 @@ fn walk(value: &Value, at: &mut String, members: &Members, findings: &mut Vec<Fi
 }
 
 fn one(text: &str, at: &str, members: &Members, findings: &mut Vec<Finding>) {
-    // Stop early: these findings are already enough for a decision.
-    if findings.len() > 4 * FINDINGS_MAX {
+    if findings.len() > FINDINGS_MAX {
+        // This finding remains even if all others turn out to be harmless, so an operator must read the other texts.
+        if !findings.iter().any(|one| one.rule == Rule::Many.id()) {
+            findings.push(Finding::new(Rule::Many, "", ""));
+        }
         return;
     }
     if let Some((what, evidence)) = characters::hidden(text) {

@@ -33,6 +33,7 @@ macro_rules! rules {
 rules! {
     Unreadable "definition.unreadable" Refused ""
     Long "definition.long" Held "the definition is so long that it crowds out everything else"
+    Many "definition.many" Held "so many texts were found suspicious that the others were not reviewed"
     Locked "definition.locked" Refused ""
     Name "name.invalid" Refused ""
     Twice "name.twice" Refused "the server lists the tool twice, with two definitions"
