@@ -3,7 +3,7 @@
 //! - `mgp.toml` is read into a [`Config`]; [`KEYS`] is the table of all its keys.
 //! - [`Sources`] finds the configuration files; [`Trust`] decides whether a project's file is used.
 //! - [`Expander`] replaces `${…}`, and keeps the resulting secrets out of messages and logs.
-//! - [`ConfigChange`] is the difference between two configurations; [`Reload`] reports when a file changed.
+//! - [`ConfigChange`] is the difference between two configurations; [`ConfigWatcher`] reports when a file changed.
 //! - [`import`] reads the files of other hosts.
 //! - [`list_router`] lists the servers that a caller may use.
 //! - [`read_manifest`] and [`read_registry`] read descriptions of servers that were not yet started or added.
@@ -24,7 +24,7 @@ mod source;
 #[doc = include_str!("../README.md")]
 mod readme {}
 
-pub use change::{ChangeEffect, ChangedServer, ConfigChange, Reload, Reloaded};
+pub use change::{ChangeEffect, ChangedServer, ConfigChange, ConfigWatcher, Reloaded};
 pub use config::{
     AgentConfig, AuditFsync, AuditLogConfig, AuditSinkConfig, AuthConfig, AuthGrant, CallLimits,
     CallTimeouts, Config, ConfigErrors, ConfigFinding, ConfigKey, ConfirmLevel, DpopUse,

@@ -1,7 +1,7 @@
 //! The kernel, which offers many servers as one server of MCP and MGP, and checks each call (MGP §8, §15, §16).
 //!
 //! ```text
-//! hosts, agents ─▶ upstream server ─▶ dispatcher ─▶ one governed, supervised client for each server
+//! hosts, agents ─▶ host-facing server ─▶ dispatcher ─▶ one governed, supervised client for each server
 //!                                      │
 //!                        find and call, registry, health, access
 //! ```
@@ -14,7 +14,7 @@
 //! - `registration.rs`: servers that are registered at run time; `published.rs`: registries of published servers.
 //! - `login.rs`: logins at servers at a URL.
 //! - `clients.rs`, `callers.rs`: the connected clients; `process_info.rs`: the program around the kernel.
-//! - `upstream.rs`: the server to which hosts and agents connect; `hops.rs`: limits for kernels behind kernels.
+//! - `host_server.rs`: the server to which hosts and agents connect; `hops.rs`: limits for kernels behind kernels.
 //! - `events/`: events of the kernel and of its servers; `questions.rs`: questions of servers that wait for an operator.
 //! - `bounds/`: limits of the calls of agents and servers: rates and quotas.
 //! - `proposals.rs`: extensions beyond MGP; `call_proposals.rs`: idempotency keys and transactions of calls;
@@ -58,7 +58,7 @@ mod script_judge;
 mod search;
 mod telemetry;
 mod transactions;
-mod upstream;
+mod host_server;
 mod url_sink;
 
 #[cfg(doctest)]

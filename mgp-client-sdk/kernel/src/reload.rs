@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use futures_util::future::{join, join_all};
 use mgp_discovery::{
-    ChangeEffect, Config, ConfigChange, ConfigFinding, LoadedConfig, OperatorProof, Reload,
+    ChangeEffect, Config, ConfigChange, ConfigFinding, LoadedConfig, OperatorProof, ConfigWatcher,
     Reloaded, ServerConfig, Surface, TargetConfig,
 };
 use mgp_types::mgp::{KernelChange, KernelFinding, KernelReloadResult, ShutdownReason};
@@ -269,11 +269,11 @@ async fn apply_governance(
 pub(super) fn follow_files(kernel: &Kernel, origin: ConfigOrigin, loaded: &LoadedConfig) {
     kernel.0.config.set_findings(findings_of(loaded));
     kernel.0.config.set_disabled(&loaded.disabled);
-    let reload = Reload::new(origin.sources, origin.trust, loaded);
+    let reload = ConfigWatcher::new(origin.sources, origin.trust, loaded);
     tokio::spawn(follow(Arc::downgrade(&kernel.0), reload, kernel.0.config.lifetime()));
 }
 
-async fn follow(kernel: Weak<KernelParts>, mut reload: Reload, mut lifetime: watch::Receiver<()>) {
+async fn follow(kernel: Weak<KernelParts>, mut reload: ConfigWatcher, mut lifetime: watch::Receiver<()>) {
     loop {
         let reloaded = tokio::select! {
             reloaded = reload.next() => reloaded,

@@ -79,8 +79,8 @@ fn order_is_no_difference_and_agents_come_and_go() {
 }
 
 /// Waits for the next report of a reload; returns `None` if there is no report in time.
-async fn next(reload: &mut Reload) -> Option<Reloaded> {
-    timeout(Duration::from_secs(10), reload.next()).await.ok()
+async fn next(watcher: &mut ConfigWatcher) -> Option<Reloaded> {
+    timeout(Duration::from_secs(10), watcher.next()).await.ok()
 }
 
 #[tokio::test(start_paused = true)]
@@ -93,29 +93,29 @@ async fn files_are_watched_and_a_faulty_one_changes_nothing() {
     let trust = Trust::new(store.clone());
     let sources = Sources::single(&file);
     let loaded = sources.load(&trust).await.unwrap();
-    let mut reload = Reload::new(sources, trust, &loaded);
-    assert!(next(&mut reload).await.is_none(), "nothing changed");
+    let mut watcher = ConfigWatcher::new(sources, trust, &loaded);
+    assert!(next(&mut watcher).await.is_none(), "nothing changed");
 
     write("[[servers]]\nid = 'a'\ncommand = 'a'\n[[servers]]\nid = 'bb'\ncommand = 'b'\n");
-    let Some(Reloaded::Changed(change, _)) = next(&mut reload).await else { panic!("a change") };
+    let Some(Reloaded::Changed(change, _)) = next(&mut watcher).await else { panic!("a change") };
     assert_eq!((change.added.len(), change.changed.len(), change.removed.len()), (1, 0, 0));
 
     write("[[servers\n");
-    let Some(Reloaded::Kept(error)) = next(&mut reload).await else { panic!("an error") };
+    let Some(Reloaded::Kept(error)) = next(&mut watcher).await else { panic!("an error") };
     assert!(error.to_string().contains(".toml:1:"), "{error}");
-    assert!(next(&mut reload).await.is_none(), "an error is reported once");
+    assert!(next(&mut watcher).await.is_none(), "an error is reported once");
     write("[[servers]]\nid = 'a'\ncommand = 'a'\n[[servers]]\nid = 'bb'\ncommand = 'b'\n");
-    let Some(Reloaded::Changed(change, _)) = next(&mut reload).await else { panic!("mended") };
+    let Some(Reloaded::Changed(change, _)) = next(&mut watcher).await else { panic!("mended") };
     assert!(change.is_empty(), "it says what it said before");
 
     // A change of another entry of the store is not a change of the approvals.
     let kept = store::Change::new().put("other", "key", Payload::of(&1).unwrap());
     store.commit(kept).await.unwrap();
-    assert!(next(&mut reload).await.is_none(), "nothing was written");
+    assert!(next(&mut watcher).await.is_none(), "nothing was written");
 
     // A server whose new entry is broken keeps running with its previous entry.
     write("[[servers]]\nid = 'a'\ncommand = 3\n");
-    let Some(Reloaded::Changed(change, loaded)) = next(&mut reload).await else {
+    let Some(Reloaded::Changed(change, loaded)) = next(&mut watcher).await else {
         panic!("a change")
     };
     assert_eq!(change.removed, ["bb".into()]);
@@ -124,10 +124,10 @@ async fn files_are_watched_and_a_faulty_one_changes_nothing() {
 
     let away = file.with_extension("away");
     fs::rename(&file, &away).unwrap();
-    assert!(matches!(next(&mut reload).await, Some(Reloaded::Kept(_))));
-    assert!(next(&mut reload).await.is_none(), "an error is reported once");
+    assert!(matches!(next(&mut watcher).await, Some(Reloaded::Kept(_))));
+    assert!(next(&mut watcher).await.is_none(), "an error is reported once");
     fs::rename(&away, &file).unwrap();
-    let Some(Reloaded::Changed(change, _)) = next(&mut reload).await else { panic!("it is back") };
+    let Some(Reloaded::Changed(change, _)) = next(&mut watcher).await else { panic!("it is back") };
     assert!(change.is_empty(), "and says what it said");
 }
 
@@ -140,17 +140,17 @@ async fn a_file_that_is_changed_and_changed_back_before_the_first_look_is_report
     let trust = Trust::new(Arc::new(MemoryStore::new()));
     let sources = Sources::single(&file);
     let loaded = sources.load(&trust).await.unwrap();
-    let mut reload = Reload::new(sources, trust, &loaded);
+    let mut watcher = ConfigWatcher::new(sources, trust, &loaded);
     // The watcher never sees this content, because the file is replaced below before the first poll.
     write("");
     let new = file.with_extension("new");
     fs::write(&new, "[[servers]]\nid = 'a'\ncommand = 'a'\n").unwrap();
     fs::rename(&new, &file).unwrap();
-    let Some(Reloaded::Changed(change, loaded)) = next(&mut reload).await else {
+    let Some(Reloaded::Changed(change, loaded)) = next(&mut watcher).await else {
         panic!("written")
     };
     assert!(change.is_empty() && loaded.config.server("a").is_some());
-    assert!(next(&mut reload).await.is_none(), "it is reported once");
+    assert!(next(&mut watcher).await.is_none(), "it is reported once");
 }
 
 #[tokio::test(start_paused = true)]
@@ -161,18 +161,18 @@ async fn an_approval_is_applied_and_so_is_its_end() {
     let trust = Trust::new(Arc::new(MemoryStore::new()));
     let sources = Sources::new(folder, folder.join("home"));
     let loaded = sources.load(&trust).await.unwrap();
-    let mut reload = Reload::new(sources.clone(), trust.clone(), &loaded);
-    assert!(next(&mut reload).await.is_none(), "not approved");
+    let mut watcher = ConfigWatcher::new(sources.clone(), trust.clone(), &loaded);
+    assert!(next(&mut watcher).await.is_none(), "not approved");
 
     let review = sources.review().unwrap().unwrap();
     let operator = Principal::local().operator();
     trust.approve(&review, &operator).await.unwrap();
-    let Some(Reloaded::Changed(change, _)) = next(&mut reload).await else { panic!("approved") };
+    let Some(Reloaded::Changed(change, _)) = next(&mut watcher).await else { panic!("approved") };
     assert_eq!(change.added.len(), 1);
 
     // The file no longer has the approved content.
     fs::write(folder.join("mgp.toml"), "[[servers]]\nid = 'a'\ncommand = 'evil'\n").unwrap();
-    let Some(Reloaded::Changed(change, loaded)) = next(&mut reload).await else {
+    let Some(Reloaded::Changed(change, loaded)) = next(&mut watcher).await else {
         panic!("changed")
     };
     assert_eq!((change.removed.len(), loaded.unapproved.is_some()), (1, true));

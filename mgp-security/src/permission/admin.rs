@@ -10,7 +10,7 @@ use super::entry::{Approval, ApprovalDecision, ApprovalSource};
 use super::permissions::{PermissionCore, Permissions, standard};
 use super::refused::PermissionRefused;
 use super::rule::{PermissionState, nameable};
-use super::writing::ChangeCause;
+use super::stored_approvals::ChangeCause;
 use crate::Refusal;
 use crate::audit::Event;
 use crate::policy::ConfirmRule;

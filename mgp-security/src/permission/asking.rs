@@ -14,7 +14,7 @@ use super::entry::{Approval, ApprovalDecision, ApprovalSource};
 use super::permissions::{AskOutcome, AskOutcomes, PermissionCore, Permissions, standard};
 use super::refused::PermissionRefused;
 use super::rule::{MissingPermission, MissingStatus, PermissionState};
-use super::writing::ChangeCause;
+use super::stored_approvals::ChangeCause;
 use crate::approval::{Decision, LeftOpen, Question, QuestionSubject};
 
 /// The questions that wait for an answer. Each belongs to a running call, so their number is limited by the number of

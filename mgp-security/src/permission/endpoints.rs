@@ -13,7 +13,7 @@ use mgp_types::mgp::{
 use mgp_types::service::{Context, Params, Router};
 use mgp_types::{Extras, Payload, RpcError};
 
-use super::grants::{Grants, NOTED_MAX};
+use super::client_decisions::{Grants, NOTED_MAX};
 
 impl Grants {
     /// Returns a router that receives decisions from a client, under both spellings of the method names, and stores
@@ -140,7 +140,7 @@ mod tests {
     use mgp_types::service::{Stack, mock};
 
     use super::*;
-    use crate::permission::grants::GrantState;
+    use crate::permission::client_decisions::GrantState;
 
     fn client() -> mock::Client {
         mock::client(Stack::new(Grants::router()))

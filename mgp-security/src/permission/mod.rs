@@ -11,13 +11,13 @@ mod declared;
 mod endpoints;
 mod entry;
 mod grantor;
-mod grants;
+mod client_decisions;
 mod named_tools;
 mod permissions;
 mod refused;
 mod rule;
 pub(crate) mod scope;
-mod writing;
+mod stored_approvals;
 
 #[cfg(test)]
 mod tests;
@@ -25,7 +25,7 @@ mod tests;
 pub use admin::PermissionChange;
 pub(crate) use book::Book;
 pub use entry::{Approval, ApprovalDecision, ApprovalSource};
-pub use grants::{GrantState, Grants};
+pub use client_decisions::{GrantState, Grants};
 pub use permissions::Permissions;
 pub(crate) use permissions::{AskOutcomes, PermissionJudgement, PermissionNeed, PermissionView};
 pub use refused::PermissionRefused;

@@ -1,7 +1,7 @@
 //! Long results: a model receives the part of a result that fits its limits, and reads the rest with `mgp_read_more`.
 
 mod chunks;
-mod cut;
+mod cut_position;
 mod part;
 mod shrink;
 mod store;

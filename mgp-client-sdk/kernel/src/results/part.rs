@@ -2,7 +2,7 @@
 
 use mgp_types::mcp::{ContentBlock, TextContent};
 
-use super::cut::{cut, cut_elements, cut_plain};
+use super::cut_position::{cut, cut_elements, cut_plain};
 
 /// The maximum size of a result that is sent to a model, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::cut::cut_plain;
+use super::cut_position::cut_plain;
 
 /// The depth beyond which a value that is too long is omitted.
 const MAX_DEPTH: usize = 16;

@@ -36,7 +36,7 @@ const NAME_MAX: usize = 128;
 /// assert_eq!(grants.standing(&Permission::ShellExecute), GrantState::Deferred);
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Grants(Arc<Mutex<OpenQuestions>>);
+pub struct Grants(Arc<Mutex<ReceivedDecisions>>);
 
 /// The state of a permission, as far as the server knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl GrantState {
 
 /// The decisions that the server has received.
 #[derive(Debug, Default)]
-struct OpenQuestions {
+struct ReceivedDecisions {
     /// `true` if the server has received a decision, or the message that permissions are being decided.
     told: bool,
     decisions: BTreeMap<Permission, (GrantDecision, Option<SystemTime>)>,
@@ -163,12 +163,12 @@ impl Grants {
         granted.cloned().collect()
     }
 
-    fn board(&self) -> MutexGuard<'_, OpenQuestions> {
+    fn board(&self) -> MutexGuard<'_, ReceivedDecisions> {
         self.0.lock()
     }
 }
 
-impl OpenQuestions {
+impl ReceivedDecisions {
     fn note(&mut self, name: Permission, decision: GrantDecision, until: Option<SystemTime>) {
         let is_new = !self.decisions.contains_key(&name);
         if is_new && (self.decisions.len() >= NOTED_MAX || name.as_str().len() > NAME_MAX) {

@@ -21,7 +21,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Values of variables, and files named by `${file:…}`, are read when a server starts, and are not watched.
 #[derive(Debug)]
 #[must_use = "files are polled only while `next` is awaited"]
-pub struct Reload {
+pub struct ConfigWatcher {
     sources: Sources,
     trust: Trust,
     current: Config,
@@ -49,7 +49,7 @@ pub enum Reloaded {
     Kept(DiscoveryError),
 }
 
-impl Reload {
+impl ConfigWatcher {
     /// Watches the files that a configuration was loaded from.
     pub fn new(sources: Sources, trust: Trust, loaded: &LoadedConfig) -> Self {
         let mut ticks = interval(POLL_INTERVAL);

@@ -56,7 +56,7 @@ impl Kernel {
             .herald(&context.notifications, dispatcher.clone())
             .event_hub(context.events.hub());
         server.drain_handle().fleet(Arc::clone(&visible) as Arc<dyn Fleet>);
-        let own = owners_only(server.system_router(), &context.governance);
+        let own = shutdown_for_operators(server.system_router(), &context.governance);
         let proposals = context.proposals.served;
         let server = if proposals.contains(Extension::StructuredErrors) {
             server.extension(StructuredErrors)
@@ -123,7 +123,7 @@ fn health_of_all(health: Health, fleet: Arc<VisibleFleet>, clients: Clients) -> 
 
 /// Returns the methods of the outer layers in the form of tools. The tool for a shutdown needs an operator, because a
 /// model must not end the kernel for the host that started it.
-fn owners_only(system: Router, governance: &Governance) -> Router {
+fn shutdown_for_operators(system: Router, governance: &Governance) -> Router {
     let (inner, governance) = (Stack::new(system.clone()), governance.clone());
     let guarded = Stack::from_fn(move |call: Call| {
         let (inner, governance) = (inner.clone(), governance.clone());
