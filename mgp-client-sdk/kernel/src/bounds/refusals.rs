@@ -28,7 +28,14 @@ type Kind = (String, ServerId, String, ErrorCode);
 
 pub(super) struct RefusalLog {
     audit: Arc<dyn AuditSink>,
-    recent: Mutex<HashMap<Kind, Recent>>,
+    recent: Mutex<RecentRefusals>,
+}
+
+#[derive(Default)]
+struct RecentRefusals {
+    kinds: HashMap<Kind, Recent>,
+    /// The number of unrecorded refusals of kinds that are not remembered; the next record of any kind contains it.
+    others: u64,
 }
 
 impl RefusalLog {
@@ -62,21 +69,27 @@ impl RefusalLog {
     fn due(&self, kind: Kind) -> Option<u64> {
         let now = Instant::now();
         let mut recent = self.recent.lock();
-        if let Some(known) = recent.get_mut(&kind) {
+        let RecentRefusals { kinds, others } = &mut *recent;
+        if let Some(known) = kinds.get_mut(&kind) {
             if now.duration_since(known.recorded) < RECORD_INTERVAL {
                 known.unrecorded += 1;
                 return None;
             }
             known.recorded = now;
-            return Some(std::mem::take(&mut known.unrecorded));
+            return Some(std::mem::take(&mut known.unrecorded) + std::mem::take(others));
         }
-        if recent.len() >= MAX_KINDS {
-            recent.retain(|_, known| now.duration_since(known.recorded) < RECORD_INTERVAL);
+        if kinds.len() >= MAX_KINDS {
+            kinds.retain(|_, known| {
+                let is_recent = now.duration_since(known.recorded) < RECORD_INTERVAL;
+                *others += if is_recent { 0 } else { known.unrecorded };
+                is_recent
+            });
         }
-        if recent.len() >= MAX_KINDS {
+        if kinds.len() >= MAX_KINDS {
+            *others += 1;
             return None;
         }
-        recent.insert(kind, Recent { recorded: now, unrecorded: 0 });
-        Some(0)
+        kinds.insert(kind, Recent { recorded: now, unrecorded: 0 });
+        Some(std::mem::take(others))
     }
 }
