@@ -42,6 +42,7 @@ mod events;
 mod fleet;
 mod handle;
 mod hops;
+mod host_server;
 mod lock;
 mod login;
 mod metrics;
@@ -58,7 +59,6 @@ mod script_judge;
 mod search;
 mod telemetry;
 mod transactions;
-mod host_server;
 mod url_sink;
 
 #[cfg(doctest)]

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use futures_util::future::{join, join_all};
 use mgp_discovery::{
-    ChangeEffect, Config, ConfigChange, ConfigFinding, LoadedConfig, OperatorProof, ConfigWatcher,
+    ChangeEffect, Config, ConfigChange, ConfigFinding, ConfigWatcher, LoadedConfig, OperatorProof,
     Reloaded, ServerConfig, Surface, TargetConfig,
 };
 use mgp_types::mgp::{KernelChange, KernelFinding, KernelReloadResult, ShutdownReason};
@@ -273,7 +273,11 @@ pub(super) fn follow_files(kernel: &Kernel, origin: ConfigOrigin, loaded: &Loade
     tokio::spawn(follow(Arc::downgrade(&kernel.0), reload, kernel.0.config.lifetime()));
 }
 
-async fn follow(kernel: Weak<KernelParts>, mut reload: ConfigWatcher, mut lifetime: watch::Receiver<()>) {
+async fn follow(
+    kernel: Weak<KernelParts>,
+    mut reload: ConfigWatcher,
+    mut lifetime: watch::Receiver<()>,
+) {
     loop {
         let reloaded = tokio::select! {
             reloaded = reload.next() => reloaded,

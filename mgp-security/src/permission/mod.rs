@@ -7,11 +7,11 @@
 mod admin;
 mod asking;
 mod book;
+mod client_decisions;
 mod declared;
 mod endpoints;
 mod entry;
 mod grantor;
-mod client_decisions;
 mod named_tools;
 mod permissions;
 mod refused;
@@ -24,8 +24,8 @@ mod tests;
 
 pub use admin::PermissionChange;
 pub(crate) use book::Book;
-pub use entry::{Approval, ApprovalDecision, ApprovalSource};
 pub use client_decisions::{GrantState, Grants};
+pub use entry::{Approval, ApprovalDecision, ApprovalSource};
 pub use permissions::Permissions;
 pub(crate) use permissions::{AskOutcomes, PermissionJudgement, PermissionNeed, PermissionView};
 pub use refused::PermissionRefused;

@@ -3,7 +3,6 @@
 //! Applies to: inbound.
 
 use std::future::Future;
-use std::sync::Arc;
 
 use mgp_security::is_tool_error;
 use mgp_toolindex::{IndexedTool, MetaTool, ToolFeature, UseOutcome};

@@ -7,7 +7,7 @@ use mgp_security::{Refusal, check_version};
 use mgp_toolindex::{AllTools, ForwardedCall, IndexedTool, MetaTool, Resolved};
 use mgp_types::mcp::{self, CallToolParams};
 use mgp_types::mgp::CallExtension;
-use mgp_types::service::{Call, Params, ServerId, Target};
+use mgp_types::service::{Call, Context, Params, ServerId, Target, Visibility as _};
 use mgp_types::{ErrorCode, Object, Payload, RawObject, RpcError};
 
 use super::delegation;
@@ -73,7 +73,11 @@ pub(super) fn resolve_tool(
                 if error.code() == ErrorCode::TOOL_NAME_CONFLICT && address.server_id.is_none() =>
             {
                 let server_id = Some(last_used(dispatcher, call, meta, address).ok_or(error)?);
-                return resolve_tool(dispatcher, call, &CallAddress { server_id, ..address.clone() });
+                return resolve_tool(
+                    dispatcher,
+                    call,
+                    &CallAddress { server_id, ..address.clone() },
+                );
             }
             Err(unknown) if unknown.code() == ErrorCode::TOOL_NOT_FOUND => {
                 let held = find_held(dispatcher, call, meta, address)?;
@@ -158,7 +162,8 @@ fn find_held(
     address: &CallAddress,
 ) -> Result<Option<Arc<ManagedServer>>, RpcError> {
     let DispatcherParts { fleet, view, .. } = dispatcher.parts();
-    let CallToolParams { name, arguments, extra, .. } = naming_params(call, meta, address)?.get()?;
+    let CallToolParams { name, arguments, extra, .. } =
+        naming_params(call, meta, address)?.get()?;
     let wanted: Option<String> = extra.get("server_id").and_then(|server| server.get().ok());
     for server in fleet.all().values() {
         let id = server.id().as_str();
@@ -213,13 +218,11 @@ pub(super) async fn find_unread(
     };
     let all = fleet.all();
     let named = wanted.server(all.values());
-    let unread: Vec<&Arc<ManagedServer>> = match named {
-        Some(named) => Some(named).filter(may_use).into_iter().collect(),
-        None => {
-            let outdated = all.values().filter(|server| server.lists_may_be_outdated());
-            outdated.filter(may_use).collect()
-        }
+    let is_wanted = |server: &&Arc<ManagedServer>| match named {
+        Some(named) => Arc::ptr_eq(named, server),
+        None => server.lists_may_be_outdated(),
     };
+    let unread: Vec<_> = all.values().filter(is_wanted).filter(may_use).collect();
     join_all(unread.iter().map(|server| {
         // A server that the call names may take as long as its start may take.
         server.sync(named.map_or(FIRST_SYNC_TIMEOUT, |named| named.start_timeout()))

@@ -6,8 +6,8 @@ use mgp_types::proposal::{CheckPermissionsParams, CheckPermissionsResult, Revoke
 use mgp_types::service::{Call, Context, Method, Params, Router, ServerId};
 use mgp_types::{Payload, RpcError};
 
-use super::find_tool::{CallAddress, ResolvedTool, resolve_tool};
 use super::dispatcher::Dispatcher;
+use super::find_tool::{CallAddress, ResolvedTool, resolve_tool};
 use crate::admin::requirement_words;
 
 /// Returns the router of the methods that check permissions and that negotiate and revoke scopes.

@@ -11,8 +11,8 @@ use mgp_types::store::StoreError;
 use mgp_types::{Object, Payload, RpcError};
 
 use super::apps;
-use super::find_tool::CallAddress;
 use super::dispatcher::{Dispatcher, DispatcherParts};
+use super::find_tool::CallAddress;
 use super::page::bad_cursor;
 use super::saved_context::{SETTLE_DELAY, stored_days};
 use super::surface;
