@@ -7,7 +7,7 @@ use std::env;
 fn main() {
     println!("cargo:rerun-if-changed=link-order.ld");
     let is = |name, value: &str| env::var(name).is_ok_and(|found| found == value);
-    // A linker that the user has chosen may not read linker scripts.
+    // Some linkers cannot read linker scripts, so a linker that the user has chosen gets none.
     let own_linker = env::var_os("RUSTC_LINKER").is_some()
         || env::var("CARGO_ENCODED_RUSTFLAGS").is_ok_and(|flags| {
             let names = ["linker", "link-arg", "link-self-contained"];

@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let program = arguments.next().ok_or(usage)?;
     let tool = arguments.next().unwrap_or_else(|| "clean".to_owned());
     let client = Client::builder("answer_callbacks", "1.0")
-        // Reading a line waits for a person, so it runs in a thread of its own.
+        // Reading a line blocks until a person has typed it, so it runs in a thread of its own.
         .on_callback(async |question| {
             let answer = tokio::task::spawn_blocking(move || ask(&question)).await;
             answer.map_err(|_| RpcError::internal("the terminal could not be read"))
@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Shows a question and reads its answer. An empty line leaves it unanswered.
+/// Shows a question and reads its answer. A notification needs no answer; an empty line dismisses the question.
 fn ask(question: &CallbackRequestParams) -> CallbackAnswer {
     println!("{}", question.message.as_deref().unwrap_or_default());
     if question.kind == CallbackType::Notification {

@@ -1,4 +1,4 @@
-//! Asks the caller from a tool in either era, with `RoundsLayer` on a server (MCP elicitation).
+//! A tool that asks its caller a question, in either era, with `RoundsLayer` on a server (MCP elicitation).
 //!
 //! `cargo run -q -p mgp-client-sdk --example ask_caller`
 
@@ -16,7 +16,8 @@ use tower_layer::Layer;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // The tool asks a question; the layer handles both eras and the rounds.
+    // The tool only asks its question. `RoundsLayer` sends the question in the form that the era of the caller
+    // requires.
     let greet = Stack::from_fn(|call: Call| async move {
         let form = json!({ "type": "object", "properties": { "name": { "type": "string" } } });
         let question = json!({ "message": "Who are you?", "requestedSchema": form });

@@ -21,7 +21,7 @@ async fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     loop {
-        // The server may be restarted too; its events are kept in the meantime.
+        // The server might be restarting. It keeps the events of the subscription until this program connects again.
         if let Err(error) = print_events(url, Path::new(file), channels).await {
             eprintln!("{error}; trying again");
         }

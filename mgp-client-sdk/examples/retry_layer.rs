@@ -1,4 +1,4 @@
-//! Retries failed calls with `RetryLayer` on a client, where that may help and does no harm (MGP §14.6).
+//! Retries failed calls with `RetryLayer` on a client, if a retry might help and cannot do harm (MGP §14.6).
 //!
 //! `cargo run -q -p mgp-client-sdk --example retry_layer`
 
@@ -43,7 +43,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .layer(RetryLayer::new(config))
         .connect(here.reader, here.writer)
         .await?;
-    // `look` is safe; `buy` may have run; the code of `queue` means that it did not start.
+    // `look` is safe to repeat. `buy` is not repeated, because it might have run. `queue` is repeated, because its code
+    // means that it did not run.
     for (tool, runs) in [("look", 3), ("buy", 1), ("queue", 3)] {
         RAN.store(0, Relaxed);
         let outcome = client.call(tool).await;

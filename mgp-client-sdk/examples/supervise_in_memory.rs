@@ -16,11 +16,11 @@ use mgp_types::service::{BoxFuture, Exit, Spawn, SpawnError, Spawned};
 use mgp_types::sync::Mutex;
 use tokio::{sync::Notify, sync::watch, task::AbortHandle};
 
-/// Starts a server that crashes when it is notified.
+/// Starts servers, and crashes the running one when the [`Notify`] is notified.
 struct Clock(Arc<Notify>);
 
-/// A running server: a handle of its task, the client's end of the connection until `ready` takes it, and a receiver
-/// that closes when the task ends.
+/// A running server: a handle to abort its task, the client's end of the connection (`None` once `ready` has taken it),
+/// and a receiver that reports an error when the task has ended.
 struct Running(AbortHandle, Mutex<Option<DuplexEnd>>, watch::Receiver<()>);
 
 impl Spawn for Clock {

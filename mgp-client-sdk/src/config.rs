@@ -54,11 +54,13 @@ pub struct ClientConfig {
     /// The stacks that a gateway uses on a supervised connection; the supervisor sets them when it starts the
     /// connection.
     pub(crate) gateway: std::sync::Arc<std::sync::OnceLock<crate::wire::GatewayStacks>>,
-    /// Finds the caller to whom a server's question is passed if the question belongs to no call.
+    /// The function that finds the caller to ask if a question of the server belongs to no call; `None` if such
+    /// questions are refused.
     pub(crate) unattributed: Option<crate::wire::FindCaller>,
-    /// Answers the callbacks of the server.
+    /// The party that answers the callbacks of the server, if the client supports callbacks.
     pub(crate) callbacks: Option<crate::wire::CallbackHandler>,
-    /// Prepares each new connection of a supervised server before calls are made on it, e.g. subscribes to its events.
+    /// The function that prepares each new connection of a supervised server before calls are made on it, e.g.
+    /// subscribes to its events.
     pub(crate) on_connection: Option<crate::gateway::OnConnection>,
 }
 

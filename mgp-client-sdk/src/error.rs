@@ -65,7 +65,7 @@ impl fmt::Debug for Error {
     }
 }
 
-/// The result of a tool with `isError`, and its hints about retries.
+/// The result of a tool that failed (`isError`), with the error code and the retry hints that the result contains.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the tool failed: {message}")]
 pub struct ToolFailure {
@@ -76,8 +76,8 @@ pub struct ToolFailure {
 }
 
 impl Error {
-    /// Returns the error code: the server's own code, 2000 if the connection has ended, or 3003 if the server did
-    /// not answer in time.
+    /// Returns the error code: that of the server or, if the client detected the failure, a fitting one, e.g. 2000 if
+    /// the connection has ended, and 3003 if the server did not answer in time.
     ///
     /// A tool that failed without a code has −32603.
     #[must_use]
@@ -134,13 +134,13 @@ impl Error {
         }
     }
 
-    /// Returns whether a retry makes sense; `false` unless the hints allow it.
+    /// Returns whether a retry makes sense; `false` unless the server's recovery hints allow it.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.recovery().is_some_and(Recovery::is_retryable)
     }
 
-    /// Returns the delay before a retry, if the hints contain one.
+    /// Returns the delay before a retry, if the server's recovery hints contain one.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.recovery()?.retry_after_ms.map(Duration::from_millis)
@@ -148,7 +148,7 @@ impl Error {
 
     /// Returns the pages that the user must visit before the call can succeed (−32042, revision 2025-11-25).
     ///
-    /// Repeat the call after [`ClientBuilder::on_elicitation_complete`] was called for them.
+    /// Repeat the call once the hook [`ClientBuilder::on_elicitation_complete`] has been called for each of them.
     ///
     /// [`ClientBuilder::on_elicitation_complete`]: crate::ClientBuilder::on_elicitation_complete
     #[must_use]

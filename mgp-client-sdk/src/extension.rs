@@ -7,7 +7,8 @@ use crate::builder::ClientBuilder;
 
 /// An extension to add to a client with [`ClientBuilder::extension`].
 ///
-/// An [`Extension`] implements this trait: the client then offers it, and calls and results may have its members.
+/// Any [`Extension`] is also a `ClientExtension`. A client to which it is added offers it, and calls and results can
+/// have its members.
 pub trait ClientExtension {
     /// Returns the extension to offer.
     fn extension(&self) -> Extension;
@@ -27,8 +28,8 @@ impl ClientExtension for Extension {
     }
 }
 
-/// A stream whose connection is lost continues at its last checkpoint on a new connection: that of a
-/// [`SupervisedClient`](crate::SupervisedClient), or of a client for a server at a URL.
+/// Lets a stream whose connection is lost continue at its last checkpoint on a new connection. The new connection is
+/// that of a [`SupervisedClient`](crate::SupervisedClient), or of a client for a server at a URL.
 impl ClientExtension for ResumeLayer {
     fn extension(&self) -> Extension {
         Extension::Checkpoint

@@ -4,7 +4,7 @@
 //! - [`ungated`] and [`ungated_supervised`] return stacks without the layers that check and record calls.
 //! - [`pass_callbacks`] passes each callback of a server to the caller whose call it belongs to.
 //! - [`ask_unattributed`] finds the caller to ask when a server sends a request outside of any call.
-//! - [`AuthorizationFailed`] is the cause in the error of a start or call for which no credentials could be obtained.
+//! - [`AuthorizationFailed`] is the cause of the error if no credentials could be obtained for a start or a call.
 //! - [`limit_time`] gives a call its own time limits.
 //! - [`AwaitLegacyTask`] makes a [`Hop`](crate::Hop) wait for the task of a legacy server.
 //! - [`on_connection`] prepares a connection before calls are made on it, e.g. subscribes to its events.
@@ -61,10 +61,10 @@ pub fn ask_unattributed(
     builder.config(|config| config.unattributed = Some(FindCaller::new(find)))
 }
 
-/// Forwards each callback of the server to the caller of the call to which it belongs (MGP §13.4).
+/// Forwards each callback of the server to the caller whose call it belongs to (MGP §13.4).
 ///
-/// `otherwise` answers if that caller supports neither callbacks nor elicitation. `unanswered` is notified of a question
-/// that timed out.
+/// `otherwise` answers in place of a caller that supports neither callbacks nor elicitation. `unanswered` is notified
+/// of a question that timed out.
 pub fn pass_callbacks<Fut>(
     builder: ClientBuilder,
     otherwise: impl Fn(Context, CallbackRequestParams) -> Fut + Send + Sync + 'static,
@@ -117,7 +117,7 @@ fn missed(last: &AtomicU64, seq: Option<u64>) -> u64 {
     seq.saturating_sub(before).saturating_sub(1)
 }
 
-/// A function that prepares a connection.
+/// The gateway's function that prepares each new connection of a supervised server.
 #[derive(Clone)]
 pub(crate) struct OnConnection(Arc<Prepare>);
 

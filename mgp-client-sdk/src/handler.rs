@@ -104,7 +104,8 @@ pub trait ClientHandler: Send + Sync + 'static {
         let _ = message;
     }
 
-    /// Receives a change; affected cached lists have already been dropped. Must not block.
+    /// Receives a change of a list, a resource or the manifest. The client has already dropped the affected cached
+    /// lists. Must not block.
     fn changed(&self, what: &ServerChange) {
         let _ = what;
     }
@@ -144,7 +145,7 @@ pub(crate) type StateHook = Arc<dyn Fn(&LifecycleParams) + Send + Sync>;
 pub(crate) type FindKnownTool =
     dyn Fn(Option<&ServerId>, &str) -> Option<ToolRetryInfo> + Send + Sync;
 
-/// The user's hooks for notifications.
+/// All hooks of a client: those that its user has set for notifications, and those for audit and governance.
 #[derive(Clone, Default)]
 pub(crate) struct Hooks {
     pub(crate) changed: Vec<ChangeHook>,
@@ -154,7 +155,8 @@ pub(crate) struct Hooks {
     pub(crate) audit: Option<Arc<dyn AuditSink>>,
     /// The function that looks up what governance knows about tools, for retries.
     pub(crate) known_tools: Option<Arc<FindKnownTool>>,
-    /// A version that changes when the client's layers let other items through in lists, e.g. after access was granted.
+    /// A version that changes when the client's layers start to show other items in lists, e.g. after access was
+    /// granted.
     pub(crate) visibility: Option<tokio::sync::watch::Receiver<u64>>,
 }
 
@@ -167,8 +169,8 @@ impl Hooks {
         !self.states.is_empty()
     }
 
-    /// Reports a change of the server's state. The case of the state's name is normalized, because servers differ
-    /// in it.
+    /// Reports a change of the server's state. Some servers write the state's name in upper case and others in lower
+    /// case, so the name is normalized first.
     pub(crate) fn notify_state(&self, mut change: LifecycleParams) {
         change.new_state = change.new_state.in_any_case();
         change.previous_state = change.previous_state.map(ServerState::in_any_case);

@@ -24,8 +24,9 @@ const MAX_BUFFERED: usize = 16;
 impl Client {
     /// Monitors the health of the server until the returned watch is dropped.
     ///
-    /// The server is pinged with MGP if MGP was negotiated, else with MCP, and with both as soon as an answer is
-    /// missing. Any answer counts as a sign of life, including errors and answers to other calls.
+    /// The client pings the server with MGP if the extension `lifecycle` is active, else with MCP. After an MGP ping
+    /// without an answer it uses both. Any answer counts as a sign of life, including errors and answers to other
+    /// calls.
     ///
     /// ```
     /// use mgp_client_sdk::types::mgp::HealthStatus;
@@ -167,8 +168,8 @@ impl Prober {
         }
     }
 
-    /// Sends the most precise kind of ping, or every kind once answers have been missing. Returns `None` if there was
-    /// no answer.
+    /// Pings the server with MGP if the extension `lifecycle` is active, else with MCP, or with both after earlier
+    /// pings without an answer. Returns `None` if there was no answer.
     async fn ask(&self, misses: u32) -> Option<HealthSignal> {
         if !self.facts.has(Extension::Lifecycle) {
             return self.ask_plain().await;

@@ -9,8 +9,8 @@ use mgp_types::service::{AuditError, AuditSink, PeerInfo, ServerId};
 
 use crate::wire::{Liveness, TaskGuard};
 
-/// Records that a server is connected, and later its end. Dropping this value records a disconnection if no end is
-/// recorded yet.
+/// Records in the audit log that a server is connected, and later how the connection ended. If no end is recorded yet
+/// when this value is dropped, records a disconnection.
 pub(crate) struct Presence {
     record: Arc<PresenceRecord>,
     liveness: Liveness,
@@ -56,7 +56,7 @@ impl Presence {
         Ok(presence)
     }
 
-    /// Records that the client asked the server to stop, so that its end counts as a disconnection, not as a loss.
+    /// Marks the server as asked to stop, so that its end is recorded as a disconnection, not as a loss.
     pub(crate) fn set_stopping(&self) {
         self.record.is_stopping.store(true, Ordering::Release);
     }

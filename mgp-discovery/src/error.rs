@@ -89,7 +89,7 @@ pub enum DiscoveryError {
     /// A caller who is not an operator tried to decide on a registration.
     #[error("only an operator may decide on registrations; ask one")]
     NotRegistrar,
-    /// The server of an agent could not be registered, started or removed.
+    /// A server could not be registered at run time, or such a server could not be started or removed.
     #[error(transparent)]
     Registration(#[from] RegistrationError),
     /// The maximum number of approvals is reached.

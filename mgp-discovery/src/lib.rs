@@ -5,7 +5,7 @@
 //! - [`Expander`] replaces `${…}`, and keeps the resulting secrets out of messages and logs.
 //! - [`ConfigChange`] is the difference between two configurations; [`ConfigWatcher`] reports when a file changed.
 //! - [`import`] reads the files of other hosts.
-//! - [`list_router`] lists the servers that a caller may use.
+//! - [`list_router`] answers requests for the list of servers with those that the caller can see.
 //! - [`read_manifest`] and [`read_registry`] read descriptions of servers that were not yet started or added.
 //! - [`Registrations`] contains the servers that were registered at run time, after an operator approved their
 //!   programs.

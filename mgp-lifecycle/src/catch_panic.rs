@@ -52,7 +52,7 @@ impl<S: MgpService> Service<Call> for CatchPanic<S> {
     mgp_types::always_ready!();
 
     fn call(&mut self, call: Call) -> Self::Future {
-        // After a panic the service may be in any state, so it is not used again for this call.
+        // After a panic the service can be in any state, so it is not used again for this call.
         match catch_unwind(AssertUnwindSafe(|| self.inner.call(call))) {
             Ok(future) => ResponseFuture { future: Some(future), failed: None },
             Err(panic) => ResponseFuture { future: None, failed: Some(panic_error(&*panic)) },

@@ -123,7 +123,7 @@ pub enum LifecycleError {
         "this `idempotency_key` was used with other arguments; choose a new key for a new call"
     )]
     IdempotencyConflict,
-    /// A call with this key was started, and it is unknown how it ended (proposal 5).
+    /// A call with this key was started, and it is unknown how the call ended (proposal 5).
     #[error(
         "a call with this `idempotency_key` began at {0} and was interrupted, so it may have had effects; check that, then use a new key"
     )]
@@ -145,7 +145,7 @@ pub enum LifecycleError {
     /// The transaction is not open any more (proposal 5).
     #[error("the transaction is {}; begin a new one", .0.as_str().replace('_', " "))]
     TransactionEnded(TransactionStatus),
-    /// No further transaction may begin, because the maximum number of transactions is open or waits for an operator.
+    /// No further transaction can begin, because the maximum number of transactions is open or waits for an operator.
     #[error(
         "too many transactions are open; commit some or roll them back, or let an operator resolve those that wait"
     )]
@@ -245,7 +245,7 @@ impl From<LifecycleError> for RpcError {
                     None => error,
                 };
                 let is_not_ready = matches!(refusal, LifecycleError::NotReady { .. });
-                // Outer layers may know the cause and a remedy, so keep the refusal.
+                // Keep the refusal as the source of the error, because outer layers might know the cause and a remedy.
                 if is_not_ready { error.because(refusal) } else { error }
             }
         }
@@ -280,7 +280,7 @@ fn not_ready_state(state: &ServerState, subject: &str) -> String {
 }
 
 fn state_details(state: &ServerState, server: Option<&ServerId>) -> Object {
-    // With `started: false` the caller knows that the call had no effect and that it may retry.
+    // With `started: false` the caller knows that the call had no effect and can be retried.
     let mut details = started(false);
     let _ = details.encode("state", state.as_str());
     if let Some(server) = server {
@@ -300,7 +300,7 @@ fn named(server: Option<&ServerId>) -> String {
     server.map_or_else(|| "the server".to_owned(), |id| format!("server `{id}`"))
 }
 
-/// Returns the recovery hints for a refusal if they depend on more than the error code (MGP §14.5).
+/// Returns the recovery hints for a refusal; `None` if they depend only on the error code (MGP §14.5).
 fn hints(code: ErrorCode, refusal: &LifecycleError) -> Option<Recovery> {
     let defaults = Recovery::default_for(code)?;
     Some(match refusal {

@@ -1,4 +1,4 @@
-//! Access to the servers behind this one, for the methods of §11 with a `server_id` (MGP §11.3, §11.4).
+//! Gives the methods that have a `server_id` access to the servers behind this one (MGP §11.3, §11.4).
 
 use async_trait::async_trait;
 use mgp_types::RpcError;
@@ -7,8 +7,8 @@ use mgp_types::service::{Context, ServerId};
 
 /// The servers behind a kernel.
 ///
-/// The methods with a `server` return `None` if that server does not exist or if the caller may not see it, so that the
-/// caller cannot distinguish the two cases.
+/// The methods with a `server` return `None` if that server does not exist or if the caller is not allowed to see it,
+/// so that the caller cannot distinguish the two cases.
 ///
 /// Implement it with the `#[async_trait]` macro of the `async-trait` crate.
 #[async_trait]
@@ -23,10 +23,10 @@ pub trait Fleet: Send + Sync + 'static {
         server: &ServerId,
     ) -> Option<Result<StatusResult, RpcError>>;
 
-    /// Decides whether a caller may shut down the kernel itself. This is not called for the process that started the
-    /// kernel.
+    /// Decides whether a caller is allowed to shut down the kernel itself. This is not called for the process that
+    /// started the kernel.
     ///
-    /// An admitted caller must also have operator authority.
+    /// A caller that is admitted here must also have operator authority, which is checked afterwards.
     async fn admit(&self, cx: &Context) -> Result<(), RpcError> {
         let _ = cx;
         Ok(())

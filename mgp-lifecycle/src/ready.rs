@@ -96,7 +96,7 @@ impl ReadyLayer {
         self
     }
 
-    /// Sets how many calls may wait at the same time; further calls are refused immediately. Default: 1024.
+    /// Sets how many calls can wait at the same time; further calls are refused immediately. Default: 1024.
     pub fn waiting(mut self, at_most: usize) -> Self {
         self.max_waiting = at_most;
         self
@@ -134,7 +134,7 @@ impl ReadyLayer {
         Err(LifecycleError::NotReady { state, server, restarts, cause }.into())
     }
 
-    /// Waits until the server is connected, but not longer than the call may wait.
+    /// Waits until the server is connected, but not beyond the wait of this layer or the call's deadline.
     async fn admit(&self, call: &mut Call) -> Result<(), RpcError> {
         if self.wait.is_zero() || !is_starting(&self.state.get()) {
             return self.refuse(call.cx().server.as_ref());
@@ -219,7 +219,7 @@ fn is_starting(state: &ServerState) -> bool {
 /// belong to running calls.
 fn passes_always(call: &Call) -> bool {
     call.kind() == Kind::Notification
-        // This is a further round of a running call.
+        // A call with a request state is a further round of a running call.
         || call.hop().request_state.is_some()
         || is_handshake(call)
         || call.is::<Ping>()

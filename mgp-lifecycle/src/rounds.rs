@@ -27,7 +27,7 @@ const SEAL_PURPOSE: &str = "rounds";
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RoundsConfig {
-    /// The time within which a caller may answer. Default: 15 minutes.
+    /// The time within which a caller must answer. Default: 15 minutes.
     pub ttl: Duration,
     /// Maximum number of rounds of one call. Default: 16.
     pub rounds: u32,
@@ -78,8 +78,8 @@ pub struct RoundsLayer {
 }
 
 impl RoundsLayer {
-    /// Creates a layer that seals state with `sealer`. If a client may switch between several servers during a call,
-    /// they must all use the same key.
+    /// Creates a layer that seals state with `sealer`. If a client can switch between several servers during a call,
+    /// all these servers must use the same key.
     pub fn new(sealer: Sealer) -> Self {
         Self { sealer, config: Arc::default() }
     }
@@ -90,7 +90,8 @@ impl RoundsLayer {
         self
     }
 
-    /// Returns the state of a call with its new answers; in the first round, the state is new, else it is decrypted.
+    /// Returns the state of a call, including the answers in this request. In the first round the state is new, in
+    /// later rounds it is decrypted.
     fn open(&self, call: &Call) -> Result<RoundState, RpcError> {
         let params = call.params();
         let responses: InputResponses = match params.input_responses() {
@@ -190,7 +191,8 @@ impl<S: MgpService> Service<Call> for RoundsService<S> {
         let rounds = Rounds::new(state);
         let asking = CallerAccess::Channel(Arc::new(rounds.clone()));
         call.cx_mut().caller_access = asking.clone();
-        // Computing the binding takes longer than most calls, so do it only if there is state to seal.
+        // Computing the values to which state is bound takes longer than most calls, so do it only if there is state to
+        // seal.
         let (principal, method, params) =
             (call.cx().principal.clone(), call.method().clone(), call.params().clone());
         let running = self.inner.call(call);

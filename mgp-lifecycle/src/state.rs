@@ -9,7 +9,7 @@ use mgp_types::service::ServerId;
 use mgp_types::sync::Mutex;
 use tokio::sync::{broadcast, watch};
 
-/// Number of changes that a listener may lag behind; beyond it the oldest are lost.
+/// Number of changes by which a listener can lag behind; beyond it the listener loses the oldest changes.
 const MAX_LAG: usize = 64;
 
 /// One change of a server's state.

@@ -49,8 +49,8 @@ impl Default for Timeouts {
 
 /// Layer that ends tool calls and discovery requests with 3003 if they take too long, and passes on all other methods.
 ///
-/// Calls that may become tasks are not limited either, because the task's time to live limits them. The earlier of the
-/// limit and the caller's deadline applies, and inner layers and handlers get it as the call's deadline.
+/// Calls that can become tasks are not limited either, because the task's time to live limits them. The earlier of the
+/// limit and the caller's deadline applies, and becomes the deadline of the call for inner layers and handlers.
 ///
 /// ```
 /// use std::time::Duration;
@@ -130,7 +130,7 @@ impl TimeoutLayer {
         if call.tool().is_none() {
             return is_discovery(call).then_some(self.timeouts.discovery);
         }
-        // A call that may become a task is bounded by the task's time to live instead.
+        // A call that can become a task is limited by the task's time to live instead.
         if TaskTicket::of(call.cx()).is_some() {
             return None;
         }

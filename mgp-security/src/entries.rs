@@ -22,7 +22,7 @@ const MAX_ENDS: usize = 256;
 /// The maximum number of attempts if other processes change the same entries at the same time.
 pub(crate) const MAX_ATTEMPTS: usize = 8;
 
-/// A snapshot of entries that may expire.
+/// A snapshot of entries that can expire.
 pub(crate) trait Expiring: Snapshot {
     /// Returns whether any entry has expired and its end is not recorded yet.
     fn any_ended(&self, at: SystemTime) -> bool;
@@ -71,7 +71,7 @@ impl<S: Expiring> Entries<S> {
         &self.0.state
     }
 
-    /// Waits until no other change is in progress, and starts one.
+    /// Waits until no other change of this process is in progress. The change lasts as long as the returned guard.
     pub(crate) async fn begin_change(&self) -> MutexGuard<'_, ()> {
         self.0.changing.lock().await
     }

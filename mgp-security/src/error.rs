@@ -24,7 +24,7 @@ pub enum Refusal {
     /// A tool was called with a notification instead of a request.
     #[error("a tool is called with a request: nobody could be told what becomes of a notification")]
     NotARequest(#[source] Rule),
-    /// No access entry or policy allows the call, or one denies it.
+    /// No access entry or policy allows the call, or one of them denies it.
     #[error(transparent)]
     AccessDenied(#[from] Box<AccessDenied>),
     /// The requested tool name is longer than any tool name can be; the error does not repeat it.
@@ -119,8 +119,8 @@ impl From<ValidationBlocked> for Refusal {
 }
 
 impl Refusal {
-    /// Returns whether a caller who is refused for this reason does not see the tool in lists either. This must be
-    /// decided here for each new reason.
+    /// Returns whether lists hide the tool from a caller who is refused for this reason. For each new reason, this must
+    /// be decided here.
     pub(crate) fn hides_tool(&self) -> bool {
         match self {
             Self::AccessDenied(_)
@@ -191,7 +191,7 @@ impl From<Refusal> for RpcError {
             },
             Refusal::Definition(_) => ErrorCode::TOOL_DISABLED,
             Refusal::Decision(_) => ErrorCode::RESOURCE_NOT_FOUND,
-            // The server may answer again soon, so the client may retry.
+            // The server might answer again soon, so the client can retry.
             Refusal::Unlisted { .. } => ErrorCode::SERVER_NOT_READY,
             Refusal::Unconfirmed(refused) => match refused.why() {
                 Unconfirmed::TooMany | Unconfirmed::Full => ErrorCode::RESOURCE_EXHAUSTED,
@@ -242,7 +242,7 @@ fn code_of_change(error: &ChangeError) -> ErrorCode {
 
 fn code_of(unaudited: &AuditError) -> ErrorCode {
     match unaudited {
-        // The queue may have room again later, so the client may retry.
+        // The queue might have room again later, so the client can retry.
         AuditError::Full => ErrorCode::RESOURCE_EXHAUSTED,
         // The call was not started, and an operator must repair the log.
         _ => ErrorCode::SERVER_NOT_READY,

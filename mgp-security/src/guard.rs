@@ -70,7 +70,7 @@ impl Guard {
     /// Reads the lists of imports and patterns (§7.3) to which test cases with code refer by name.
     ///
     /// # Errors
-    /// An error with the position at which the text is not an object of objects.
+    /// An error with the position at which the text is not a JSON object.
     pub fn configs(self, text: &str) -> Result<Self, serde_json::Error> {
         let judge = match self.judge {
             Judge::Validator(cases) => Judge::Validator(cases.configs(text)?),

@@ -40,7 +40,7 @@ impl Hooks {
         self.0.lock().push(Arc::new(move || hook().into()));
     }
 
-    /// Runs all hooks. The lock is not held meanwhile, so a hook may add another one.
+    /// Runs all hooks. The lock is not held meanwhile, so a hook can add another hook.
     pub(crate) fn tell(&self) {
         let hooks = self.0.lock().clone();
         let over: Vec<Hook> = hooks.into_iter().filter(|hook| hook() == HookState::Over).collect();

@@ -41,8 +41,7 @@ use crate::hooks::{HookState, Hooks};
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ServerPolicy {
-    /// The trust level, which alone decides how far the server is trusted; the server's own claims are ignored.
-    /// Default: `standard`.
+    /// The operator's trust in the server; nothing that the server claims about itself changes it. Default: `standard`.
     #[serde(deserialize_with = "trust_level")]
     pub trust: TrustLevel,
     /// The access of callers to whom no entry applies. Default: `opt-in`, i.e. no access.

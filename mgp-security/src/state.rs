@@ -63,7 +63,7 @@ struct StoreCache<S: Snapshot> {
     lost: AtomicBool,
     /// Locked while the snapshot catches up, so that an older snapshot never replaces a newer one.
     table: tokio::sync::Mutex<EntryTable<S::Entry>>,
-    /// The revision of the snapshot.
+    /// The revision of the store that the snapshot shows.
     known: AtomicU64,
     /// Receives the revision of the store.
     news: watch::Receiver<u64>,
@@ -79,7 +79,7 @@ struct EntryTable<E> {
     entries: BTreeMap<String, Arc<E>>,
     /// The revision of the store at which the entry of each key was written.
     written: HashMap<String, u64>,
-    /// The revision of the entries, or `None` before the first load.
+    /// The revision of the store up to which the entries were read; `None` before the first load.
     revision: Option<u64>,
 }
 
@@ -190,7 +190,7 @@ impl<S: Snapshot> State<S> {
         Ok(Arc::clone(&self.0.now.read()))
     }
 
-    /// Checks that decisions may be made from the snapshot.
+    /// Checks that decisions can be made from the snapshot.
     ///
     /// # Errors
     /// As [`now`](Self::now).
@@ -202,8 +202,8 @@ impl<S: Snapshot> State<S> {
         self.readable_alone()
     }
 
-    /// Does the same as [`readable`](Self::readable) in the case that no task follows the store, so that the snapshot
-    /// may be outdated.
+    /// Does the same as [`readable`](Self::readable) while no task follows the store. The snapshot might be outdated
+    /// then.
     #[cold]
     fn readable_alone(&self) -> Result<(), StoreError> {
         if self.0.news.has_changed().is_err() {

@@ -54,7 +54,7 @@ struct Titles {
     titles: Vec<String>,
 }
 
-/// The number of changes. It is state of the server: any tool may take it.
+/// The number of changes. It is state of the server, so any tool can use it.
 #[derive(Default)]
 struct Changes(AtomicU64);
 

@@ -52,7 +52,7 @@ impl Server {
         self
     }
 
-    /// Makes the server send change notifications through a [`ChangeNotifier`], which several servers may share. Must
+    /// Makes the server send change notifications through a [`ChangeNotifier`], which several servers can share. Must
     /// be called before resources and prompts are added.
     ///
     /// `watches` handles the subscriptions of callers to resources.
@@ -114,7 +114,7 @@ impl Server {
 
     /// Gives each caller a quota of calls per period; when the quota is used up, further calls fail with code 3002.
     ///
-    /// A [`QuotaLayer`] reports how much of the quota is used. Tools may charge additional units with
+    /// A [`QuotaLayer`] reports how much of the quota is used. Tools can charge additional units with
     /// [`Quota::charge`](mgp_lifecycle::Quota::charge).
     ///
     /// ```
@@ -188,8 +188,8 @@ impl Server {
     /// Adds a check that must succeed for the server to be healthy. It runs when the health is requested, at most once
     /// per second.
     ///
-    /// A check returns a `bool`, `()`, a `HealthStatus`, a pair of a `HealthStatus` and any JSON value, or a
-    /// `Result` of these; an error is logged and reported as `false`. A check may take one second, and runs on its own
+    /// A check returns a `bool`, `()`, a `HealthStatus`, a pair of a `HealthStatus` and any JSON value, or a `Result`
+    /// of these; an error is logged and reported as `false`. A check has one second to finish, and runs on its own
     /// task: see [`Health`].
     ///
     /// ```

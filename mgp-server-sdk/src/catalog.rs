@@ -60,7 +60,8 @@ struct CatalogState<E> {
     subscribers: Subscribers,
 }
 
-/// The entries at one moment. A change replaces the snapshot, so that calls and lists never wait for a lock.
+/// The entries at one moment. A change replaces the snapshot as a whole, so that a call can use its snapshot without
+/// holding a lock.
 #[derive(Debug)]
 pub(crate) struct Snapshot<E> {
     order: Vec<Arc<E>>,

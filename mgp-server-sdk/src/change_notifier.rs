@@ -110,7 +110,7 @@ impl ChangeNotifier {
     /// Only clients that negotiated `lifecycle` are notified, and modern ones only while they listen.
     ///
     /// # Cancel safety
-    /// Dropping the future may leave clients without the notification.
+    /// If the future is dropped, some clients might not get the notification.
     pub fn state_changed(
         &self,
         change: &LifecycleParams,
@@ -140,8 +140,8 @@ impl fmt::Debug for dyn ResourceSubscriber {
 }
 
 impl ResourceWatcher {
-    /// Subscribes to a resource for the notification stream of a modern client, and returns the URI with the
-    /// subscription; `None` if the resource does not support subscriptions.
+    /// Subscribes to a resource for the notification stream of a modern client, and returns the name of the resource in
+    /// [`ChangeNotifier::updated`] with the subscription; `None` if the caller cannot subscribe to the resource.
     pub(crate) async fn subscribe(
         &self,
         cx: &Context,

@@ -127,7 +127,7 @@ impl DataReferences {
     /// Returns an error if too much data is exported at the same time, or if the address cannot be opened.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the data may stay exported until it expires.
+    /// If the future is dropped, the data might stay exported until it expires.
     pub async fn export_bytes(
         &self,
         mime_type: &str,
@@ -144,7 +144,7 @@ impl DataReferences {
     /// Returns an error if the file cannot be read, or for the reasons of [`export_bytes`](Self::export_bytes).
     ///
     /// # Cancel safety
-    /// If the future is dropped, the file may stay exported until the reference expires.
+    /// If the future is dropped, the file might stay exported until the reference expires.
     pub async fn export_file(
         &self,
         mime_type: &str,
@@ -219,7 +219,7 @@ impl DataReferences {
         Ok(ReferenceReader::new(url, Arc::new(fetch)).expect(reference.size_bytes, sha256))
     }
 
-    /// Returns an HTTP client for a URL. Besides public addresses, it may reach the explicitly allowed hosts, and the
+    /// Returns an HTTP client for a URL. Besides public addresses, it can reach the explicitly allowed hosts, and the
     /// kernel if the URL is one of the kernel's.
     fn fetch(&self, url: &str) -> Result<GuardedFetch, ReferenceError> {
         let kernel = std::env::var(KERNEL).unwrap_or_default();

@@ -78,7 +78,7 @@ pub(crate) enum BuildError {
         "tool `{tool}`: names that begin with `{prefix}` are reserved by the protocol; choose another"
     )]
     ReservedName { tool: String, prefix: &'static str },
-    /// The arguments of a tool have invalid header annotations.
+    /// An argument of a tool has an invalid `x-mcp-header` annotation.
     #[error("tool `{tool}`: {why}")]
     InvalidHeaders { tool: String, why: HeaderPlanError },
     /// Two tools of the server have the same name.
@@ -95,7 +95,7 @@ pub(crate) enum BuildError {
     /// [`Server::governed`](crate::Server::governed) was called more than once for the server.
     #[error("the server is governed twice; one `governed` is enough")]
     GovernedTwice,
-    /// Two prompts or resources have the same name.
+    /// Two prompts have the same name, or two resources the same URI.
     #[error("{0} is defined twice; rename one")]
     Duplicate(String),
     /// A URI template is invalid.

@@ -44,7 +44,7 @@ impl Server {
     }
 }
 
-/// Returns the gate that offers the event methods as tools too, to clients that negotiated events (later revisions of
+/// Returns the gate that offers the event methods also as tools, to clients that negotiated events (later revisions of
 /// MGP §13).
 pub(crate) fn tools_gate(events: &EventHub) -> Gate {
     let tools = KernelToolsLayer::new(events.router());

@@ -11,8 +11,8 @@ use crate::tool::{FromCall, ToolRequest};
 
 /// An extension to add to a server with [`Server::extension`].
 ///
-/// [`Extension`] implements this trait: the server then only offers the extension, and handlers use its members
-/// themselves.
+/// [`Extension`] implements this trait: the server then only offers the extension, and the author's functions read and
+/// write its members themselves.
 pub trait ServerExtension {
     /// Returns the extension to offer.
     fn extension(&self) -> Extension;

@@ -101,7 +101,7 @@ impl Features {
     ) -> (Router, bool) {
         let offered = &mut offer.capabilities;
         self.offer(offered, tools);
-        // Serve the endpoints of each offered capability, even if it has no entries yet, because the author may have
+        // Serve the endpoints of each offered capability, even if it has no entries yet, because the author might have
         // offered it explicitly.
         let mut router = Router::new();
         if offered.prompts.is_some() {

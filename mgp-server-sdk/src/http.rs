@@ -227,7 +227,8 @@ impl HttpServer {
         for address in &addresses {
             match &authentication {
                 Authentication::Unset => return Err(ServeError::Unguarded(*address)),
-                // Check this even if there is an authentication layer, because the layer may accept anonymous callers.
+                // Check this even if there is an authentication layer, because the layer might accept anonymous
+                // callers.
                 _ if config.anonymous.is_some() && !address.ip().is_loopback() => {
                     return Err(ServeError::Exposed(*address));
                 }
@@ -242,8 +243,8 @@ impl HttpServer {
         if local.ip().is_unspecified() && config.hosts.is_empty() {
             tracing::warn!(%local, "only local requests are served; add the server's host names to `hosts`");
         }
-        // Callers may use the bound address as the host, unless it is the unspecified address,
-        // which is not a valid host.
+        // Callers are allowed to use the bound address as the host, unless it is the unspecified address, which is not
+        // a valid host.
         match local.ip() {
             ip if ip.is_unspecified() => {}
             IpAddr::V4(ip) => config.hosts.push(ip.to_string()),
@@ -253,7 +254,7 @@ impl HttpServer {
             Some(with_tls) => with_tls(listener),
             None => listener.into(),
         };
-        // Preflight requests of browsers contain no credentials, so CORS is outside of authentication.
+        // Preflight requests of browsers contain no credentials, so the CORS layer is outside the authentication layer.
         let cors = CorsLayer::new(&config);
         let (drain, drains_on_signals) = (server.drain_handle(), !server.shutdown.leaves_signals);
         crate::health::count_http(&mut server.health, &limits);
@@ -424,7 +425,8 @@ impl BoundServer {
 
     /// Serves until the sender of `stopped` is dropped or the server has drained.
     ///
-    /// As it is not generic, the code of all connections is compiled with this crate, and not again with each program.
+    /// This function is not generic, so that the code of connections is compiled once with this crate, and not again
+    /// with each program.
     fn serving(self, stopped: oneshot::Receiver<Infallible>) -> BoxFuture<'static, ()> {
         let Self { listener, service, boxed, limits, drain, .. } = self;
         Box::pin(async move {

@@ -116,7 +116,7 @@ impl Leaf {
     }
 }
 
-/// Checks the rights of a call again if an outer layer made the call wait, because the rights may have ended in the
+/// Checks the rights of a call again if an outer layer made the call wait, because the rights might have ended in the
 /// meantime.
 fn recheck(tools: &Tools, call: &Call) -> Result<(), RpcError> {
     if WaitMark::is_set(call.cx()) { tools.recheck(call) } else { Ok(()) }

@@ -72,7 +72,7 @@
 //! # drop(count);
 //! ```
 //!
-//! Resources and prompts are functions too. Their arguments can be completed, and each function may ask its caller for
+//! Resources and prompts are functions too. Their arguments can be completed, and each function can ask its caller for
 //! input:
 //!
 //! ```

@@ -24,7 +24,7 @@ pub(crate) struct ListenSources {
     pub(crate) subscribers: Subscribers,
     /// The handler of subscriptions to resources; set if the server offers them.
     pub(crate) resources: Option<ResourceWatcher>,
-    /// `true` if the server announces changes that MCP defines. Then clients without MGP may open a stream too.
+    /// `true` if the server announces changes that MCP defines. Then clients without MGP can open a stream too.
     pub(crate) announces_changes: bool,
     /// The hub of the server's events; set if the server offers events.
     pub(crate) events: Option<EventHub>,

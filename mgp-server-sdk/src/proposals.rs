@@ -12,7 +12,7 @@ use crate::server::Server;
 
 /// The extension `structured_errors` (proposal 11): errors contain a category, the delay before a retry, and advice.
 ///
-/// A tool that returns a [`StructuredError`](mgp_types::proposal::StructuredError) sets them itself.
+/// A tool that returns a [`StructuredError`](mgp_types::proposal::StructuredError) sets these members itself.
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;

@@ -90,7 +90,7 @@ impl ServerMonitor {
     }
 
     /// Returns the total size, in bytes, of the chunks that running calls keep after they were sent. They are kept
-    /// because a client may cancel the call or request lost chunks.
+    /// because a client might cancel the call or request lost chunks.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
         self.0.kept_bytes()
@@ -102,8 +102,8 @@ struct TaskSupportFn(Box<dyn Fn(&str) -> TaskSupport + Send + Sync>);
 
 mgp_types::opaque_debug!(TaskSupportFn);
 
-/// The MGP extensions that every server offers. `permissions` is added if a tool needs some, other extensions by
-/// builder methods.
+/// The MGP extensions that every server offers. `permissions` is added if a tool needs a permission; builder methods
+/// add other extensions.
 const SERVED: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Streaming)
     .with(Extension::ToolSecurity)
@@ -122,7 +122,7 @@ fn tasks_layer(config: TasksConfig, support: Option<TaskSupportFn>, tools: Tools
 }
 
 impl Server {
-    /// Creates a server without tools that offers every MGP extension that all servers of this crate support.
+    /// Creates a server without tools. It offers the MGP extensions that every server of this crate offers.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         let mut offer = ServerOffer::new(Implementation::new(name, version));
         let mut mgp = MgpOffer::new(SERVED);
@@ -253,7 +253,7 @@ impl Server {
         self
     }
 
-    /// Sets the limits of tasks. Calls of tools with task support may become tasks.
+    /// Sets the limits of tasks. Calls of tools with task support can become tasks.
     pub fn tasks(mut self, tasks: TasksConfig) -> Self {
         self.tasks = tasks;
         self
@@ -261,7 +261,8 @@ impl Server {
 
     /// Sets the function that decides which calls of tools may become tasks, if another server runs the tools.
     ///
-    /// The function is called only if the caller can wait for a task, and not for tools that can run only as tasks.
+    /// The function is called only if the caller can wait for a task. Otherwise the server that runs the tools must
+    /// itself refuse calls of tools that can run only as tasks.
     pub fn task_support(
         mut self,
         support: impl Fn(&str) -> TaskSupport + Send + Sync + 'static,
@@ -420,8 +421,8 @@ impl Server {
     }
 
     /// Adds two layers around all others. The outermost one reads the members of proposals, because all other layers
-    /// may use them; the next one answers with the manifest. A server whose author added an endpoint for `tools/call`
-    /// adds such layers itself.
+    /// can use them; the next one answers with the manifest. If the author added an endpoint for `tools/call`, these
+    /// layers are left out, and the author adds such layers.
     fn add_proposal_layer(&mut self) {
         let routes_tools = self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
         if !routes_tools && self.offer.mgp.as_ref().is_some_and(MgpOffer::has_proposals) {

@@ -18,9 +18,9 @@ use crate::catalog::bad_cursor;
 use crate::resource::Resource;
 use crate::server::Server;
 
-/// The largest number of files in a skill that every host accepts.
+/// The maximum number of files in a skill; hosts need not accept more.
 const MAX_FILES: usize = 512;
-/// The largest total size of a skill's files that every host accepts, in bytes.
+/// The maximum total size of a skill's files, in bytes; hosts need not accept more.
 const MAX_BYTES: u64 = 16 << 20;
 
 /// The maximum number of characters of a skill's name.
@@ -88,7 +88,7 @@ impl Skill {
     /// begin with `.` are left out.
     ///
     /// # Errors
-    /// Returns the reason why the folder is not a skill (Agent Skills).
+    /// Returns the reason why the folder is not a skill in the format of Agent Skills.
     pub fn folder(folder: impl AsRef<Path>) -> Result<Self, SkillError> {
         let folder = folder.as_ref();
         Self::read(folder).map_err(|why| SkillError { folder: folder.to_owned(), why })

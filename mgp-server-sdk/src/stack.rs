@@ -107,7 +107,7 @@ impl OuterLayers {
             // Inside of the handshake, which knows whether the caller negotiated `structured_errors`, and outside of
             // every layer that refuses calls.
             .option_layer(self.structured_errors)
-            // Inner gates and handlers may ask a modern caller for input; this layer converts their questions to the
+            // Inner gates and handlers can ask a modern caller for input; this layer converts their questions to the
             // reply.
             .layer(self.rounds)
             // Outside of every layer that waits. A cancellation immediately after a call then finds the call, and an
@@ -121,7 +121,7 @@ impl OuterLayers {
             .layer(DrainLayer::new(self.drain))
             // Creates the outlet outside of the gates, so that they can wrap it and see each chunk.
             .layer(self.emit)
-            // Returns refusals of the layers inside immediately. A call that they admit may become a task, and keeps
+            // Returns refusals of the layers inside immediately. A call that they admit can become a task, and keeps
             // the guards of those layers until it ends.
             .layer(self.tasks)
             // Adds the context that gates and handlers need to send log messages and ask the caller. Inside of `tasks`,

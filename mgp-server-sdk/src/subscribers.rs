@@ -24,11 +24,11 @@ use tokio::task::JoinSet;
 
 use crate::error::Refusal;
 
-/// The maximum number of listeners (clients that receive change notifications). Further clients are served without
-/// them.
+/// The maximum number of listeners (clients that receive change notifications). Further clients are served, but get no
+/// change notifications.
 const MAX_LISTENERS: usize = 131_072;
 
-/// The maximum number of resources that one listener may subscribe to.
+/// The maximum number of resources to which one listener can subscribe.
 pub(crate) const MAX_WATCHED: usize = 1_000;
 
 /// The time for which changes are collected before they are sent.
@@ -216,7 +216,7 @@ impl Subscribers {
     /// was sent or has failed.
     ///
     /// # Cancel safety
-    /// Dropping the future may leave listeners that read slowly without the notification.
+    /// If the future is dropped, listeners that read slowly might not get the notification.
     pub(crate) fn notify_state(
         &self,
         params: &LifecycleParams,
@@ -338,7 +338,7 @@ impl Subscribers {
     }
 
     fn leave(&self, key: ListenerKey) {
-        // The listener is dropped after the lock is released, because it may be the last handle of a connection.
+        // The listener is dropped after the lock is released, because it might be the last handle of a connection.
         let removed = self.0.listeners.lock().remove(&key);
         drop(removed);
     }
@@ -376,8 +376,8 @@ impl Listener {
         }
     }
 
-    /// Records changes by calling `add`, which returns whether it added any, and starts the task that sends them if
-    /// necessary.
+    /// Calls `add`, which records changes and returns whether it recorded any. Then starts the task that sends them,
+    /// unless that task runs already.
     fn record(
         self: &Arc<Self>,
         add: impl FnOnce(&mut Changes, &BTreeMap<String, WatchedResource>) -> bool,

@@ -109,7 +109,7 @@ pin_project! {
         #[pin]
         inner: F,
         receiver: Option<Arc<ChunkReceiver>>,
-        // `true` if the result may contain counts of chunks, which are then corrected.
+        // `true` if the result might contain counts of chunks, which are then corrected.
         is_checked: bool,
     }
 }
@@ -129,8 +129,8 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
     }
 }
 
-/// Replaces the counts of chunks in a result by those of this side, because a callee may send wrong ones. Also adds how
-/// many chunks were dropped before they reached the caller.
+/// Replaces the counts of chunks in a result by those of this side, because a callee can send wrong counts. Also adds
+/// how many chunks were dropped before they reached the caller.
 fn check_totals(body: &mut Body, receiver: Option<&ChunkReceiver>) -> Result<(), RpcError> {
     let (arrived, dropped) = receiver.map_or((0, 0), |of| (of.arrived(), of.dropped()));
     let sent = body.get("_mgp");

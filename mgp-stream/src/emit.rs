@@ -104,7 +104,7 @@ struct CallerSink {
     token: Option<Id>,
     /// The stream of chunks, if the caller negotiated and requested them.
     stream: Option<Arc<ChunkSender>>,
-    /// `true` if log messages may be sent. A modern caller requests them separately with each request.
+    /// `true` if the caller accepts log messages. A modern caller requests them separately with each request.
     logs: bool,
     last_step: Mutex<LastStep>,
 }
@@ -117,7 +117,8 @@ struct LastStep {
     step: Option<Step>,
 }
 
-/// The `_meta` of a progress notification of MCP: the remaining time, which otherwise only MGP's notification has.
+/// The value that MGP adds to the `_meta` of MCP's progress notification: the remaining time, for which MCP has no
+/// member.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct EstimateMeta {
     pub(crate) estimated_remaining_ms: u64,

@@ -9,7 +9,7 @@ use std::mem::ManuallyDrop;
 use mgp_types::sync::interleave::{Checker, is_checked, with_checker};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 
-/// The maximum number of preemptions in the orders that the second scheduler tries.
+/// The maximum number of preemptions in each order that `PctScheduler` tries.
 const MAX_PREEMPTIONS: usize = 3;
 
 /// The size of a thread's stack; the frames of unoptimised futures are large.

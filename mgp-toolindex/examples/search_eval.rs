@@ -60,7 +60,7 @@ fn main() -> Result<(), Failure> {
         }
         index.search(&query, &AllTools)
     };
-    // Search once before measuring, because the first query may load the lexicon.
+    // Search once before measuring, because the first query might load the lexicon.
     ask("read a file")?;
     let (memory, began) = (rss(), Instant::now());
     if let Some(first) = queries.first() {
@@ -104,8 +104,8 @@ fn main() -> Result<(), Failure> {
 /// Records calls from which the index learns. Each line of the file has a query and its relevant tools, which count as
 /// called after the query. The caller is the `subject` of the line, or the local user if there is none.
 fn learn(history: &History, path: &str, ids: &HashMap<String, String>) -> Result<(), Failure> {
-    // Within a runtime, the index learns in the background, as in a server; otherwise each recorded call would wait for
-    // it.
+    // Within a runtime, the index learns in the background, as in a server. Without one, each recorded call would wait
+    // until the index has learned from it.
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let _entered = runtime.enter();
     let tools: HashMap<&str, &str> = ids.iter().map(|(tool, id)| (&**id, &**tool)).collect();

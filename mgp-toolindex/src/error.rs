@@ -99,7 +99,7 @@ pub enum RequestError {
     /// No capability was requested.
     #[error("`requirements.capabilities` is empty; describe each capability in a few words")]
     NoCapability,
-    /// The tool does not exist or may not be called by the caller.
+    /// The tool does not exist, or the caller is not allowed to call it.
     #[error("unknown tool `{0}`; search for tools first, and use a name from the results")]
     UnknownTool(String),
     /// Several servers have a tool with this name.

@@ -1,10 +1,11 @@
 //! Tool search, session cache and context budget for the Model General Protocol (MGP §16).
 //!
 //! [`ToolIndex`] contains the tools of all servers, and searches them by keywords, meaning and category. All callers
-//! share it; a search returns only tools that the caller may call ([`Allowed`]).
+//! share it; a search returns only tools that the caller is allowed to call ([`Allowed`]).
 //!
 //! - Search: [`ToolIndex`], [`ServerEntry`], [`Query`], [`Filter`]. [`render_results`] renders the result for a model.
-//! - Context budget: [`Sessions`] with a budget and [`Pins`]; [`listed_tools`] returns the tools of a caller's `tools/list`.
+//! - Context budget: [`Sessions`] with a budget and [`Pins`]; [`listed_tools`] returns the tools of a caller's
+//!   `tools/list`.
 //! - Serving: [`Endpoints`] handles the four methods, [`MetaTools`] are the tools that search for tools, and
 //!   [`ForwardedCall`] parses the call of a found tool. [`Endpoints::record_call`] records a finished call.
 //! - Learning from calls: [`History`], for [`ToolIndexBuilder::history`].

@@ -111,7 +111,8 @@ fn string_end(bytes: &[u8], start: usize, is_name: bool) -> Option<usize> {
     }
 }
 
-/// Returns the position of the first `"` or `\`; checks eight bytes at a time, because arguments may be long.
+/// Returns the position of the first `"` or `\`; checks eight bytes at a time, because the arguments of a call can be
+/// long.
 fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
     const fn each(byte: u8) -> u64 {
         u64::from_ne_bytes([byte; 8])
@@ -184,8 +185,8 @@ impl PartialOrd for Name<'_> {
     }
 }
 
-/// Writes the canonical form of a valid JSON text. An index of all objects and arrays lets it skip one without scanning
-/// its text again.
+/// Writes the canonical form of a valid JSON text. It has an index of all objects and arrays, so that it can skip an
+/// object or array without scanning its text again.
 struct Writer<'a> {
     json: &'a str,
     /// The objects and arrays of `json`, in the order in which they begin.

@@ -1,4 +1,4 @@
-//! The YAML frontmatter of a Markdown file as JSON (Agent Skills).
+//! Reads the YAML frontmatter at the beginning of a Markdown file as JSON (Agent Skills).
 //!
 //! The text may come from a peer: its size, depth and number of values are bounded, and aliases are refused.
 

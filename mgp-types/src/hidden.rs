@@ -23,7 +23,7 @@ pub fn escape_hidden(text: &str) -> String {
     })
 }
 
-/// Returns whether a character is invisible but changes how other text is displayed, or is interpreted by terminals.
+/// Returns whether a character is a control character, has no glyph, or changes the direction of text.
 #[must_use]
 pub fn is_hidden(c: char) -> bool {
     c.is_control()

@@ -1,6 +1,6 @@
 //! Files for keys and tokens, which only their owner can read.
 //!
-//! All functions block.
+//! All functions block the calling thread.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
@@ -39,7 +39,8 @@ pub struct PrivateFile {
     max_bytes: u64,
 }
 
-/// An exclusive lock, required for changing a file; released when it is dropped, or when the process ends.
+/// The exclusive lock that a process needs in order to change a file. It is released when this value is dropped, or
+/// when the process ends.
 #[derive(Debug)]
 #[must_use = "the turn ends when it is dropped"]
 pub struct FileLock {
@@ -118,7 +119,7 @@ impl PrivateFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(error)),
         };
-        // Checks the opened file instead of the path, because the path may name another file by now.
+        // Checks the opened file instead of the path, because the path might name another file by now.
         let metadata = file.metadata().map_err(&failed)?;
         check_access(&self.path, &metadata)?;
         let mut text = Vec::new();
@@ -176,8 +177,8 @@ impl PrivateFile {
         let fresh = self.beside(".new");
         match fs::remove_file(&fresh) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-            // Usually there was no temporary file; otherwise a process had died while writing it. The lock ensures that
-            // no other process is writing the file now.
+            // Usually there is no temporary file; one exists only if a process died while it wrote the file. The lock
+            // ensures that no other process is writing the file now.
             _ => {}
         }
         let written = private().create_new(true).open(&fresh).and_then(|mut file| {
@@ -198,7 +199,8 @@ impl PrivateFile {
         Ok(())
     }
 
-    /// Returns a number that changes when the file is replaced or written, or its permissions change; 0 without a file.
+    /// Returns a number that changes whenever the file is replaced or written, or its permissions change; 0 if there is
+    /// no file.
     #[must_use]
     pub fn version(&self) -> u64 {
         fs::metadata(&self.path).map_or(0, |metadata| {
@@ -275,7 +277,8 @@ fn exposed(metadata: &Metadata) -> Option<u32> {
     (mode & 0o077 != 0).then_some(mode)
 }
 
-/// Always returns `None`: other systems have access lists, which the owner of the folder sets.
+/// Always returns `None`: instead of permission bits, other systems use access lists, which the owner of the folder
+/// sets.
 #[cfg(not(unix))]
 fn exposed(_: &Metadata) -> Option<u32> {
     None

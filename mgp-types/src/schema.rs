@@ -10,7 +10,7 @@ use crate::mcp::Revision;
 use crate::method::{Direction, Kind, MethodInfo, Shape, methods, shapes};
 use crate::{RpcError, mgp};
 
-/// Returns pairs of a file name and a JSON Schema, for every MGP message.
+/// Returns the JSON Schemas of all MGP messages, each with the name of its file.
 ///
 /// A request has two files, e.g. `s11_3_health_ping_params.json` and `s11_3_health_ping_result.json`; a notification
 /// has one. MGP objects inside MCP messages, and configuration files, have one file each.
@@ -106,8 +106,8 @@ fn row(page: &mut String, info: &MethodInfo) {
     );
 }
 
-/// Returns the table cell with the extension of a method. If the extension is a part of one of §2.2, the whole comes
-/// first, e.g. `security (permissions)`.
+/// Returns the table cell with the extension of a method. For a part of an extension of §2.2, the name of the whole
+/// extension comes first, e.g. `security (permissions)`.
 fn extension(info: &MethodInfo) -> String {
     match info.extension {
         None => "–".to_owned(),

@@ -24,7 +24,7 @@ const MAX_DEPTH: usize = 8;
 const KINDS: &[&str] =
     &["const", "enum", "fn", "macro", "static", "struct", "trait", "type", "union"];
 
-/// Keywords that may come between `pub` and the keyword of an item.
+/// Keywords that can come between `pub` and the keyword of an item.
 const QUALIFIERS: &[&str] = &["async ", "unsafe ", "const fn "];
 
 /// Compares the lists with the files in `docs/api` and fails if one differs; with `--write`, updates the files.
@@ -57,7 +57,7 @@ pub(crate) fn api(flags: &Flags) -> Outcome {
     Err(Failure::new(format!("the public API of {stale} differs; run `cargo xtask api --write`")))
 }
 
-/// Returns the list of each published package, with the package's name.
+/// Returns the name and the list of public items of each published package.
 fn listings(tree: &Tree) -> Vec<(String, String)> {
     let mut listings = Vec::new();
     for (package, lib) in tree.libraries() {
@@ -105,7 +105,8 @@ impl Listing<'_> {
         }
     }
 
-    /// Adds a `pub use` to the lines: all items of a module for `*`, else a module with its items, or one item.
+    /// Adds a `pub use` to the lines: all items of a module for `*`, a module with its items, one item, or the path of
+    /// an item of another crate.
     fn export(
         &self,
         module: &str,
@@ -151,7 +152,7 @@ impl Listing<'_> {
         Some(at)
     }
 
-    /// Returns the keyword of an item that is declared or re-exported in a module.
+    /// Returns the keyword of an item, e.g. `struct`, that a module declares or re-exports.
     fn kind(&self, module: &str, item: &str, depth: usize) -> Option<&'static str> {
         let source = self.files.get(module).filter(|_| depth < MAX_DEPTH)?;
         let declared = statements(source).into_iter().find_map(|statement| {

@@ -45,7 +45,7 @@ pub(crate) fn run(
         .context(command.get_program().to_string_lossy())?;
     let mut stdin = child.stdin.take().context("stdin")?;
     let input = input.to_owned();
-    // Writes in a thread, because a program may never read its input. Write errors are ignored: a program that exits
+    // Writes in a thread, because some programs never read their input. Write errors are ignored: a program that exits
     // early reports the reason itself.
     let writer = thread::spawn(move || stdin.write_all(input.as_bytes()));
     let mut stdout = child.stdout.take().context("stdout")?;

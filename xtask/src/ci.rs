@@ -90,7 +90,7 @@ fn test() -> Outcome {
         Program::cargo(&["build", "--workspace", "--examples"]).run()?;
         &["test", "--lib", "--bins", "--tests"]
     };
-    // Remove `UPDATE_GOLDEN`, because only a developer may rewrite golden files, never this command.
+    // Removes `UPDATE_GOLDEN`, because this command must never rewrite golden files.
     let all = Program::cargo(runner).args(&["--workspace", "--no-fail-fast"]);
     all.without("UPDATE_GOLDEN").run()
 }
@@ -99,8 +99,8 @@ fn doctest() -> Outcome {
     Program::cargo(&["test", "--doc", "--workspace", "--no-fail-fast"]).run()
 }
 
-/// The feature sets with which each package must build; the tests enable all features. A feature of `mgp-types` is left
-/// out of its sets if the sets of another package enable it, e.g. `service`.
+/// The feature sets with which each package must build; the tests enable all features. A feature of `mgp-types` that
+/// the sets of another package enable, e.g. `service`, needs no set of its own.
 const FEATURES: &[(&str, &[&str])] = &[
     ("mgp-types", &["", "service,schema", "sqlite"]),
     ("mgp-transport", &["", "http", "tls"]),
@@ -115,7 +115,7 @@ const FEATURES: &[(&str, &[&str])] = &[
 fn features() -> Outcome {
     for (package, sets) in FEATURES {
         for set in *sets {
-            // Checks the package without clippy, which takes half as long again and reports the same in most sets.
+            // Uses the compiler only: clippy takes half as long again, and reports the same in most sets.
             let what =
                 ["rustc", "--lib", "--no-default-features", "--profile", "check", "--package"];
             let set = [*package, "--features", *set, "--", "-D", "warnings"];

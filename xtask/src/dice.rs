@@ -6,7 +6,7 @@ pub(crate) struct Dice(u64);
 
 impl Dice {
     pub(crate) fn new(seed: u64) -> Self {
-        // Mixes the seed: the generator would return only zeros for a state of zero, and small seeds would begin alike.
+        // Mixes the seed: a state of zero would yield only zeros, and small seeds similar first numbers.
         Self((seed ^ 0x9e37_79b9_7f4a_7c15).max(1))
     }
 

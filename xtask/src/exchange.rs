@@ -12,7 +12,7 @@ use std::{
 
 /// The maximum time to wait for a reply on an open event stream.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The time for which a stream is still read after its reply.
+/// The time for which an event stream is still read after the reply has arrived on it.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 /// The maximum size of a reply, in bytes.
 const MAX_REPLY_BYTES: usize = 64 << 20;
@@ -32,7 +32,7 @@ pub(crate) enum Status {
 }
 
 impl Status {
-    /// Returns the status as the labels of the corpus write it.
+    /// Returns the status in the form in which the labels of the corpus write it.
     pub(crate) fn value(self) -> Value {
         match self {
             Self::Of(status) => status.into(),
@@ -217,7 +217,7 @@ impl<'a> Reader<'a> {
                 return body;
             }
             if events && !answered && last_reply(&body).is_some() {
-                // The reply has arrived, so an open stream is read only a little longer.
+                // Reads an open stream only a little longer, because the reply has arrived.
                 answered = true;
                 self.end = self.end.min(now() + LINGER_TIMEOUT);
             }

@@ -1,4 +1,4 @@
-//! Parses the command line of `cargo xtask`: the commands are a table with the flags of each.
+//! Parses the command line of `cargo xtask`: a table lists the commands with their flags.
 
 use crate::run::{Context, Failure, Outcome};
 use std::{collections::BTreeMap, fmt::Write};

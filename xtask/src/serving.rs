@@ -27,7 +27,8 @@ pub(crate) fn free_port() -> Outcome<u16> {
 }
 
 impl Served {
-    /// Starts the command for a free port, and waits until the server listens; its output is written to `log`.
+    /// Starts the command that `command` returns for a free port, and waits until the server listens. Its output is
+    /// written to `log`.
     pub(crate) fn start(
         command: impl FnOnce(u16) -> Outcome<Command>,
         log: &Path,
@@ -86,14 +87,14 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // Kills the group first: the server may have exited already, but not the processes it started.
+        // Kills the group first: even if the server has exited, processes that it started might still run.
         kill_group(self.child.id());
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Returns the value of a line of `/proc/PID/status` that is in kB, converted to bytes.
+/// Returns an amount of memory from `/proc/PID/status`, in bytes; `line` is the name of its line, e.g. `VmRSS`.
 pub(crate) fn memory(process: u32, line: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'))?;

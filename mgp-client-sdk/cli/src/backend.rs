@@ -28,7 +28,8 @@ use crate::lock::{self, Lock, LockAttempt};
 use crate::socket_hello::Intent;
 use crate::{operator, state};
 
-/// The time a command waits while another process holds the lock of the state folder but accepts no connection.
+/// The maximum time that a command waits while another process holds the lock of the state folder but accepts no
+/// connection.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 const LOCK_INTERVAL: Duration = Duration::from_millis(50);
@@ -161,7 +162,8 @@ impl Backend {
         }
     }
 
-    /// Approves a pending request for approval, and returns its new state, e.g. `approved`.
+    /// Approves a pending request for approval, and returns the outcome. Fails if the kernel cannot start the server
+    /// that the request was about.
     pub(crate) async fn approve(
         &self,
         params: &KernelApprovalDecisionParams,
@@ -242,7 +244,7 @@ impl Backend {
         Ok(())
     }
 
-    /// Closes the connection or the folder after every change is on disk.
+    /// Closes the connection to the kernel; or closes the state folder, once every change to it is on disk.
     pub(crate) async fn close(self) -> CliResult {
         match self {
             Self::Kernel(client) => {
@@ -261,7 +263,8 @@ impl Backend {
     }
 }
 
-/// Returns the inbox of approvals in the state folder. The audit log records answers through it as given in a terminal.
+/// Returns the inbox of approvals in the state folder. The audit log records each answer that is given through this
+/// inbox as given in a terminal.
 fn inbox(governance: &Governance) -> CliResult<Inbox> {
     let inbox = governance.inbox();
     let missing = || Failure::failed("the state folder has no inbox of approvals");

@@ -33,7 +33,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show what the kernel does in about a second, on this machine only
+    /// Show in about a second, and on this machine only, what the kernel does
     Demo,
     /// Run a built-in example server over standard streams
     #[command(name = "__example", hide = true)]

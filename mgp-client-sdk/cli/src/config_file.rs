@@ -14,7 +14,7 @@ use toml_edit::{DocumentMut, Item, Table, TableLike, value};
 use crate::exit::{CliResult, Failure};
 use crate::replace_file::{create_private, replace_file};
 
-/// The time a command waits while another program edits the same file.
+/// The maximum time that a command waits while another program edits the same file.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A configuration file that a command edits.
@@ -256,7 +256,7 @@ impl ConfigFile {
     }
 }
 
-/// Replaces each text in a TOML value that is a key of `replacements`, at any depth.
+/// Replaces texts anywhere in a TOML value: each text that is a key of `replacements` by the text of that key.
 fn replace_texts(item: &mut Item, replacements: &BTreeMap<String, String>) {
     if let Some(to) = item.as_str().and_then(|text| replacements.get(text)) {
         *item = value(to);
@@ -338,7 +338,7 @@ fn failed(file: &Path, verb: &str, error: &io::Error) -> Failure {
     Failure::failed(format!("`{}` cannot be {verb}: {error}", file.display()))
 }
 
-/// Checks that an agent name may be used in a configuration.
+/// Checks that a text is a valid name for an agent in a configuration.
 pub(crate) fn check_agent(name: &str) -> CliResult {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if !name.is_empty() && name.len() <= limits::MAX_ID_BYTES && name.chars().all(fits) {

@@ -29,13 +29,13 @@ pub(crate) async fn connect_to_change(global: &Global) -> CliResult<Client> {
     open(global, Hello::operator(Intent::Change), None).await
 }
 
-/// Connects like [`connect_to_change`], for requests that may take as long as `timeout`.
+/// Connects like [`connect_to_change`], for requests whose answer can take as long as `timeout`.
 pub(crate) async fn connect_with_timeout(global: &Global, timeout: Duration) -> CliResult<Client> {
     open(global, Hello::operator(Intent::Change), Some(timeout)).await
 }
 
-/// Checks that this process may read as an operator: asks the running kernel, or else refuses a process that a server
-/// started.
+/// Checks that this process is allowed to read as an operator: asks the running kernel. If no kernel runs, refuses a
+/// process that a server started.
 pub(crate) async fn admit_reader(global: &Global) -> CliResult {
     match connect(global).await {
         Ok(client) => {
@@ -47,8 +47,8 @@ pub(crate) async fn admit_reader(global: &Global) -> CliResult {
     }
 }
 
-/// Checks that this process may change the state folder: asks the running kernel, or else requires the configured
-/// proof.
+/// Checks that this process is allowed to change the state folder: asks the running kernel. If no kernel runs, requires
+/// the configured proof.
 pub(crate) async fn admit_change(global: &Global) -> CliResult {
     match connect_to_change(global).await {
         Ok(client) => {

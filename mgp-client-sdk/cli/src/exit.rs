@@ -41,8 +41,8 @@ impl Failure {
         Self { code, message: message.to_string(), is_state_in_use: false }
     }
 
-    /// Creates the result that ends a command silently and with success, after the reader of its output, e.g. `head`,
-    /// has closed it.
+    /// Creates the result with which a command ends silently and with success, because the reader of its output, e.g.
+    /// `head`, no longer reads.
     pub(crate) fn output_closed() -> Self {
         Self::with_code(0, "standard output is closed")
     }
@@ -72,8 +72,8 @@ impl<E: std::error::Error> From<E> for Failure {
     }
 }
 
-/// Prints help, the version or an error of the command line. Only an error is a failure, which `--json` also prints as
-/// JSON.
+/// Prints help, the version or an error of the command line, with `--json` an error also as JSON; returns the exit
+/// code.
 pub(crate) fn print_usage(error: &clap::Error) -> ExitCode {
     let mut options = std::env::args_os().take_while(|argument| argument != "--");
     if error.use_stderr() && options.any(|argument| argument == "--json") {
@@ -90,7 +90,7 @@ pub(crate) fn print_usage(error: &clap::Error) -> ExitCode {
         };
         print_json_error(2, line);
     }
-    // The reader of the output may have closed its side.
+    // Printing fails only if the reader of the output no longer reads.
     let _ = error.print();
     ExitCode::from(if error.use_stderr() { 2 } else { 0 })
 }

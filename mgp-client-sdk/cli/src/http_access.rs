@@ -55,13 +55,13 @@ pub(crate) fn tls(config: &HttpAccessConfig, folder: &Path) -> CliResult<Option<
     )
 }
 
-/// Returns the URL at which a bound kernel serves.
+/// Returns the URL at which a kernel serves over HTTP.
 pub(crate) fn url(kernel: &Kernel, bound: &BoundServer) -> String {
     let scheme = if kernel.http_access().tls.is_some() { "https" } else { "http" };
     format!("{scheme}://{}/mcp", bound.local_addr())
 }
 
-/// Returns the URL at which a bound kernel serves the console; `None` if it listens at all addresses of this machine.
+/// Returns the URL at which a kernel serves the console; `None` if it listens at all addresses of this machine.
 pub(crate) fn console_url(kernel: &Kernel, bound: &BoundServer) -> Option<String> {
     if bound.local_addr().ip().is_unspecified() {
         return None;
@@ -108,7 +108,7 @@ fn resource_server(
     Ok(server)
 }
 
-/// Returns a fetcher that may reach the host of a configured URL, also in a private network.
+/// Returns a fetcher that is allowed to reach the host of a configured URL, even in a private network.
 fn fetcher(url: &str, proxy: &Proxy) -> Result<SharedFetch, String> {
     let uri = url.parse::<http::Uri>().map_err(|error| format!("`{url}`: {error}"))?;
     let host = uri.host().ok_or_else(|| format!("`{url}` is not an absolute URL"))?;

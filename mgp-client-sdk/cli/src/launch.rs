@@ -24,7 +24,7 @@ pub(crate) struct StartReport {
     taken: bool,
 }
 
-/// Sends the report that a detached kernel serves; at most once.
+/// Reports, at most once, that a detached kernel has begun to serve.
 #[derive(Debug)]
 #[must_use = "the process that started the kernel waits for the report"]
 pub(crate) struct Reporter(());

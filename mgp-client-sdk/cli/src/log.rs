@@ -13,7 +13,7 @@ use crate::output::escape_lines;
 /// The size at which `kernel.log` is renamed to `kernel.log.old` and a new log is started.
 const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
-/// The number of bytes that a pipe which polls as writable accepts without blocking (`PIPE_BUF` on Linux).
+/// The number of bytes that a pipe accepts without blocking if it polls as writable (`PIPE_BUF` on Linux).
 const MAX_PIPE_WRITE: usize = 4096;
 
 /// Starts logging to standard error; `MGP_LOG` overrides the level.
@@ -55,7 +55,7 @@ fn filter(level: &str) -> EnvFilter {
     EnvFilter::try_from_env("MGP_LOG").unwrap_or_else(|_| EnvFilter::new(level))
 }
 
-/// Standard error that discards text instead of blocking, because a host may never read the pipe.
+/// Writes to standard error, and discards text instead of blocking, because a host might never read the pipe.
 struct NonBlockingStderr;
 
 impl Write for NonBlockingStderr {

@@ -33,7 +33,7 @@ pub(crate) fn print<T: Render>(global: &Global, result: &T) -> CliResult {
     write_stdout(&out.text)
 }
 
-/// `true` once this process has printed a JSON document, which then also reports the failure of the command.
+/// `true` once this process has printed a JSON document. A failure is then not printed as a second document.
 static HAS_JSON: AtomicBool = AtomicBool::new(false);
 
 /// A failed command with `--json`.
@@ -180,10 +180,10 @@ fn terminal_width() -> Option<usize> {
     None
 }
 
-/// Minimum width of a terminal for tables to be fitted to it.
+/// The minimum width of a terminal, in columns. Tables are not fitted to a narrower one.
 const MIN_WIDTH: usize = 40;
 
-/// Minimum width to which a column of a table is truncated.
+/// The minimum width, in columns of the terminal, to which a column of a table is narrowed.
 const MIN_CELL: usize = 12;
 
 /// Heads of columns whose cells people copy into commands, and which are therefore never truncated.

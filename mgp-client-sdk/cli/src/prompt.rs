@@ -13,7 +13,7 @@ use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::operator::MAX_PASSPHRASE_BYTES;
 
-/// The operator's passphrase after the first prompt: a command may connect several times and should ask only once.
+/// The operator's passphrase after the first prompt. A command can connect several times, but should ask only once.
 static PASSPHRASE: Mutex<Option<String>> = Mutex::new(None);
 
 /// `true` if this command must not ask for a passphrase.

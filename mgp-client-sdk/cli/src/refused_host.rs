@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::exit::Failure;
 use crate::output::write_stdout;
 
-/// The time a host may take to send its first request.
+/// The maximum time to wait for the host's first request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum number of bytes that are read to find the first request.
@@ -19,7 +19,7 @@ const MAX_BYTES: u64 = 1 << 20;
 
 /// Answers the host's first request with the reason why the kernel does not start.
 pub(crate) fn answer(failure: &Failure) {
-    // A person at a terminal reads standard error.
+    // A person at a terminal sends no request, and reads the reason on standard error.
     if io::stdin().is_terminal() {
         return;
     }

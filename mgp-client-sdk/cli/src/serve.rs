@@ -37,7 +37,7 @@ use crate::socket::LocalSocket;
 use crate::socket_hello::{self, DEFAULT_AGENT, HelloReply};
 use crate::state;
 
-/// The time connections may take to close after all requests are answered.
+/// The time that connections get to close after all requests are answered.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The time a shared kernel waits for a first client, normally the shim that started it.
@@ -51,7 +51,7 @@ const COMMAND_LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The purpose of a kernel: it decides whom the kernel serves besides the clients of its local socket.
+/// The clients that a kernel serves besides those of its local socket.
 enum Mode {
     /// Serves one agent over the standard streams.
     Stdio { agent: String },
@@ -182,7 +182,7 @@ async fn serve(options: Options) -> CliResult {
     running.stop(cause, signals).await
 }
 
-/// Logs the agents whose limits may apply to no calls, because their names are probably mistyped.
+/// Logs a warning for each agent whose limits perhaps apply to no call, because its name seems to be mistyped.
 async fn warn_of_unknown_agents(kernel: &Kernel, folder: PathBuf, sources: &Sources) {
     let global = Global { state: Some(folder), json: false, verbose: 0 };
     let store = kernel.governance().store();
@@ -468,8 +468,8 @@ impl Running {
     /// Waits for running calls, closes all connections, stops the servers, and completes the audit log.
     async fn stop(self, cause: StopCause, signals: Signals) -> CliResult {
         let Self { served, mut connections, http, stdio, ready_file, .. } = self;
-        // The ready file and the socket are removed first, so that new hosts no longer find this kernel and start
-        // another one.
+        // The ready file and the socket are removed first, so that new hosts do not find this kernel and start another
+        // one.
         drop(ready_file);
         #[cfg(unix)]
         drop(self.socket);

@@ -26,7 +26,7 @@ use crate::operator::OperatorGate;
 #[cfg(unix)]
 use crate::socket_hello::{HOLDING, LEAVING, REPEAT};
 
-/// The maximum time that a shim may take to confirm that it holds its requests back, once the kernel is about to end.
+/// The time that a shim gets to confirm that it holds its requests back, once the kernel is about to end.
 #[cfg(unix)]
 const HOLDING_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -61,7 +61,7 @@ pub(crate) struct ServedKernel {
     pub(crate) kernel: Kernel,
     pub(crate) stack: Stack,
     pub(crate) drain: Drain,
-    /// `true` if hosts start this kernel and may replace it by a newer one.
+    /// `true` if hosts start this kernel and can replace it by a newer one.
     #[cfg(unix)]
     pub(crate) is_shared: bool,
     #[cfg(unix)]

@@ -29,10 +29,10 @@ use crate::socket_hello::{
 };
 use crate::{refused_host, socket, state, version};
 
-/// The time a newly started kernel may take until it serves.
+/// The maximum time that a newly started kernel takes until it serves.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time the previous kernel may take to stop its servers before another one can start.
+/// The maximum time to wait for the next kernel, which can start only after the previous one has stopped its servers.
 const STOP_TIMEOUT: Duration = Duration::from_secs(90);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);

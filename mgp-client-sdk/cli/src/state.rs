@@ -84,7 +84,7 @@ pub(crate) fn check_folder(folder: &Path) -> CliResult<bool> {
     Ok(true)
 }
 
-/// Returns whether a folder has only this user's state, or nothing, so that it may be closed to other users.
+/// Returns whether a folder has only this user's state, or nothing, so that closing it to other users does no harm.
 #[cfg(unix)]
 fn is_state_folder(folder: &Path, metadata: &fs::Metadata) -> bool {
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};

@@ -14,9 +14,9 @@ use serde::Deserialize;
 
 use crate::Scenario;
 
-/// The URL of the client's metadata document, which the conformance suite expects.
+/// The URL of the client's metadata document. The conformance suite expects exactly this URL.
 const DOCUMENT: &str = "https://conformance-test.local/client-metadata.json";
-/// The redirect URI. No listener is needed, because the redirect is read and not followed.
+/// The redirect URI. Nothing listens there, because the client reads the redirect instead of following it.
 const REDIRECT: &str = "http://127.0.0.1:3333/callback";
 
 /// The data that a scenario passes to its client.

@@ -71,7 +71,7 @@ async fn every_resource_and_prompt(client: &Client) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes calls with several rounds, and an unrelated call between the rounds.
+/// Makes calls during which the server asks questions, and an unrelated call at the same time as the first.
 async fn rounds(client: &Client) -> Result<(), Error> {
     client.tools().await?;
     let nothing = json!({});

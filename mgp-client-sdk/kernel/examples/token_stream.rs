@@ -6,7 +6,7 @@
 //! token_stream --calls 1024         # calls of 1 MiB through two kernels to a slow reader; prints the memory
 //! ```
 //!
-//! The tool, the kernels and the client run in this process, so a profiler sees the whole way of a chunk.
+//! The tool, the kernels and the client run in this process, so a profiler sees the whole path of a chunk.
 
 use std::time::Duration;
 

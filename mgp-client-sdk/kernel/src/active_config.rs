@@ -19,13 +19,13 @@ pub(super) struct ActiveConfig {
     pub(super) origin: Option<ConfigOrigin>,
     /// The findings from the last reading of the configuration files.
     findings: RwLock<Vec<KernelFinding>>,
-    /// A finding from the start of the kernel, which is reported until the kernel is started again.
+    /// A problem that occurred when the kernel was started. It is reported until the kernel is started again.
     start_finding: Option<KernelFinding>,
     /// The configuration with which the kernel was started.
     started: Arc<Config>,
-    /// The ids of the servers that the configuration files, when they were last read, switched off.
+    /// The ids of the servers that were switched off in the configuration files when these were last read.
     disabled: RwLock<Vec<String>>,
-    /// Keeps the task that watches the files running: dropping this sender, as the kernel is dropped, ends the task.
+    /// The task that watches the configuration files ends when this sender is dropped together with the kernel.
     lifetime: watch::Sender<()>,
     /// A lock held while a configuration is applied, so that only one is applied at a time.
     pub(super) applying: tokio::sync::Mutex<()>,
@@ -169,7 +169,7 @@ impl InteractiveAgents {
     /// Returns whether this principal is an agent whose user can be asked.
     pub(super) fn contains(&self, principal: &Principal) -> bool {
         let agent = principal.as_agent();
-        // The configuration belongs to the local user; agents of other tenants may have the same names.
+        // The configuration belongs to the local user; agents of other tenants can have the same names.
         principal.tenant() == Principal::local().tenant()
             && agent.is_some_and(|agent| self.0.read().contains(agent.as_str()))
     }
@@ -192,7 +192,7 @@ pub(super) fn context_plan(config: &Config) -> ContextPlan {
     budgets.fold(ContextPlan::new(budget, pins), |plan, (name, max)| plan.agent(name.as_str(), max))
 }
 
-/// Returns how the arguments of calls are recorded in the audit log.
+/// Returns the configured settings for what the audit log records of calls, e.g. of their arguments.
 pub(super) fn audit_config(audit: &mgp_discovery::AuditLogConfig) -> AuditConfig {
     use mgp_discovery::RecordedArguments as Recorded;
     AuditConfig::new().intent(audit.intent).arguments(match audit.arguments {

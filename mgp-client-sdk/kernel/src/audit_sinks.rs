@@ -119,7 +119,7 @@ fn target(
     }
 }
 
-/// Writes the event contained in a call to the target.
+/// Takes the event out of a call, and writes it to the target.
 async fn write(target: &Target, call: &Call) -> Result<Reply, RpcError> {
     let mut event = Vec::new();
     call.params().write(&mut event, call.hop());
@@ -160,7 +160,7 @@ impl Target {
     }
 }
 
-/// Adds a line to a file that only its owner may read.
+/// Appends a line to a file. A new file is readable only by its owner.
 fn append(path: &Path, line: &str) -> io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.create(true).append(true);

@@ -50,7 +50,7 @@ use super::script_judge::StrictJudge;
 use super::url_sink::UrlSink;
 use super::{search, telemetry};
 
-/// The maximum number of servers that may be starting at the same time.
+/// The maximum number of servers that are being started at the same time.
 const MAX_STARTS: usize = 8;
 
 /// The folder of registered scripts, relative to the state folder.
@@ -67,13 +67,14 @@ pub struct KernelBuilder {
     judge: Arc<dyn CodeJudge>,
     registration: RegistrationConfig,
     logins: Logins,
-    /// The configuration in force, once the kernel is built.
+    /// A handle of the active configuration. It is filled when the kernel is built.
     shared: SharedConfig,
     lock: Option<Arc<LockFile>>,
     live_keys: Option<LiveKeys>,
 }
 
-/// The audit log with its sinks and, for a kernel in a folder, the database.
+/// The stores that are opened before a kernel is assembled: the audit log with its sinks and, for a kernel whose state
+/// is in a folder, the database.
 #[derive(Default)]
 struct KernelStores {
     audit: Option<Arc<dyn EventSource>>,
@@ -145,14 +146,14 @@ impl KernelBuilder {
     }
 
     /// Starts configured servers only as a lock file describes them, and refuses tools whose definitions differ from
-    /// it.
+    /// those in the lock file.
     pub fn locked(mut self, lock: LockFile) -> Self {
         self.lock = Some(Arc::new(lock));
         self
     }
 
     /// Sets the function that returns whether the API key with an id is valid now. The kernel calls it before it rolls
-    /// back a transaction that a caller with a key began; without it, such a rollback waits for an operator.
+    /// back a transaction that a caller with a key began; without this function, such a rollback waits for an operator.
     pub fn live_keys(
         mut self,
         is_live: impl Fn(String) -> BoxFuture<'static, bool> + Send + Sync + 'static,
@@ -217,7 +218,7 @@ impl KernelBuilder {
         Box::pin(self.assemble(governance, ToolIndex::new(), loaded, stores)).await
     }
 
-    /// Builds a kernel whose state is in a folder that only its owner may use.
+    /// Builds a kernel that keeps its state in a folder to which only the folder's owner has access.
     ///
     /// The state consists of grants, permissions, pinned definitions, the tool index and the audit log.
     ///
@@ -356,7 +357,7 @@ impl KernelBuilder {
     }
 }
 
-/// Returns the origin of the configuration, with the approvals of project files in the store.
+/// Returns the sources of the configuration, together with the stored approvals of project files.
 fn origin(sources: Sources, store: &Arc<dyn Store>) -> ConfigOrigin {
     ConfigOrigin { sources, trust: Trust::new(Arc::clone(store)) }
 }
@@ -392,7 +393,7 @@ fn collector(config: &KernelConfig, expander: &Expander) -> Result<Option<UrlSin
     sink.map(Some).map_err(KernelError::Telemetry)
 }
 
-/// Refuses tools whose definitions differ from the lock file, if there is one.
+/// If there is a lock file, refuses tools whose definitions differ from it. Returns the lock file.
 fn restrict_definitions(
     governance: &Governance,
     lock: Option<Arc<LockFile>>,
@@ -403,7 +404,8 @@ fn restrict_definitions(
     lock
 }
 
-/// Opens the stored sessions with scopes; the current configuration decides which scopes an agent may obtain.
+/// Opens the stored sessions in which callers are limited to scopes. The current configuration decides which scopes an
+/// agent can obtain.
 async fn open_scopes(
     governance: &Governance,
     config: &SharedConfig,
@@ -423,8 +425,8 @@ fn set_groups(governance: &Governance, config: &Config) {
     }
 }
 
-/// Creates the events of a kernel. A kernel in a folder, which has a database, also gets durable subscriptions,
-/// webhooks and messages to people.
+/// Creates the handle of a kernel's events. A kernel in a folder, which has a database, also gets durable
+/// subscriptions, webhooks and messages to people.
 async fn start_events(
     governance: &Governance,
     view: &CallerView,

@@ -16,7 +16,7 @@ use mgp_types::store::{Store, StoreError};
 use tower_layer::{Layer as _, layer_fn};
 use tower_service::Service;
 
-/// Returns whether the API key with an id is valid now.
+/// A function that returns whether the API key with this id is valid now.
 pub(crate) type LiveKeys = Arc<dyn Fn(String) -> BoxFuture<'static, bool> + Send + Sync>;
 
 /// The idempotency keys and transactions of a kernel. This handle is cheap to clone.
@@ -79,7 +79,8 @@ impl CallProposals {
     }
 }
 
-/// Returns the function that decides whether a call may run again if the kernel does not know how its first run ended.
+/// Returns the function that decides whether a call is allowed to run again if the kernel does not know how its first
+/// run ended.
 fn may_repeat(
     governance: &Governance,
     server: &ServerId,

@@ -6,7 +6,7 @@ use mgp_toolindex::{Allowed, Availability, AvailabilityCheck, IndexedTool};
 use mgp_types::service::{Context, Hidden, ServerId, Visibility};
 use tokio::sync::watch;
 
-/// The rules by which a caller sees tools: it sees those it may access, except tools whose definition an operator must
+/// Decides which tools a caller sees: those to which it has access, except tools whose definition an operator must
 /// still approve.
 #[derive(Clone, Debug)]
 pub(crate) struct CallerView {
@@ -19,7 +19,7 @@ impl CallerView {
         Self { governance: governance.clone(), changes: governance.changes() }
     }
 
-    /// Returns a version that changes whenever the set of visible tools may have changed.
+    /// Returns a version number that changes whenever the set of visible tools might have changed.
     pub(crate) fn version(&self) -> u64 {
         *self.changes.borrow()
     }
@@ -34,7 +34,7 @@ impl CallerView {
         self.governance.shows(cx, server, tool)
     }
 
-    /// Returns whether a caller may use a tool, even if the kernel does not know the tool's definition.
+    /// Returns whether a caller has access to a tool. The kernel need not know the definition of the tool.
     pub(crate) fn may_use(&self, cx: &Context, server: &ServerId, tool: &str) -> bool {
         self.governance.access().sees(cx, Some(server), tool).is_ok()
     }

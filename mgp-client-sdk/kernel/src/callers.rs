@@ -1,5 +1,5 @@
-//! The connected clients, each with a context by which it is reached outside of calls: with notifications, log messages
-//! and questions of servers.
+//! The connected clients, each with a context over which the kernel sends what belongs to none of the client's calls:
+//! notifications, log messages and questions of servers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ struct Caller {
     /// `true` if the caller receives messages that belong to no call. Modern clients request such messages with
     /// each call instead.
     is_notified: bool,
-    /// Lists a session over HTTP as connected until it is dropped with this entry; `None` for connections.
+    /// Keeps a session over HTTP in the list of connected clients until this entry is dropped; `None` for connections.
     _present: Option<ClientGuard>,
     /// The lowest log level that the caller requested.
     level: Option<LogLevel>,
@@ -142,7 +142,7 @@ impl Callers {
         all
     }
 
-    /// Returns whether a client other than an operator is connected, or called recently.
+    /// Returns whether a client that is not an operator is connected or has called recently.
     pub(super) fn has_agent(&self) -> bool {
         let is_agent = |principal: &Principal| principal.authority() != Authority::Operator;
         self.by_scope.lock().values().any(|caller| is_agent(&caller.cx.principal))

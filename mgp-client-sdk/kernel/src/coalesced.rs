@@ -9,8 +9,8 @@ const IDLE: u8 = 0;
 const RUNNING: u8 = 1;
 const RUNNING_AND_REQUESTED: u8 = 2;
 
-/// The state of one kind of work, identified by the type `K`. The work runs in at most one task at a time; a request
-/// while it runs makes that task repeat it.
+/// The state of one kind of work, identified by the type `K`. The work runs in at most one task at a time. A request
+/// that comes while the work runs makes this task repeat the work.
 ///
 /// This state is stored in the scope of the caller that requests the work.
 #[derive(Debug, Default)]

@@ -101,7 +101,7 @@ impl Kernel {
         Some(self.0.fleet.get(id.as_str())?.operator_stop(None).await)
     }
 
-    /// Drains a server and starts it again, without counting earlier failures; returns its state.
+    /// Drains a server and starts it again; its earlier failures no longer count. Returns its state.
     ///
     /// Returns `None` if there is no such server.
     ///

@@ -11,10 +11,10 @@ use mgp_types::service::{Call, Context, Kind, MetaKey, PeerInfo};
 use mgp_types::{Payload, RpcError};
 use serde::Deserialize;
 
-/// The maximum number of kernels that a call may pass, and of kernels that may start each other.
+/// The maximum number of kernels that a call can pass, and of kernels that can start each other in a chain.
 const MAX_HOPS: u32 = 8;
 
-/// The maximum number of kernels behind which a listed tool may be.
+/// The maximum number of kernels that a listed tool can be behind.
 const MAX_LEVELS: u32 = 3;
 
 /// The member of `_meta` that contains the number of kernels that a call has passed.
@@ -89,8 +89,8 @@ pub(super) fn is_from_kernel(cx: &Context) -> bool {
     cx.extensions.get::<Hops>().is_some()
 }
 
-/// Increments the count of kernels in each tool that a kernel lists, and drops the tools behind too many
-/// kernels.
+/// If the server is itself a kernel, increments in each of its tools the count of kernels that the tool is behind, and
+/// drops the tools behind too many kernels.
 ///
 /// Without this limit the lists of two kernels that list each other would grow without end.
 pub(super) fn nested_tools(tools: Vec<Tool>, callee: &PeerInfo) -> Vec<Tool> {
@@ -122,7 +122,7 @@ pub(super) fn is_kernel(callee: &PeerInfo) -> bool {
         #[serde(borrow)]
         name: std::borrow::Cow<'a, str>,
     }
-    // Search the text first, because this runs for each call, and few servers contain the name.
+    // Search the text before parsing it, because this runs for each call, and few servers mention the name.
     let Some(info) = callee.info.as_ref().filter(|info| info.as_str().contains("\"mgp\"")) else {
         return false;
     };

@@ -78,7 +78,7 @@ impl Kernel {
                 let mut list_changed = ListChanged::new();
                 list_changed.list_changed = Some(true);
                 offer.capabilities.tools = Some(list_changed.clone());
-                // Offer prompts and resources even if no server has any now, because the servers may change.
+                // Offer prompts and resources even if no server has any now, because the servers can change.
                 offer.capabilities.prompts = Some(list_changed);
                 let mut resources = ResourcesCapability::new();
                 resources.list_changed = Some(true);
@@ -187,7 +187,7 @@ impl<S: MgpService> Service<Call> for Admission<S> {
 fn note_caller(dispatcher: &Dispatcher, call: &Call) {
     match dispatcher.parts().fleet.context().callers.note(call) {
         CallerChange::LogLevel => request_log_levels(dispatcher, call.cx()),
-        // Roots may have been requested before any client was connected; the notification makes servers ask again.
+        // A server might have asked for roots before any client was connected; the notification makes it ask again.
         CallerChange::Connected if call.cx().caller.accepts.roots => {
             dispatcher.announce_roots(call.cx());
         }

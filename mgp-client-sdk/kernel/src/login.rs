@@ -21,7 +21,7 @@ use super::cli_hints::shell_word;
 /// The folder below the state folder that contains the files of tokens.
 const FOLDER: &str = "logins";
 
-/// The number of digits of the hash in the name of the file with an agent's tokens.
+/// The number of hash digits in the name of a file with an agent's tokens.
 const HASH_DIGITS: usize = 32;
 
 /// The logins at servers at a URL.

@@ -46,7 +46,7 @@ pub(super) struct ServerCalls {
     pub(super) time: Duration,
 }
 
-/// The start of a call that is counted.
+/// The measurement of a call, from its start until its end is counted.
 pub(crate) struct CallBegin {
     at: Instant,
     /// The caller's span, if calls are exported and the caller has sent one.
@@ -54,7 +54,8 @@ pub(crate) struct CallBegin {
 }
 
 impl CallMetrics {
-    /// Returns the start of a call, for [`end`](Self::end); `None` if calls are not counted.
+    /// Begins to measure a call; the returned value must be passed to [`end`](Self::end). Returns `None` if calls are
+    /// not counted.
     pub(crate) fn begin(&self, call: &mut Call) -> Option<CallBegin> {
         self.0.is_read.load(Ordering::Relaxed).then(|| {
             let parent = self.0.spans.get().and_then(|_| {

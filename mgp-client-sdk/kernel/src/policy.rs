@@ -9,7 +9,8 @@ use mgp_discovery::{
 use mgp_lifecycle::{FallbackPolicy, RetryConfig, SuperviseConfig, UngrantedPolicy};
 use mgp_security::{ConfirmFrom, ServerPolicy};
 
-/// Returns the policy of a configured server; without `[servers.mgp]` it is the default policy.
+/// Returns the policy of a configured server. Without `[servers.mgp]`, it consists of the defaults and the general
+/// settings of the kernel.
 pub(super) fn policy(kernel: &KernelConfig, server: &ServerConfig) -> ServerPolicy {
     let general = kernel.permission_policy.clone();
     let defaults = ServerPolicy::default()

@@ -17,7 +17,8 @@ pub struct KernelEndpoints {
     pub socket: Option<PathBuf>,
     /// The URL at which the kernel serves HTTP.
     pub http: Option<String>,
-    /// The URL at which this process serves the operators' web console; links in messages to people begin with it.
+    /// The URL at which this process serves the operators' web console; links in messages to people begin with it if no
+    /// other address of the console is configured.
     pub console: Option<String>,
     /// The configuration files of the kernel.
     pub config: Vec<PathBuf>,

@@ -1,6 +1,7 @@
 //! The proposals that the kernel serves: extensions beyond MGP that callers and servers negotiate.
 //!
-//! Calls of a caller that negotiated none of the proposals do not pass the layers of this module.
+//! Calls of a caller that has negotiated no proposal and is not limited to scopes do not pass the layers of this
+//! module.
 
 pub(crate) mod manifest;
 pub(crate) mod media;
@@ -22,7 +23,7 @@ use self::meta_tools::MetaToolsLayer;
 use self::recommend::Recommender;
 use self::session_state::SessionStates;
 
-/// The proposals that the kernel serves; the configuration may leave some out.
+/// The proposals that the kernel can serve; the configuration can switch some of them off.
 const SERVED: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::IntentHints)
     .with(Extension::Idempotency)
@@ -91,7 +92,7 @@ fn served(config: &KernelConfig) -> ExtensionSet {
     }
 }
 
-/// Adds the layers of the proposals: one per line, outermost first, each with its reason.
+/// Puts the layers of the proposals around a service. They are added from the outermost to the innermost one.
 pub(crate) fn layers(inner: impl MgpService, scopes: &Scopes) -> Stack {
     let service = ServiceBuilder::new()
         // This layer is first, because all others use the members of the call.
@@ -100,7 +101,7 @@ pub(crate) fn layers(inner: impl MgpService, scopes: &Scopes) -> Stack {
         .layer(scopes.layer())
         // This layer answers an unconfirmed call with a question; the inner layers check and decide about the call.
         .layer(CallerConfirmLayer)
-        // This layer precedes the lookup of tools by name.
+        // This layer must answer the calls of its tools before tools are looked up by name.
         .layer(MetaToolsLayer)
         .service(inner);
     Stack::new(service)
@@ -116,7 +117,7 @@ pub(crate) fn apply_to(call: &Call, scopes: &Scopes) -> bool {
 /// Returns the `_meta` of a result, if it has one.
 fn read_meta(reply: &Reply) -> Option<Meta> {
     let raw = reply.as_body()?.as_raw();
-    // Search the text first: few results have the member.
+    // Search the text before parsing it, because few results have the member.
     if !raw.as_str().contains("_meta") {
         return None;
     }

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 const MAX_OF_SERVER: usize = 16;
 /// The maximum number of open questions of all servers to operators.
 const MAX_OPEN: usize = 256;
-/// The time limit of a question that sets no limit itself; equal to the limit of questions to callers.
+/// The time limit of a question that states none. Questions to callers have the same limit.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
 /// The maximum time limit that a server can set for its question to operators.
 const MAX_TIMEOUT: Duration = Duration::from_mins(15);

@@ -23,7 +23,8 @@ use super::published::{PublishedPlace, PublishedServers};
 /// The id of the kernel itself; grants use it to name the kernel's own tools.
 const KERNEL_ID: &str = "mgp";
 
-/// Runs registered servers in the fleet. It is owned by [`Registrations`], so it contains no reference to them.
+/// Runs registered servers in the fleet. [`Registrations`] owns this value, so it must not contain a handle of
+/// [`Registrations`] in turn.
 #[derive(Clone)]
 pub(super) struct RegisteredServers {
     fleet: Fleet,

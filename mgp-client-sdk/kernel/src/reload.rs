@@ -139,8 +139,8 @@ async fn apply(
         dispatch.registrations.reconfigured().await?;
         return Ok(Vec::new());
     }
-    // A file may now define a server with the id of a registered one: remove that one before the file's policy
-    // applies.
+    // A file can now define a server with the id of a registered one: remove the registered server before the policy in
+    // the file applies.
     let taken = change.added.iter().map(|server| &server.id);
     join_all(taken.map(|id| parts.fleet.remove(id, ShutdownReason::OperatorRequest))).await;
     apply_governance(kernel, &before, &config, by).await?;
@@ -166,7 +166,7 @@ async fn apply(
             outcome = outcome.and(Err(KernelError::Governed(error)));
         }
     }
-    // The new configuration may use the ids of registered servers, or may have freed such ids.
+    // The new configuration might use the ids of registered servers, or no longer use such ids.
     if let Err(error) = dispatch.registrations.reconfigured().await {
         outcome = outcome.and(Err(error.into()));
     }
@@ -201,7 +201,8 @@ fn reconfigure_servers(
     replaced
 }
 
-/// Removes, replaces and adds servers; no server waits for another one to drain, and the first error is returned.
+/// Removes, replaces and adds servers at the same time; only a server whose id changed waits until it has ended under
+/// its old id. Returns the first error.
 async fn replace_servers(
     kernel: &Kernel,
     before: &Config,
@@ -326,15 +327,14 @@ fn hold(kernel: &Kernel, loaded: &LoadedConfig) {
     kernel.0.config.set_findings(findings);
 }
 
-/// Returns the configuration in force without the in-process servers, which are in no file.
+/// Returns the active configuration without the in-process servers, which are in no file.
 fn configured(kernel: &Kernel) -> Config {
     let mut config = Config::clone(&kernel.0.config.config());
     config.servers.retain(|server| !matches!(server.target, TargetConfig::InProcess));
     config
 }
 
-/// Returns the principal under which changes of files are recorded: an operator, because the user may write the
-/// files.
+/// Returns the principal under which changes of files are recorded: an operator, because the files belong to the user.
 fn file_owner() -> Principal {
     Principal::new(Principal::local().tenant().clone(), "configuration").operator()
 }

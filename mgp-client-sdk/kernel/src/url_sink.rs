@@ -38,7 +38,7 @@ impl UrlSink {
         let headers = headers.collect::<Result<_, String>>()?;
         let host = url.parse::<http::Uri>().ok().and_then(|uri| Some(uri.host()?.to_owned()));
         let host = host.ok_or_else(|| "its URL is not an absolute one".to_owned())?;
-        // The operator named this host, so it may be in a private network.
+        // The operator named this host, so it is permitted even in a private network.
         let fetch = GuardedFetch::new()
             .and_then(|fetch| fetch.proxy(proxy.clone()))
             .and_then(|fetch| fetch.allow_host(host))

@@ -74,7 +74,7 @@ impl Session {
         }
         drop(lock);
         match self.fetch(found, entry, &scopes, &demand).await {
-            // This is not an error yet: the work is started again when the server next refuses a request.
+            // This is not an error yet: new tokens are requested when the server next refuses a request.
             Err(AuthError::TokenNotBound { .. }) => Ok(()),
             done => done,
         }
@@ -97,7 +97,8 @@ impl Session {
         let mut entry = self.load_entry(server, &found, before).await?;
         let granted = entry.tokens.as_ref().map(|tokens| tokens.scopes.clone()).unwrap_or_default();
         let enough = demand.scope.as_ref().is_none_or(|scopes| granted.contains_all(scopes));
-        // The last attempt requests new tokens, because the refusal may have a reason that a refresh does not change.
+        // The last allowed attempt requests new tokens instead of refreshing these: the server might refuse refreshed
+        // tokens for the same reason.
         if enough && again < self.config.limit && self.refresh(&found, &mut entry, &demand).await? {
             return Ok(());
         }
@@ -153,7 +154,8 @@ impl Session {
 
     // === Tokens ===
 
-    /// Uses the refresh token, if there is one. Returns `false` if a new login is needed.
+    /// Uses the tokens that another process has stored, or else the refresh token. Returns `false` if neither is
+    /// possible, so that new tokens must be requested.
     async fn refresh(
         &self,
         found: &Discovered,
@@ -411,10 +413,10 @@ impl Session {
     }
 }
 
-/// The binding of the requested tokens, and the key to which they are bound, if any.
+/// The kind of binding with which tokens are requested, and the key to which they are bound, if any.
 pub(super) type Bound<'a> = (Binding, Option<&'a ProofKey>);
 
-/// Returns the key of an entry, and creates it if the binding needs one; `None` without a binding.
+/// Returns the key of an entry; creates the key if it is missing. Returns `None` if no binding is requested.
 fn key(entry: &mut TokenEntry, binding: Binding) -> Result<Option<ProofKey>, AuthError> {
     if binding == Binding::None {
         return Ok(None);
@@ -444,7 +446,7 @@ fn unless_valid(tokens: &Tokens, error: AuthError) -> Result<(), AuthError> {
     Err(error)
 }
 
-/// Returns whether a login may have failed because the registration is no longer accepted. In this case many
+/// Returns whether the registration might be the cause of a failed login. If a registration is no longer valid, many
 /// authorization servers show a page instead of redirecting.
 fn blames_registration(error: &AuthError) -> bool {
     match error {

@@ -59,8 +59,8 @@ pub(super) fn path(url: &Url) -> &str {
     url.path().trim_end_matches('/')
 }
 
-/// Returns the canonical form of a server's URL: no fragment, no slash if there is no path, and no query. A query may
-/// contain a key, which must neither be stored nor be sent to an authorization server.
+/// Returns the canonical form of a server's URL: no fragment, no slash if there is no path, and no query. A query might
+/// contain an API key, which must neither be stored nor be sent to an authorization server.
 pub(super) fn canonical(url: &Url) -> String {
     format!("{}{}", origin(url), if url.path() == "/" { "" } else { url.path() })
 }

@@ -10,7 +10,7 @@ use super::pkce::{self, Pkce};
 use super::scope::Scopes;
 use super::secret::Secret;
 
-/// A login: the request, and the values that its response must match.
+/// The authorization request of one login. It keeps the values against which the response is checked.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) redirect_uri: String,
@@ -21,7 +21,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Creates a login; fails if the authorization server does not support PKCE.
+    /// Creates the request for a login; fails if the authorization server does not support PKCE.
     pub(super) fn new(server: &AuthServer, redirect_uri: String) -> Result<Self, AuthError> {
         if !server.has_pkce() {
             return Err(AuthError::NoPkce { issuer: server.issuer.clone() });
@@ -94,8 +94,8 @@ impl Request {
         one("code")?.map(Secret::from).ok_or(AuthError::Response("no code"))
     }
 
-    /// Checks the issuer in a response (RFC 9207 §2.4): it must be identical, and present if the server has
-    /// promised to send it.
+    /// Checks the issuer that a response names (RFC 9207 §2.4): it must be exactly the issuer of the login. It can be
+    /// missing only if the authorization server has not promised to name it.
     fn check_issuer(&self, found: Option<&str>) -> Result<(), AuthError> {
         let refuse = |why| Err(AuthError::ResponseIssuer { issuer: self.issuer.clone(), why });
         match found {

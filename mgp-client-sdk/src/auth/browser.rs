@@ -25,7 +25,8 @@ use super::error::AuthError;
 /// the crate `async-trait`, or use [`LoopbackBrowser`] in a program that runs on the person's machine.
 #[async_trait]
 pub trait Browser: Send + Sync + 'static {
-    /// Returns the redirect URI. The client calls this before each login, because it registers the URI.
+    /// Returns the redirect URI. The client calls this before each login, so that it can register the URI at the
+    /// authorization server.
     ///
     /// `registered` is the URI the client is registered with; if the method returns another URI, the client
     /// registers again.
@@ -113,7 +114,8 @@ impl LoopbackBrowser {
         self.listener.lock().take()
     }
 
-    /// Listens on the registered port if it is free, else on any free port.
+    /// Returns the listener that is already open, or opens one: on the configured port, or if none is configured, on
+    /// the registered port if that is free, else on any free port.
     async fn bind(&self, registered: Option<&str>) -> io::Result<TcpListener> {
         if let Some(listener) = self.take() {
             return Ok(listener);

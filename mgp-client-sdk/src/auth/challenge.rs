@@ -71,7 +71,7 @@ impl Demand {
     }
 }
 
-/// Parses the challenges of some headers; anything else is skipped.
+/// Parses the challenges in the values of `WWW-Authenticate` headers; skips everything else.
 pub(super) fn parse(headers: &[String]) -> Vec<Challenge> {
     let mut found = Vec::new();
     for header in headers {

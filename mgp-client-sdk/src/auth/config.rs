@@ -43,7 +43,8 @@ pub(super) struct Preregistered {
     pub(super) secret: Option<Secret>,
 }
 
-/// The grant by which tokens are requested; it depends on whose behalf the client acts.
+/// The grant with which the client requests tokens. Each variant is for a different party on whose behalf the client
+/// acts.
 #[derive(Clone)]
 pub(super) enum Grant {
     /// Tokens are requested on behalf of a person who logs in with this browser; without one, no login is possible.
@@ -104,7 +105,7 @@ impl ClientCredentials {
 }
 
 impl OAuthConfig {
-    /// Returns the server's URL after checking that tokens may be sent to it.
+    /// Returns the server's URL, or an error if the URL is not secure enough for tokens.
     pub(super) fn server(&self) -> Result<Url, AuthError> {
         address::parse_secure("the server's URL", &self.server)
     }

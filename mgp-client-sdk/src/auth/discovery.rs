@@ -1,7 +1,7 @@
 //! Discovery of a server's authorization server (MCP authorization server discovery; RFC 9728, RFC 8414, `OpenID`
 //! Connect Discovery).
 //!
-//! A server of 2025-03-26 publishes no metadata: its origin is its authorization server.
+//! A server of revision 2025-03-26 publishes no metadata: its authorization server is at the same origin.
 
 use mgp_types::service::{FetchRequest, FetchResponse, SharedFetch};
 use serde::de::DeserializeOwned;
@@ -179,7 +179,8 @@ fn candidates(issuer: &Url) -> Vec<String> {
     candidates
 }
 
-/// Discovers the authorization server of a 2025-03-26 server: its origin, with metadata or at the default endpoints.
+/// Discovers the authorization server at the origin of a server of revision 2025-03-26. If it publishes no metadata,
+/// its default endpoints are used.
 async fn without_metadata(
     fetcher: &SharedFetch,
     server: &Url,

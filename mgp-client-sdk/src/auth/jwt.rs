@@ -12,7 +12,8 @@ use super::error::AuthError;
 use super::now;
 use super::secret::Secret;
 
-/// The time in seconds for which an assertion is valid. The issuer's clock may be ahead of ours by less than that.
+/// The time in seconds for which an assertion is valid. An issuer whose clock is ahead of ours by more than that
+/// refuses it.
 const ASSERTION_TTL_SECS: u64 = 120;
 
 /// The private key with which a client authenticates itself.

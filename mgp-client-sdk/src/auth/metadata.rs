@@ -51,7 +51,7 @@ pub(super) struct AuthServer {
 pub(super) enum IssSupport {
     /// The server declares that its responses name the issuer.
     Promised,
-    /// Responses may name the issuer.
+    /// Responses can name the issuer, but the server does not promise it.
     Optional,
 }
 

@@ -18,8 +18,8 @@ use super::now;
 use super::secret::Secret;
 use super::store::{TokenEntry, TokenKind, Tokens};
 
-/// The time in seconds before its expiry at which a token is renewed; for a short-lived token, a quarter of its
-/// lifetime.
+/// A token is renewed this many seconds before it expires. A token with a short lifetime is renewed when a quarter of
+/// its lifetime is left.
 const RENEWAL_MARGIN_SECS: u64 = 30;
 
 /// The maximum number of times that a request is repeated because the server requires a new nonce.
@@ -62,7 +62,7 @@ struct RunningWork {
 
 type Outcome = Shared<BoxFuture<'static, Result<(), Arc<AuthError>>>>;
 
-/// The part that a caller has in running work: it started the work or joined it.
+/// The relation of a caller to the running work: the caller started the work, or joined work that was already running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Started,
@@ -112,7 +112,8 @@ impl Session {
         self.nonces.store(PROTECTED_SERVER, nonce);
     }
 
-    /// Obtains new credentials after the server refused a request that had the previous credentials.
+    /// Handles the refusal of a request: obtains new tokens or more scopes, or stores the nonce that the server
+    /// requires. Returns `Ok` if the request can be sent again.
     pub(super) async fn refused(
         self: &Arc<Self>,
         refusal: CredentialRefusal,
@@ -241,12 +242,13 @@ impl Session {
         self.state.lock().entry = Some(entry);
     }
 
-    /// Records which tokens are in the store.
+    /// Remembers which access token is in the store.
     pub(super) fn note_stored(&self, kept: Option<&TokenEntry>) {
         self.state.lock().seen = kept.and_then(access).cloned();
     }
 
-    /// Returns whether the store contains different tokens than when it was last read or written.
+    /// Returns whether `kept`, the entry that is now in the store, has other tokens than the store had when it was last
+    /// read or written.
     pub(super) fn is_newer_in_store(&self, kept: &TokenEntry) -> bool {
         access(kept).is_some_and(|access| self.state.lock().seen.as_ref() != Some(access))
     }

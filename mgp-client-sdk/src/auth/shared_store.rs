@@ -32,7 +32,8 @@ impl Session {
         }
     }
 
-    /// Returns the entry of an issuer: the entry in memory, or a newer one that another process has stored.
+    /// Returns the entry of an issuer: the entry in memory, a newer one that another process has stored, or else an
+    /// empty one.
     pub(super) async fn load_entry(
         &self,
         server: &Url,
@@ -91,8 +92,8 @@ impl Session {
         self.take(self.usable(stored).unwrap_or(entry));
     }
 
-    /// Returns an entry if it was obtained with the configured credentials; its tokens are removed if they must not
-    /// be used.
+    /// Returns an entry if it was obtained with the configured credentials. Removes its tokens if the configured
+    /// [`DpopMode`] does not allow their kind.
     pub(super) fn usable(&self, entry: TokenEntry) -> Option<TokenEntry> {
         let mut entry = Some(entry).filter(|entry| self.is_from_our_credentials(entry))?;
         entry.tokens = entry.tokens.filter(|tokens| match self.config.dpop {

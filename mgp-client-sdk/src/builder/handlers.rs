@@ -64,7 +64,8 @@ impl ClientBuilder {
 
     /// Sets the handler that shows a form to the user and returns the answer.
     ///
-    /// [`ElicitParams::accept_with`] fills in the defaults of the form, [`ElicitParams::accept`] accepts it unchanged.
+    /// [`ElicitParams::accept`] accepts the form with its default values. [`ElicitParams::accept_with`] sets some
+    /// fields; the others get their default values.
     pub fn on_elicitation<F, Fut>(mut self, handler: F) -> Self
     where
         F: Fn(ElicitParams) -> Fut + Send + Sync + 'static,
@@ -230,12 +231,12 @@ impl ClientBuilder {
         self.on::<ElicitationComplete>(move |over| hook(&over.elicitation_id))
     }
 
-    /// Adds a hook that receives changes of lists and of subscribed resources. Affected cached lists have already
-    /// been dropped.
+    /// Adds a hook that receives changes of lists and of subscribed resources. The client drops the affected cached
+    /// lists before it calls the hook.
     ///
-    /// A modern server sends them on a stream, which the client keeps open if the server announces changes; see
+    /// A modern server sends changes on a stream, which the client keeps open if the server announces changes; see
     /// [`ListenConfig`](crate::ListenConfig). After an interruption of the stream, all lists and resources about which
-    /// it reports are reported as changed.
+    /// the stream reports are reported as changed.
     pub fn on_change(mut self, hook: impl Fn(&ServerChange) + Send + Sync + 'static) -> Self {
         self.config.hooks.changed.push(Arc::new(hook));
         self

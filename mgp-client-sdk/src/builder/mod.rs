@@ -176,9 +176,9 @@ impl ClientBuilder {
     /// `config`, and with a retry budget and a circuit breaker for the server (MGP §14.6).
     ///
     /// By default no call is retried.
-    /// A call that may have run is retried only if the definition of its tool declares that to be safe, or
-    /// [`RetryConfig::repeat`] does.
-    /// Retries happen outside all [layers](Self::layer); each attempt has its own [time-out](Self::timeout).
+    /// A call that might have run is retried only if the definition of its tool, or [`RetryConfig::repeat`], declares
+    /// that a second run is safe. Each attempt passes through all [layers](Self::layer), and has its own
+    /// [time-out](Self::timeout).
     ///
     /// ```
     /// use mgp_client_sdk::{Client, RetryConfig, TestClient};
@@ -252,7 +252,8 @@ impl ClientBuilder {
     /// Sets the id of the server. It identifies the server in all records and decisions, whatever name the server
     /// reports.
     ///
-    /// Each call carries it as [`Context::server`](mgp_types::service::Context::server), unless one is already set.
+    /// Each call contains the id as [`Context::server`](mgp_types::service::Context::server), unless the call already
+    /// contains another one.
     pub fn server_id(mut self, id: impl Into<ServerId>) -> Self {
         self.config.server_id = Some(id.into());
         self

@@ -66,7 +66,8 @@ pub struct ToolCall {
     outlet: Outlet,
     progress: Option<StepHook>,
     task: TaskMode,
-    /// The key of the call; fixed in advance, so that the call can be found among those in flight.
+    /// The key of the call. It is chosen before the call is sent, so that a [`ToolStream`] can find the call among
+    /// those in flight.
     key: CallKey,
 }
 
@@ -78,8 +79,8 @@ enum TaskMode {
     /// The call may become a task only if the caller wants no progress and no partial results, because a task reports
     /// only its result.
     IfUnobserved,
-    /// The call may always become a task. A legacy server is asked to create the task, and to keep its result for
-    /// this time.
+    /// The call may always become a task. A legacy server is asked to create the task and, if a time is given, to keep
+    /// its result for this time.
     Wanted(Option<Duration>),
 }
 

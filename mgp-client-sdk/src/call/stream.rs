@@ -171,7 +171,7 @@ fn decode(content: &Payload) -> Result<ContentBlock, RpcError> {
 
 mgp_types::opaque_debug!(ToolStream);
 
-/// Sends items into the channel and to the call's own outlet.
+/// Sends each item to the stream and, if it accepts the item, to the outlet that the caller set.
 struct Channel {
     sender: mpsc::Sender<OutletItem>,
     inner: Outlet,

@@ -38,7 +38,8 @@ use crate::wire::{
 
 /// The time within which a killed child must exit.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
-/// The margin added to the time-out of a single request, so that the time-out of the whole handshake expires first.
+/// The margin added to the time-out of a single request of the handshake, so that the time-out of the whole handshake
+/// expires first.
 const GRACE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Starts a child and connects to it.
@@ -349,8 +350,8 @@ fn follow_permissions(
     }))
 }
 
-/// Runs the handshake. If the server was legacy before, tries the legacy era first; if the server refuses it, forgets
-/// that and probes the era.
+/// Runs the handshake. If the server was legacy at an earlier connection, tries the legacy era first. If the server
+/// refuses that, forgets the stored era, and probes the server for its era.
 async fn handshake(
     stack: &Stack,
     cx: &Context,

@@ -210,7 +210,7 @@ impl Client {
         }
     }
 
-    /// Records that the client asked the server to stop, so that its end counts as a disconnection, not as a loss.
+    /// Marks the server as asked to stop, so that the audit log shows its end as a disconnection, not as a loss.
     pub(crate) fn set_stopping(&self) {
         if let Some(presence) = &self.0.presence {
             presence.set_stopping();

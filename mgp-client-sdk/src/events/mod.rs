@@ -21,7 +21,7 @@ pub use routes::ServerEvent;
 pub(crate) use routes::{EventRoutes, EventSink};
 pub use stream::EventStream;
 
-/// The position in a subscription from which another connection continues it.
+/// The position in a subscription; a later connection can continue the subscription from there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EventCursor {

@@ -16,14 +16,14 @@ use crate::client::Client;
 use crate::listening::AcknowledgeSender;
 use crate::wire::TaskGuard;
 
-/// The shortest and the longest delay before a stream that ended is opened again.
+/// The first delay before a stream that ended is opened again; each further delay is twice as long.
 const RETRY_DELAY: Duration = Duration::from_millis(250);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 
-/// The time for which a request to subscribe waits until the server has opened the stream.
+/// The maximum time to wait, after a request to subscribe was answered, until the server has opened the stream.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A subscription at a server; ends when it is dropped, unless it is [kept](Self::keep).
+/// A subscription at a server. It ends when this value is dropped, unless it is [kept](Self::keep).
 pub(crate) struct EventSubscription {
     pub(crate) id: Id,
     pub(crate) subscribed: Vec<String>,

@@ -1,6 +1,6 @@
 //! Distributes event notifications to the subscriptions of a connection.
 //!
-//! Some servers in use send events without a subscription id, or with a number as the id; both are accepted.
+//! Some existing servers send events without a subscription id, or with a number as the id; both forms are accepted.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use mgp_types::sync::Mutex;
 use mgp_types::{Id, Payload, RpcError, Timestamp};
 use serde::Deserialize;
 
-/// The maximum number of events that wait for the answer to the request that subscribes to them.
+/// The maximum number of events that are kept because they arrived before the server answered their subscription
+/// request.
 const MAX_EARLY: usize = 1_024;
 
 /// An event of a server.
@@ -53,7 +54,7 @@ struct Routes {
     by_id: HashMap<Id, EventSink>,
     /// The sink for events that name no subscription.
     unnamed: Option<EventSink>,
-    /// Events that arrived before the answer to the request that subscribes to them.
+    /// Events that arrived before the server answered the request for their subscription.
     early: VecDeque<(Id, ServerEvent)>,
     /// The number of requests to subscribe that are not answered yet.
     requested: usize,
@@ -90,7 +91,7 @@ impl EventRoutes {
             None => table.unnamed.as_ref(),
         };
         match (sink, id) {
-            // The sink is called under the lock, so that a later event cannot overtake an early one.
+            // Call the sink while the table is locked, so that a later event cannot overtake an early one.
             (Some(sink), _) => sink(event),
             (None, Some(id)) if table.requested > 0 => {
                 if table.early.len() < MAX_EARLY {

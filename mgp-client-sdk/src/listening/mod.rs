@@ -58,7 +58,8 @@ enum Task {
 }
 
 impl ChangeStream {
-    /// Opens the stream immediately if there are hooks for changes, else with the first subscribed resource.
+    /// Opens the stream at once if the server reports changes for which there are hooks, else with the first subscribed
+    /// resource.
     pub(crate) fn new(
         context: StreamContext,
         capabilities: &ServerCapabilities,

@@ -30,8 +30,8 @@ impl RetryDelay {
         }
     }
 
-    /// Returns the next delay, which is at least the delay that the server requested; `None` after the last
-    /// attempt.
+    /// Returns the next delay, or `None` after the last attempt. The delay is at least as long as the server requested,
+    /// within the configured maximum.
     pub(super) fn next(&mut self, error: Option<&RpcError>) -> Option<Duration> {
         if self.attempts >= self.config.attempts {
             return None;

@@ -29,14 +29,14 @@ use crate::wire::Repeats;
 /// The maximum time for running calls to finish when a server is stopped.
 const MAX_DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The handle of a server that is restarted when it ends. Calls are made through it. It is cheap to clone.
+/// The handle of a server that is restarted when it ends. Calls to the server are made through the handle, which is
+/// cheap to clone.
 ///
-/// Each run of the server has a new connection and a new handshake; the server's identity and its gates stay
-/// the same. Calls are sent to the current connection. While there is none they are refused after
-/// [`ready_timeout`](ClientBuilder::ready_timeout): with 2002 while the server restarts, with 2001 while it
-/// drains, else with 2000. Calls that run when the server ends fail with 2000 and are not repeated, unless a
-/// layer does so. After a restart all lists are reported as [changed](ClientBuilder::on_change). The program
-/// must subscribe to resources and events again.
+/// Each run of the server has a new connection and a new handshake; the server's identity and its gates stay the same.
+/// Calls are sent to the current connection. While there is none they are refused after
+/// [`ready_timeout`](ClientBuilder::ready_timeout): with 2002 while the server restarts, with 2001 while it drains,
+/// else with 2000. Calls that run when the server ends fail with 2000, unless a layer repeats them. After a restart all
+/// lists are reported as [changed](ClientBuilder::on_change). The program must subscribe to resources and events again.
 ///
 /// Dropping the last clone kills the server and its process tree; call [`stop`](Self::stop) to stop it in an orderly
 /// way.
@@ -202,9 +202,9 @@ impl SupervisedClient {
 
     // === Calling ===
 
-    /// Returns the client of the current run; after the end of this run, its calls are sent to the next run.
+    /// Returns the client of the current run. Once this run has ended, the client sends its calls to the next run.
     ///
-    /// Its negotiated facts and cached lists belong to one run, so get a new client for each piece of work.
+    /// The client's negotiated facts and cached lists belong to one run, so get a new client for each piece of work.
     ///
     /// # Errors
     /// [`Error::Call`] if there is no current run: 2002 while the server restarts, else 2000.

@@ -84,7 +84,7 @@ impl ActiveConnection {
     }
 }
 
-/// A call that is counted as running until it is dropped.
+/// Counts a call as running until this value is dropped.
 struct RunningCall(Arc<ActiveConnection>);
 
 impl RunningCall {
@@ -220,8 +220,8 @@ impl PersistentStack {
         }
     }
 
-    /// Creates the state of a new connection, and the stack for its client. Other calls are sent to the connection only
-    /// once it is the current one.
+    /// Creates the state of a new connection, and a stack that always sends to it. Calls of the supervised client go
+    /// there only once it is the current connection.
     pub(crate) fn attach(&self, outbound: OutboundStack) -> (Arc<ActiveConnection>, Stack) {
         let connection = Arc::new(ActiveConnection {
             peer: outbound.peer.clone(),

@@ -64,7 +64,8 @@ impl Recorder {
 /// A start of a server. Dropping it records a failure, unless [`succeeded`](Self::succeeded) was called.
 pub(crate) struct StartAttempt {
     recorder: Option<Recorder>,
-    /// `true` if the start is tried for ever, so that failures with the same cause are recorded at most once an hour.
+    /// `true` if the supervisor never gives up starting this server; failures with the same cause are then recorded at
+    /// most once an hour.
     is_endless: bool,
 }
 
@@ -73,7 +74,7 @@ impl StartAttempt {
         Self { recorder: recorder.cloned(), is_endless: false }
     }
 
-    /// Marks the start as one of a server that is tried for ever, e.g. one at a URL.
+    /// Marks the attempt as one for a server that the supervisor never gives up starting, e.g. a server at a URL.
     pub(crate) fn endless(mut self) -> Self {
         self.is_endless = true;
         self

@@ -37,19 +37,20 @@ use crate::handler::ServerChange;
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time to wait for the handshake's error after the child exited during the handshake.
 const HANDSHAKE_ERROR_TIMEOUT: Duration = Duration::from_millis(500);
-/// The interval between attempts to connect to a server at a URL that does not answer, and the number of attempts.
+/// The interval between attempts to connect to a server at a URL that does not answer.
 #[cfg(feature = "http")]
 const ATTEMPT_INTERVAL: Duration = Duration::from_secs(6);
+/// The maximum number of parallel attempts to connect to a server at a URL.
 #[cfg(feature = "http")]
 const MAX_ATTEMPTS: usize = 5;
-/// The time for which a gateway may prepare a connection before calls are made on it.
+/// The maximum time for which calls on a new connection wait while a gateway prepares the connection.
 const PREPARATION_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time limit for the server's answer to `mgp/lifecycle/shutdown`.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 type ConnectInMemory = dyn Fn() -> DuplexEnd + Send + Sync;
 
-/// The target of a supervised server: how to reach it. Resolved at each start.
+/// The way to reach a supervised server. It is determined again at each start.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum ServerTarget {
@@ -78,7 +79,7 @@ pub enum ServerTarget {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HttpTransport {
-    /// Streamable HTTP; HTTP+SSE if the server does not accept it.
+    /// Streamable HTTP, or HTTP+SSE if the server does not accept Streamable HTTP.
     #[default]
     Streamable,
     /// HTTP+SSE (MCP 2024-11-05).
@@ -189,7 +190,8 @@ impl Drop for StartedServer {
 
 // === impl Run ===
 
-/// Spawns a child. With a keeper this takes milliseconds, so it must not run on the current thread.
+/// Spawns a child. If a [`Keeper`] must be started with it, this takes milliseconds and so must not block the current
+/// thread.
 async fn spawn(command: &ChildCommand) -> Result<Child, ChildError> {
     if !Keeper::is_installed() {
         return command.spawn();

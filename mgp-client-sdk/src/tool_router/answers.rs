@@ -1,5 +1,5 @@
-//! Storage for the answers of a legacy caller, so that the rounds of a modern callee do not ask it the same question
-//! twice.
+//! Storage for the answers of a legacy caller, so that it is not asked the same question again when the call is
+//! repeated in the rounds of a modern callee.
 
 use std::collections::HashMap;
 use std::sync::Arc;

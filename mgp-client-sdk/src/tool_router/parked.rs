@@ -1,7 +1,7 @@
 //! Calls to legacy callees that wait until their modern caller has sent an answer.
 //!
-//! The table is bounded. An entry belongs to its principal. It is dropped when its time limit ends, which
-//! cancels the call.
+//! The number of entries is limited. Each entry belongs to the principal that made the call. When the time limit of an
+//! entry ends, the entry is dropped, which cancels the call.
 
 use std::collections::HashMap;
 use std::future::poll_fn;

@@ -1,4 +1,4 @@
-//! Answers the callbacks of a server, or passes them on to the caller of their call (MGP §13.4).
+//! Answers the callbacks of a server, or passes each to the caller whose call it belongs to (MGP §13.4).
 //!
 //! A server sends a notification again until it is answered: while the first one waits for an answer, repetitions are
 //! ignored; after the answer, the same response is sent again.
@@ -19,8 +19,8 @@ use tokio::time::{sleep, timeout};
 use super::OpenQuestion;
 use super::inbound::attribute;
 
-/// The maximum number of questions of one server that wait at the same time; another one is ignored, and answered
-/// when the server sends it again.
+/// The maximum number of questions of one server that wait for answers at the same time. Further questions are ignored
+/// until the server sends them again.
 const MAX_WAITING: usize = 64;
 /// The maximum number of responses that are kept for repeated notifications; the oldest is dropped first.
 const MAX_ANSWERED: usize = 256;
@@ -28,7 +28,7 @@ const MAX_ANSWERED: usize = 256;
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
 /// The maximum time that a callback can give the client to answer.
 const MAX_TIMEOUT: Duration = Duration::from_mins(15);
-/// The time that is added to the limit of a forwarded question, so that `pass_on` can end by itself.
+/// The time that is added to the limit of a forwarded question, so that `pass_on` reaches its own limit first.
 const GRACE: Duration = Duration::from_millis(500);
 /// The maximum length in bytes of an id; a longer one is ignored.
 const MAX_ID_BYTES: usize = 256;
@@ -37,7 +37,7 @@ const MAX_QUESTION_BYTES: usize = 256 * 1024;
 /// The interval at which the client checks whether the call of a question still runs.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The future of an answer.
+/// The future that yields the answer to a question.
 type Answering = BoxFuture<'static, Result<CallbackAnswer, RpcError>>;
 
 /// The party that answers the callbacks of a server.
@@ -208,7 +208,8 @@ async fn ended(peer: &Peer, request: Option<&Id>) {
     }
 }
 
-/// Returns a future that answers a question. If the question is to be passed on, its caller is determined at once.
+/// Returns a future that answers a question. The caller to whom the question is passed is determined now, not when the
+/// future is polled.
 fn answer(handler: &CallbackHandler, call: &Call, question: CallbackRequestParams) -> Answering {
     if Payload::of(&question).map_or(0, |text| text.as_str().len()) > MAX_QUESTION_BYTES {
         let message = format!("a question has at most {MAX_QUESTION_BYTES} bytes");

@@ -163,9 +163,9 @@ impl HeaderPlans {
         Ok(call)
     }
 
-    /// Reads the whole list on behalf of a call, unless [`is_settled`](HeaderPlans::is_settled).
+    /// Fetches the whole list of tools on behalf of a call, unless it is already known or a fetch failed a moment ago.
     ///
-    /// Without the list, calls are sent without headers, and the server decides.
+    /// Without the list, calls are sent without headers, and the server decides whether to accept them.
     async fn fetch<S: MgpService>(&self, inner: &mut S, call: &Call) {
         let _one = self.fetching.lock().await;
         if self.plans.lock().is_settled() {
@@ -241,7 +241,7 @@ fn is_refused(error: &RpcError) -> bool {
         && HttpFailure::from_error(error) == Some(HttpFailure::StatusWithError(400))
 }
 
-/// Returns whether a tool can be called; stores its plan if it has one.
+/// Returns whether a tool can be called, which requires valid annotations; stores its header plan if it has one.
 fn is_callable(tool: &Tool, plans: &mut HashMap<String, Arc<HeaderPlan>>) -> bool {
     match HeaderPlan::of(&tool.input_schema) {
         Ok(plan) if plan.is_empty() => true,

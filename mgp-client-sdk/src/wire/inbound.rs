@@ -30,14 +30,14 @@ pub(crate) struct InboundParts {
     pub(crate) notices: Router,
     /// The requests that the client offered to answer.
     pub(crate) asks: AcceptedRequests,
-    /// Finds the caller to ask if a server asks outside of any call; without this function, such requests are refused.
+    /// The function that finds the caller to ask if a request of the server belongs to no call; `None` if such requests
+    /// are refused.
     pub(crate) unattributed: Option<FindCaller>,
-    /// Answers callbacks; without this handler, the user's own handlers answer them.
+    /// The party that answers callbacks; `None` if the user's own handlers receive them like other notifications.
     pub(crate) callbacks: Option<CallbackHandler>,
 }
 
-/// Finds the caller to whom a server's question is passed if the question belongs to no call; receives the question's
-/// method.
+/// A function that finds the caller to ask if a server's request belongs to no call; receives the request's method.
 #[derive(Clone)]
 pub(crate) struct FindCaller(Arc<Find>);
 

@@ -20,7 +20,7 @@ use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower_service::Service;
 
-/// The time limits of a request. In the extensions of a call they override the client's limits.
+/// The time limits of a request. If a call has its own limits in its extensions, they replace those of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimeLimits {
     /// The maximum time that a request may take without a sign of progress.
@@ -114,8 +114,8 @@ impl Timer {
 }
 
 impl Timer {
-    /// Returns whether the call has reported progress recently. If it has, its total time is exceeded, not the time
-    /// without progress.
+    /// Returns whether a call that reached its deadline has reported progress recently. If so, it exceeded its total
+    /// time, not the time without progress.
     fn is_total(&self, now: Instant) -> bool {
         let last = self.sink.as_ref().and_then(|sink| sink.activity.lock().last);
         last.and_then(|last| last.checked_add(self.timeout)).is_some_and(|next| next > now)
@@ -166,7 +166,7 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
 
 // === Observing progress ===
 
-/// A sink that records when partial results pass to the caller, and when the server asks the caller a question.
+/// A sink that notes when partial results pass to the caller, and when the server asks the caller a question.
 pub(crate) struct ActivitySink {
     inner: Outlet,
     activity: Mutex<Activity>,
@@ -237,9 +237,9 @@ impl Drop for OpenQuestion {
 }
 
 impl ActivitySink {
-    /// Records an item; returns `false` if it repeats the previous item.
+    /// Notes the time of an item; returns `false` if the item is a repetition of the last progress step.
     ///
-    /// A peer that negotiated MGP sends each step twice, in MCP's form and in its own (§12.6).
+    /// A peer that negotiated MGP sends each step twice, once in the form of MCP and once in that of MGP (§12.6).
     fn record(&self, item: &OutletItem) -> bool {
         let mut activity = self.activity.lock();
         activity.last = Some(Instant::now());

@@ -64,7 +64,7 @@ client_rules! {
 pub(crate) struct Seen {
     messages: Vec<Value>,
     pub(crate) garbage: Vec<String>,
-    /// The requests of the server, by id.
+    /// The server's requests, each as its id and its method.
     asked: Vec<(Value, String)>,
     /// The client's answers to these requests.
     answers: Vec<Value>,
@@ -79,7 +79,8 @@ const UNKNOWN: &str = "does/not/exist";
 /// The longest time for which a client is watched.
 const MAX_WATCH: Duration = Duration::from_mins(10);
 
-/// Serves one client on standard input and output until it disconnects, and returns what it did right and wrong.
+/// Serves one client on standard input and output until it disconnects, and returns a report on what the client did
+/// right and wrong.
 ///
 /// The server has two harmless tools. It sends the client a `ping`, an unknown request and an unknown notification.
 ///
@@ -156,7 +157,7 @@ fn answers(message: &Value) -> Vec<Value> {
 }
 
 impl Seen {
-    /// Notes a message of the client.
+    /// Records a message of the client.
     pub(crate) fn client_sent(&mut self, message: Value) {
         let id = message.get("id");
         let is_asked = || self.asked.iter().any(|(asked, _)| Some(asked) == id);
@@ -167,7 +168,7 @@ impl Seen {
         }
     }
 
-    /// Records what a message of the server requests and declares.
+    /// Records the request and the declared capabilities that a message of the server contains.
     pub(crate) fn server_sent(&mut self, message: &Value) {
         if let (Some(method), Some(id)) = (message["method"].as_str(), message.get("id"))
             && self.asked.len() < MAX_MESSAGES
@@ -181,7 +182,7 @@ impl Seen {
         }
     }
 
-    /// Plays the rules about clients.
+    /// Checks the rules about clients on the messages so far, and returns the results.
     pub(crate) fn judged(&mut self) -> Vec<RuleResult> {
         self.note_subject();
         RULES.iter().map(|rule| judged(rule, self)).collect()

@@ -2,8 +2,8 @@
 //!
 //! The rules cover what MCP and MGP require of every peer, as far as it can be seen from outside. Each rule is data: a
 //! name, a section, a level, and a function that drives a connection and looks at the answers. [`judge_server`] starts
-//! a server or connects to one, plays all rules that apply, and returns a [`Report`]; [`judge_client`] acts as a server
-//! for a client, and [`judge_pair`] watches a client and a server.
+//! a server or connects to one, checks all rules that apply, and returns a [`Report`]; [`judge_client`] acts as a
+//! server for a client, and [`judge_pair`] watches a client and a server.
 //!
 //! ```no_run
 //! use mgp_validate::{Options, Target, judge_server};

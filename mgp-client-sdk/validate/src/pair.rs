@@ -1,4 +1,4 @@
-//! Judges a client and a server together: relays their messages, and plays the rules on what they sent.
+//! Judges a client and a server together: relays their messages, and checks the rules on these messages.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -32,20 +32,21 @@ const ANSWERED: RuleInfo = RuleInfo {
     text: "each request is answered or cancelled before the connection ends",
 };
 
-/// The maximum time within which a server must end after its client has disconnected.
+/// The time within which a server must end after its client has disconnected.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The maximum number of times that a rule is played on a recording; each time it sees the next answers.
+/// The maximum number of times that a rule is checked on a recording. Each time the rule gets the next recorded
+/// answers.
 const MAX_ROUNDS: usize = 256;
 
-/// The maximum number of texts per peer that are kept although they are not messages.
+/// The maximum number of texts per peer that are recorded because they are not messages.
 const MAX_GARBAGE: usize = 512;
 
 /// Serves one client on standard input and output with the messages of a real server, and judges both.
 ///
-/// JSON values and other texts are forwarded. The relay sends no message of its own: a rule about servers is played on
-/// the requests that the client sent, and is skipped if the client did not send the request that it needs. The relay
-/// ends when the client disconnects, when the server ends, or when `stop` completes.
+/// JSON values and other texts are forwarded. The relay sends no message of its own: a rule about servers is checked on
+/// the requests that the client sent. It is skipped if the client did not send the request that the rule needs. The
+/// relay ends when the client disconnects, when the server ends, or when `stop` completes.
 ///
 /// # Cancel safety
 /// Dropping the future ends the connections and the program that was started.
@@ -180,7 +181,7 @@ async fn send(link: &Link, sent: Option<Sent>) {
     }
 }
 
-/// Records a text that is not a message; the text is forwarded unchanged.
+/// Records a text that is not a message, and returns the text to be forwarded.
 fn kept(garbage: &mut Vec<String>, text: &str) -> Sent {
     if garbage.len() < MAX_GARBAGE {
         garbage.push(mgp_types::clip(text.trim(), MAX_SHOWN));
@@ -223,7 +224,7 @@ fn why_not(rule: &Rule, session: &Session) -> Option<&'static str> {
     }
 }
 
-/// Plays a rule repeatedly, until it has seen all recorded messages to which it applies.
+/// Checks a rule repeatedly, until it has seen all recorded messages to which it applies.
 async fn play(rule: &Rule, session: &mut Session) -> RuleResult {
     let mut result = None;
     if let Some(recording) = &mut session.recording {

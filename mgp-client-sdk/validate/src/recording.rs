@@ -1,4 +1,4 @@
-//! Records the messages of a client and a server, so that the rules about servers can be played on the client's
+//! Records the messages of a client and a server, so that the rules about servers can be checked on the client's
 //! requests.
 
 use std::collections::HashSet;
@@ -14,7 +14,8 @@ pub(crate) const MAX_MESSAGES: usize = 10_000;
 #[derive(Debug)]
 struct Exchange {
     request: Value,
-    /// The part of the params by which this request is compared with the request of a rule.
+    /// The part of the params that must equal those of a rule's request, so that the rule gets the answer to this
+    /// request.
     essence: Value,
     answer: Option<Value>,
     is_cancelled: bool,
@@ -119,20 +120,20 @@ impl Recording {
         self.exchanges.iter().filter(waits).map(|exchange| &exchange.request)
     }
 
-    /// Prepares for the next rule, which again sees the whole recording.
+    /// Begins the check of the next rule, which sees the whole recording again.
     pub(crate) fn begin_rule(&mut self) {
         self.used.clear();
         self.offered.clear();
         self.missed = None;
     }
 
-    /// Returns how much of the recording the rule has seen.
+    /// Returns a number that grows while the current rule sees more of the recording.
     pub(crate) fn progress(&self) -> usize {
         self.used.len() + self.offered.len()
     }
 
-    /// Returns the recorded answer to a request. Each answer is returned once per rule; if none is left, notes that the
-    /// rule lacked this request.
+    /// Returns the recorded answer to a request. Each answer is returned once per rule; if none is left, records that
+    /// the rule cannot be judged.
     pub(crate) fn recall(&mut self, method: &str, params: &Value) -> Option<Recalled> {
         let wanted = essence(method, Some(params));
         let has_token = |params: Option<&Value>| {
@@ -190,8 +191,8 @@ impl Recording {
     }
 }
 
-/// Returns the part of the params by which two requests are compared. It lacks the metadata and the trace, and of the
-/// member `_mgp` it only has whether chunks are requested.
+/// Returns the part of the params by which two requests are compared. It contains neither the metadata nor the trace
+/// id, and of the member `_mgp` only the request for chunks.
 fn essence(method: &str, params: Option<&Value>) -> Value {
     let mut params = params.and_then(Value::as_object).cloned().unwrap_or_else(Map::new);
     params.remove("_meta");

@@ -1,4 +1,4 @@
-//! Rules as data: a name, a section, a level, the connection it needs, and a function that plays it.
+//! Rules as data: each has a name, a section, a level, the connection that it needs, and a function that checks it.
 
 use futures_util::future::BoxFuture;
 use serde::Serialize;
@@ -16,7 +16,7 @@ pub enum RuleLevel {
     Should,
 }
 
-/// The group of a rule: MCP itself, then the tiers of MGP (adoption guide of later revisions).
+/// The group of a rule: MCP itself, or one of the tiers of MGP, which the adoption guide of later revisions defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tier {
@@ -49,7 +49,7 @@ impl Tier {
     }
 }
 
-/// The reason why a rule was broken, or could not be played.
+/// The reason why a rule is broken, or was not checked.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Failed(Wrong),
@@ -85,7 +85,7 @@ pub(crate) fn ensure(holds: bool, wrong: impl FnOnce() -> String) -> Check {
 pub(crate) struct Rule {
     pub(crate) info: RuleInfo,
     pub(crate) setup: Setup,
-    /// The extension of MGP that must be active.
+    /// The extension of MGP that the rule is about; if it is not active, the rule is skipped.
     pub(crate) extension: Option<&'static str>,
     /// `true` if the rule needs a separate connection, because it ends or disturbs its connection.
     pub(crate) is_alone: bool,

@@ -1,4 +1,4 @@
-//! Plays the rules about servers.
+//! Judges a server: opens the connections that the rules need, and checks the rules on them.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,7 +12,8 @@ use crate::rule::{Outcome, Rule, RuleInfo, RuleLevel, Tier};
 use crate::rules;
 use crate::session::{Options, Session, Setup};
 
-/// The only rule in the report if no connection can be opened.
+/// The rule that a connection can be opened. If [`judge_server`] finds it broken, it is the only rule in the report;
+/// otherwise `judge_server` leaves it out.
 pub(crate) const CONNECTS: RuleInfo = RuleInfo {
     id: "mcp.connect",
     section: "MCP lifecycle",
@@ -24,7 +25,7 @@ pub(crate) const CONNECTS: RuleInfo = RuleInfo {
 /// The maximum time for one rule, so that a server that keeps sending messages does not delay the judge.
 const MAX_RULE: Duration = Duration::from_mins(1);
 
-/// Plays all rules that apply to a server, and returns the outcome of each.
+/// Checks all rules that apply to a server, and returns the outcome of each.
 ///
 /// Tools are called only if they declare to be read-only and need no arguments, or if [`Options::tool`] names them.
 ///
@@ -106,7 +107,8 @@ impl Judge<'_> {
         }
     }
 
-    /// If the server serves only the other era, returns the outcome of all rules for this setup: they are skipped.
+    /// Returns the outcome of all rules for this setup if the server serves only the other era: the rules are skipped.
+    /// Otherwise returns `None`.
     async fn missing_era(&mut self, setup: Setup) -> Option<Outcome> {
         let (base, other, era) = match setup {
             Setup::Modern | Setup::ModernMgp => {
@@ -144,7 +146,8 @@ impl Judge<'_> {
     }
 }
 
-/// Plays a rule on a connection.
+/// Checks a rule on a connection. Returns its outcome, and the last messages as evidence if the rule was not skipped
+/// before its check.
 pub(crate) async fn on(
     rule: &Rule,
     session: &mut Session,

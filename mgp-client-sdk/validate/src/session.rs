@@ -22,7 +22,7 @@ pub(crate) const MGP_KEY: &str = "dev.cloto/mgp";
 /// The revisions with a handshake.
 pub(crate) const LEGACY_REVISIONS: &[&str] = &["2024-11-05", "2025-03-26", "2025-06-18", LEGACY];
 
-/// The extensions of §2.2.
+/// The extensions that MGP §2.2 defines.
 pub(crate) const EXTENSIONS: &[&str] = &[
     "security",
     "access_control",
@@ -47,10 +47,10 @@ const MAX_KEPT: usize = 512;
 pub struct Options {
     /// The maximum time to wait for each answer. Default: 10 s.
     pub timeout: Duration,
-    /// A tool that may be called, with its arguments: rules about results and chunks need one. Default: a tool that
-    /// declares to be read-only and needs no arguments.
+    /// A tool that the judge is allowed to call, with its arguments: rules about results and chunks need one. Default:
+    /// a tool that declares to be read-only and needs no arguments.
     pub tool: Option<(String, Value)>,
-    /// The only rules to play, by the beginning of their names. Default: all.
+    /// The beginnings of the names of the rules to check. Default: all rules.
     pub only: Vec<String>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) enum Setup {
     Modern,
     /// The modern era with all of MGP.
     ModernMgp,
-    /// A connection on which the validator has sent no message yet.
+    /// A connection on which the judge has sent no message yet.
     Bare,
 }
 
@@ -111,7 +111,7 @@ impl Answer {
         }
     }
 
-    /// Returns the error, which must have one of the codes.
+    /// Returns the error of the answer; fails if the answer is a result, or if the error has none of these codes.
     pub(crate) fn error(self, method: &str, codes: &[i64]) -> Result<Value, Wrong> {
         let codes_text = || codes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
         match self {
@@ -130,7 +130,7 @@ impl Answer {
     }
 }
 
-/// A connection on which rules are played.
+/// A connection on which rules are checked, or a recording in place of a connection.
 #[derive(Debug)]
 pub(crate) struct Session {
     link: Link,
@@ -157,12 +157,12 @@ pub(crate) struct Session {
     pub(crate) offered: Vec<String>,
     /// The last message in each direction, as evidence.
     last: (Value, Value),
-    /// A recording; if set, it answers the rules instead of a connection.
+    /// If set, the requests of the rules are answered from this recording, and not over a connection.
     pub(crate) recording: Option<Recording>,
 }
 
 impl Session {
-    /// Returns a session that plays rules on what a client and a server sent each other.
+    /// Returns a session without a connection, which answers the requests of rules from a recording.
     pub(crate) fn of_recording(recording: Recording, garbage: Vec<String>) -> Self {
         let (request, hello) = match recording.hello() {
             Some((request, hello)) => (request.clone(), hello.clone()),
@@ -244,7 +244,7 @@ impl Session {
         })
     }
 
-    /// Sends a request and returns its answer; other messages are kept aside.
+    /// Sends a request and returns its answer; other messages that arrive before it are kept in `notices`.
     ///
     /// # Errors
     /// If no answer comes in time, or the connection ends.
@@ -312,7 +312,7 @@ impl Session {
         }
     }
 
-    /// Sends text that may not be JSON.
+    /// Sends a text, which need not be JSON.
     pub(crate) async fn send_raw(&mut self, text: &str) {
         self.miss();
         self.last.0 = Value::String(text.to_owned());
@@ -407,7 +407,7 @@ impl Session {
         None
     }
 
-    /// Keeps a message that no request waits for, and answers a request of the server.
+    /// Keeps a message that no request waits for; if it is a request of the server, answers it.
     async fn keep(&mut self, message: Value) {
         self.check_envelope(&message);
         if let (Some(method), Some(id)) = (message["method"].as_str(), message.get("id")) {
@@ -433,14 +433,15 @@ impl Session {
         }
     }
 
-    /// Records that the current rule cannot be played on a recording, because it sends messages of its own.
+    /// If there is a recording, records that the current rule cannot be judged on it, because the rule sends messages
+    /// of its own.
     fn miss(&mut self) {
         if let Some(recording) = &mut self.recording {
             recording.miss("the rule sends messages of its own".to_owned());
         }
     }
 
-    /// Closes the input of the peer, and returns whether the peer then ends the connection in time.
+    /// Closes the peer's input, and returns whether the peer ends the connection within this time.
     pub(crate) async fn close_input(&mut self, wait: Duration) -> bool {
         self.miss();
         self.link.output = None;
@@ -491,11 +492,11 @@ impl Session {
         }
         let mut all = Vec::new();
         let mut params = json!({});
-        // Stop after 50 pages, because a faulty server may never end its list.
+        // Stop after 50 pages, because a faulty server might never end its list.
         for _ in 0..50 {
             let answer = self.ask("tools/list", params).await;
-            // The client in a recording may have requested only some pages, or the list only once. Then use what is
-            // known.
+            // The client in a recording might have requested only some pages, or the list only once. Then use the tools
+            // that are known.
             if let Some(recording) = &mut self.recording
                 && (self.tools.is_some() || !all.is_empty())
                 && recording.take_missed().is_some()
@@ -516,8 +517,8 @@ impl Session {
         Ok(all)
     }
 
-    /// Returns a tool that may be called, and its arguments: the chosen tool, or a read-only one that needs no
-    /// arguments.
+    /// Returns a tool that the judge is allowed to call, and its arguments: the configured tool, or a read-only one
+    /// that needs no arguments. On a recording, returns the next recorded call.
     pub(crate) async fn callable(&mut self) -> Result<Option<(String, Value)>, Wrong> {
         if let Some(recording) = &mut self.recording {
             return Ok(recording.next_call());

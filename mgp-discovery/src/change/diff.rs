@@ -32,13 +32,13 @@ pub struct ConfigChange {
     pub removed: Vec<ServerId>,
     /// Servers whose entries changed.
     pub changed: Vec<ChangedServer>,
-    /// The settings for all servers, if they changed.
+    /// The new table `[kernel]`, if it changed.
     pub kernel: Option<KernelConfig>,
-    /// The limits of all agents, if they changed.
+    /// The new limits of the calls of each agent, if they changed.
     pub limits: Option<CallLimits>,
     /// The agents that differ, by name: the settings of each new or changed agent, and `None` for each removed one.
     pub agents: BTreeMap<String, Option<AgentConfig>>,
-    /// The settings for tools that are created at run time, if they changed.
+    /// The new settings for tools that are created at run time, if they changed.
     pub tool_creation: Option<ToolCreationConfig>,
 }
 
@@ -107,7 +107,7 @@ fn effect(old: &ServerConfig, new: &ServerConfig) -> ChangeEffect {
     // An entry in another file, or of another owner, has another folder for relative paths and other rules for `${…}`.
     let same_file = old.file == new.file && old.origin == new.origin;
     let same_place = same_file && old.target == new.target && old.pass_env == new.pass_env;
-    // A running server may have read its files as they were at an earlier approval, so a new approval restarts it.
+    // A running server might have read its files as they were at an earlier approval, so a new approval restarts it.
     let same_place = same_place && old.approved_files == new.approved_files;
     let same_offer = match (&old.mgp, &new.mgp) {
         (None, None) => true,

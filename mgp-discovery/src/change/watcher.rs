@@ -29,7 +29,7 @@ pub struct ConfigWatcher {
     read: Option<State>,
     /// The stamps of the files at the last poll.
     last: Vec<Stamp>,
-    /// The problems of the last report, so that the same problem is not reported at every poll.
+    /// The problems that were reported last, so that the same problem is not reported at every poll.
     reported: Vec<String>,
     revision: watch::Receiver<u64>,
     ticks: Interval,
@@ -42,8 +42,8 @@ type State = (Vec<Stamp>, u64);
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Reloaded {
-    /// The files were written again, or an approval changed their effect. Contains the changes since the configuration
-    /// read before (none if both are equal), and the configuration read now.
+    /// The files were written again, or an approval changed their effect. Contains the changes from the previous
+    /// configuration to the new one (none if both are equal), and the new configuration.
     Changed(Box<ConfigChange>, Box<LoadedConfig>),
     /// The files cannot be used, and the previous configuration stays in effect.
     Kept(DiscoveryError),
@@ -54,7 +54,7 @@ impl ConfigWatcher {
     pub fn new(sources: Sources, trust: Trust, loaded: &LoadedConfig) -> Self {
         let mut ticks = interval(POLL_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // If a file was written after it was loaded, report it even if its content is the same: the caller may have
+        // If a file was written after it was loaded, report it even if its content is the same: the caller might have
         // loaded other content in between. `u64::MAX` is never a revision, so approvals given in between are noticed
         // too.
         let read = Some((loaded.stamps.clone(), u64::MAX));
@@ -78,7 +78,7 @@ impl ConfigWatcher {
             }
             match self.sources.load(&self.trust).await {
                 Ok(mut loaded) => {
-                    // The caller may have read the files itself in between, so an equal content can still be a change
+                    // The caller might have read the files itself in between, so an equal content can still be a change
                     // for the caller.
                     let is_written = self.read.as_ref().is_some_and(|read| read.0 != state.0);
                     self.read = Some(state);
@@ -92,7 +92,7 @@ impl ConfigWatcher {
                     }
                 }
                 Err(error) => {
-                    // An error in the content persists until the file is written again; any other error may be
+                    // An error in the content persists until the file is written again; any other error might be
                     // temporary, so the file is read again at the next poll.
                     let is_read = matches!(error, DiscoveryError::InvalidConfig(_));
                     self.read = Some(if is_read { state } else { State::default() });
@@ -120,7 +120,7 @@ impl ConfigWatcher {
     async fn state(&mut self) -> State {
         let files: Vec<PathBuf> = self.sources.files().map(PathBuf::from).collect();
         let revision = *self.revision.borrow_and_update();
-        // Reading a stamp may block, e.g. if a network folder does not respond, so a blocking thread does it.
+        // Reading a stamp can block, e.g. if a network folder does not respond, so a blocking thread does it.
         let stamps = spawn_blocking(move || files.iter().map(|file| stamp(file)).collect());
         (stamps.await.unwrap_or_default(), revision)
     }

@@ -15,7 +15,7 @@ const MAX_SINKS: usize = 16;
 pub struct AuditLogConfig {
     /// The folder of the audit log; `None` for `audit` in the state directory.
     pub dir: Option<String>,
-    /// The point at which the log is flushed to the disk.
+    /// Determines when the log is flushed to the disk.
     pub fsync: AuditFsync,
     /// The number of log files that are kept; `None` if all are kept.
     pub keep: Option<u32>,
@@ -40,7 +40,7 @@ impl Default for AuditLogConfig {
     }
 }
 
-/// The point at which the audit log is flushed to the disk.
+/// Determines when the audit log is flushed to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuditFsync {
@@ -70,7 +70,7 @@ pub enum RecordedArguments {
 pub enum AuditSinkConfig {
     /// The path of a file to which each event is added as a line.
     File(String),
-    /// A URL that gets each event in a POST.
+    /// A URL that gets each event in a POST request.
     Url {
         /// The URL, in which `${…}` is not yet expanded.
         url: String,

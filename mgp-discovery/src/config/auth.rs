@@ -17,9 +17,9 @@ pub struct AuthConfig<T = String> {
     pub dpop: DpopUse,
     /// Scopes that are requested in addition to those that the server names.
     pub scopes: Vec<String>,
-    /// The client id, if the client is registered by hand.
+    /// The id of the client, if it was registered at the authorization server by hand.
     pub client_id: Option<T>,
-    /// The secret of the client with this id.
+    /// The secret that belongs to `client_id`; `None` if the client has none.
     pub client_secret: Option<T>,
     /// The client's private key, as PEM.
     pub private_key: Option<T>,

@@ -1,12 +1,12 @@
-//! The bounds of an agent and of a server: calls, results, and listed tools.
+//! The limits of agents and of servers: for calls, for results, and for the tools that are listed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::table_reader::Reader;
 
-/// `[kernel.results]`, `[servers.results]` and `[agents.NAME.results]`: the maximum sizes of what a model gets of a
-/// result.
+/// `[kernel.results]`, `[servers.results]` and `[agents.NAME.results]`: the limits on how much of a tool result reaches
+/// a model.
 ///
 /// A limit that is `None` is not set; a limit of zero means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,7 +74,8 @@ pub enum Surface {
     Auto,
     /// The tools that find and call other tools, the pinned tools, and the tools in use.
     Search,
-    /// Only the tools that find and call other tools; the description of the finding tool lists all categories.
+    /// Only the tools that find and call other tools; the description of the tool that finds others lists all
+    /// categories.
     Categories,
     /// Only the tools that find and call other tools.
     Find,
@@ -115,7 +116,7 @@ pub(super) fn results(reader: &mut Reader<'_, '_, '_>) -> ResultsConfig {
 }
 
 /// The limits of calls: the tables `[limits]` and `[agents.NAME.limits]`, and the same keys in `[servers.limits]`.
-/// `None` means unlimited, unless the field names a default.
+/// `None` means unlimited, unless the comment of the field names a default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallLimits {
@@ -141,17 +142,17 @@ pub struct CallLimits {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerLimits {
-    /// The limits of the calls of all agents together.
+    /// The limits of calls to the server; the calls of all agents are counted together.
     pub calls: CallLimits,
     /// The maximum size of a message from the server, in bytes; `None` for 16 MiB.
     pub max_message: Option<u64>,
     /// The cost units of a call; `None` for one unit.
     pub units: Option<u64>,
-    /// The cost units of a call of individual tools, by tool name.
+    /// The cost units of a call, by tool name, for tools that differ from `units`.
     pub tool_units: BTreeMap<String, u64>,
-    /// The maximum number of calls in a minute of individual tools, by tool name, for all agents together.
+    /// The maximum number of calls to a tool in a minute, by tool name; the calls of all agents are counted together.
     pub tool_calls_per_minute: BTreeMap<String, u64>,
-    /// The maximum size of the chunks of a call of individual tools, in bytes, by tool name.
+    /// The maximum size of all chunks of a call together, in bytes, by tool name.
     pub tool_max_stream_bytes: BTreeMap<String, u64>,
 }
 

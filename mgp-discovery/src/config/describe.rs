@@ -165,8 +165,8 @@ fn value(kind: KeyKind, path: &str) -> Value {
     }
 }
 
-/// Returns the default of a key as JSON; `None` if the key has no default. The table of keys omits the quotes of
-/// strings.
+/// Returns the default of a key as JSON; `None` if the key has no default. `written` is the default as the table of
+/// keys has it, where strings have no quotes.
 fn default(kind: KeyKind, written: &str) -> Option<Value> {
     match kind {
         _ if written.is_empty() => None,

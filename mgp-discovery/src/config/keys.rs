@@ -1,4 +1,5 @@
-//! The table of all keys of `mgp.toml`, the source of the parser, `docs/config.md` and the JSON Schema (MGP §15.2).
+//! The table of all keys of `mgp.toml`. The parser uses it, and `docs/config.md` and the JSON Schema are generated from
+//! it (MGP §15.2).
 
 use super::KeyKind;
 use super::bounds::Surface;

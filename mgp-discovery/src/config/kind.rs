@@ -80,7 +80,8 @@ pub(super) enum Checked {
     Switch(bool),
 }
 
-/// The error of a value that does not match its kind. `at` is the position of the wrong part, if only a part is wrong.
+/// The error for a value that does not match the kind of its key. `at` is the position of the wrong part, if only a
+/// part is wrong.
 pub(super) struct Wrong {
     pub(super) what: String,
     pub(super) remedy: Option<String>,
@@ -166,7 +167,8 @@ fn number(item: &Item, least: u64, most: u64) -> Result<u64, Wrong> {
     number.ok_or_else(|| Wrong::new(format!("is not {kind}")))
 }
 
-/// Returns an entry of a table as a pair of name and value, or the error of the value with its position.
+/// Returns an entry of a table as a pair of name and value. If one of them is invalid, returns the error with its
+/// position.
 fn entry<T>(name: &str, item: &Item, value: Result<T, Wrong>) -> Result<(String, T), Wrong> {
     let at = item.span().map(|span| span.start);
     value

@@ -48,7 +48,8 @@ pub use telemetry::TelemetryConfig;
 pub use timeouts::CallTimeouts;
 pub use webhook::WebhookConfig;
 
-/// Returns the path in a key's value: `~/…` is relative to the home directory, other relative paths to `folder`.
+/// Returns the path that the value of a key names: `~/…` is relative to the home directory, other relative paths to
+/// `folder`.
 #[must_use]
 pub fn path_in(folder: &std::path::Path, text: &str) -> std::path::PathBuf {
     match (text.strip_prefix("~/"), std::env::home_dir()) {

@@ -101,7 +101,7 @@ pub struct ServerConfig {
     pub target: TargetConfig,
     /// The MCP era to use with the server; `None` means the newest era that the server supports.
     pub era: Option<Era>,
-    /// `false` if the server is switched off; such a server is not loaded.
+    /// `false` if the server is switched off; [`Sources::load`](crate::Sources::load) then leaves it out.
     pub enabled: bool,
     /// The time limits of the server's start and of its tool calls.
     pub timeouts: CallTimeouts,
@@ -109,7 +109,7 @@ pub struct ServerConfig {
     pub health_interval: Option<Duration>,
     /// The limits of calls to the server.
     pub limits: ServerLimits,
-    /// The maximum sizes of what a model gets of the server's results.
+    /// The limits on how much of the server's results reaches a model.
     pub results: ResultLimits,
     /// Names of environment variables that the program inherits, in addition to `kernel.pass_env`; a final `*` is a
     /// wildcard.
@@ -120,14 +120,14 @@ pub struct ServerConfig {
     pub published: Option<String>,
     /// If set, the arguments of each call are checked against the tool's schema.
     pub check_arguments: bool,
-    /// The governance settings; `None` if MGP is never offered to the server and the defaults apply.
+    /// The governance settings; with `None`, MGP is never offered to the server, and the default settings govern it.
     pub mgp: Option<GovernanceConfig>,
     /// The file that declares the server; messages name it, and `cwd` and `${file:…}` are relative to its folder.
     pub file: PathBuf,
-    /// The owner of that file; a configuration that was parsed without a file counts as a project's.
+    /// The owner of `file`; a configuration that was parsed without a file counts as a project's.
     pub origin: Origin,
-    /// The files of the project that the server may run, with their SHA-256 at the time of the approval; `None` if the
-    /// server needs no approval.
+    /// The files with code that the project's servers run, with their SHA-256 at the time of the approval; `None` if
+    /// the server needs no approval.
     pub(crate) approved_files: Option<LocalFiles>,
 }
 
@@ -185,7 +185,7 @@ impl ServerConfig {
         self.timeouts.start.unwrap_or_else(|| default_start_timeout(command, arguments))
     }
 
-    /// Creates a server that runs inside this process, governed like any other.
+    /// Creates the entry of a server that runs inside this process and is governed like any other.
     #[must_use]
     pub fn in_process(id: impl Into<ServerId>, mgp: GovernanceConfig) -> Self {
         let (reach, file) = (TargetConfig::InProcess, PathBuf::new());
@@ -211,7 +211,7 @@ impl ServerConfig {
     }
 }
 
-/// Shows names only, because values in a configuration may be secret.
+/// Omits texts that may be secret, such as the values of headers and environment variables.
 impl fmt::Debug for ServerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, target, era, enabled, timeouts, limits, results, .. } = self;
@@ -236,7 +236,7 @@ impl fmt::Debug for ServerConfig {
     }
 }
 
-/// Shows names only, because values in a configuration may be secret.
+/// Shows the names of headers and variables but no values, and omits arguments and URLs, because these may be secret.
 impl fmt::Debug for TargetConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -272,7 +272,7 @@ pub struct GovernanceConfig {
     pub default_policy: DefaultPolicy,
     /// The policy by which permissions of this server are approved; `None` for the kernel's policy.
     pub permission_policy: Option<ApprovalPolicy>,
-    /// The permissions that the configuration grants.
+    /// The permissions that the configuration grants to the server.
     pub permissions: Vec<Permission>,
     /// The limits of [`Self::permissions`], e.g. the permitted paths and hosts.
     pub permission_limits: PermissionScope,
@@ -292,7 +292,7 @@ pub struct GovernanceConfig {
     pub confirm: ConfirmLevel,
     /// Determines whether agents share an instance of the server.
     pub isolation: Isolation,
-    /// If set, a server that agents share may request the MCP roots of an agent.
+    /// If set, a server that agents share is allowed to request the MCP roots of the only connected agent.
     pub roots: bool,
     /// If set, calls carry `_meta.traceparent` even to a server that does not speak MGP.
     pub traceparent: bool,
@@ -329,9 +329,9 @@ impl Default for GovernanceConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RestartConfig {
-    /// The exits after which the server is restarted.
+    /// Determines after which kinds of exit the server is restarted.
     pub policy: RestartPolicy,
-    /// The maximum number of restarts within the window.
+    /// The maximum number of restarts within `window`.
     pub max: u32,
     /// The period in which restarts are counted.
     pub window: Duration,
@@ -418,7 +418,7 @@ pub struct KernelConfig {
     pub permission_policy: ApprovalPolicy,
     /// The permissions that need an operator even if the policy is `auto_approve`.
     pub auto_approve_except: Vec<Permission>,
-    /// The extensions of the MGP proposals that callers may negotiate.
+    /// The proposals (extensions beyond MGP) that callers are allowed to negotiate with the kernel.
     pub extensions: ExtensionSet,
     /// If set, the tool `mgp_tools_request` is listed to all callers.
     pub tools_request: bool,
@@ -426,7 +426,7 @@ pub struct KernelConfig {
     pub surface: Surface,
     /// [`Surface::Auto`] lists all tools if their definitions together have at most this number of tokens.
     pub direct_tokens: u64,
-    /// The maximum sizes of what a model gets of a result, and the time for which the rest can be fetched.
+    /// The limits on how much of a result reaches a model, and the time for which the rest can be fetched.
     pub results: ResultsConfig,
     /// The settings for data that moves from server to server by reference. Changes take effect at the next start of
     /// the kernel.
@@ -471,7 +471,7 @@ pub struct RegistrationAllowList {
 }
 
 impl RegistrationAllowList {
-    /// Creates a list of programs and a list of variables.
+    /// Creates an allow list with these programs and variables.
     pub fn new(
         programs: impl IntoIterator<Item = impl Into<String>>,
         env: impl IntoIterator<Item = impl Into<String>>,
@@ -557,15 +557,15 @@ pub struct AgentConfig {
     pub pinned: Vec<String>,
     /// The access groups that the agent belongs to.
     pub groups: Vec<String>,
-    /// The maximum number of tokens of the tool definitions in the agent's list.
+    /// The maximum number of tokens of the tool definitions in the agent's list; `None` for the kernel's `max_tokens`.
     pub budget: Option<u64>,
     /// The tools that are listed to the agent; `None` uses the kernel's setting.
     pub surface: Option<Surface>,
     /// The limits of the agent's calls; each replaces the common limit of all agents.
     pub limits: CallLimits,
-    /// The maximum sizes of what the agent gets of a result.
+    /// The limits on how much of a result reaches the agent.
     pub results: ResultLimits,
-    /// The scopes that the agent may obtain; empty if its calls need no scopes.
+    /// The scopes that the agent is allowed to obtain; empty if its calls need no scopes.
     pub scopes: Vec<String>,
     /// If set, a person uses the agent and can confirm calls.
     pub interactive: bool,

@@ -73,7 +73,7 @@ pub struct EmailConfig {
     pub user: Option<String>,
 }
 
-/// A period of each day in minutes since midnight; it may extend past midnight.
+/// A period of each day in minutes since midnight; it can extend past midnight.
 ///
 /// ```
 /// use mgp_discovery::QuietHours;
@@ -108,7 +108,8 @@ impl QuietHours {
         (begin != end).then_some(Self { begin, end })
     }
 
-    /// Returns the minutes until the period ends, or `None` if `minute` is outside of it.
+    /// Returns the number of minutes from `minute`, a minute of the day, to the end of the period; `None` if `minute`
+    /// is outside the period.
     #[must_use]
     pub fn minutes_left(self, minute: u16) -> Option<u16> {
         let since = (minute + DAY - self.begin) % DAY;

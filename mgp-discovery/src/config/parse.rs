@@ -37,8 +37,8 @@ pub struct ParsedConfig {
     pub findings: Vec<ConfigFinding>,
     /// The servers disabled by an error, each by its id, or by its position in the file if the id is not known.
     pub broken: Vec<String>,
-    /// All ids in the file, including those of disabled servers. No other file may declare a server with one of these
-    /// ids.
+    /// All ids in the file. A server that an error disables keeps its id too, so that no server of another file
+    /// silently takes its place.
     pub(crate) kept_ids: HashSet<String>,
 }
 
@@ -230,7 +230,7 @@ fn timeout_pair(reader: &mut Reader<'_, '_, '_>) -> (Option<Duration>, Option<Du
     (timeout, max)
 }
 
-/// Reads names of environment variables.
+/// Reads the names of environment variables in `pass_env`; a name can end with `*`.
 fn pass_env(reader: &mut Reader<'_, '_, '_>) -> Vec<String> {
     let names = reader.texts("pass_env");
     let is_name = |name: &str| {
@@ -316,7 +316,7 @@ fn check_url_keys(
     }
 }
 
-/// Warns about keys that have no effect, because they belong to the other kind of server.
+/// Warns about keys that have no effect, because they need the key `of`, which the server does not have.
 fn idle(reader: &mut Reader<'_, '_, '_>, names: &[&str], of: &str) {
     for name in names.iter().filter(|name| reader.item(name).is_some()).collect::<Vec<_>>() {
         let at = reader.at(name);

@@ -11,7 +11,7 @@ use super::table_reader::Reader;
 pub struct ReferencesConfig {
     /// The address from which servers fetch the data; `None` disables references.
     pub listen: Option<SocketAddr>,
-    /// The beginning of the URLs given to servers, if it differs from the address.
+    /// The beginning of the URLs that servers get for the data; `None` if it is the address in `listen`.
     pub url: Option<String>,
     /// The time after which a reference expires.
     pub keep: Duration,

@@ -14,7 +14,7 @@ pub struct SearchConfig {
     pub stored_queries: StoredQueries,
     /// The folder of a sentence encoder; `None` if no encoder is used.
     pub encoder: Option<String>,
-    /// The onnxruntime library of the encoder; `None` for the one in its folder.
+    /// The onnxruntime library of the encoder; `None` for the one in the folder `encoder`.
     pub encoder_library: Option<String>,
 }
 
@@ -27,7 +27,8 @@ pub enum LearnFrom {
     Agent,
     /// The calls of all agents of the same user.
     User,
-    /// Also the calls of other users of the tenant, if at least two of them suggest the same tool.
+    /// The calls of all users of the tenant; those of other users only for tools that at least two of these users
+    /// called.
     Tenant,
 }
 

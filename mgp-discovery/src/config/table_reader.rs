@@ -1,4 +1,4 @@
-//! Reads the values of one table, checked against the table of keys (MGP §15.2).
+//! Reads the values of one table of `mgp.toml`, and checks them against the table of all keys (MGP §15.2).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -74,7 +74,7 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
         }
     }
 
-    /// Warns about an unknown word that is similar to a known one; other unknown words are accepted.
+    /// Warns about each unknown word that is similar to a known one. Unknown words are accepted in any case.
     fn likely_meant(&mut self, name: &str, texts: &[String], words: &[&str]) {
         for text in texts.iter().filter(|text| !words.contains(&text.as_str())) {
             if let Some(near) = nearest(text, words.iter().copied()) {
@@ -151,7 +151,7 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
         self.texts(name).iter().map(|word| T::from(word.as_str())).collect()
     }
 
-    /// Returns the tables below a key by the names that the user chose, and reports each that is not valid.
+    /// Returns the tables below a key, each with the name that the user chose. Reports entries that are not valid.
     ///
     /// `path` is the path of the keys in these tables, and `max` the maximum number of tables.
     pub(super) fn named_tables(

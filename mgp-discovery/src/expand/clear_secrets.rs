@@ -7,7 +7,7 @@ use mgp_types::service::{ServerId, shown_url};
 use super::Template;
 use crate::config::{ServerConfig, TargetConfig};
 
-/// A secret that every reader of the configuration can see. The secret itself is not stored here.
+/// The place of a secret that every reader of the configuration can see; does not contain the secret itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClearSecret {
@@ -128,7 +128,7 @@ fn without_secret(arg: &str) -> String {
 /// The name under which [`in_url`] returns the password of a URL.
 const PASSWORD: &str = "password";
 
-/// Returns the reason why a part of a URL is considered a secret; the password always is, however short.
+/// Returns the reason why a part of a URL is considered a secret; a password in clear text always is, however short.
 fn secret_part(name: &str, part: &str) -> Option<&'static str> {
     let is_literal = Template::parse(part).is_ok_and(|template| template.is_literal());
     let is_password = name == PASSWORD && is_literal && !part.is_empty();

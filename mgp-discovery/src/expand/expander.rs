@@ -187,7 +187,8 @@ impl Expander {
     /// Expands all texts of a server.
     ///
     /// # Errors
-    /// [`ExpandError`] with each text that cannot be expanded, or with the approved file that was changed.
+    /// [`ExpandError`] that names each text that cannot be expanded, or an approved file that was changed since its
+    /// approval.
     pub fn server(&self, server: &ServerConfig) -> Result<ExpandedServer, Box<ExpandError>> {
         let file = std::path::absolute(&server.file).unwrap_or_default();
         let folder = file.parent().unwrap_or(Path::new(MAIN_SEPARATOR_STR));
@@ -338,7 +339,7 @@ impl Expander {
 
 mgp_types::opaque_debug!(Expander { home });
 
-/// The state while the texts of a server are expanded.
+/// Expands the texts of one server, and collects the reasons why some cannot be expanded.
 struct Filling<'a> {
     expander: &'a Expander,
     server: &'a ServerConfig,

@@ -41,7 +41,7 @@ impl Expanded {
         self.text.push_str(&other.text);
     }
 
-    /// Marks a part of the text as secret, because it looks like one.
+    /// Marks every occurrence of `part` in the text as secret.
     pub(super) fn hide(&mut self, part: &str) {
         let places = self.text.match_indices(part);
         self.secrets.extend(places.map(|(at, part)| at..at + part.len()));

@@ -1,7 +1,7 @@
 //! Imports the `manifest.json` of an MCP bundle (`.mcpb`, earlier `.dxt`), whose files were unpacked into a folder.
 //!
-//! Every text is escaped, as for a `server.json`, and only the variables that the format defines are replaced
-//! (<https://github.com/modelcontextprotocol/mcpb/blob/main/MANIFEST.md>).
+//! Every text is escaped, like the texts of a `server.json`, so that only the variables that the bundle format defines
+//! are replaced (<https://github.com/modelcontextprotocol/mcpb/blob/main/MANIFEST.md>).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -167,7 +167,7 @@ fn values(default: &Value) -> Vec<String> {
     }
 }
 
-/// The state while the variables in the texts of a manifest are replaced.
+/// Replaces the variables in the texts of a manifest: by folders, and by the user's settings.
 struct Filling<'a> {
     folder: &'a str,
     settings: &'a Map<String, Value>,

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::Host;
 use super::variables::{Findings, Meaning, escaped, is_home, mapped};
 
-/// A server of another host, in the terms of `mgp.toml`.
+/// The entry of a server in the file of another host, converted to the keys of `mgp.toml`.
 #[derive(Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Entry {
@@ -190,7 +190,7 @@ pub(super) fn entry(
     }
 }
 
-/// Returns a note about a member that is left out; `None` if it does not matter.
+/// Returns a note about a member that is left out; `None` for a member whose loss does not matter.
 fn why_left_out(name: &str) -> Option<String> {
     let why = match name {
         "autoApprove" | "alwaysAllow" | "trust" => "what runs without asking is decided here",

@@ -145,7 +145,7 @@ pub struct ImportError {
 }
 
 impl ImportError {
-    /// Returns whether the server is not imported on purpose: it is switched off, or a part of the host.
+    /// Returns whether the server was left out on purpose, because it is switched off or is a part of the host.
     #[must_use]
     pub fn is_intended(&self) -> bool {
         [SWITCHED_OFF, PART_OF_HOST].contains(&&*self.why)
@@ -176,7 +176,7 @@ pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, DiscoveryErro
 }
 
 /// Reads the text of a host's file that is the user's own, like [`read`]. A value for which the host asks its user is
-/// replaced by the stored secret of that name, if `secrets` contains the name.
+/// replaced by a reference to the stored secret of that name, if `secrets` contains the name.
 ///
 /// # Errors
 /// See [`read`].

@@ -25,7 +25,7 @@ pub struct PublishedServer {
     pub description: String,
     /// The version of the server.
     pub version: Option<String>,
-    /// The URL of its web page or its repository.
+    /// The URL of the server's web page, or else of its repository.
     pub url: Option<String>,
     /// `true` if the registry marks the server as deprecated or deleted.
     pub is_withdrawn: bool,
@@ -58,7 +58,7 @@ pub struct Need {
     pub default: Option<String>,
     /// The permitted values; empty if every value is permitted.
     pub choices: Vec<String>,
-    /// `true` if the variable may have several values.
+    /// `true` if the variable can have several values.
     pub is_list: bool,
 }
 
@@ -186,8 +186,8 @@ impl PublishedServer {
         reading.entry(&self.document).is_some() && reading.is_exact
     }
 
-    /// Returns the texts that a person or a model reads: the title, the description, the descriptions of its values,
-    /// and texts that the publisher added, e.g. a list of tools.
+    /// Returns the texts that a person or a model reads: the title, the description, the descriptions of the values
+    /// that it needs, and texts that the publisher added, e.g. a list of tools.
     #[must_use]
     pub fn texts(&self) -> Vec<String> {
         let needs = self.needs().into_iter().map(|need| need.description);
@@ -235,8 +235,8 @@ const SYSTEMS: &[(&str, &[&str])] = &[
 const PROCESSORS: &[(&str, &[&str])] =
     &[("x86_64", &["x64", "x86_64", "amd64"]), ("aarch64", &["arm64", "aarch64"])];
 
-/// Returns whether a file may be for this system and processor: for each of the two, its name contains the right word,
-/// or no word of another one.
+/// Returns whether the name of a file allows this system and processor: for each of the two, the name contains a
+/// matching word, or no word for another one.
 fn is_for_here(url: &str) -> bool {
     let name = url.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
     let is_named = |words: &[&str]| {
@@ -252,7 +252,7 @@ fn is_for_here(url: &str) -> bool {
     fits(SYSTEMS, std::env::consts::OS) && fits(PROCESSORS, std::env::consts::ARCH)
 }
 
-/// The maximum number of texts that a publisher may add to an entry.
+/// The maximum number of an entry's texts that are read; further texts of the publisher are ignored.
 const MAX_TEXTS: usize = 1000;
 
 fn add_texts(value: &Value, texts: &mut Vec<String>) {
@@ -303,7 +303,7 @@ fn is_stdio(package: &Value) -> bool {
     text(&package["transport"], "type").is_none_or(|transport| transport == "stdio")
 }
 
-/// The state while a `server.json` is read: the answers of the user, and the values found so far.
+/// Reads a `server.json` with the answers of the user, and collects the values that the server needs.
 struct Reading<'a> {
     answers: &'a Answers,
     needs: Vec<Need>,

@@ -123,8 +123,8 @@ impl Plan {
         self.lines.iter().all(|line| !matches!(line.outcome, ImportOutcome::Added(_)))
     }
 
-    /// Writes the file so that only its owner can read it, unless the plan changes nothing. Returns the path of a
-    /// backup of the previous content, if there was any; the last ten backups are kept. Blocks.
+    /// Writes the file, which only its owner can then read; does nothing if the plan changes nothing. Returns the path
+    /// of a backup of the previous content, if there was any; the last ten backups are kept. Blocks.
     ///
     /// # Errors
     /// [`DiscoveryError::Changed`] if the file changed since the plan was made; [`DiscoveryError`] if it cannot be written.
@@ -271,7 +271,7 @@ fn candidates(id: &str, host: Host) -> impl Iterator<Item = String> {
 /// headers.
 ///
 /// If `is_reimported`, an earlier import of the same file wrote `there`. Then two different values of a variable or
-/// header also count as equal if one of them contains `${…}`, because the user may have replaced a value by a
+/// header also count as equal if one of them contains `${…}`, because the user might have replaced a value by a
 /// reference.
 fn is_same(there: &ServerConfig, new: &ServerConfig, is_reimported: bool) -> bool {
     let secrets: Vec<String> = clear_secrets(new).into_iter().map(|one| one.place).collect();
@@ -282,7 +282,7 @@ fn is_same(there: &ServerConfig, new: &ServerConfig, is_reimported: bool) -> boo
     };
     let same_map = |kind: &str, there: &BTreeMap<String, String>, new: &BTreeMap<_, String>| {
         let same_value = |name: &String, text: &str, new: &str| {
-            // The user may have stored the value of a variable as the secret of that name.
+            // The user might have stored the value of a variable as the secret of that name.
             same(format!("{kind}.{name}"), text, new)
                 || text.replace("${keyring:", "${") == new
                 || (is_reimported && [text, new].iter().any(|text| text.contains("${")))

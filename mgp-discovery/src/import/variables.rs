@@ -26,7 +26,7 @@ pub(super) struct Meaning<'a> {
     pub(super) project: Option<&'a Path>,
     /// The defaults that the editor proposes to the user, by the names of inputs.
     pub(super) proposed: BTreeMap<&'a str, &'a str>,
-    /// The names of the user's stored secrets; `None` if the file may come from other people.
+    /// The names of the user's stored secrets; `None` if other people might have written the file.
     pub(super) secrets: Option<&'a [String]>,
 }
 
@@ -53,7 +53,8 @@ pub(super) fn is_home(folder: &Path) -> bool {
     std::env::home_dir().as_deref() == Some(folder)
 }
 
-/// Returns the defaults that an editor proposes for its inputs; those of secret inputs are left out.
+/// Returns the defaults that an editor proposes for its inputs, the values for which it asks the user; those of secret
+/// inputs are left out.
 pub(super) fn proposed(inputs: &Value) -> BTreeMap<&str, &str> {
     let inputs = inputs.as_array().into_iter().flatten();
     let proposed = inputs.filter(|input| input["password"] != true).filter_map(|input| {

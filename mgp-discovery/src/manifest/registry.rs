@@ -30,7 +30,7 @@ pub struct RegistryServer {
 }
 
 impl RegistryServer {
-    /// Returns the server as a recommendation that has no confidence yet.
+    /// Returns the server as a recommendation; its `match_confidence` is not set yet.
     #[must_use]
     pub fn recommendation(&self) -> ServerRecommendation {
         let mut recommendation = ServerRecommendation::new(self.name.as_str());

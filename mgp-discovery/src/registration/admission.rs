@@ -9,14 +9,15 @@ use super::refusal::RegistrationError as Refused;
 use super::registrations::RegistrationState;
 use crate::error::DiscoveryError;
 
-/// The prefix of the credential scopes for administration; `ADMIN_WRITE` is the one that permits changes.
+/// The prefix of the credential scopes for administration; of these scopes, `ADMIN_WRITE` permits changes.
 /// `mgp-security` lists all scopes.
 const ADMIN: &str = "admin.";
 const ADMIN_WRITE: &str = "admin.write";
 const TOOLS: &str = "tools.";
 
 impl RegistrationState {
-    /// Checks that the caller has the right to call the method, and records a refusal. Then checks the rate limit.
+    /// Checks that the caller has the right to call the method, and records a refusal in the audit log. Then checks the
+    /// rate limit.
     pub(super) async fn admit(
         &self,
         cx: &Context,

@@ -36,7 +36,7 @@ pub struct RegistrationConfig {
     pub drain_timeout: Duration,
     /// The absolute folder to which relative paths refer. Default: the user's home.
     pub folder: PathBuf,
-    /// The folders in which programs are searched. Default: the absolute folders in the process's `PATH`.
+    /// The folders in which programs are searched for. Default: the absolute folders in the process's `PATH`.
     pub path: Vec<PathBuf>,
     /// A private folder for scripts that requests contain; `None` if such scripts are refused.
     pub scripts: Option<PathBuf>,

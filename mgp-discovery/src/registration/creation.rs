@@ -18,7 +18,7 @@ use super::registrations::{RegistrationState, Registrations, StoredRegistration,
 use super::source;
 use crate::error::DiscoveryError;
 
-/// The maximum number of stored capabilities, and the maximum size of each.
+/// The maximum number of requested capabilities that are stored with a creation, and the maximum size of each in bytes.
 const MAX_WANTED: (usize, usize) = (8, 200);
 
 /// The creation that a caller announced in a session and has not yet registered.

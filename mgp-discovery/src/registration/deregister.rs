@@ -18,7 +18,7 @@ use super::work::Progress;
 use crate::error::DiscoveryError;
 use crate::registry::shown;
 
-/// The maximum size of a reason; a longer one is clipped.
+/// The maximum size of the reason for a removal, in bytes; a longer reason is cut off.
 const MAX_REASON_BYTES: usize = 512;
 
 impl Registrations {

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::record::{Proposal, Record};
 
-/// The name of the local tenant, which events leave out.
+/// The name of the local tenant; events of other tenants contain the tenant's name.
 const LOCAL: &str = "local";
 /// The maximum length of a text in the details of an audit event, in bytes.
 const MAX_TEXT_BYTES: usize = 1024;
@@ -63,7 +63,7 @@ impl Event {
             .words("justification", reason)
     }
 
-    /// Creates the event of a call by a caller that lacks the right.
+    /// Creates the event of an administrative call that was refused because its caller lacks the right.
     pub(super) fn administration_refused(
         by: &Principal,
         server: Option<ServerId>,

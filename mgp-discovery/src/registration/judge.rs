@@ -18,7 +18,7 @@ const REMEDY: &str =
     "ask an operator to register it with `trust_level` `standard`, or to add it to `mgp.toml`";
 
 impl RegistrationState {
-    /// Returns an error unless the code of a sandboxed server was judged to be safe.
+    /// Returns an error if the server is sandboxed and its code was not judged to be safe.
     pub(super) async fn judged(&self, proposal: &Proposal) -> Result<(), DiscoveryError> {
         // The code of a registry's package was not written by the caller, and is not on this machine yet.
         if !is_sandboxed(&proposal.trust) || proposal.published.is_some() {

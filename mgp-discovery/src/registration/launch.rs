@@ -24,7 +24,8 @@ use crate::expand::{Expanded, ExpandedServer, ExpandedTarget, ProcessRights, Sec
 use crate::source::Origin;
 
 impl RegistrationState {
-    /// Returns the registration for [`ServerRunner`](super::ServerRunner), if it is approved.
+    /// Returns the registration of a server in the form that [`ServerRunner`](super::ServerRunner) receives, if it is
+    /// approved.
     pub(super) fn approved(self: &Arc<Self>, server: &ServerId) -> Option<ApprovedRegistration> {
         let stored = self.stored(server)?;
         let Stage::Approved { .. } = stored.record.stage else { return None };
@@ -88,7 +89,7 @@ pub(super) fn secrets(
     Ok(values)
 }
 
-/// Returns the program in the form of a configured server.
+/// Returns the server as it is started: the program with its stored script, its own folder, its rights and its secrets.
 fn expanded(
     program: &Proposal,
     script: Option<PathBuf>,

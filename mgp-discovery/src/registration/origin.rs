@@ -1,11 +1,12 @@
-//! The registry entry from which a registration comes, as it is stored and shown (MGP §15.4).
+//! The entry in a registry of published servers (a URL or file) from which a registration comes, as it is stored and
+//! shown (MGP §15.4).
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The registry entry from which a registration comes, as it is shown for approval.
+/// The entry in a registry of published servers from which a registration comes, as it is shown for approval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RegistryOrigin {

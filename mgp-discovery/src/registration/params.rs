@@ -15,11 +15,12 @@ use crate::config::{RegistrationAllowList, limits, valid_id};
 
 /// The maximum number of arguments, variables, extensions or permissions of a registration.
 const MAX_ENTRIES: usize = 64;
-/// The maximum size of a justification, or of a name that a caller claims.
+/// The maximum size of a justification, or of a name that a caller claims, in bytes.
 const MAX_TEXT_BYTES: usize = 1024;
 
-/// Variables that change which code a program loads. An agent is refused them by default, an operator gets a note. No
-/// such list is complete, so agents may set only [`PLAIN_VARIABLES`] and what `kernel.registration.env` allows.
+/// Variables that change which code a program loads. By default, a request of an agent that sets one is refused; a
+/// request of an operator gets a note. No such list is complete, so agents are allowed to set only [`PLAIN_VARIABLES`]
+/// and the variables in `kernel.registration.env`.
 const LOADING: &[&str] = &[
     "APPDATA",
     "BASH_ENV",
@@ -152,7 +153,8 @@ const LOADING_PREFIXES: &[&str] = &[
     "XDG_",
 ];
 
-/// Variables that callers who are not operators may set; the lists above take precedence.
+/// Patterns of variables that callers who are not operators are allowed to set, unless one of the two lists above
+/// matches.
 const PLAIN_VARIABLES: &[&str] = &[
     "LANG",
     "LOG_LEVEL",
@@ -180,7 +182,7 @@ pub(super) struct RegisterRequest {
     pub(super) claimed_by: Option<String>,
     pub(super) justification: Option<String>,
     pub(super) notes: Vec<String>,
-    /// The registry entry that determines what runs.
+    /// The registry entry that determines what runs; `None` if the request names the program itself.
     pub(super) published: Option<RegistryOrigin>,
     /// The programs that the caller may name besides the default ones; `None` for an operator, who may name any
     /// program.
@@ -327,7 +329,7 @@ fn variable<'a>(
     ))
 }
 
-/// Returns whether a pattern matches a name; the pattern may have a `*` at one end.
+/// Returns whether a pattern matches a name; the pattern can have a `*` at one end.
 fn is_match(pattern: &str, name: &str) -> bool {
     match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
         (Some(end), _) => name.ends_with(end),

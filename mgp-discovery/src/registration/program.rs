@@ -14,7 +14,7 @@ use super::params::{RegisterRequest, unfit};
 use super::record::{BoundFile, Proposal};
 use super::refusal::RegistrationError as Refused;
 
-/// The maximum size of a program whose content is read.
+/// The maximum size of a program or code file whose content is hashed, in bytes.
 const MAX_PROGRAM_BYTES: u64 = 256 << 20;
 
 /// The interpreters: programs that run the script that their first argument names. Each has the file extension of its
@@ -244,7 +244,7 @@ pub(super) enum Kind {
 pub(super) enum Code {
     /// No separate code: only the program itself runs.
     None,
-    /// The text of the only file that the arguments name, and its language.
+    /// The text of the only script that runs, and its language.
     Text { language: String, text: String },
     /// Code that cannot be shown to a judge.
     Unreadable,
@@ -350,7 +350,7 @@ pub(super) enum FileCheck {
     Changed(Box<Proposal>),
 }
 
-/// Compares the files of a proposal with the current ones.
+/// Compares the files of a proposal with those that are on the disk now.
 pub(super) fn compare_files(proposal: &Proposal) -> Result<FileCheck, String> {
     let text = |refused: Refused| refused.to_string();
     let command = Path::new(&proposal.command);
@@ -395,8 +395,8 @@ fn program(command: &str, cwd: &Path, config: &RegistrationConfig) -> Result<Pat
     unfit(format!("there is no program `{}`{whole}", command.escape_debug()))
 }
 
-/// Returns whether callers who are not operators may name a program. A name without a folder in the lists means a
-/// program on `PATH`.
+/// Returns whether callers who are not operators may name a program. In the lists of allowed programs, a name without a
+/// folder means a program on `PATH`.
 fn is_allowed(command: &Path, programs: &[String], config: &RegistrationConfig) -> bool {
     let is_found = config.path.iter().any(|folder| command.parent() == Some(folder));
     let name = command.file_name().unwrap_or_default().to_string_lossy();
@@ -436,7 +436,7 @@ fn name_of(program: &Path) -> String {
     if plain.is_empty() { name.to_owned() } else { plain.to_owned() }
 }
 
-/// Returns the files among the arguments that may contain code: the first argument that is a file, and every file with
+/// Returns the files among the arguments that can contain code: the first argument that is a file, and every file with
 /// the extension of code.
 fn named(args: &[String], cwd: &Path) -> Result<Vec<BoundFile>, Refused> {
     let mut files: Vec<BoundFile> = Vec::new();

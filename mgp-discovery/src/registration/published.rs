@@ -12,7 +12,7 @@ use crate::config::nearest;
 use crate::expand::Template;
 use crate::import::{Answer, Answers, Entry, Need, PublishedServer};
 
-/// The maximum length of a server's name in a registry.
+/// The maximum length of a server's name or version in a registry, in bytes.
 const MAX_NAME_BYTES: usize = 200;
 const MAX_SHOWN_BYTES: usize = 300;
 

@@ -39,11 +39,12 @@ pub(super) struct Record {
     pub(super) justification: Option<String>,
     /// The time at which the registration was requested.
     pub(super) asked_at: Timestamp,
-    /// `true` if an operator approved earlier files of this registration, so that its server may be running: a removal
-    /// must then also drain the server.
+    /// `true` if an operator approved earlier files of this registration, so that its server might be running: a
+    /// removal must then also drain the server.
     #[serde(default)]
     pub(super) changed: bool,
-    /// The creation from which the server comes, if an agent created it in a session; the server ends with the session.
+    /// Set if an agent created the server in a session, because no tool matched; the server is removed when the session
+    /// ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) created: Option<Created>,
     /// The state of the registration.
@@ -63,9 +64,9 @@ pub(super) struct Created {
 pub(super) enum Stage {
     /// The registration waits for an operator, at most until the deadline if there is one.
     Waiting { until: Option<Timestamp> },
-    /// An operator rejected it; this is remembered until the deadline.
+    /// An operator rejected the registration; the rejection is stored until the deadline, if there is one.
     Rejected { by: String, until: Option<Timestamp> },
-    /// An operator approved it; the server may run.
+    /// An operator approved the registration; the server is allowed to run.
     Approved { by: String, at: Timestamp, granted: Vec<Permission> },
     /// The server is being removed.
     Leaving { by: Creator, at: Timestamp, reason: Option<String> },
@@ -88,7 +89,7 @@ pub(super) struct Proposal {
     /// The script in the request, if it contained one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) source: Option<String>,
-    /// The registry entry that determines what runs.
+    /// The registry entry that determines what runs; `None` if the request named the program itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) published: Option<RegistryOrigin>,
     /// The files that determine what runs.
@@ -144,7 +145,8 @@ impl Record {
         }
     }
 
-    /// Returns the permissions that the server never gets.
+    /// Returns the permissions that a server of this trust level does not get by default, except those that an operator
+    /// granted.
     pub(super) fn denied(&self) -> Vec<Permission> {
         let mut denied = denied_by_default(&self.program.trust);
         denied.retain(|permission| !self.granted().contains(permission));
@@ -169,7 +171,7 @@ impl Proposal {
 
     /// Returns the hash that identifies an approved proposal; it covers the values of the environment too.
     pub(super) fn fingerprint(&self) -> Sha256Hash {
-        // Notes are generated and their wording may change, so the hash leaves them out.
+        // Notes are generated and their wording can change, so the hash leaves them out.
         let bound = Self { notes: Vec::new(), ..self.clone() };
         // The proposal was read from JSON or checked to be text, so it can be encoded.
         Sha256Hash::digest(serde_json::to_string(&bound).unwrap_or_default().as_bytes())

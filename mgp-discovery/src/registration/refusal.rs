@@ -11,7 +11,7 @@ use mgp_types::service::{Rule, ServerId};
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistrationError {
-    /// The caller may not call an administrative method.
+    /// The caller is not allowed to call the administrative method.
     #[error("only operators may call `{method}`, and callers an operator granted it to")]
     NotAllowed {
         /// The method that the caller may not call.
@@ -47,7 +47,7 @@ pub enum RegistrationError {
     /// The server comes from the configuration, so it cannot be deregistered.
     #[error("`{0}` comes from the configuration; ask an operator to remove it from `mgp.toml`")]
     Configured(ServerId),
-    /// The registration does not exist, or the caller may not see it.
+    /// The registration does not exist, or the caller is not allowed to see it.
     #[error("no server `{0}` is registered; `{list}` lists the servers", list = DiscoveryList::METHOD)]
     Unknown(ServerId),
     /// The waiting registration was changed since its review, or no registration waits.
@@ -61,7 +61,7 @@ pub enum RegistrationError {
     TooMany {
         /// The number of existing registrations.
         there: usize,
-        /// The kind of the counted registrations, e.g. `registrations wait`.
+        /// The phrase for the counted registrations in the message, e.g. `registrations wait`.
         what: &'static str,
         /// The action that makes room for another registration.
         remedy: &'static str,
@@ -90,7 +90,7 @@ pub enum RegistrationError {
         /// The description of what is missing, as a sentence.
         reason: String,
     },
-    /// The server may not run: it is not approved, it is being removed, or the configuration took its id.
+    /// The server must not run: it is not approved, it is being removed, or the configuration took its id.
     #[error("`{0}` is not started: it is not approved, or no longer registered")]
     NotApproved(ServerId),
     /// The change could not be written to the audit log, so it was not made.
@@ -102,7 +102,7 @@ pub enum RegistrationError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IdHolder {
-    /// A server of the configuration has the id, or another one that was not registered at run time.
+    /// A server of the configuration, or another server that was not registered at run time, has the id.
     Other,
     /// A server that was registered at run time has the id.
     Registered,

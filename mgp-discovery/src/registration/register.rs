@@ -182,8 +182,8 @@ impl RegistrationState {
         let (authority, allowed) = (by.authority(), self.servers.allow_list());
         let request = RegisterRequest::read(params, authority, &self.config, allowed, published)?;
         let server = ServerId::from(request.id.as_str());
-        // Check this early, before files are read. It is checked again later, under the lock that excludes other
-        // changes.
+        // Check early, before files are read, that the id is free. It is checked again later, under the lock that
+        // excludes other changes.
         self.free(&server)?;
         if request.source.is_some() && self.config.scripts.is_none() {
             return Err(Refused::Unavailable {

@@ -147,7 +147,7 @@ pub(super) struct StoredRegistration {
 impl RegistrationsBuilder {
     /// Sets the audit sink. By default events are kept only in memory.
     ///
-    /// If the sink writes its events to the same store, a change and its events are one commit.
+    /// If the sink writes its events to the same store, a change and its events are committed together.
     pub fn audit(mut self, audit: Arc<dyn AuditSink>) -> Self {
         self.audit = audit;
         self
@@ -366,7 +366,7 @@ impl RegistrationState {
         Arc::clone(&self.turn).lock_owned().await
     }
 
-    /// Reads the store, removes expired records, and continues the work on the others.
+    /// Reads the store, removes expired records, and resumes the starts and removals that the other records require.
     pub(super) async fn refresh(self: &Arc<Self>, turn: &Turn) -> Result<(), DiscoveryError> {
         self.read().await?;
         let (mut change, mut events) = (Change::new(), Vec::new());
@@ -410,9 +410,10 @@ impl RegistrationState {
         Ok(())
     }
 
-    /// Stores a record together with its events, begins the work that the record requests, and returns its progress.
+    /// Stores a record together with its events, begins the start or removal that the record requires, and returns the
+    /// progress of that work.
     ///
-    /// Completes even if the caller's future is dropped.
+    /// The change is completed even if the caller's future is dropped.
     pub(super) async fn decide(
         self: &Arc<Self>,
         turn: Turn,
@@ -442,7 +443,7 @@ impl RegistrationState {
         }
     }
 
-    /// Reads the store again after a delay, because the store may have committed a change although it returned an
+    /// Reads the store again after a delay, because the store might have committed a change although it returned an
     /// error.
     fn refresh_later(self: &Arc<Self>) {
         let state = Arc::downgrade(self);
@@ -458,7 +459,7 @@ impl RegistrationState {
         });
     }
 
-    /// Removes a record, with its events.
+    /// Removes a record, and records the events of the removal.
     pub(super) async fn remove_record(
         &self,
         turn: &Turn,

@@ -26,7 +26,8 @@ pub struct PendingRegistration {
     pub fingerprint: Sha256Hash,
     /// The absolute path of the program, then its arguments.
     pub argv: Vec<String>,
-    /// The variables as `NAME=value`; a value is left out if it looks like a secret and is not a path.
+    /// The variables as `NAME=value`; a value is replaced by `…` if it looks like a secret and contains no path
+    /// separator.
     pub env: Vec<String>,
     /// The working directory of the program.
     pub cwd: PathBuf,
@@ -164,8 +165,8 @@ impl fmt::Display for PendingRegistration {
     }
 }
 
-/// Returns a variable as `NAME=value`. A value with a path separator is always shown, since it may be the path of code
-/// that the server loads.
+/// Returns a variable as `NAME=value`. A value with a path separator is always shown, since it might be the path of
+/// code that the server loads.
 fn setting(name: &str, value: &str) -> String {
     let is_hidden = looks_secret(name, value).is_some() && !value.contains(['/', '\\']);
     format!("{name}={}", if is_hidden { "…" } else { value })

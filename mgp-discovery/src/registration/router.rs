@@ -11,8 +11,8 @@ impl Registrations {
     /// Returns a router for `mgp/discovery/register` and `mgp/discovery/deregister`, to be used together with
     /// [`list_router`](crate::list_router).
     ///
-    /// A caller without the right is refused before the params are checked, and the refusal is recorded. If the kernel
-    /// offers the methods as tools, their names have dots or underscores, and the same rules apply.
+    /// A caller without the right is refused before the params are checked, and the refusal is recorded in the audit
+    /// log. If the kernel offers the methods as tools, their names have dots or underscores, and the same rules apply.
     #[must_use]
     pub fn router(&self) -> Router {
         let (register, deregister) = (self.clone(), self.clone());

@@ -17,8 +17,8 @@ use crate::registry::ServerCatalog;
 
 /// Starts, drains and removes registered servers.
 ///
-/// Each future may be dropped at any point. Each function may be called again after its work was done, because work is
-/// resumed in this way after a crash.
+/// Each future can be dropped at any point. Each function can be called again after its work is done, because work that
+/// a crash interrupted is repeated in this way.
 pub trait ServerRunner: ServerCatalog + 'static {
     /// Returns whether the id is reserved, or the configuration has an entry with this id, even a faulty one.
     ///
@@ -131,6 +131,6 @@ pub struct JudgedScript {
 pub enum CodeVerdict {
     /// The script may be registered.
     Accepted,
-    /// The script may not be registered; the value lists the broken rules and the rules to follow (§7.4).
+    /// The script must not be registered; the value lists the broken rules and the rules to follow (§7.4).
     Rejected(Box<CodeRejection>),
 }

@@ -30,7 +30,7 @@ pub(super) fn put(folder: Option<&Path>, program: &Proposal) -> Result<Option<Pa
     Ok(Some(file.path().to_owned()))
 }
 
-/// Creates the folder in which the script of a proposal runs and may write files. Blocks.
+/// Creates the folder in which the script of a proposal runs and can write files. Blocks.
 pub(super) fn own_folder(
     folder: Option<&Path>,
     program: &Proposal,

@@ -34,7 +34,7 @@ pub(super) struct Work {
     task: JoinHandle<()>,
 }
 
-/// The progress of work.
+/// The progress of the work on one server.
 #[derive(Clone, Debug)]
 pub(super) enum Progress {
     /// The server is being started.
@@ -43,7 +43,7 @@ pub(super) enum Progress {
     Running,
     /// The start of the server failed with this error.
     Failed(RpcError),
-    /// The server is suspended, because the configuration has its id.
+    /// The server is suspended, because the configuration has a server with the same id.
     Resting,
     /// The server is being drained and removed.
     Leaving,
@@ -189,8 +189,8 @@ impl RegistrationState {
         Ok(())
     }
 
-    /// Suspends a server, because the configuration has its id; the returned future completes when the server has
-    /// stopped.
+    /// Suspends a registered server, because the configuration now has a server with the same id; the returned future
+    /// completes when the server has stopped.
     pub(super) fn suspend(
         self: &Arc<Self>,
         stored: &StoredRegistration,
@@ -198,7 +198,7 @@ impl RegistrationState {
         let server = stored.record.program.server();
         let is_ours = match &stored.record.stage {
             Stage::Approved { .. } | Stage::Leaving { .. } => true,
-            // A registration that waits again may still be running with the files that were approved earlier.
+            // If a registration waits again, its server might still run with the files that were approved earlier.
             Stage::Waiting { .. } | Stage::Rejected { .. } => stored.record.changed,
         };
         let is_leaving = matches!(stored.record.stage, Stage::Leaving { .. });

@@ -4,7 +4,7 @@ use mgp_types::mgp::{Permission, ServerSummary};
 
 /// Provides the servers that the registry lists.
 pub trait ServerCatalog: Send + Sync {
-    /// Returns all servers in their order, including configured servers that were never started.
+    /// Returns all servers in the order of the list, including configured servers that were never started.
     ///
     /// Reads a snapshot and never waits.
     fn known(&self) -> Vec<KnownServer>;
@@ -21,7 +21,7 @@ pub struct KnownServer {
 }
 
 impl KnownServer {
-    /// Creates a server that needs these permissions.
+    /// Describes a server that needs these permissions.
     #[must_use]
     pub fn new(summary: ServerSummary, permissions: impl IntoIterator<Item = Permission>) -> Self {
         Self { summary, permissions: permissions.into_iter().collect() }

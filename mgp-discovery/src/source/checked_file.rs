@@ -1,4 +1,4 @@
-//! Reads a configuration file after it checked the file's kind, size and permissions (MGP §15.2).
+//! Reads a configuration file, and refuses one of the wrong kind, size or permissions (MGP §15.2).
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};

@@ -89,7 +89,7 @@ impl Sources {
         [&self.single, &self.project, &self.user].into_iter().flatten().map(PathBuf::as_path)
     }
 
-    /// Reads the files that apply. Access to the files blocks the thread; only the store is awaited.
+    /// Reads the files and merges them. Access to the files blocks the thread; only the store is awaited.
     ///
     /// The content of a project's file that is not approved is not parsed.
     ///

@@ -60,7 +60,7 @@ pub struct TrustApproval {
     pub file: PathBuf,
     /// The SHA-256 of the content that was approved.
     pub sha256: String,
-    /// The files of the project that its servers may run, with their SHA-256.
+    /// The files with code that the project's servers run, with their SHA-256.
     #[serde(default)]
     pub files: BTreeMap<PathBuf, String>,
     /// The ids of the user's own servers that the file may replace.
@@ -80,7 +80,7 @@ impl Trust {
 
     /// Sets an audit sink that records decisions: a decision that cannot be recorded is not made.
     ///
-    /// If the sink writes its events to the same store, a decision and its event are one commit.
+    /// If the sink writes its events to the same store, a decision and its event are committed together.
     #[must_use]
     pub fn recorded(mut self, audit: Arc<dyn AuditSink>) -> Self {
         self.audit = Some(audit);
@@ -174,7 +174,7 @@ impl Trust {
         Ok(all.into_iter().find(|approval| approval.file == file && approval.sha256 == sha256))
     }
 
-    /// Returns a counter that changes whenever an approval may have changed.
+    /// Returns a counter that changes whenever an approval might have changed.
     pub(crate) fn revision(&self) -> watch::Receiver<u64> {
         self.store.revision()
     }
@@ -204,8 +204,8 @@ fn event(what: &str, by: &Principal, approval: &TrustApproval) -> AuditEvent {
     event
 }
 
-/// Returns the store key of a file. It is a hash, because a path may contain any bytes and have any length, but a key
-/// may not.
+/// Returns the store key of a file. It is a hash, because a path can contain any bytes and have any length, but a key
+/// cannot.
 fn key(file: &Path) -> String {
     sha256(&file.to_string_lossy())
 }

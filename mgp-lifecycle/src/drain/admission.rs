@@ -10,10 +10,9 @@ use mgp_types::service::{Call, CallerAccess, Kind};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// A call that does work. The drain waits for it, and once the drain has begun, new ones are refused.
+    /// A call that does work. The drain waits for running calls, and refuses new ones.
     Counted,
-    /// A stream that lasts as long as its caller wants. The drain does not wait for it, and once the drain has begun,
-    /// new ones are refused.
+    /// A stream that lasts as long as its caller wants. The drain does not wait for open streams, but refuses new ones.
     LongLived,
     /// A status request, or a message that helps running calls to complete. It is always admitted.
     Always,
@@ -30,14 +29,14 @@ impl Admission {
         }
         match call.method().as_str() {
             SubscriptionsListen::METHOD => Self::LongLived,
-            // With these, a client that connects late finds out that the server is draining.
+            // These methods let a client that connects late find out that the server is draining.
             Initialize::METHOD
             | ServerDiscover::METHOD
             | Ping::METHOD
             | HealthPing::METHOD
             | HealthStatusGet::METHOD
             | LifecycleShutdown::METHOD
-            // Running calls may depend on these.
+            // Running calls can depend on these methods.
             | TasksGet::METHOD
             | TasksResult::METHOD
             | TasksList::METHOD
@@ -59,7 +58,7 @@ impl Admission {
 /// Returns whether a call is a further round of an earlier call: the client sends it to answer the server's
 /// questions.
 ///
-/// The layer that asked the questions has already verified the state that the call carries.
+/// The call's `request_state` is not checked here, because the layer that asked the questions has already verified it.
 pub(super) fn continues_round(call: &Call) -> bool {
     matches!(call.cx().caller_access, CallerAccess::Channel(_))
         && call.params().request_state().is_some()

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The number of buckets. Several tools may share a bucket, which makes the estimate less exact but limits memory.
+/// The number of buckets. Several tools can share a bucket, which makes the estimate less exact but limits memory.
 const BUCKETS: usize = 64;
 
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl CallDurations {
         bucket.running.fetch_sub(1, Ordering::Relaxed);
         let took = u32::try_from(begun.elapsed().as_millis()).unwrap_or(u32::MAX).max(1);
         let typical = bucket.typical.load(Ordering::Relaxed);
-        // Move the average by a quarter of the difference. If two calls end at the same time, one of them may be
+        // Move the average by a quarter of the difference. If two calls end at the same time, one of them might be
         // ignored.
         let next = match typical {
             0 => took,

@@ -1,4 +1,4 @@
-//! The method `mgp/lifecycle/shutdown`. Only the owner may call it; repeated calls are harmless.
+//! The method `mgp/lifecycle/shutdown`. Only the owner is allowed to call it; repeated calls are harmless.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::handle::Drain;
 use super::owner::ProcessOwner;
 use crate::error::LifecycleError;
 
-/// The status in the answer about a server that does not exist or that the caller may not see.
+/// The status in the answer about a server that does not exist or that the caller is not allowed to see.
 const NOT_FOUND: &str = "not_found";
 
 /// Maximum length of a shutdown reason, in bytes; a longer one is clipped.
@@ -24,9 +24,9 @@ type ShutdownFuture = BoxFuture<'static, Result<ShutdownResult, RpcError>>;
 impl Drain {
     /// Returns a router for `mgp/lifecycle/shutdown`, for stacks without the [layer](crate::DrainLayer).
     ///
-    /// Only the [`ProcessOwner`] may call the method. The default reason is `operator_request`, the default time-out
-    /// [`DrainConfig::timeout`](crate::DrainConfig::timeout). A further call returns the calls that are still running,
-    /// and may shorten the remaining time. If the params contain a `server_id`, that server of the
+    /// Only the [`ProcessOwner`] is allowed to call the method. The default reason is `operator_request`, the default
+    /// time-out [`DrainConfig::timeout`](crate::DrainConfig::timeout). A further call returns how many calls are still
+    /// running, and can shorten the remaining time. If the params contain a `server_id`, that server of the
     /// [fleet](Drain::fleet) is shut down.
     ///
     /// ```
@@ -57,7 +57,7 @@ impl Drain {
     pub(super) fn answer(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
         let (_, params, cx) = call.into_parts();
         let shutdown = match params.get() {
-            // A caller that is not the owner is refused as such, even if its params are invalid and would cause −32602.
+            // If a caller is not the owner, it gets that refusal even for invalid params, which would cause −32602.
             Err(_) if !ProcessOwner::is(&cx) => Err(LifecycleError::NotOwner.into()),
             params => params.map(|params| self.dispatch(&cx, params)),
         };
@@ -114,7 +114,7 @@ fn bounded(reason: ShutdownReason) -> ShutdownReason {
     }
 }
 
-/// Returns the result for a server that does not exist, or that the caller may not see.
+/// Returns the result for a server that does not exist, or that the caller is not allowed to see.
 fn not_found(server: &ServerId) -> ShutdownResult {
     let mut unknown = ShutdownResult::new(false);
     unknown.server_id = Some(server.to_string());

@@ -26,7 +26,7 @@ const CUT_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DrainConfig {
-    /// Time for running calls to end, if the caller of the shutdown does not set one. Default: 30 s.
+    /// The time for running calls to end, if the shutdown request sets no time. Default: 30 s.
     pub timeout: Duration,
     /// Maximum time that a caller can set. Default: 10 minutes.
     pub max_timeout: Duration,
@@ -165,8 +165,8 @@ impl Drain {
     /// Panics outside of a tokio runtime.
     pub fn begin(&self, reason: ShutdownReason, timeout: Duration) -> RemainingCalls {
         let state = &*self.0;
-        // Without a runtime, this panics before anything is changed. Otherwise the gate would be closed, but the task
-        // that ends the drain could not be spawned.
+        // Without a runtime, this line panics, before anything is changed. A later panic would leave the gate closed
+        // without a task that ends the drain.
         let runtime = Handle::current();
         // Set the reason before the gate is closed, because refusals contain it.
         let _ = state.reason.set(reason);
@@ -200,7 +200,7 @@ impl Drain {
         self.0.gate.is_closed()
     }
 
-    /// Returns the running calls, and an estimate of how long they will take.
+    /// Returns how many calls are running, and an estimate of how long they will take.
     #[must_use]
     pub fn remaining(&self) -> RemainingCalls {
         let calls = self.0.gate.count();
@@ -226,7 +226,7 @@ impl Drain {
         let _ = self.0.deadline.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// Waits until the drain has ended: no call is running, peers were notified, and connections may be closed.
+    /// Waits until the drain has ended: no call is running, peers were notified, and connections can be closed.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -314,7 +314,7 @@ impl Drain {
         if timeout(self.config().notify_timeout, notifications).await.is_err() {
             tracing::debug!("timeout of the notification that the server ends");
         }
-        // Observers may own parts of the server, so drop them even if they are still notifying peers.
+        // Observers might own parts of the server, so drop them even if they are still notifying peers.
         notifying.abort_all();
         let observers = std::mem::take(&mut *state.observers.lock());
         drop(observers);

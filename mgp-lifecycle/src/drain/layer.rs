@@ -16,8 +16,8 @@ use super::durations::bucket_of;
 use super::handle::{Drain, DrainHold};
 use crate::error::LifecycleError;
 
-/// Shuts a server down gracefully: counts the running calls, and answers new ones with 2001 once the [`Drain`] has
-/// begun.
+/// Shuts a server down gracefully: counts the running calls, and refuses new ones with error 2001 once the [`Drain`]
+/// has begun.
 ///
 /// Status requests (pings, health, tasks) and messages that help running calls to complete (answers, cancellations) are
 /// always passed on. Calls that are still running at the deadline are answered with 3003. The layer also answers
@@ -66,7 +66,8 @@ mgp_types::layer_service! {
 }
 
 impl<S> DrainService<S> {
-    /// Admits a call. Returns a guard that counts the call, or `None` if the drain does not wait for it.
+    /// Admits or refuses a call. Returns a guard that counts the admitted call, or `None` if the drain does not wait
+    /// for it.
     fn admit(&self, call: &Call) -> Result<Option<Counted>, LifecycleError> {
         // Check tool calls first, because they are the common case.
         if let Some(tool) = call.tool()

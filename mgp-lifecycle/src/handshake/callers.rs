@@ -6,7 +6,7 @@ use mgp_types::mcp::Revision;
 use mgp_types::service::PeerInfo;
 use mgp_types::sync::Mutex;
 
-/// The maximum number of callers in the cache of handshakes.
+/// The maximum number of callers in the cache.
 const MAX_CALLERS: usize = 16;
 /// Maximum size, in bytes, of the cached `_meta` members of one caller; larger ones are not cached.
 const MAX_META_BYTES: usize = 4 * 1024;
@@ -18,7 +18,8 @@ pub(crate) struct CallerMeta<'a> {
     pub(crate) info: Option<&'a str>,
 }
 
-/// The facts about recent callers, by the `_meta` from which they were parsed.
+/// Caches the facts about recent callers. A request finds them again if its `_meta` is the same as the one from which
+/// they were parsed.
 #[derive(Debug, Default)]
 pub(crate) struct RecentCallers(Mutex<Vec<Caller>>);
 

@@ -44,7 +44,8 @@ pub struct ConnectConfig {
     pub permission_gate: Option<Arc<dyn ConnectGate>>,
     /// Decides about the permissions a server needs, and reports changes while the server is connected (MGP §3.4).
     ///
-    /// Decisions are stored under the id in [`Context::server`], so the context of the connection must have one.
+    /// Decisions are stored under the id in [`Context::server`], so the context of the connection must have a server
+    /// id.
     pub grantor: Option<Arc<dyn PermissionAuthority>>,
     /// The action if a permission the server needs is denied. Default: proceed.
     pub on_denied: UngrantedPolicy,
@@ -207,7 +208,7 @@ async fn negotiate<S: MgpService>(
     if config.era == EraChoice::Modern {
         return match probing.await? {
             ProbeResult::Modern(facts) => Ok(facts),
-            // There is no fallback in this case, so return the server's refusal as the error.
+            // With `EraChoice::Modern` there is no fallback, so return the server's refusal as the error.
             ProbeResult::Legacy(refusal) => {
                 let unknown = || RpcError::method_not_found(ServerDiscover::METHOD);
                 Err(ConnectError::Refused(refusal.unwrap_or_else(unknown)))
@@ -240,7 +241,7 @@ async fn first_answer<S: MgpService>(
             ProbeResult::Legacy(_) => initializing.await,
         },
         initialized = &mut initializing => match initialized {
-            // The server may be modern: it then refuses `initialize`, and answers the probe once it is ready.
+            // The server might be modern. A modern server refuses `initialize`, and answers the probe once it is ready.
             Err(ConnectError::Refused(refusal)) => match timeout(wait, probing).await {
                 Ok(Ok(ProbeResult::Modern(facts))) => Ok(facts),
                 _ => Err(ConnectError::Refused(refusal)),
@@ -357,7 +358,8 @@ async fn initialize<S: MgpService>(
         request::<Initialize, _, _, _>(stack, cx, &params).await;
     let result = match first {
         Err(ConnectError::Refused(refusal)) => {
-            // A server that refuses the newest revision may list one that the client supports.
+            // A server that refuses the newest revision can list others in its refusal, and the client might support
+            // one.
             let Some(older) = supported_revision(&refusal) else {
                 return Err(ConnectError::Refused(refusal));
             };

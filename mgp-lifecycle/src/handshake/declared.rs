@@ -13,7 +13,7 @@ use super::offer::ClientOffer;
 /// Maximum number of capability sets whose encoded form is cached. A kernel's hosts declare only a few different sets.
 const MAX_CACHED: usize = 16;
 
-/// Encoded capabilities, as requests contain them.
+/// The capabilities that a request declares, encoded as JSON.
 #[derive(Clone, Debug)]
 pub(super) struct DeclaredCapabilities {
     pub(super) plain: Payload,
@@ -32,14 +32,14 @@ impl DeclaredCapabilities {
     }
 }
 
-/// The client's capabilities combined with those of a caller (sampling, elicitation, roots); each combination is
-/// encoded only once.
+/// Combines the client's capabilities with those of a caller (sampling, elicitation, roots), and caches the encoded
+/// combinations.
 #[derive(Debug)]
 pub(super) struct CallerCapabilities {
     own: ClientCapabilities,
     /// The client's MGP offer without the extension `callbacks`.
     without_callbacks: Option<MgpCapability>,
-    /// The encoded capabilities for each set of capabilities that a caller sent.
+    /// The encoded combinations, each with the capabilities that the caller sent.
     cache: Mutex<Vec<(Payload, DeclaredCapabilities)>>,
 }
 
@@ -53,8 +53,7 @@ impl CallerCapabilities {
         Self { own, without_callbacks, cache: Mutex::default() }
     }
 
-    /// Returns the capabilities to declare for a call; `None` if neither its caller nor the client can answer
-    /// questions.
+    /// Returns the capabilities to declare for a call; `None` if its caller cannot be asked questions.
     pub(super) fn of(&self, cx: &Context) -> Option<DeclaredCapabilities> {
         if !cx.caller.accepts.any() || matches!(cx.caller_access, CallerAccess::Unavailable) {
             return None;

@@ -1,4 +1,4 @@
-//! The choice of the era: pure functions of facts that transports and layers provide.
+//! Chooses the era of a request or a connection, with pure functions of facts that transports and layers provide.
 
 use mgp_types::mcp::{Era, Revision};
 use mgp_types::method::{Initialize, Ping, Request as _, ServerDiscover};
@@ -17,7 +17,7 @@ pub(crate) struct RequestFacts<'a> {
     pub(crate) meta_revision: Option<&'a Revision>,
     /// If `true`, the request's `_meta` contains the client's capabilities.
     pub(crate) has_capabilities: bool,
-    /// The phase of the legacy handshake in the scope of the request.
+    /// The phase of the legacy handshake on the connection or session of the request.
     pub(crate) phase: Phase,
 }
 
@@ -30,7 +30,7 @@ pub(crate) enum Route {
     Legacy,
     /// A modern request, which contains everything that is needed to answer it.
     Modern,
-    /// A request that may be answered before anything was negotiated.
+    /// A request that can be answered before anything was negotiated.
     Early,
 }
 
@@ -59,13 +59,13 @@ pub(crate) fn route(request: RequestFacts<'_>, supported: &[Revision]) -> Result
     }
 }
 
-/// Returns −32022, with the revisions that the client may use instead.
+/// Returns error −32022, which lists the revisions that the client can use instead.
 fn unsupported(requested: &Revision, supported: &[Revision]) -> RpcError {
     let message = format!("unsupported protocol version `{requested}`");
     with_revisions(RpcError::new(ErrorCode::UNSUPPORTED_VERSION, message), requested, supported)
 }
 
-/// Returns −32602, which reports an unsupported revision as the answer to `initialize`.
+/// Returns error −32602, with which `initialize` is answered if its revision is not supported.
 pub(crate) fn unsupported_legacy(requested: &Revision, supported: &[Revision]) -> RpcError {
     let error = RpcError::new(ErrorCode::INVALID_PARAMS, "Unsupported protocol version");
     with_revisions(error, requested, supported)

@@ -1,4 +1,4 @@
-//! Methods of inactive extensions, which are answered as if they did not exist (MGP §2.4).
+//! Answers methods of inactive extensions as if the methods did not exist (MGP §2.4).
 
 use mgp_types::mcp::{Era, key};
 use mgp_types::method::{self, lookup};

@@ -53,7 +53,7 @@ pub(crate) fn client_offer(ours: &MgpOffer) -> MgpCapability {
     MgpCapability::new(ours.version.clone(), names)
 }
 
-/// Writes a server's answer to each place where the client wrote its MGP offer.
+/// Writes a server's MGP answer into its capabilities, at each place where the client had put its offer.
 pub(crate) fn put_server(
     capabilities: &mut ServerCapabilities,
     mgp: MgpCapability,

@@ -40,7 +40,7 @@ impl MgpOffer {
         }
     }
 
-    /// Returns whether the offer contains proposals, so that calls may have additional members.
+    /// Returns whether the offer contains proposals, so that calls can have additional members.
     #[must_use]
     pub fn has_proposals(&self) -> bool {
         !(self.extensions & ExtensionSet::PROPOSALS).is_empty()
@@ -62,7 +62,7 @@ pub struct ServerOffer {
     /// If a legacy client requests an unknown revision, a server that supports all revisions answers with its newest
     /// legacy one. A server that was restricted to some revisions refuses the request.
     pub revisions: Vec<Revision>,
-    /// If `true`, tool calls may become tasks; each era declares this capability in its own form.
+    /// If `true`, tool calls can become tasks; each era declares this capability in its own form.
     pub tasks: bool,
     /// The MGP offer; `None` for plain MCP.
     pub mgp: Option<MgpOffer>,
@@ -116,8 +116,8 @@ impl ServerOffer {
     /// Returns the revision to answer `initialize` with: the requested one if it is supported, otherwise the newest
     /// legacy one.
     ///
-    /// Returns `None` if the requested revision is not supported and the revisions were restricted: the revision may
-    /// have been excluded on purpose, so no other one is offered instead.
+    /// Returns `None` if the requested revision is not supported and the revisions were restricted: the revision might
+    /// have been excluded on purpose, so no other revision is offered instead.
     pub(crate) fn legacy_revision(&self, requested: &Revision) -> Option<Revision> {
         let mut legacy =
             self.revisions.iter().filter(|revision| Revision::LEGACY.contains(revision));
@@ -149,8 +149,8 @@ pub enum Answerer {
     /// The client, with its handlers.
     #[default]
     Client,
-    /// The caller of each forwarded call: a modern request offers what its caller offered. A legacy session is shared
-    /// by all callers, so `initialize` offers the capabilities of the client.
+    /// The caller of each forwarded call: a modern request declares the capabilities of its caller. A legacy session is
+    /// shared by all callers, so `initialize` declares the capabilities of the client.
     Caller,
 }
 

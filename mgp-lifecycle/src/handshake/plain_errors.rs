@@ -1,4 +1,5 @@
-//! Adapts outcomes to their callers: gives refusals the form of plain MCP, and adds `resultType` for modern callers.
+//! Adapts outcomes to the protocol of their callers: gives refusals the form of plain MCP for callers without MGP, and
+//! adds `resultType` for modern callers.
 
 use mgp_types::mcp::{CallToolResult, Era};
 use mgp_types::service::{PeerInfo, Reply, leading_result_type, result_type};
@@ -94,7 +95,7 @@ fn refusal_result(error: &RpcError, info: CallInfo) -> Result<Reply, RpcError> {
         data: error.as_data(),
     };
     let mut result = CallToolResult::error(error.to_string());
-    // Some clients check even a failed result against the tool's output schema.
+    // Structured content is left out, because some clients check even a failed result against the tool's output schema.
     if !info.has_output_schema {
         result.structured_content = Some(Payload::of(&refusal)?);
     }

@@ -1,5 +1,5 @@
-//! Takes the members of negotiated proposals out of tool calls, and writes the members that proposals define for
-//! results into the results.
+//! Handles the members that negotiated proposals add to tool calls: moves those of a call to its context, and writes
+//! those of its result into the result.
 //!
 //! Applies to: inbound.
 

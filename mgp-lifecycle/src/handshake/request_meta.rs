@@ -41,7 +41,7 @@ struct MetaMembers {
     revision: Payload,
     capabilities: DeclaredCapabilities,
     /// Determines which questions of servers (sampling, forms, roots) the caller of a forwarded call can answer; `None`
-    /// if this client answers them itself.
+    /// if this client answers all questions itself.
     of_callers: Option<CallerCapabilities>,
     /// The handle that distinguishes this client from other clients of the same principal.
     handle: Payload,
@@ -86,7 +86,7 @@ impl RequestMetaLayer {
         self
     }
 
-    /// Sets the server for calls whose context names none.
+    /// Sets the server for calls whose context names no server.
     pub fn server(mut self, server: Option<ServerId>) -> Self {
         self.server = server;
         self

@@ -68,8 +68,8 @@ impl HandshakeLayer {
         Self { offer: Arc::new(offer), has_output_schema: None, callers: Arc::default() }
     }
 
-    /// Sets the function that returns whether a tool has an output schema. Clients without MGP then get refusals of
-    /// such tools only as text, because some clients check even a failed result against the schema.
+    /// Sets the function that returns whether a tool has an output schema. If it has one, clients without MGP get a
+    /// refused call only as text, because some clients check even a failed result against the schema.
     pub fn typed(mut self, has_schema: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         self.has_output_schema = Some(Arc::new(has_schema));
         self
@@ -113,8 +113,8 @@ enum Admission {
 }
 
 impl<S> Handshake<S> {
-    /// Returns the facts that are needed to adapt the outcome. The schema is looked up only for clients without MGP,
-    /// because only their outcomes depend on it.
+    /// Returns the facts that are needed to adapt the outcome of a call to its caller. The schema is looked up only for
+    /// clients without MGP, because only their outcomes depend on it.
     fn call_info(&self, call: &Call) -> CallInfo {
         let tool = call.tool();
         let has_output_schema = match (&self.layer.has_output_schema, &tool) {
@@ -233,8 +233,8 @@ impl<S> Handshake<S> {
         if call.tells::<Initialized>() {
             session.set_ready();
         }
-        // Before `initialize`, only modern clients send notifications, and the `_meta` of each contains what its client
-        // negotiated.
+        // Before `initialize`, only modern clients send notifications. The `_meta` of a notification contains what its
+        // client negotiated.
         let facts = if phase == Phase::New { self.modern_sender(call) } else { facts };
         let decision = gate::check(call, &facts, self.served());
         set_caller(call, facts);
@@ -307,7 +307,7 @@ impl<S> Handshake<S> {
     }
 }
 
-/// The time for which a client may cache the answer to `server/discover`: 1 h, in milliseconds. The answer can change
+/// The time for which a client can cache the answer to `server/discover`: 1 h, in milliseconds. The answer can change
 /// only when the program is updated.
 const DISCOVER_TTL_MS: u64 = 3_600_000;
 

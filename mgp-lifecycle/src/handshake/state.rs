@@ -8,7 +8,8 @@ use mgp_types::sync::Mutex;
 
 use super::permission::PermissionFlow;
 
-/// The phase of the legacy handshake of one scope, and the negotiated facts.
+/// Stores the state of the handshake of one connection or session: the phase of a legacy handshake, and the facts about
+/// the peer.
 #[derive(Debug, Default)]
 pub struct HandshakeState(Mutex<SessionState>);
 

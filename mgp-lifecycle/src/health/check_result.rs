@@ -34,7 +34,7 @@ impl CheckResult {
         Self { status, value }
     }
 
-    /// Sets another value. A value that cannot be written as JSON is ignored, and the error is logged.
+    /// Replaces the value. A value that cannot be written as JSON is ignored, and the error is logged.
     pub fn value<V: Serialize + ?Sized>(mut self, value: &V) -> Self {
         match Payload::of(value) {
             Ok(value) => self.value = value,
@@ -64,7 +64,7 @@ impl CheckResult {
     }
 }
 
-/// Types that a health check may return.
+/// Types that a health check can return.
 #[diagnostic::on_unimplemented(
     message = "a check cannot return `{Self}`",
     note = "it returns a `bool`, `()`, a `HealthStatus`, a pair of that and any JSON, a `CheckResult`, or a `Result` of these"

@@ -22,8 +22,8 @@ impl Health {
     }
 }
 
-/// Layer that answers health requests and passes on all other calls. Place it outside all layers that may wait or
-/// refuse, e.g. limits, access checks and a drain.
+/// Layer that answers health requests and passes on all other calls. Place it outside all layers that can delay or
+/// refuse a call, e.g. limits, access checks and a drain.
 ///
 /// See [`Health`] for an example.
 #[derive(Clone)]

@@ -3,7 +3,7 @@
 //! - [`Health`] is the registry of a server's checks and resources; its layer or router answers health requests.
 //! - [`HealthMonitor`] evaluates a server's health on the client's side, from answers to pings, other answers, and the
 //!   end of the server's process.
-//! - [`spawn_watched`] spawns a future that may block its thread, and ensures that pings are answered meanwhile.
+//! - [`spawn_watched`] spawns a future that might block its thread, and ensures that pings are answered meanwhile.
 
 mod check_result;
 mod config;

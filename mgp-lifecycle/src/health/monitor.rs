@@ -38,7 +38,7 @@ impl Default for MonitorConfig {
 pub enum HealthSignal {
     /// An answer to an MGP ping, with a status.
     Reported(HealthStatus),
-    /// Any answer, even an error: a server that refuses a ping is alive.
+    /// An answer without a status, even an error: a server that refuses a ping is alive.
     Answered,
     /// The server's process or connection has ended.
     Ended,
@@ -158,8 +158,7 @@ impl HealthMonitor {
         self.answer_deadline.is_some()
     }
 
-    /// Returns the number of consecutive failures. If it is above zero, the driver may ping the server in other ways,
-    /// too.
+    /// Returns the number of consecutive failures. If it is above zero, the driver can also try pings of another kind.
     #[must_use]
     pub fn misses(&self) -> u32 {
         self.bad
@@ -233,7 +232,7 @@ impl HealthMonitor {
     /// Records an answer, with its status if it has one.
     fn record_answer(&mut self, status: Option<HealthStatus>) -> Option<HealthChange> {
         self.bad = 0;
-        // Count an answer only if one was outstanding, so that a burst of answers counts once.
+        // Count an answer only if a ping was not answered yet, so that a burst of answers counts once.
         self.good = self.good.saturating_add(u32::from(self.answer_deadline.take().is_some()));
         let has_recovered = self.good >= self.config.recoveries;
         match (&self.health, status) {

@@ -63,8 +63,8 @@ impl Probe {
         }
         let mut run = ProbeRun { probe: Arc::clone(self), result: None };
         drop(spawn_watched(async move {
-            // The time limit ends a run that only waits. A run that blocks its thread continues, and prevents the next
-            // one.
+            // The time limit ends a run that only waits. A run that blocks its thread continues, and no other run
+            // starts until it ends.
             let outcome = timeout(within, (run.probe.run)()).await;
             run.end(outcome.unwrap_or_else(|_| {
                 tracing::warn!(name = %run.probe.name, ?within, "health check timeout");

@@ -77,7 +77,7 @@ struct Parts {
 }
 
 impl Health {
-    /// Creates the health of a server that starts now, without checks.
+    /// Creates a registry without checks, for a server that starts now.
     pub fn new() -> Self {
         Self::with_config(HealthConfig::default())
     }
@@ -401,7 +401,7 @@ async fn bounded<T>(answer: impl Future<Output = T>) -> Result<T, RpcError> {
     timeout(FLEET_TIMEOUT, answer).await.map_err(|_| LifecycleError::TimedOut(FLEET_TIMEOUT).into())
 }
 
-/// Returns the answer about a server that does not exist or that the caller may not see.
+/// Returns the answer about a server that does not exist or that the caller is not allowed to see.
 fn not_found_ping(id: String) -> PingResult {
     let mut result = PingResult::new(HealthStatus::from("not_found"));
     result.server_id = Some(id);

@@ -1,6 +1,6 @@
 //! Keeps a runtime responsive while a task blocks one of its threads (MGP §11.3).
 //!
-//! In tokio's multi-thread runtime, one worker waits for sockets, pipes and timers while the others may sleep. If a
+//! In tokio's multi-thread runtime, one worker waits for sockets, pipes and timers while the others can sleep. If a
 //! task blocks that very worker, no input is read until the task returns, and a ping is not answered although other
 //! threads are free. Therefore one watchdog thread per process looks for polls that do not return. If it finds one, it
 //! spawns an empty task. That wakes another worker, which then waits for sockets, pipes and timers instead. The
@@ -19,13 +19,14 @@ use tokio::task::JoinHandle;
 
 /// Interval between two checks. A poll that is running at two consecutive checks counts as blocking.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
-/// The number of checks without a running poll after which the watchdog stops checking a set of counts, so that it can
+/// The watchdog stops checking a set of counts after this many checks in a row without a running poll, so that it can
 /// sleep.
 const MAX_IDLE_CHECKS: u32 = 200;
-/// The unit in which `polls` counts ended polls; the number of running polls is in the lower 32 bits.
+/// The amount by which one ended poll increases `PollCounts::polls`; the lower 32 bits contain the number of running
+/// polls.
 const ENDED: u64 = 1 << 32;
 
-/// Spawns a task that may block its thread. The rest of a multi-thread runtime stays responsive meanwhile.
+/// Spawns a task that might block its thread. The rest of a multi-thread runtime stays responsive meanwhile.
 ///
 /// On a current-thread runtime, this is the same as `tokio::spawn`, because there is no other thread. It does not help
 /// either if all threads of the runtime are blocked.
@@ -75,7 +76,8 @@ impl<F: Future> Future for Watched<F> {
 /// Counts the running and the ended polls of the tasks that one thread has spawned on one runtime.
 #[derive(Debug, Default)]
 struct PollCounts {
-    /// The number of running polls, plus the number of ended ones in units of [`ENDED`], which may overflow.
+    /// The number of running polls, plus the number of ended ones times [`ENDED`]. An overflow of the latter does no
+    /// harm.
     polls: AtomicU64,
     /// `true` if the watchdog checks these counts.
     is_listed: AtomicBool,

@@ -28,7 +28,7 @@ pub(super) struct KeyedCall {
     pub(super) may_repeat: bool,
 }
 
-/// The decision how to treat a call with a key.
+/// The treatment of a call with a key.
 pub(super) enum Claim {
     /// The call must run, with this key; the sender must be dropped when the run ends.
     Run(StoredKey, watch::Sender<()>),
@@ -47,7 +47,7 @@ struct Entry {
     place: Option<u64>,
 }
 
-/// The keys and results of a caller.
+/// The amount that is stored for one caller: how many keys, how many bytes, and which results.
 #[derive(Default)]
 struct Usage {
     keys: usize,
@@ -80,7 +80,7 @@ impl KeyTable {
         }
     }
 
-    /// Decides about a call. Also returns the keys that have expired, to be removed from the store.
+    /// Decides how to treat a call. Also returns the keys that have expired, to be removed from the store.
     pub(super) fn claim(
         &mut self,
         call: &KeyedCall,
@@ -195,7 +195,7 @@ impl KeyTable {
         Some((id, entry.key.clone()))
     }
 
-    /// Removes the result of a key from the sizes and the order of the stored results.
+    /// Stops counting the result of a key: subtracts its size, and removes it from its caller's list of results.
     fn forget_result(&mut self, id: &str) {
         let Some(entry) = self.entries.get_mut(id) else { return };
         let Some(place) = entry.place.take() else { return };

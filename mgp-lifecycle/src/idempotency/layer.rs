@@ -24,14 +24,14 @@ use super::keys::{Claim, KeyedCall};
 use super::stored::{RunEnd, SPACE, StoredKey};
 use crate::error::LifecycleError;
 
-/// Layer that runs tool calls with an idempotency key once, and answers their repetitions with the stored result.
+/// Layer that runs a tool call with an idempotency key only once, and answers its repetitions with the stored result.
 ///
-/// A key is distinguished by its caller, server and tool. Place the layer inside all gates (layers that decide about
-/// calls), so that a repetition is decided and recorded like every call.
+/// The same key of another caller, or for another server or tool, counts as a different key. Place the layer inside all
+/// gates (layers that decide about calls), so that the gates decide about a repetition and record it like every call.
 ///
 /// A call with a key continues even if its caller disconnects, so that the caller gets the result when it repeats the
-/// call. A call whose handler may ask a modern caller is the exception: it ends when the request of its current round
-/// ends.
+/// call. A call whose handler can ask a modern caller questions is the exception: it ends when the request of its
+/// current round ends.
 #[derive(Clone)]
 #[must_use]
 pub struct IdempotencyLayer {
@@ -49,8 +49,8 @@ impl IdempotencyLayer {
         Self { keys, may_repeat: None, recheck: None }
     }
 
-    /// Sets the function that returns whether a call may run again if it is unknown how its first run ended. By
-    /// default, no call may.
+    /// Sets the function that returns whether a call is allowed to run again if it is unknown how its first run ended.
+    /// By default, no call runs again.
     pub fn may_repeat(
         mut self,
         may_repeat: impl Fn(&Call) -> bool + Send + Sync + 'static,
@@ -189,8 +189,8 @@ async fn call_once<S: MgpService>(
     Ok(reply)
 }
 
-/// Runs a call to its end even if its caller disconnects. If the handler may ask a modern caller, the call instead ends
-/// when the request of its current round ends.
+/// Runs a call to its end even if its caller disconnects. If the handler can ask a modern caller questions, the call
+/// instead ends when the request of its current round ends.
 pub(crate) async fn run_on(
     cx: &Context,
     running: impl Future<Output = Result<Reply, RpcError>> + Send + 'static,
@@ -221,7 +221,8 @@ fn note_replay(cx: &Context, began_at: &Timestamp) -> Result<(), RpcError> {
     Ok(())
 }
 
-/// A running call. If it is dropped before its end is stored, its outcome counts as unknown.
+/// Guard of a running call. If the guard is dropped before the end of the call is stored, the outcome counts as
+/// unknown.
 struct Run {
     keys: Idempotency,
     id: String,
@@ -240,7 +241,8 @@ impl Run {
         stored.map_err(RpcError::from)
     }
 
-    /// Stores the outcome. If that fails, the result is returned nevertheless, and the call is not run again.
+    /// Stores the outcome. If that fails, the error is only logged: the caller still gets the result, and the call is
+    /// not run again.
     async fn store_end(mut self, outcome: &Result<Reply, RpcError>) {
         let stored = match RunEnd::of(outcome) {
             RunEnd::NotRun => {

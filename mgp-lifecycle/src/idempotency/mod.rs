@@ -1,8 +1,8 @@
 //! Calls that run only once, however often they are sent (proposal 5, `idempotency`).
 //!
 //! An entry is stored before a call with a key runs. It is completed with the result before the caller gets the result.
-//! A call whose run was interrupted, e.g. because the process was killed, is not run again unless its tool may be
-//! repeated.
+//! A call whose run was interrupted, e.g. because the process was killed, is run again only if a second run does no
+//! harm.
 
 mod keys;
 mod layer;
@@ -60,9 +60,9 @@ mgp_types::opaque_debug!(Idempotency);
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct IdempotencyLimits {
-    /// The time for which a key is kept if its call does not choose one. Default: a day.
+    /// The time for which a key is kept if its call does not choose another time. Default: a day.
     pub ttl: Duration,
-    /// The longest time that a call can choose. Default: a week.
+    /// The longest time for which a call can have its key kept. Default: a week.
     pub max_ttl: Duration,
     /// The maximum number of keys per caller; further ones are refused until one expires. Default: 10,000.
     pub caller_keys: usize,
@@ -71,9 +71,11 @@ pub struct IdempotencyLimits {
     /// The maximum size of a stored result, in bytes; if a result is larger, a repetition of its call is refused.
     /// Default: 1 MiB.
     pub result: usize,
-    /// The maximum size of all results of a caller; its oldest results are removed, but not their keys. Default: 8 MiB.
+    /// The maximum size, in bytes, of all results of a caller. Above it, the caller's oldest results are removed, but
+    /// not their keys. Default: 8 MiB.
     pub caller_results: usize,
-    /// The maximum size of all results; the caller with the most bytes loses its oldest ones. Default: 32 MiB.
+    /// The maximum size, in bytes, of all results together. Above it, the caller with the most bytes loses its oldest
+    /// results. Default: 32 MiB.
     pub results: usize,
 }
 
@@ -120,8 +122,8 @@ impl Idempotency {
         for record in store.load(SPACE).await?.records {
             match record.value.map(|value| value.get::<StoredKey>()) {
                 Some(Ok(stored)) => table.restore(&record.key, stored),
-                // The call with this key may have run, and nothing else is known about it, so the key must not be used
-                // again.
+                // The call with this key might have run, and nothing else is known about it, so the key must not be
+                // used again.
                 Some(Err(error)) => {
                     tracing::warn!(key = record.key, %error, "idempotency key not readable");
                     table.restore(&record.key, StoredKey::unreadable(limits.max_ttl));

@@ -45,8 +45,8 @@ pub(super) struct StoredError {
 }
 
 impl StoredKey {
-    /// Returns a key that replaces one that cannot be read. It has no owner, and its call runs again only if the tool
-    /// may be repeated.
+    /// Returns a key that replaces one that cannot be read. It has no owner, and its call runs again only if a second
+    /// run does no harm.
     pub(super) fn unreadable(ttl: Duration) -> Self {
         let began_ms = now_ms();
         let expires_ms = began_ms.saturating_add(mgp_types::millis(ttl));
@@ -86,9 +86,9 @@ impl StoredEnd {
 
 /// The meaning of a run's outcome for its key.
 pub(super) enum RunEnd {
-    /// The call did not run, so the key may be used again.
+    /// The call did not run, so the key can be used again.
     NotRun,
-    /// The call may have run, but its outcome is unknown.
+    /// The call might have run, but its outcome is unknown.
     Unknown,
     Ended(StoredEnd),
 }
@@ -104,7 +104,7 @@ impl RunEnd {
                 let result = Some(Payload::from_trusted(text));
                 Self::Ended(StoredEnd { result, error: None })
             }
-            // The caller is asked first, and then sends the call again with its answers.
+            // The reply asks the caller questions first; the caller then sends the call again with its answers.
             Ok(_) => Self::NotRun,
             Err(error) if is_lost(error) => Self::Unknown,
             Err(error) => Self::Ended(StoredEnd {

@@ -34,7 +34,7 @@ pub struct LimitConfig {
     /// If no other caller has more waiting calls than the new one, the new call is refused.
     pub max_waiting: usize,
     /// The maximum number of tool calls of one caller that run at once; further ones wait, and calls of other callers
-    /// may run before them. Default: no limit.
+    /// can run before them. Default: no limit.
     pub running_per_caller: Option<usize>,
     /// The maximum number of waiting tool calls of one caller; further ones are refused with 3001. Default: no limit.
     pub waiting_per_caller: Option<usize>,
@@ -146,8 +146,8 @@ impl<S: MgpService> Service<Call> for ConcurrencyLimit<S> {
 }
 
 impl<S: MgpService> ConcurrencyLimit<S> {
-    /// Runs a call once it has a permit. This is used if callers or tools have their own limits, or if other calls
-    /// wait.
+    /// Runs a call once it has a permit. This slower path is taken if callers or tools have their own limits, or if no
+    /// permit is free at once.
     #[cold]
     fn acquire(&mut self, mut call: Call) -> <Self as Service<Call>>::Future {
         let unstarted = UnstartedGuard::of(call.cx());

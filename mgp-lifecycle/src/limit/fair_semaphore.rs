@@ -58,7 +58,7 @@ struct WaitingCall {
     permit: oneshot::Sender<Permit>,
 }
 
-/// Permission to run one call. When it is dropped, the next waiting call gets it.
+/// Permission to run one call. When a permit is dropped, the next waiting call gets one.
 #[derive(Debug)]
 pub(super) struct Permit {
     semaphore: Arc<FairSemaphore>,
@@ -142,8 +142,8 @@ impl FairSemaphore {
         let fits =
             |queue: &QueueState| queue.running.have_room(&self.config, &caller, tool.as_deref());
         if fits(&queue) {
-            // Free permits are first given to waiting calls that may run. Calls that wait because of the limit of their
-            // caller or tool do not block this call.
+            // Free permits are first given to waiting calls that can run now. Calls that wait because of the limit of
+            // their caller or tool do not block this call.
             let unused = self.grant_waiting(&mut queue);
             let passes = fits(&queue) && !self.can_any_run(&queue) && self.take_slot();
             let permit =
@@ -172,7 +172,7 @@ impl FairSemaphore {
         self.count.fetch_add(ONE_WAITING, Ordering::AcqRel);
         let unused = self.grant_waiting(&mut queue);
         drop(queue);
-        // Dropping these wakes other tasks, so drop them after the lock is released.
+        // Dropping evicted calls and unused permits wakes other tasks, so do it after the lock is released.
         drop((evicted, unused));
         let semaphore = Arc::clone(self);
         Ok(Acquired::Later(Waiting { semaphore, caller, id, receiver: Some(receiver) }))
@@ -278,7 +278,7 @@ impl Drop for Permit {
     }
 }
 
-/// A call that waits for a permit; dropping it removes it from the queue.
+/// A call that waits for a permit; dropping this value removes the call from the queue.
 #[derive(Debug)]
 pub(super) struct Waiting {
     semaphore: Arc<FairSemaphore>,
@@ -304,7 +304,7 @@ impl Future for Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // A permit may have been sent in the meantime; it is dropped with the channel, and so passed on.
+        // If a permit was sent in the meantime, it is dropped with the channel, and so passed on to another call.
         if self.receiver.is_some() {
             let entry = self.semaphore.queue.lock().waiting.remove(&self.caller, self.id);
             if entry.is_some() {

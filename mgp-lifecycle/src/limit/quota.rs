@@ -1,4 +1,4 @@
-//! Quotas: limits on what a principal may use in a period (MGP §14.3: 3002).
+//! Quotas: limits on how much a principal can use in a period (MGP §14.3: 3002).
 
 mod charge;
 mod counters;
@@ -16,8 +16,7 @@ pub use layer::{QuotaLayer, QuotaService};
 use self::charge::Charge;
 use crate::error::LifecycleError;
 
-/// The number of calls that a principal may make in a period, and the number of units, defined by tools, that it may
-/// use.
+/// Limits how many calls a principal can make in a period, and how many units it can use. Tools define what a unit is.
 ///
 /// Periods are the same for all principals: an hour begins at the full hour, a day at midnight UTC,
 /// any other period at a multiple of its length since 1970.
@@ -70,8 +69,8 @@ impl Quota {
     /// Charges the principal of a call for units; does nothing if the call passed no `QuotaLayer`. If the quota does
     /// not limit units, they are only counted.
     ///
-    /// A handler that asks its caller is run again from the start in each round. Units that it charged in an earlier
-    /// round are not charged a second time.
+    /// A handler that asks its caller questions is run again from the start in each round. Units that it charged in an
+    /// earlier round are not charged a second time.
     ///
     /// ```
     /// use mgp_lifecycle::{Quota, QuotaLayer};

@@ -140,7 +140,8 @@ impl<S: MgpService> Service<Call> for SizeService<S> {
     }
 }
 
-/// Counts the bytes of the chunks that a call sends; returns the sum, or `None` if the call's outlet accepts no chunks.
+/// Makes the call's outlet count the bytes of the chunks that pass it. Returns the running sum, or `None` if the outlet
+/// accepts no chunks.
 fn meter_chunks(call: &mut Call, limit: usize) -> Option<Arc<AtomicUsize>> {
     let outlet = &mut call.cx_mut().outlet;
     if !outlet.wants(OutletItemKind::Chunk) {

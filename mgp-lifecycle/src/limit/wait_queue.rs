@@ -73,7 +73,7 @@ impl<T> WaitQueue<T> {
         Some(entry)
     }
 
-    /// Removes and returns the next entry that may run: the oldest one of the first caller in the round that has such
+    /// Removes and returns the next entry that can run: the oldest one of the first caller in the round that has such
     /// an entry.
     pub(super) fn pop(&mut self, may_run: impl Fn(&Caller, &T) -> bool) -> Option<(Caller, T)> {
         let (turn, id) = self.round.iter().find_map(|(turn, caller)| {
@@ -209,7 +209,8 @@ mod tests {
         }
     }
 
-    /// After an entry was removed out of turn, the counts so far no longer describe the round, so they are reset.
+    /// Resets the counts of turns. After an entry was removed out of turn, the counts so far no longer describe the
+    /// round.
     fn reset(waits: &mut [(EntryId, u8, usize, [usize; 4])]) {
         for wait in waits {
             wait.3 = [0; 4];

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The share of calls to a server that may be retries, over about a minute.
+/// Limits the share of retries among the calls to a server, measured over about a minute.
 ///
 /// When it is used up, calls fail immediately with their own error, without a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 pub struct RetryBudget {
     /// Number of retries allowed per 100 calls. Default: 10.
     pub percent: u32,
-    /// The number of retries that are always allowed; it is not added to those that `percent` allows. Default: 10.
+    /// The number of retries that are always allowed, even if `percent` allows fewer. Default: 10.
     pub floor: u32,
 }
 

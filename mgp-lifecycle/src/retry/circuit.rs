@@ -9,12 +9,12 @@ use tokio::time::Instant;
 
 /// Settings of a circuit breaker: how many failures open it, and how long it stays open.
 ///
-/// While it is open, calls are refused immediately with 5002. Afterwards one call passes as a probe; if it succeeds,
-/// the breaker closes, otherwise it opens again.
+/// While it is open, calls are refused immediately with 5002. Afterwards one call passes as a probe. If the probe
+/// succeeds, the breaker closes, otherwise it opens again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CircuitConfig {
-    /// The number of consecutive calls that must find the server, or an upstream of it, unreachable
+    /// The breaker opens after this many consecutive calls have found the server, or an upstream of it, unreachable
     /// (2000, 5001, 5002, a broken connection); 0 disables the circuit breaker. Default: 5.
     pub failures: u32,
     /// The time within which the failures must occur. Default: 30 s.
@@ -29,14 +29,14 @@ impl Default for CircuitConfig {
     }
 }
 
-/// The evidence about a server that the outcome of an attempt gives.
+/// The evidence that the outcome of an attempt gives about the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Evidence {
     /// The server answered the call.
     Answered,
     /// The server, or an upstream server of it, is unreachable.
     Unreachable,
-    /// There is no evidence, because the error may come from a layer on this side, e.g. an access check.
+    /// There is no evidence, because the error might come from a layer on this side, e.g. an access check.
     Unknown,
 }
 
@@ -78,7 +78,7 @@ pub(super) enum Circuit {
     Probing,
 }
 
-/// The decision whether a call may be sent to the server.
+/// The decision whether a call is sent to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     Pass,
@@ -92,7 +92,7 @@ pub(super) enum Admission {
 const PROBE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 impl Circuit {
-    /// Decides whether a call may be sent to the server.
+    /// Decides whether a call is sent to the server.
     pub(super) fn admit(&mut self, now: Instant) -> Admission {
         match self {
             Self::Closed | Self::Failing { .. } => Admission::Pass,

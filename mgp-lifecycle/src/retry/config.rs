@@ -32,11 +32,11 @@ pub struct RetryConfig {
     pub max_retries: u32,
     /// Maximum single wait. If the server requires a longer one, the call is not retried. Default: 10 s.
     pub max_wait: Duration,
-    /// The first wait if the server does not send one. Default: 500 ms.
+    /// The wait before the first retry, if the server sends no wait. Default: 500 ms.
     pub first_wait: Duration,
-    /// The time after the first failure of a call within which the call may be retried. Default: 30 s.
+    /// The time after the first failure of a call within which the call can be retried. Default: 30 s.
     pub total_timeout: Duration,
-    /// Limit on the share of all calls that may be retries.
+    /// The limit on the share of retries among all calls.
     pub budget: RetryBudget,
     /// The circuit breaker of each server.
     pub circuit: CircuitConfig,
@@ -76,8 +76,8 @@ pub struct AttemptReport<'a> {
 }
 
 impl RetryConfig {
-    /// Sets the function that selects calls which may be retried even if they may have run, because a second run does
-    /// no harm.
+    /// Sets the function that selects the calls for which a second run does no harm. They are retried even if it is
+    /// unknown whether they have run.
     pub fn repeat(mut self, may: impl Fn(&Call) -> bool + Send + Sync + 'static) -> Self {
         self.repeat = Some(Arc::new(may));
         self

@@ -105,7 +105,7 @@ fn wait(hints: &Recovery, made: u32, config: &RetryConfig, jitter: f64) -> Durat
     wait.min(config.max_wait).max(least)
 }
 
-/// The reason why a tool may not be called instead of another one.
+/// The reason why a fallback tool is not called instead of the failed tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum FallbackRefusal {
     #[error("its name is empty or too long")]
@@ -120,7 +120,7 @@ pub(super) enum FallbackRefusal {
     Irreversible,
 }
 
-/// Decides whether a tool may be called instead of another one.
+/// Decides whether a fallback tool is allowed to be called instead of the failed tool.
 ///
 /// If the definition of the original tool is unknown, that tool counts as safe here, so that no riskier tool replaces
 /// it.
@@ -317,8 +317,8 @@ mod tests {
         assert_eq!(may_replace(("a", None), ("b", Some(&moderate))), Err(FallbackRefusal::Riskier));
         assert_eq!(may_replace(("a", Some(&safe)), ("b", None)), Err(FallbackRefusal::Unlisted));
         assert_eq!(may_replace(("a", Some(&safe)), ("a", Some(&safe))), Err(FallbackRefusal::Same));
-        // An irreversible tool is never called without consent. A tool that declares no risk may be replaced only by
-        // one with at most moderate risk.
+        // An irreversible tool is never called without consent. A tool that declares no risk can be replaced only by a
+        // tool with at most moderate risk.
         let dangerous = known("dangerous");
         let wipe = ToolRetryInfo { repeat: RepeatPolicy::OnRequest, ..dangerous.clone() };
         let silent = ToolRetryInfo { is_declared: false, ..dangerous.clone() };

@@ -64,8 +64,8 @@ impl Failure {
         Some(Self { code, hints: hints.unwrap_or_default() })
     }
 
-    /// Returns whether the call may have run. If `details.started` is present, it decides; otherwise only some codes
-    /// mean that the call did not start.
+    /// Returns whether the call might have run. If the refusal contains `details.started`, that value decides;
+    /// otherwise only some codes mean that the call did not start.
     pub(crate) fn may_have_run(&self) -> bool {
         let details = self.hints.details.as_ref();
         let started = details.and_then(|details| details.decode::<bool>("started").ok().flatten());
@@ -75,21 +75,22 @@ impl Failure {
     }
 }
 
-/// Returns the recovery hints of an error, supplemented by what this side knows about it.
+/// Returns the recovery hints of an error. Adds that the call was started if the error leaves that open, e.g. after a
+/// lost connection.
 fn hints(error: &RpcError) -> Recovery {
     // A peer that supports only structured errors sends no recovery hints.
     let structured = || StructuredError::in_error(error)?.to_error().as_recovery().cloned();
     let sent = error.as_recovery().cloned().or_else(structured).unwrap_or_default();
     match HttpFailure::from_error(error) {
-        // The connection was lost, so the peer could not send hints. Whether to retry depends on whether the tool may
-        // run twice.
+        // The connection was lost, so the peer could not send hints. Whether to retry depends on whether the tool can
+        // run twice without harm.
         Some(HttpFailure::ConnectionLost) => {
             mark_started(Recovery::for_repeatable(error.code()).unwrap_or(sent))
         }
         None if is_connection_lost(error) => {
             mark_started(Recovery::default_for(error.code()).unwrap_or(sent))
         }
-        // A proxy may answer with 5xx to a request that it has already forwarded, so the call may have run.
+        // A proxy can answer with 5xx to a request that it has already forwarded, so the call might have run.
         Some(HttpFailure::Status(500..)) => mark_started(sent),
         _ => sent,
     }
@@ -156,7 +157,7 @@ mod tests {
         check("7", None);
     }
 
-    /// Checks whether a retry may help after an error, and whether the call may have run.
+    /// Checks whether a retry can help after an error, and whether the call might have run.
     #[track_caller]
     fn check_error(error: &RpcError, expected: (bool, bool)) {
         let failure = Failure::of(&Err(error.clone())).unwrap();

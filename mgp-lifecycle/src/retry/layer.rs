@@ -23,9 +23,9 @@ use super::server::{Server, ServerTable};
 use super::tools::{ListPage, ToolRetryInfo};
 use crate::error::LifecycleError;
 
-/// Layer that retries failed calls that may succeed later, within the caller's limits.
+/// Layer that retries failed calls if they might succeed later, within the caller's limits.
 ///
-/// Put it outside all gates (layers that may refuse a call), so that every attempt passes all of them. A clone is
+/// Put it outside all gates (layers that can refuse a call), so that every attempt passes all of them. A clone is
 /// cheap. The original, its clones and all stacks that use them share the state of each server.
 ///
 /// ```
@@ -74,7 +74,8 @@ type RiskLookup = dyn Fn(&Tool) -> RiskLevel + Send + Sync;
 impl RetryLayer {
     /// Creates a layer with this configuration.
     ///
-    /// It learns about tools from the lists that it passes on, and requests a list from the server when it needs one.
+    /// The layer learns about tools from the lists that it passes on, and requests a list from the server when it needs
+    /// one.
     pub fn new(config: RetryConfig) -> Self {
         let servers = Arc::new(ServerTable::new());
         let own = servers.of(None);
@@ -82,7 +83,7 @@ impl RetryLayer {
         Self(Arc::new(RetryContext { config, servers, server: None, own, tools: None, risk: None }))
     }
 
-    /// Sets the server for calls whose context names none.
+    /// Sets the server for calls whose context names no server.
     pub fn server(mut self, id: impl Into<ServerId>) -> Self {
         let context = Arc::make_mut(&mut self.0);
         let id = id.into();
@@ -111,7 +112,7 @@ impl RetryLayer {
         self.0.of(server).reset();
     }
 
-    /// Removes the stored tools of a server that reported a change.
+    /// Removes the stored tools of a server that reported a change of its tools.
     pub fn tools_changed(&self, server: Option<&ServerId>) {
         self.0.of(server).tools.lock().clear();
     }
@@ -173,10 +174,10 @@ pub struct Retry<S> {
 
 mgp_types::opaque_debug!(Retry<S>);
 
-/// The kinds of requests that may be retried.
+/// The kinds of requests that can be retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestKind {
-    /// A tool call, which may have any effect.
+    /// A tool call, which can have any effect.
     Tool,
     /// A request for a list of tools.
     List(ListPage),

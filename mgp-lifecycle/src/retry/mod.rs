@@ -1,6 +1,7 @@
-//! Retries of failed calls that may succeed later: waits, a budget, a fallback tool and a circuit breaker (MGP §14.6).
+//! Retries failed calls that might succeed later, with waits, a budget, a fallback tool and a circuit breaker (MGP
+//! §14.6).
 //!
-//! Put the layer outside all gates (layers that may refuse a call), so that every attempt passes all of them and is
+//! Put the layer outside all gates (layers that can refuse a call), so that every attempt passes all of them and is
 //! recorded separately. The layer follows the recovery hints of a server within the caller's own limits:
 //!
 //! | rule | |

@@ -88,8 +88,8 @@ impl<S: MgpService> RetryableCall<S> {
             return Err(StopReason::Disconnected);
         }
         let mut decision = self.decide(failure, made, end, self.repeat());
-        // The definition of the tool may permit a second run. Request it from the server only if it would change the
-        // decision.
+        // The tool's definition might permit a second run. Request the definition from the server only if it could
+        // change the decision.
         if decision == Decision::Stop(StopReason::MayHaveRun)
             && matches!(self.decide(failure, made, end, RepeatPolicy::Always), Decision::Retry(_))
             && self.learn(end).await
@@ -123,7 +123,7 @@ impl<S: MgpService> RetryableCall<S> {
         situation.decide(&self.context.config)
     }
 
-    /// Returns the conditions under which the call may run twice.
+    /// Returns the conditions under which the call is allowed to run twice.
     fn repeat(&self) -> RepeatPolicy {
         let Some(tool) = self.call.tool().filter(|_| self.kind == RequestKind::Tool) else {
             return RepeatPolicy::Always;
@@ -151,8 +151,8 @@ impl<S: MgpService> RetryableCall<S> {
 
     // === The fallback ===
 
-    /// Calls the tool that the server proposes instead. Returns `None` if that is not allowed, or if the tool fails as
-    /// well.
+    /// Calls the tool that the server proposes instead of the failed one. Returns `None` if that is not allowed, or if
+    /// the proposed tool fails as well.
     async fn fallback(&mut self, failure: &Failure, made: u32, end: Deadline) -> Option<Reply> {
         let proposed = failure.hints.fallback_tool.as_deref()?;
         let tool = self.call.tool()?.name.to_owned();
@@ -175,7 +175,7 @@ impl<S: MgpService> RetryableCall<S> {
         let attempt = RetryAttempt::new(made + 1, failure.code, Duration::ZERO).instead_of(&tool);
         let mut call = self.attempt(attempt);
         call.params_mut().set_target(Target::Tool(proposed.into()));
-        // The answers to questions belong to the original tool, which asked them.
+        // Remove the caller's answers, because the original tool asked the questions.
         let hop = call.hop_mut();
         (hop.input_responses, hop.request_state) = (None, None);
         self.call.params_mut().set_target(Target::Tool(proposed.into()));

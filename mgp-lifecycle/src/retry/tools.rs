@@ -1,4 +1,4 @@
-//! The properties of tools that determine whether they may be retried or used as a fallback.
+//! The properties of tools that determine whether they can be retried or used as a fallback.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use mgp_types::mgp::{RiskLevel, ToolSecurity};
 use mgp_types::service::Reply;
 use tokio::time::Instant;
 
-/// The conditions under which a tool may run a second time for one call.
+/// The conditions under which a tool is allowed to run a second time for one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RepeatPolicy {
@@ -25,7 +25,7 @@ pub enum RepeatPolicy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolRetryInfo {
-    /// The conditions under which the tool may run a second time.
+    /// The conditions under which the tool is allowed to run a second time.
     pub repeat: RepeatPolicy,
     /// The effective risk of the tool.
     pub risk: RiskLevel,
@@ -61,9 +61,9 @@ impl ToolRetryInfo {
         Self { repeat, risk, is_declared }
     }
 
-    /// Returns the highest risk that a fallback for this tool may have.
+    /// Returns the highest risk that a fallback for this tool is allowed to have.
     ///
-    /// A tool that declares no risk counts as dangerous, but its fallback may have at most moderate risk.
+    /// A tool that declares no risk counts as dangerous, but only a tool of at most moderate risk can replace it.
     pub(super) fn max_fallback_risk(&self) -> RiskLevel {
         let max = if self.is_declared { RiskLevel::Dangerous } else { RiskLevel::Moderate };
         self.risk.clone().min(max)
@@ -97,7 +97,7 @@ pub(super) const MAX_NAME_BYTES: usize = 256;
 /// The time after which a server that did not list its tools is asked again.
 const LIST_RETRY_INTERVAL: Duration = Duration::from_mins(1);
 
-/// The tools of one server, from the lists that the layer passed on.
+/// The tools of one server, read from the lists that passed through the layer.
 #[derive(Debug, Default)]
 pub(super) struct ToolTable {
     tools: HashMap<Box<str>, ToolRetryInfo>,
@@ -111,7 +111,7 @@ impl ToolTable {
         self.tools.get(name)
     }
 
-    /// Stores a page of a list; the first page begins a new list.
+    /// Stores the tools on a page of a list; the first page replaces the tools that were stored before.
     pub(super) fn take(
         &mut self,
         reply: &Reply,
@@ -138,7 +138,7 @@ impl ToolTable {
         (self.listed, self.asked) = (false, None);
     }
 
-    /// Returns whether the server should be asked for its tools now. If so, the caller of this method must do that.
+    /// Returns whether the server should be asked for its tools now. If `true`, the caller of this method must ask it.
     pub(super) fn wants_list(&mut self, now: Instant) -> bool {
         let wants = !self.listed
             && self.asked.is_none_or(|at| now.saturating_duration_since(at) > LIST_RETRY_INTERVAL);

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use mgp_types::mgp::{RestartConfig, RestartPolicy};
 
-/// Upper limit of `max_restarts`. Each remembered restart takes 16 bytes, and this many are certainly a crash loop.
+/// Upper limit of `max_restarts`. Each remembered restart takes 16 bytes, and so many restarts are certainly a crash
+/// loop.
 const MAX_RESTARTS: u32 = 10_000;
 /// Lower limit of the window. With an empty window restarts would not be counted, and a crash loop would never end.
 const MIN_WINDOW: Duration = Duration::from_secs(1);
@@ -35,7 +36,7 @@ pub struct SuperviseConfig {
     /// Maximum number of restarts within the window; after one more failure the server stays in the state `error`.
     /// Default: 5, at most 10,000; with 0 there are no restarts.
     pub max_restarts: u32,
-    /// If `false`, the limit does not apply: the server is tried again without end. Default: `true`.
+    /// If `false`, `max_restarts` does not apply, and the server is started again without limit. Default: `true`.
     pub gives_up: bool,
     /// Length of the window in which restarts are counted, measured in time that the server was connected. Default: 300
     /// s; from 1 s to 30 days.
@@ -43,7 +44,8 @@ pub struct SuperviseConfig {
     /// Time in which the server waits, starts or stops does not count. So a crash loop ends in `error` however long its
     /// waits are.
     pub window: Duration,
-    /// The wait before the first restart within the window; each further one doubles it. Default: 1 s, at most 1 h.
+    /// The wait before the first restart within the window; the wait doubles with each further restart. Default: 1 s,
+    /// at most 1 h.
     pub backoff_base: Duration,
     /// Maximum wait before a restart, which applies to the first one too. Default: 30 s, at most 1 h.
     pub backoff_max: Duration,

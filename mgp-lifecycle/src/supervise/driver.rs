@@ -23,7 +23,7 @@ use crate::state::StateHandle;
 
 /// The maximum number of commands that wait for the task; further senders wait until there is room.
 const MAX_COMMANDS: usize = 16;
-/// Number of reports that a listener may lag behind; beyond it the oldest are lost.
+/// Number of reports by which a listener can lag behind; beyond it the listener loses the oldest reports.
 const MAX_REPORT_LAG: usize = 256;
 
 /// The client of the servers that `S` starts.
@@ -32,8 +32,8 @@ pub type ClientOf<S> = <<S as Spawn>::Server as Spawned>::Client;
 /// Supervises a server. [`Supervised::start`] starts it, and from then on it is restarted according to its policy.
 ///
 /// `state` is the handle to the server's state. The caller passes it in, so that layers such as a
-/// [`ReadyLayer`](crate::ReadyLayer) can be built with it before the supervision begins. Only the supervisor may change
-/// the state.
+/// [`ReadyLayer`](crate::ReadyLayer) can be built with it before the supervision begins. Only the supervisor is allowed
+/// to change the state.
 ///
 /// # Panics
 /// Panics outside a tokio runtime with a timer.
@@ -161,7 +161,7 @@ impl<S: Spawn> Driver<S> {
             }
             CommandKind::Unhealthy { .. } => {}
         }
-        // Ignore the error: the sender may no longer wait, but the command was executed.
+        // Ignore the error: the sender might no longer wait, but the command was executed.
         let _ = command.accepted.send(());
     }
 
@@ -223,7 +223,7 @@ impl<S: Spawn> Driver<S> {
             Ok(change) => {
                 report.at = change.at;
                 report.limit = self.exceeded.take_if(|_| report.to == ServerState::Error);
-                // Ignore the error: there may be no listener.
+                // Ignore the error: it only means that there is no listener.
                 let _ = self.reports.send(report);
             }
             Err(error) => {

@@ -37,7 +37,7 @@ pub enum SupervisorEvent {
     Tick,
 }
 
-/// An action that the driver must execute, in the order given.
+/// An action that the driver must execute. Several actions are executed in the order in which they were returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SupervisorAction {

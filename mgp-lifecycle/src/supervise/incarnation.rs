@@ -1,4 +1,5 @@
-//! The futures of one incarnation of a supervised server: its start, readiness, end and stop (MGP §11.5).
+//! The futures of one incarnation (one run of the process or connection) of a supervised server: its start, readiness,
+//! end and stop (MGP §11.5).
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,7 +17,7 @@ use crate::catch_panic::panic_error;
 /// The time to wait for the server's exit after a failed handshake; if it exits, that is reported as the cause.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// The futures of one incarnation; dropping it kills the server.
+/// The futures of one incarnation; dropping this value kills the server.
 pub(super) struct Incarnation<T: Spawned> {
     server: Option<Arc<T>>,
     starting: Running<Result<T, SpawnError>>,
@@ -83,7 +84,7 @@ impl<T: Spawned> Incarnation<T> {
                     .map(Outcome::Exited)
                     .or_else(|| match poll(&mut self.preparing, task)? {
                         Ok(client) => Some(Outcome::Ready(client)),
-                        // The server may have ended since its end was polled above.
+                        // The server might have ended since its end was polled above.
                         Err(error) => Some(
                             poll(&mut self.ending, task)
                                 .map_or(Outcome::StartFailed(error), Outcome::Exited),

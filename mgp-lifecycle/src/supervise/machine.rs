@@ -56,7 +56,7 @@ pub struct Supervisor {
     is_start_failure: bool,
 }
 
-/// The current activity. Each phase except `Resting` and `Running` has one deadline.
+/// The current activity of the supervisor. Each phase except `Resting` and `Running` has one deadline.
 #[derive(Debug)]
 enum Phase {
     /// The server does not run, and will not be started.

@@ -8,14 +8,14 @@ use std::time::Duration;
 pub struct TasksConfig {
     /// Maximum number of tasks, running or ended; further ones are refused with 3001. Default: 128.
     ///
-    /// While its call runs, a task holds the call's permit of a concurrency limit. So this should be lower than that
-    /// limit.
+    /// While its call runs, a task occupies the call's permit of a concurrency limit. So this number should be lower
+    /// than that limit.
     ///
     /// If the table is full, a new task replaces the oldest ended one whose outcome was delivered.
     pub max_tasks: usize,
     /// The maximum number of tasks per principal. Default: 64.
     pub max_per_principal: usize,
-    /// The time to live of a task from its start, unless its caller asks for another. Default: 10 minutes.
+    /// The time to live of a task from its start, unless its caller asks for another time. Default: 10 minutes.
     ///
     /// A call that is still running then is dropped.
     pub ttl: Duration,
@@ -25,8 +25,8 @@ pub struct TasksConfig {
     pub poll_interval: Duration,
     /// The time for which a modern call runs as a normal request before it becomes a task. Default: 50 ms.
     ///
-    /// With zero, a call becomes a task unless its future completes the first time it is polled. The call of a tool
-    /// that runs on its own tokio task never does, so it always becomes an MCP task.
+    /// With zero, a call becomes a task unless its future completes the first time it is polled. If a tool runs on its
+    /// own tokio task, its calls never complete at the first poll, so they always become MCP tasks.
     ///
     /// Does not apply to callers of 2025-11-25: they request each task themselves, and get one even for a call that
     /// completes at once.

@@ -36,8 +36,8 @@ pub(super) fn spawn(
             own.end(Outcome::of(adapt_to_caller(outcome, &own.caller, CallInfo::TOOL_CALL)));
         }
         if let Some(cut) = &mut cut {
-            // Delay the drain until the caller has polled the outcome, because it would be lost if the server stopped
-            // now.
+            // Delay the drain until the caller has polled the outcome: if the server stopped now, the outcome would be
+            // lost.
             let remaining = own.expires.saturating_duration_since(Instant::now());
             let fetched = timeout(fetch_timeout.min(remaining), own.delivered());
             tokio::select! {

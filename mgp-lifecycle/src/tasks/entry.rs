@@ -179,7 +179,7 @@ impl Entry {
         }
     }
 
-    /// Returns whether the outcome has been delivered, so that the task may be evicted.
+    /// Returns whether the outcome has been delivered, so that the task can be evicted.
     pub(super) fn is_delivered(&self) -> bool {
         self.state.lock().delivered
     }
@@ -187,7 +187,7 @@ impl Entry {
     /// Cancels the task.
     ///
     /// # Errors
-    /// The status with which it had already ended.
+    /// The status of the task, if it has already ended.
     pub(super) fn cancel(&self) -> Result<(), TaskStatus> {
         let ended = {
             let mut state = self.state.lock();

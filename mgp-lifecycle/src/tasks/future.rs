@@ -1,4 +1,4 @@
-//! The response future of a call that may become a task.
+//! The response future of a call that can become a task.
 
 use std::fmt;
 use std::pin::Pin;
@@ -27,7 +27,7 @@ pub(super) struct ResponseFuture {
     grace: Grace,
 }
 
-/// The time within which the call may complete as a normal request.
+/// The time within which the call can complete as a normal request.
 enum Grace {
     // The timer is created only if the call does not complete immediately.
     Fresh,

@@ -1,6 +1,6 @@
-//! The redirection of a call's questions and partial results when the call becomes a task.
+//! Redirects a call's questions and partial results when the call becomes a task.
 //!
-//! Before, both are sent to the caller with its request. Afterwards, questions are kept in the task until they are
+//! Before that, both are sent to the caller over its request. Afterwards, questions are kept in the task until they are
 //! answered, and partial results are dropped.
 
 use std::fmt;
@@ -67,7 +67,7 @@ impl TaskTicket {
 /// The result of the attempt to make a call a task.
 enum HandOver {
     Done,
-    /// Questions of the round are open, so the call ends with them instead.
+    /// Questions of the round are open, so the call ends with these questions and does not become a task.
     Suspended,
 }
 
@@ -100,8 +100,8 @@ enum Stage {
 struct Round {
     /// The thread on which the layer is polling the call; `None` between two polls.
     polling: Option<ThreadId>,
-    /// `true` if a question was asked on that thread during the poll. If the handler runs on a tokio task of its own,
-    /// `run_round` collects its questions there.
+    /// `true` if a question was asked on the thread `polling` during the poll. If the handler runs on a tokio task of
+    /// its own, `run_round` collects the questions on that task instead.
     asked: bool,
     /// Open questions, in the form of the reply that ends the call.
     reply: Option<Reply>,
@@ -284,7 +284,7 @@ async fn ask_legacy(entry: &Entry, own: Context, ask: CallerRequest) -> Result<P
         match entry.latest_waiting() {
             Some(waiting) => break waiting,
             None if !own.peer.is_closed() => break own,
-            // The caller has disconnected, but it may connect again and wait for the result.
+            // The caller has disconnected, but it might connect again and wait for the result.
             None => changed.await,
         }
     };
@@ -379,8 +379,8 @@ impl Sink for RequestOutlet {
                 return Ok(());
             }
             let mut sent = pin!(self.inner.send(item));
-            // An item may still wait for a slow consumer when the call becomes a task. It is dropped, so that it does
-            // not block the task.
+            // An item might still wait for a slow consumer when the call becomes a task. The item is dropped then, so
+            // that it does not block the task.
             poll_fn(|task| match sent.as_mut().poll(task) {
                 Poll::Pending => handed_over.as_mut().poll(task).map(|()| Ok(())),
                 ready @ Poll::Ready(_) => ready,

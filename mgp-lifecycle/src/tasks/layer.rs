@@ -1,4 +1,4 @@
-//! The layer that decides which calls may become tasks, and serves the methods for tasks.
+//! The layer that decides which calls can become tasks, and serves the methods for tasks.
 //!
 //! Applies to: inbound.
 
@@ -22,10 +22,10 @@ use crate::drain::Drain;
 
 /// Layer that turns slow tool calls into tasks, and answers `tasks/*`.
 ///
-/// Put it between the drain layer and the audit layer. The inner layers that may refuse the call then run while it is
-/// still a request, so a refusal is returned immediately, and their guards live as long as the call. All stacks that
-/// use a layer share one table of tasks. A task belongs to a principal, not to a connection. Partial results of a task
-/// are dropped, because there is no stream for them.
+/// Put it between the drain layer and the audit layer. The inner layers that can refuse the call then run while it is
+/// still a request, so a refusal is returned immediately, and the guards of these layers live as long as the call. All
+/// stacks that use a layer share one table of tasks. A task belongs to a principal, not to a connection. Partial
+/// results of a task are dropped, because there is no stream for them.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -64,11 +64,11 @@ pub struct TasksLayer {
     only_if_requested: bool,
 }
 
-/// Function that returns whether a tool may, must or must not run as a task.
+/// Function that returns whether a tool can, must or must not run as a task.
 type Support = Arc<dyn Fn(&str) -> TaskSupport + Send + Sync>;
 
 impl TasksLayer {
-    /// Creates a layer with a new table of tasks; `support` returns whether a tool may run as a task.
+    /// Creates a layer with a new table of tasks; `support` returns whether a tool can run as a task.
     pub fn new(
         config: TasksConfig,
         support: impl Fn(&str) -> TaskSupport + Send + Sync + 'static,
@@ -144,7 +144,7 @@ pub struct Tasks<S> {
 mgp_types::opaque_debug!(Tasks<S> { table });
 
 impl<S> Tasks<S> {
-    /// Returns how a call may become a task; `None` if it cannot.
+    /// Returns how a call can become a task; `None` if it cannot.
     fn plan(&self, call: &Call) -> Result<Option<Plan>, RpcError> {
         let Some(tool) = call.tool() else { return Ok(None) };
         if self.only_if_requested && !can_wait_for_task(call) {
@@ -183,7 +183,7 @@ impl<S: MgpService> Service<Call> for Tasks<S> {
     }
 }
 
-/// Response future of [`Tasks`] for a call that may become a task.
+/// Response future of [`Tasks`] for a call that can become a task.
 #[derive(Debug)]
 pub struct Pending(ResponseFuture);
 

@@ -1,4 +1,4 @@
-//! The decision whether a call may become a task, based on what its caller negotiated and what its tool supports.
+//! Decides whether a call can become a task, based on what its caller negotiated and what its tool supports.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use serde::Deserialize;
 use super::config::TasksConfig;
 use crate::error::LifecycleError;
 
-/// The way in which a call may become a task.
+/// The way in which a call can become a task.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     /// The era that determines the form of the task on the wire.
     pub(super) era: Era,
     /// The time for which the task is kept.
     pub(super) ttl: Duration,
-    /// Time for which the call may first complete as a normal request; `None` means one poll.
+    /// The time within which the call can complete as a normal request before it becomes a task; `None` means one poll.
     pub(super) grace: Option<Duration>,
     /// `true` if the call must become a task. It is then refused before it runs if the table is full.
     pub(super) task_only: bool,
@@ -77,7 +77,7 @@ impl Plan {
                 Err(LifecycleError::TaskForbidden(tool.to_owned()).into())
             }
             Some(requested) => {
-                // A shorter time to live is raised, because the task must not expire before the caller can poll it.
+                // A time to live below the minimum is raised: the task must not expire before the caller can poll it.
                 let ttl = requested
                     .ttl
                     .map_or(config.ttl, Duration::from_millis)
@@ -93,10 +93,10 @@ impl Plan {
     }
 }
 
-/// The shortest time to live that a caller can ask for.
+/// The minimum time to live of a task; if a caller asks for less, the task gets this time.
 const MIN_TTL: Duration = Duration::from_secs(1);
 
-/// Returns whether a tool may become a task; `false` for unknown values.
+/// Returns whether calls of a tool can become tasks; `false` for unknown values.
 fn supports_tasks(support: &TaskSupport) -> bool {
     matches!(support, TaskSupport::Optional | TaskSupport::Required)
 }

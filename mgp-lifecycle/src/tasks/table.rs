@@ -144,8 +144,8 @@ impl Table {
         let _ = self.drain.set(drain);
     }
 
-    /// Returns a guard that makes the drain wait for a task. It must be created while the task's request is still
-    /// counted.
+    /// Returns a guard that makes the drain wait for a task. Must be called while the drain still counts the task's
+    /// request.
     pub(super) fn hold_drain(&self) -> Option<DrainHold> {
         self.drain.get().map(Drain::hold)
     }

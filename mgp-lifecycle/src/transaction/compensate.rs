@@ -70,7 +70,7 @@ impl Transactions {
     pub(super) fn spawn_rollback(&self, key: SagaKey) {
         let transactions = self.clone();
         tokio::spawn(async move {
-            // The store may be busy for a short time, which must not end a rollback.
+            // The store might be busy for a short time, which must not end a rollback.
             let mut backoff = BACKOFF;
             while let Err(error) = transactions.roll_back_steps(&key).await {
                 tracing::warn!(transaction = key.1, %error, "rollback interrupted; trying again");
@@ -154,7 +154,7 @@ impl Transactions {
             });
             match answer.await {
                 Ok(reply) => return check_result(&reply),
-                // The idempotency key makes another attempt safe: it runs only if this one did not.
+                // The idempotency key makes another attempt safe: the server runs it only if this attempt did not run.
                 Err(error) if attempt < MAX_ATTEMPTS && is_passing(&error) => {
                     tokio::time::sleep(backoff.next_delay()).await;
                 }

@@ -62,7 +62,7 @@ impl Transactions {
     }
 }
 
-/// Returns a handler that calls a function with the transactions.
+/// Turns a function into a handler that passes the transactions, the context and the params to it.
 fn handler<P, R, Fut>(
     transactions: &Transactions,
     run: impl Fn(Transactions, Context, P) -> Fut + Send + Sync + 'static,

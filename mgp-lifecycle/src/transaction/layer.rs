@@ -23,9 +23,9 @@ const MAX_STEPS: usize = 100;
 /// The maximum size of the arguments of a compensation, in bytes.
 const MAX_ARGUMENTS_BYTES: usize = 64 << 10;
 
-/// Layer that records tool calls with a transaction id as steps of the transaction.
+/// Layer that adds each tool call with a transaction id to that transaction as a step.
 ///
-/// Place it inside all gates (layers that may refuse calls), so that a refused call is not a step, and outside an
+/// Place it inside all gates (layers that can refuse calls), so that a refused call is not a step, and outside an
 /// [`IdempotencyLayer`](crate::IdempotencyLayer).
 #[derive(Clone, Debug)]
 #[must_use]
@@ -106,7 +106,8 @@ impl StepCall {
             record.add_note(TransactionId::NAME, Payload::of(&saga)?);
         }
         let saga = (Owner::of(&cx.principal), saga);
-        // Remove these members, because the called server must not coordinate the transaction as well.
+        // Remove the members for transactions from the call, because the called server must not coordinate the
+        // transaction as well.
         let members = cx.extensions.get::<CallMembers>().cloned().unwrap_or_default();
         let members = members.without::<TransactionId>().without::<StepId>();
         call.cx_mut().extensions.insert(members.without::<Compensation>());
@@ -157,7 +158,7 @@ fn check_size(undo: &Undo) -> Result<(), RpcError> {
     Ok(())
 }
 
-/// Runs a step. It continues even if its caller disconnects, so that its outcome is known.
+/// Runs a step. The step continues even if its caller disconnects, so that its outcome becomes known.
 async fn run_step<S: MgpService>(
     transactions: Transactions,
     mut inner: S,
@@ -219,7 +220,7 @@ async fn end_step(
     transactions.0.log.change(saga, end).await.map(drop)
 }
 
-/// Returns whether a result reports a failure.
+/// Returns whether a call failed, or its result reports a failure.
 fn is_failed(answer: &Result<Reply, RpcError>) -> bool {
     let Ok(reply) = answer else { return true };
     reply.as_body().is_some_and(crate::retry::is_tool_error)
@@ -238,11 +239,11 @@ fn declared(answer: &Result<Reply, RpcError>) -> Option<Compensation> {
     let body = answer.as_ref().ok()?.as_body()?;
     let in_meta = body.get("_meta").and_then(|meta| meta.get::<Object>().ok());
     let found = in_meta.and_then(|meta| meta.get(Compensation::NAME).cloned());
-    // Other implementations write it next to the content instead.
+    // Other implementations write the compensation next to the content and not into `_meta`.
     found.or_else(|| body.get(Compensation::NAME))?.get().ok()
 }
 
-/// Checks a compensation that a server declared. It may only name a tool of the same server, and the caller must be
+/// Checks a compensation that a server declared. Only a tool of the same server is accepted, and the caller must be
 /// allowed to call that tool.
 fn usable(
     transactions: &Transactions,

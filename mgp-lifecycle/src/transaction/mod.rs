@@ -41,14 +41,14 @@ const MAX_TEXT_BYTES: usize = 500;
 
 /// The interface through which the coordinator of transactions examines and calls tools.
 pub trait TransactionTools: Send + Sync + 'static {
-    /// Checks that the caller may call the tool of a compensation.
+    /// Checks that the caller is allowed to call the tool of a compensation.
     ///
     /// # Errors
-    /// An error if the caller may not call it.
+    /// An error if the caller is not allowed to call it.
     fn check(&self, cx: &Context, server: &ServerId, tool: &str) -> Result<(), RpcError>;
 
     /// Finds the server and the tool that a caller means by a name. By default none is found, so that only tools of a
-    /// step's own server can undo it.
+    /// step's own server can undo the step.
     fn find(&self, _cx: &Context, _name: &str) -> Option<(ServerId, String)> {
         None
     }

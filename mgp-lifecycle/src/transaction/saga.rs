@@ -42,7 +42,7 @@ impl Owner {
         &self.tenant
     }
 
-    /// Returns the caller's name as operators know it.
+    /// Returns the name under which operators know the caller: that of its agent or, without an agent, its subject.
     pub(super) fn name(&self) -> &str {
         self.agent.as_deref().unwrap_or(&self.subject)
     }
@@ -102,7 +102,7 @@ pub(super) struct Step {
     pub(super) attempts: u32,
 }
 
-/// The call that undoes a step; a compensation with its server.
+/// The call that undoes a step: a compensation, and the server of its tool.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Undo {
     pub(super) server: String,
@@ -137,7 +137,7 @@ impl Saga {
         self.steps.iter_mut().find(|step| step.id == id)
     }
 
-    /// Returns whether further steps may be called.
+    /// Returns whether further steps can be added.
     pub(super) fn is_open(&self) -> bool {
         self.status == TransactionStatus::Begun
     }
@@ -157,7 +157,7 @@ impl Saga {
         self.steps.iter().rposition(|step| step.status == StepStatus::Done && !step.only_reads)
     }
 
-    /// Marks the steps that may or may not have had an effect, so that a person examines them.
+    /// Marks the steps of which it is unknown whether they had an effect, so that a person examines them.
     pub(super) fn mark_interrupted(&mut self) {
         for step in self.steps.iter_mut().filter(|step| step.status == StepStatus::Started) {
             if step.only_reads {
@@ -188,7 +188,7 @@ impl Saga {
                 step.attempts += 1;
             }
         }
-        // A person decided this, so the credentials of the caller no longer matter.
+        // A person decided to try again, so the credentials of the caller no longer matter.
         self.credentials = None;
         self.status = TransactionStatus::RollingBack;
     }
@@ -219,9 +219,9 @@ impl Step {
         self.error = Some(mgp_types::clip(error, 500));
     }
 
-    /// Returns the idempotency key for an attempt to undo the step, so that the attempt runs only once. It includes the
-    /// time at which the transaction began, because the transaction's id may be used again while the key is still
-    /// stored.
+    /// Returns the idempotency key for an attempt to undo the step, so that the attempt runs only once. The key
+    /// includes the time at which the transaction began, because the transaction's id can be used again while the key
+    /// is still stored.
     pub(super) fn undo_key(&self, saga: &Saga) -> String {
         let name = format!("{}\n{}\n{}", saga.id, saga.began_ms, self.id);
         let hash = Sha256Hash::digest(name.as_bytes()).to_string();

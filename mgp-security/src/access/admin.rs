@@ -70,8 +70,8 @@ impl Access {
         self.take_back(check, params).await
     }
 
-    /// Removes every entry about a server that is no longer registered. Checks no authority: the caller of this method
-    /// must have done that.
+    /// Removes every entry about a server that is no longer registered. Does not check any authority: the caller of
+    /// this method must have done so.
     ///
     /// # Errors
     /// An error if the change cannot be stored or recorded; some of the entries may have been removed.
@@ -103,8 +103,8 @@ impl Access {
         self.answer(AdminCheck::without_call(by).within_tenant(), params).await
     }
 
-    /// Returns the agents and groups of a tenant that have an entry in force. Reads them directly from a store, e.g.
-    /// for a tool that displays them; no decision uses this list.
+    /// Returns the names in the entries of a tenant that are in force: agents, groups (`group:NAME`) and everyone
+    /// (`*`). Reads them directly from a store, e.g. for a tool that displays them; no decision uses this list.
     ///
     /// # Errors
     /// [`StoreError`] if the store cannot be read.
@@ -123,7 +123,7 @@ impl Access {
         Ok(of_tenant.map(|entry| entry.access.agent_id.clone()).collect())
     }
 
-    /// Checks that the caller may use an administrative method; refuses and records the attempt if it may not.
+    /// Returns an error if the caller is not allowed to use an administrative method, and records the refused attempt.
     pub(super) async fn authorise<R: Request>(
         &self,
         check: AdminCheck<'_>,

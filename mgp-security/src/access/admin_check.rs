@@ -16,7 +16,7 @@ pub(crate) struct AdminCheck<'a> {
     pub(super) principal: &'a Principal,
     pub(super) trace: Option<&'a str>,
     credentials: Credentials<'a>,
-    /// The lowest authority with which a caller may use the method.
+    /// The minimum authority that a caller needs for the method.
     least: Authority,
     /// `true` if the audit layer already records this call, and so also its refusal; then this check records nothing.
     is_recorded: bool,
@@ -33,7 +33,8 @@ impl<'a> AdminCheck<'a> {
         }
     }
 
-    /// Creates a check of a principal that calls from within this process, without a message and without credentials.
+    /// Creates a check for code in this process that acts as a principal: there is no message, and there are no
+    /// credentials that could restrict it.
     pub(crate) fn without_call(principal: &'a Principal) -> Self {
         let (credentials, least) = (Credentials::NONE, Authority::Operator);
         Self { principal, trace: None, credentials, least, is_recorded: false }
@@ -74,7 +75,7 @@ impl<'a> AdminCheck<'a> {
         Err(NotOperator::new(method, about, rule).into())
     }
 
-    /// Records a refused attempt, unless the audit of the tool call records it, and returns the error for the caller.
+    /// Records a refused attempt, unless the audit layer already records the call. Returns the error for the caller.
     pub(crate) async fn record_refusal(
         self,
         audit: &dyn AuditSink,

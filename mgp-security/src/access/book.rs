@@ -1,5 +1,4 @@
-//! The access entries of all tenants: reads them from the store, decides with them, and follows their changes (MGP
-//! §5.2).
+//! Reads the access entries of all tenants from the store, follows their changes, and decides with them (MGP §5.2).
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -20,7 +19,7 @@ use crate::hooks::HookState;
 use crate::policy::Policies;
 use crate::tool::NamedTool;
 
-/// The access entries, and the decisions that follow from them; a handle that is cheap to clone.
+/// Decides from the access entries which callers have access to which tools; a handle that is cheap to clone.
 ///
 /// Calls and lists use the same decision. An entry for the tool decides first, then an entry for the server, then
 /// the server's default policy. On each of the first two levels, an entry that denies overrides all entries that
@@ -60,9 +59,9 @@ struct Handles {
 mgp_types::opaque_debug!(Access);
 
 impl Access {
-    /// Creates entries over a store that other processes may share.
+    /// Creates a handle of the entries in a store. Other processes can use the same store.
     ///
-    /// Nothing is allowed before [`open`](Self::open) has read the entries, because an unread entry may deny.
+    /// Nothing is allowed before [`open`](Self::open) has read the entries, because an unread entry might deny access.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, audit: Arc<dyn AuditSink>, policies: Policies) -> Self {
         let entries = Entries::new(store, audit);
@@ -91,7 +90,7 @@ impl Access {
     /// [`StoreError`] if they cannot be read.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the entries may be unread; call this method again.
+    /// If the future is dropped, the entries might not have been read; call this method again.
     pub async fn open(&self) -> Result<(), StoreError> {
         self.0.entries.state().open().await
     }
@@ -137,8 +136,8 @@ impl Access {
         self.view(principal).named(server, tool, &Moment::of(&|| at)).cloned()
     }
 
-    /// Registers a hook that runs after each change that may alter a caller's access: of an entry, of a policy or of a
-    /// group, and when an entry expires.
+    /// Registers a hook that runs whenever the access of a caller might have changed: after a change of an entry, a
+    /// policy or a group, and when an entry expires.
     ///
     /// The hook must not block. Use it to invalidate cached lists and to notify clients that lists have changed.
     pub fn on_change<L: Into<HookState>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
@@ -149,7 +148,7 @@ impl Access {
         self.0.groups.on_change(move || hook());
     }
 
-    /// Returns the groups of agents, so that the host can set them from its configuration.
+    /// Returns the groups of agents, so that the program can set them from its configuration.
     #[must_use]
     pub fn groups(&self) -> &Groups {
         &self.0.groups
@@ -187,7 +186,7 @@ impl Access {
         AccessView { rules: self.0.entries.state().now().ok(), tenant, agent, groups }
     }
 
-    /// Checks whether a call may do what it needs at this moment, including whether its credentials permit it.
+    /// Checks whether the entries, the default policy and the caller's credentials allow `need` at this moment.
     ///
     /// # Errors
     /// [`Hidden`], with the rule that forbids it.
@@ -251,7 +250,7 @@ impl AccessView<'_> {
         }
     }
 
-    /// Decides for a subject in the form that entries use: an agent, a group or everyone.
+    /// Decides about the access of an agent, a group or everyone, i.e. of any subject that entries can name.
     #[inline]
     pub(super) fn decide_for(
         &self,
@@ -271,7 +270,7 @@ impl AccessView<'_> {
     /// Decides about a call or a list: first by entries and policy, then by the permissions of the credentials.
     ///
     /// # Errors
-    /// [`CredentialsExpired`] if the credentials have ended.
+    /// [`CredentialsExpired`] if the credentials have expired or were revoked.
     #[inline]
     pub(crate) fn judge(
         &self,
@@ -302,8 +301,8 @@ impl AccessView<'_> {
     }
 
     /// Returns what the entries require about confirming calls of a tool. Two entries can matter: the one for the tool,
-    /// and one for the whole server whose confirmation rule is `never`. If both exist, the one that exempts more calls
-    /// counts; `None` if neither exists.
+    /// and one for the whole server whose confirmation rule is `never`. If both exist, returns the one that exempts
+    /// more calls; if neither exists, `None`.
     pub(crate) fn naming(
         &self,
         server: Option<&ServerId>,
@@ -327,7 +326,8 @@ impl AccessView<'_> {
     }
 }
 
-/// Shows a tool in lists if the caller may see it. Credentials may permit a caller to see a tool but not to call it.
+/// Shows a tool in lists if the caller is allowed to see it. Some credentials permit a caller to see a tool but not to
+/// call it.
 impl Visibility for Access {
     fn sees(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Result<(), Hidden> {
         self.check_now(cx, server, Some(tool), Need::See(tool))

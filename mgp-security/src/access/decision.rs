@@ -1,4 +1,5 @@
-//! A decision about access: allowed or denied, the level that decided, and a readable description of the rule.
+//! A decision about access: allowed or denied, the entry or policy that decided, and a readable description of that
+//! rule.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use super::pass::Lacking;
 
 /// A decision about the access of a caller to a tool or a server, and the reason for it.
 ///
-/// The description is built only when [`rule`](Self::rule) is called.
+/// The reason is converted to text only when [`rule`](Self::rule) is called.
 #[derive(Clone, Debug)]
 pub struct AccessDecision(Cause);
 
@@ -18,7 +19,7 @@ pub struct AccessDecision(Cause);
 enum Cause {
     Entry(Arc<Entry>),
     Policy(DefaultPolicy),
-    /// The entries cannot be read; access is denied, because one of them may deny.
+    /// The entries cannot be read; access is denied, because one of them might deny it.
     Unknown,
     /// The caller's name has a form that entries reserve for groups or for everyone; access is denied.
     Reserved,
@@ -30,7 +31,7 @@ enum Cause {
 pub(crate) enum AccessRuling<'a> {
     Entry(&'a Arc<Entry>),
     Policy(DefaultPolicy),
-    /// The entries cannot be read; access is denied, because one of them may deny.
+    /// The entries cannot be read; access is denied, because one of them might deny it.
     Unknown,
     /// The caller's name has a form that entries reserve for groups or for everyone; access is denied.
     Reserved,

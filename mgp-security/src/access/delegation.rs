@@ -2,7 +2,7 @@
 
 use mgp_types::service::Principal;
 
-/// The agents on whose behalf a call is made, as an extension of its context.
+/// The agents on whose behalf a call is made; stored as an extension in the context of the call.
 ///
 /// Access is needed by the caller and by each of these agents, so a delegation can only narrow the caller's rights.
 #[derive(Clone, Debug)]

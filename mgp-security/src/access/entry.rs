@@ -21,7 +21,7 @@ pub(crate) const MAX_NAME: usize = 256;
 /// The maximum length of a justification, in bytes.
 const MAX_JUSTIFICATION: usize = 1024;
 
-/// An access entry, stored in the space `access`.
+/// An access entry. Entries are stored in the space `access` of the store.
 ///
 /// Its `agent_id` is the name of an agent, `group:NAME`, or `*` for everyone. A principal that acts through an agent is
 /// matched by the agent's name, any other principal by its subject.
@@ -32,7 +32,7 @@ pub struct Entry {
     pub tenant: String,
     /// The entry as the protocol defines it: agent, server, tool, permission and expiry.
     pub access: AccessEntry,
-    /// The confirmation rule for calls that this entry allows; `None` leaves it to the other rules.
+    /// The confirmation rule for calls that this entry allows; `None` if the other rules decide about the confirmation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm: Option<ConfirmRule>,
 }
@@ -63,7 +63,7 @@ pub(crate) fn name_of(principal: &Principal) -> &str {
 }
 
 impl Entry {
-    /// Creates an entry in a tenant.
+    /// Creates the value of an entry for a tenant, without a confirmation rule. Does not store the entry.
     #[must_use]
     pub fn new(tenant: impl Into<String>, access: AccessEntry) -> Self {
         Self { tenant: tenant.into(), access, confirm: None }

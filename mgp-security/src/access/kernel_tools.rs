@@ -1,4 +1,4 @@
-//! The methods of MGP that clients may also call as tools (MGP §16.5, later revisions of §5).
+//! The methods of MGP that clients can also call as tools (MGP §16.5, later revisions of §5).
 //!
 //! Applies to: inbound.
 

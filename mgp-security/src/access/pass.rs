@@ -8,8 +8,8 @@
 //! | `tools.call:NAME`, `tools.call:SERVER.NAME` | to call the tool, of any server or of SERVER only, and to see it |
 //! | `tools.list` | to see every tool in lists |
 //! | `tools.read:NAME`, `tools.read:SERVER.NAME` | to see the tool in lists, of any server or of SERVER only |
-//! | `admin.write` | an operator: to grant and revoke access, and to query that of others |
-//! | `admin.read` | an operator: to query the access of others |
+//! | `admin.write` | for operators only: to grant and revoke access, and to query the access of others |
+//! | `admin.read` | for operators only: to query the access of others |
 //!
 //! Credentials without any `tools.` word do not restrict tools. Credentials with at least one permit only the tools
 //! that these words name; an unknown `tools.` word permits nothing. Credentials without any `tools.` or `admin.`
@@ -86,7 +86,7 @@ impl<'a> Credentials<'a> {
         }
     }
 
-    /// Returns an error if the credentials do not permit what the caller needs.
+    /// Returns an error if the credentials do not permit the action `need`.
     #[inline]
     pub(super) fn permit(self, need: Need<'_>, server: Option<&str>) -> Result<(), Lacking> {
         match self.0 {

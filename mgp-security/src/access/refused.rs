@@ -90,12 +90,12 @@ fn remedy(decision: &AccessDecision) -> String {
     )
 }
 
-/// The restriction of a method to operators.
+/// The uses of a method that are reserved for operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum About {
     /// The whole method is for operators.
     All,
-    /// Only queries about other agents are for operators; every caller may query its own entries.
+    /// Only queries about other agents are for operators; every caller can query its own entries.
     Others,
     /// The whole method is for operators of the tenant `local`, because it affects things that all tenants share.
     Shared,

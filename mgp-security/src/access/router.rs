@@ -1,4 +1,4 @@
-//! A router for the methods of MGP §5.4.
+//! A router for the methods that query, grant and revoke access (MGP §5.4).
 
 use mgp_types::RpcError;
 use mgp_types::method::{AccessGrant, AccessQuery, AccessRevoke, Request};
@@ -14,8 +14,9 @@ use super::refused::About;
 impl Access {
     /// Returns a router that answers `mgp/access/query`, `mgp/access/grant` and `mgp/access/revoke`.
     ///
-    /// The principal of the call counts as the caller, whatever the params claim. Only operators may grant, revoke, and
-    /// query other agents; other callers are refused with 1000, and the refusal is recorded.
+    /// The principal of the call counts as the caller, whatever the params claim. Only operators are allowed to grant
+    /// and revoke access, and to query the access of other agents. Other callers are refused with 1000, and the refusal
+    /// is recorded.
     #[must_use]
     pub fn router(&self) -> Router {
         let (query, grant, revoke) = (self.clone(), self.clone(), self.clone());

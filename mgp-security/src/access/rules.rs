@@ -171,7 +171,7 @@ impl Rules {
         self.server(seeker, server)?.whole.find(seeker, at)
     }
 
-    /// Returns whether entries deny the caller any single tool of a server.
+    /// Returns whether the entries for single tools of a server deny the caller at least one of these tools.
     pub(super) fn denies_a_tool(&self, seeker: Seeker<'_>, server: &str, at: &Moment<'_>) -> bool {
         let denies = |level: &Level| level.find(seeker, at).is_some_and(|entry| denies(entry));
         self.server(seeker, server)

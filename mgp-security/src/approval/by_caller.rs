@@ -1,7 +1,8 @@
 //! Confirmation by the caller's own user, with a token (proposal 6, `human_in_the_loop`).
 //!
 //! The first call is not run. It is answered with a token that is bound to its caller, server, tool and arguments. The
-//! client asks its user and repeats the call with the token. The operator decides which callers may confirm this way.
+//! client asks its user and repeats the call with the token. The operator decides which callers are allowed to confirm
+//! this way.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ const PURPOSE: &str = "mgp.confirmation";
 /// The member of an error's details that contains the token and the message for the caller.
 const DETAIL: &str = "confirmation";
 
-/// A function that returns whether a caller's own user may confirm the caller's calls.
+/// A function that returns whether a caller's own user is allowed to confirm the caller's calls.
 pub(crate) type MayConfirm = dyn Fn(&Principal) -> bool + Send + Sync;
 
 /// An approver that lets some callers confirm their calls with a token, and leaves all other questions to a second
@@ -138,7 +139,8 @@ impl Tokens {
         self.sealer.seal(PURPOSE, &[&binding], TOKEN_TTL, nonce.as_bytes())
     }
 
-    /// Marks a token as used. Returns `false` if it was used before or is not valid for this question.
+    /// Marks a token as used. Returns `false` if the token was used before, is not valid for this question, or cannot
+    /// be remembered because the limit is reached.
     fn take(&self, token: &str, question: &Question) -> bool {
         let binding = question.binding.to_string();
         if token.len() > MAX_TOKEN || self.sealer.open(PURPOSE, &[&binding], token).is_err() {
@@ -155,10 +157,10 @@ impl Tokens {
     }
 }
 
-/// Reads the tokens of calls, and answers unconfirmed calls with a token instead of an error.
+/// Reads the confirmation tokens that calls carry, and answers unconfirmed calls with a new token instead of an error.
 ///
-/// It acts for callers that negotiated `human_in_the_loop`. Place it outside a governance that is built with
-/// [`confirmed_by_caller`](crate::GovernanceBuilder::confirmed_by_caller).
+/// The layer acts only for callers that negotiated `human_in_the_loop`. Place it outside a governance that is built
+/// with [`confirmed_by_caller`](crate::GovernanceBuilder::confirmed_by_caller).
 #[derive(Clone, Copy, Debug)]
 pub struct CallerConfirmLayer;
 

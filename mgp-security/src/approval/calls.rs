@@ -280,8 +280,8 @@ impl CallApprovals {
         Ok(gone.into_iter().map(Arc::unwrap_or_clone).collect())
     }
 
-    /// Removes the approvals of a deregistered server. Checks no authority: the caller of this method must have done
-    /// that.
+    /// Removes the approvals of a deregistered server. Does not check any authority: the caller of this method must
+    /// have done so.
     pub(crate) async fn forget_server(&self, server: &ServerId) -> Result<(), RpcError> {
         let is_meant = |one: &CallApproval| one.server_id.as_deref() == Some(server.as_str());
         let event = |one: &CallApproval| Some(event(Actor::kernel(), one, "revoked").build());
@@ -356,7 +356,7 @@ fn event(by: Actor, approval: &CallApproval, decision: &str) -> Event {
         .tool(approval.tool.as_str())
 }
 
-/// All approvals by their ids; there are few.
+/// All call approvals, by their ids. A linear search is sufficient, because they are few.
 #[derive(Debug, Default)]
 struct CallBook(BTreeMap<String, Arc<CallApproval>>);
 

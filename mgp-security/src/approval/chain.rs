@@ -53,7 +53,7 @@ impl Approver for ApproverChain {
             match tokio::time::timeout(approver.timeout(), deciding).await {
                 Ok(Ok(decision)) => return Ok(decision),
                 Ok(Err(error)) => last = error,
-                // The approver may still decide later; asking the next one now could lead to a contradictory
+                // The approver might still decide later; asking the next one now could lead to a contradictory
                 // decision.
                 Err(_) => {
                     return Err(RpcError::new(ErrorCode::TIMEOUT, "no decision in time"));

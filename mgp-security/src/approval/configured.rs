@@ -42,7 +42,7 @@ impl ConfiguredApprover {
         self
     }
 
-    /// Adds a tool of a server, whose calls this approver confirms.
+    /// Adds a tool of a server to the list: this approver confirms every call of the tool.
     pub fn tool(mut self, server: impl Into<ServerId>, tool: impl Into<String>) -> Self {
         self.tools.insert((server.into(), tool.into()));
         self

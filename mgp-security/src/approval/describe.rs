@@ -16,7 +16,7 @@ const MAX_NAME: usize = 128;
 /// The size limit for arguments, in characters; the middle of longer ones is left out.
 const MAX_ARGUMENTS: usize = 2000;
 
-/// The size limit for one string in long arguments, in characters; the middle of longer ones is left out.
+/// The size limit for one string in long arguments, in characters; the middle of longer strings is left out.
 const MAX_TEXT: usize = 240;
 
 /// Returns the text of a question, one fact per line.
@@ -65,13 +65,14 @@ pub(super) fn without_permissions(question: &str, gone: &[Permission]) -> String
     question.split_inclusive('\n').filter(|line| !gone.iter().any(|gone| gone == line)).collect()
 }
 
-/// Returns the text of a review that waits until its server is ready.
+/// Returns the text of a review of permissions while its server is not ready.
 pub(super) fn describe_later(server: &ServerId) -> String {
     let server = name(server.as_str());
     format!("The server `{server}` was not ready; its permissions are asked for once it is.")
 }
 
-/// Returns the text of a review, which asks whether a server that is now ready may have some permissions.
+/// Returns the text of a review once its server is ready: it asks whether the server's tools are allowed to have these
+/// permissions.
 pub(super) fn describe_review(server: Option<&ServerId>, permissions: &[Permission]) -> String {
     let server = name(server.map_or("", |server| server.as_str()));
     let mut words = format!(

@@ -17,8 +17,8 @@ use super::{AnswerPlace, ApprovalTerm, Approver, Decision, LeftOpen, Question, Q
 /// The name of the form field with which the person confirms a call.
 const CONFIRM_FIELD: &str = "confirm";
 
-/// The name of the form field with which the person chooses the duration or the term of an approval; no permission has
-/// this name.
+/// The name of the form field with which the person chooses the duration or the term of an approval. Permissions are
+/// fields of the form too, and no permission has this name.
 const TERM_FIELD: &str = "term";
 
 /// The name of the form field for the person's reason; no permission has this name.
@@ -29,7 +29,7 @@ const MAX_REASON: usize = 500;
 
 /// The durations for which permissions can be approved. The first is the default, and always applies to a refusal.
 ///
-/// An approval applies to all principals of the tenant, so only an operator may choose an approval that never expires.
+/// An approval applies to all principals of the tenant, so only an operator can choose an approval that never expires.
 const TERMS: [(&str, Option<Duration>); 4] = [
     ("1 hour", Some(Duration::from_hours(1))),
     ("1 day", Some(Duration::from_hours(24))),
@@ -45,7 +45,7 @@ const CALL_TERMS: [&str; 4] = [
     "calls like this until revoked",
 ];
 
-/// Returns the terms that a principal may choose when approving a call; only an operator may choose the last one.
+/// Returns the terms that a principal can choose when approving a call; only an operator can choose the last one.
 fn call_terms(principal: &Principal) -> &'static [&'static str] {
     let is_operator = principal.authority() >= Authority::TenantOperator;
     if is_operator { &CALL_TERMS } else { &CALL_TERMS[..3] }
@@ -62,7 +62,7 @@ fn call_term(principal: &Principal, chosen: Option<&str>) -> ApprovalTerm {
     }
 }
 
-/// Returns the durations that a principal may choose for permissions.
+/// Returns the durations that a principal can choose for permissions.
 fn terms(principal: &Principal) -> impl Iterator<Item = (&'static str, Option<Duration>)> {
     let is_operator = principal.authority() >= Authority::TenantOperator;
     TERMS.into_iter().filter(move |(_, term)| is_operator || term.is_some())
@@ -101,7 +101,7 @@ impl ElicitApprover {
         self.wait_by(move || wait)
     }
 
-    /// Sets a function that returns how long a form waits for its answer; called for each form.
+    /// Sets a function that returns how long a form waits for its answer. The function is called for each form.
     pub fn wait_by(mut self, wait: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         self.wait = Arc::new(wait);
         self
@@ -139,7 +139,7 @@ impl Approver for ElicitApprover {
         Ok(decision)
     }
 
-    /// Returns ten minutes unless another time was [set](Self::wait). The time may be long, because the caller itself
+    /// Returns ten minutes unless another time was [set](Self::wait). The time can be long, because the caller itself
     /// is asked and can end the call earlier.
     fn timeout(&self) -> Duration {
         (self.wait)()

@@ -92,11 +92,11 @@ pub struct Question {
     pub binding: Sha256Hash,
     /// The hash of the call alone, without the permissions that the server lacks for it; `None` if it is not known.
     pub call: Option<Sha256Hash>,
-    /// `true` if an approval may also apply to later calls, because the [term](Decision::term) of the decision is
+    /// `true` if an approval can also apply to later calls, because the [term](Decision::term) of the decision is
     /// stored.
     pub keeps_terms: bool,
-    /// The message that the server declares for its tool, with placeholders. It is a claim of the server that nothing
-    /// verifies.
+    /// The confirmation message that the server declares for its tool, with placeholders, if there is one. It comes
+    /// from the server and is not verified.
     pub message: Option<String>,
     /// The rule because of which the question is asked, if it is known.
     pub rule: Option<Rule>,
@@ -145,7 +145,7 @@ pub enum DecisionSource {
 pub struct Decision {
     /// The answer for the call, or for all permissions that have no entry in `per_permission`.
     pub answer: GrantDecision,
-    /// The answers for individual permissions, each of which may have limits.
+    /// The answers for individual permissions. Each of them can have limits.
     pub per_permission: BTreeMap<Permission, Grant>,
     /// The name of the person who decided, or `configuration`.
     pub by: String,
@@ -165,7 +165,7 @@ pub struct Decision {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LeftOpen {
-    /// The person closed the form without an answer.
+    /// The person closed the form without an answer, or this process stops waiting for answers.
     Closed,
     /// The person answered, but did not allow the call.
     NotAllowed,

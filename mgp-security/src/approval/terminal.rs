@@ -1,6 +1,6 @@
 //! An approver that asks at the terminal of this process (MGP §3.4, §4.4).
 //!
-//! It never uses stdin or stdout, which may carry the protocol.
+//! The approver never uses stdin or stdout, because these can carry the protocol.
 
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -26,7 +26,7 @@ const MAX_QUEUED_LINES: usize = 16;
 ///
 /// Only `yes` with the code of the question approves, e.g. `yes 4f`, so a late answer does not approve another
 /// question. A permission is approved for an hour. From the first question on, the approver reads every line typed at
-/// the terminal, so no other part of the process may read from there. Without a terminal, the approver is unavailable.
+/// the terminal, so other parts of the process must not read from it. Without a terminal, the approver is unavailable.
 #[derive(Clone)]
 #[must_use]
 pub struct TerminalApprover {
@@ -38,7 +38,7 @@ pub struct TerminalApprover {
 struct OpenTerminal {
     screen: Box<dyn Write + Send>,
     lines: mpsc::Receiver<String>,
-    /// The number of questions so far.
+    /// The count of the questions so far; it starts again at zero after 255.
     question_count: u8,
 }
 
@@ -58,7 +58,7 @@ enum AnswerState {
 impl Drop for ScreenQuestion<'_> {
     fn drop(&mut self) {
         if self.answered == AnswerState::Pending {
-            // Ignore the error: the terminal may be closed.
+            // Ignore the error: the terminal might be closed.
             let _ = write!(self.screen, "\r\nThis question is withdrawn.\r\n");
             let _ = self.screen.flush();
         }
@@ -194,13 +194,13 @@ fn line(keyboard: &mut impl BufRead) -> Option<String> {
 /// Returns the decision that a line expresses: only `yes` with the code of the question approves; most other lines
 /// deny.
 ///
-/// Returns `None` for a line that may be the answer to another question.
+/// Returns `None` for a line that might be the answer to another question.
 fn read(line: &str, code: &str) -> Option<GrantDecision> {
     let mut words = line.split_ascii_whitespace();
     match (words.next(), words.next(), words.next()) {
         (Some("yes"), Some(own), None) if own == code => Some(GrantDecision::Approved),
         (Some("yes" | "no"), Some(other), None) if other != code => None,
-        // A `yes` without a code may be the answer to another question.
+        // A `yes` without a code might be the answer to another question.
         (Some("yes"), None, _) => None,
         _ => Some(GrantDecision::Denied),
     }

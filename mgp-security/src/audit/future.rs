@@ -43,7 +43,7 @@ pin_project! {
             future: F,
             ticket: Option<Ticket>,
             asker: Option<Arc<dyn CallerChannel>>,
-            // If `true`, the server may report the sources of its results, and they are recorded.
+            // `true` if the server negotiated that it reports the sources of its results; these are recorded.
             names_sources: bool,
             sink: Arc<dyn AuditSink>,
         },

@@ -75,7 +75,7 @@ impl AuditLayer {
         self
     }
 
-    /// Sets the id of the server whose tools are called; it replaces the id in the context.
+    /// Sets the id of the server whose tools are called. It is recorded instead of the id in the call's context.
     pub fn server(mut self, id: impl Into<ServerId>) -> Self {
         Arc::make_mut(&mut self.settings).server = Some(id.into());
         self

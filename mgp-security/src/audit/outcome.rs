@@ -105,7 +105,7 @@ fn refuses(code: ErrorCode) -> bool {
     matches!(code.0, 1000..=1099 | 2000..=2099 | 3000..=3002 | 4000..=4003)
 }
 
-/// Returns whether the result of a tool has `isError: true`. Only results that may have it are parsed.
+/// Returns whether the result of a tool has `isError: true`. Only results whose text might contain it are parsed.
 #[must_use]
 pub fn is_tool_error(body: &Body) -> bool {
     #[derive(serde::Deserialize)]
@@ -125,7 +125,7 @@ pub fn is_tool_error(body: &Body) -> bool {
     let may_be_true = values
         .any(|rest| rest.trim_start_matches([':', ' ', '\t', '\n', '\r']).starts_with("true"));
     (may_be_true || memchr(b'\\', raw.as_bytes()).is_some() && raw.contains("\\u"))
-        // The match alone is not enough: the member may be nested, e.g. in structured content, or its name may be
+        // The match alone is not enough: the member might be nested, e.g. in structured content, or its name might be
         // escaped.
         && serde_json::from_str(raw).is_ok_and(|ErrorFlag { is_error }| is_error)
 }

@@ -15,7 +15,7 @@ use super::log::DigestKey;
 /// received.
 const MAX_CANONICAL: usize = 64 * 1024;
 
-/// The size limit for arguments that are recorded in full.
+/// The size limit for arguments that are recorded in full, in bytes; of longer ones, only the names are recorded.
 const MAX_FULL: usize = 16 * 1024;
 
 const MAX_NAMES: usize = 32;
@@ -81,8 +81,8 @@ impl AuditConfig {
     /// A reader of the log who has the secret can verify guesses of arguments, so store it where log readers cannot
     /// read it.
     ///
-    /// An [`AuditLog`](crate::AuditLog) with a configured [key file](crate::LogConfig::digest_key) returns the key from
-    /// [`AuditLog::digest_key`](crate::AuditLog::digest_key).
+    /// If an [`AuditLog`](crate::AuditLog) has a [key file](crate::LogConfig::digest_key),
+    /// [`AuditLog::digest_key`](crate::AuditLog::digest_key) returns the key in it, which can be passed to this method.
     pub fn key(mut self, key: impl Into<DigestKey>) -> Self {
         self.key = Some(*key.into().as_bytes());
         self
@@ -112,7 +112,7 @@ pub(super) struct ArgumentRecorder {
 impl ArgumentRecorder {
     pub(super) fn new(config: &AuditConfig) -> Self {
         let key = config.key.or_else(random_key).map(|key| {
-            // Derive a separate key, because the installation may use the same secret for other purposes.
+            // Derive a separate key, because the installation might use the same secret for other purposes.
             let own = blake3::derive_key("mgp audit digests of arguments, version 1", &key);
             SipHasher24::new_with_key(own.first_chunk().unwrap_or(&[0; 16]))
         });

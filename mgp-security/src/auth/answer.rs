@@ -1,4 +1,5 @@
-//! Answers that the layer itself creates: challenges and the metadata document (RFC 6750 §3, RFC 9728 §3, §5).
+//! HTTP responses that the auth layer itself creates: challenges and the metadata document (RFC 6750 §3, RFC 9728 §3,
+//! §5).
 
 use bytes::Bytes;
 use http::header::{
@@ -12,7 +13,7 @@ use super::metadata::{ResourceMetadata, is_root_document};
 use super::refused::AuthRefused;
 use crate::error::Refusal;
 
-/// Creates the answers of the layer itself, from the published metadata if there is any.
+/// Creates the responses of the auth layer itself. They contain the published metadata, if there is any.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     published: Option<Published>,
@@ -30,7 +31,8 @@ struct Published {
 const READ: &str = "GET, HEAD, OPTIONS";
 
 impl Answers {
-    /// Creates the answers of a server that publishes its metadata.
+    /// Creates the responses of a server that publishes this metadata; the default value is for a server that publishes
+    /// none.
     pub(super) fn publishing(metadata: &ResourceMetadata) -> Self {
         let (url, path) = (metadata.document_url(), metadata.document_path());
         let document = serde_json::to_vec(metadata).expect("text can be written as JSON").into();
@@ -41,8 +43,8 @@ impl Answers {
     /// Returns the answer to a client that looks for a way to log in: the metadata document, or 404 if there is none.
     /// Returns `None` for any other path.
     ///
-    /// Without this answer, a client would mistake the challenge for the answer of an authorization server, and report
-    /// a failed registration instead of a missing key.
+    /// Without the 404, the client would get a challenge and mistake it for the answer of an authorization server: it
+    /// would report a failed registration instead of a missing key.
     pub(super) fn document<R: From<Bytes>>(
         &self,
         method: &Method,
@@ -87,7 +89,7 @@ impl Answers {
             Some(challenge) => headers.push((WWW_AUTHENTICATE, challenge)),
             None => headers.push((RETRY_AFTER, "5")),
         }
-        // Omit recovery hints: the caller is unknown, so it may not support MGP.
+        // Omit recovery hints: the caller is unknown, so it might not support MGP.
         let error = RpcError::from(Refusal::Auth(refused)).without_recovery();
         let error = serde_json::to_string(&error).expect("code and message can be written as JSON");
         let body = format!(r#"{{"jsonrpc":"2.0","id":null,"error":{error}}}"#);

@@ -8,9 +8,9 @@ use mgp_types::service::Principal;
 
 /// An authenticated caller: the principal, the permissions of its credentials, and their expiry.
 ///
-/// [`AuthLayer`](super::AuthLayer) adds it to the extensions of the request, beside the [`Principal`].
-/// The permissions are also in a [`CredentialGrant`](mgp_types::service::CredentialGrant) among the extensions of
-/// calls. [`AccessLayer`](crate::AccessLayer) enforces the permissions that [`ApiKeys`](super::ApiKeys) lists, and a
+/// [`AuthLayer`](super::AuthLayer) adds it to the extensions of the request, together with the [`Principal`]. The
+/// permissions are also in a [`CredentialGrant`](mgp_types::service::CredentialGrant) among the extensions of calls.
+/// [`AccessLayer`](crate::AccessLayer) enforces the permissions that [`ApiKeys`](super::ApiKeys) lists, and a
 /// [`ResourceServer`](super::ResourceServer) requires some scopes of every token.
 ///
 /// A stream ends when its `CredentialGrant` does, i.e. when the key or token expires, or the key is revoked.

@@ -40,7 +40,7 @@ fn is_b64token(token: &[u8]) -> bool {
         && token[..end].iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/".contains(byte))
 }
 
-/// Removes white space around a value, which is not part of it (RFC 9110 §5.5).
+/// Removes the white space around a header value; it is not part of the value (RFC 9110 §5.5).
 fn trim(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
         value = rest;

@@ -152,7 +152,7 @@ where
 /// The result of a check that does not wait.
 enum Check {
     Done(Result<Authenticated, AuthRefused>),
-    /// The credential of the request, for which a lookup must first decide whether it is valid.
+    /// Not decided yet: this credential of the request must first be looked up.
     Pending(String),
 }
 

@@ -16,10 +16,10 @@ pub struct ResourceMetadata {
     url: ResourceUrl,
     /// The issuers whose tokens are accepted.
     pub authorization_servers: Vec<String>,
-    /// The scopes a client may request.
+    /// The scopes that a client can request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scopes_supported: Vec<String>,
-    /// The ways in which clients may send a token; always only `header`.
+    /// The ways in which clients can send a token; always only `header`.
     pub bearer_methods_supported: Vec<String>,
     /// The name of the resource for display.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,8 +83,8 @@ impl ResourceMetadata {
     }
 }
 
-/// Returns whether a path is the document's path without the endpoint's path at its end. Clients may request this path
-/// if no challenge contained the document's URL.
+/// Returns whether a path is the well-known path alone, without the path of the endpoint at its end. Clients try this
+/// path if no challenge contained the URL of the document.
 pub(super) fn is_root_document(path: &str) -> bool {
     path == WELL_KNOWN
 }

@@ -15,7 +15,7 @@ pub enum AuthRefused {
     /// The `Authorization` header is malformed.
     #[error("malformed credentials: {0}")]
     Malformed(&'static str),
-    /// The key or token is not valid; the message contains the reason if that reveals nothing.
+    /// The key or token is not valid; the message contains the reason if the reason reveals no secret.
     #[error("{0}")]
     Invalid(&'static str),
     /// The key or token was valid, but has expired.

@@ -5,7 +5,7 @@
 //! it before each call and again after each wait; previews and rechecks run the same function. The rules are
 //! applied in the order of [`Stage`].
 //!
-//! Lists are filtered by the first two stages, access and definition, with the functions that calls use:
+//! Lists of tools are filtered by the first two stages only, access and definition, with the same functions:
 //! `AccessView::judge`, and the state of the definition (see `gate/list.rs`).
 
 mod snapshot;
@@ -63,7 +63,7 @@ pub(crate) struct CallPreparations {
 }
 
 impl CallPreparations {
-    /// Returns the value for a call for which every question was already asked, so that none is asked again.
+    /// Returns preparations that count every question as asked, so that none is asked again.
     pub(crate) fn finished(granted: Vec<Permission>) -> Self {
         let asked = Some(AskOutcomes::default());
         let any_arguments = false;
@@ -77,8 +77,8 @@ pub(crate) fn decide(facts: &CallFacts<'_>, snapshot: &Snapshot<'_>) -> CallVerd
     judge(facts, snapshot, &mut NoSteps)
 }
 
-/// Decides about a call, and lists each rule that was considered. If permissions must be decided first, the list also
-/// has the rule about confirmation, which applies afterwards.
+/// Decides about a call as [`decide`] does, and lists each rule that was considered. If permissions must be decided
+/// first, the list also contains the rule about confirmation, although that rule applies only afterwards.
 pub(crate) fn explain(facts: &CallFacts<'_>, snapshot: &Snapshot<'_>) -> CallVerdict {
     let mut steps = Vec::new();
     let verdict = judge(facts, snapshot, &mut steps);
@@ -92,8 +92,8 @@ pub(crate) fn explain(facts: &CallFacts<'_>, snapshot: &Snapshot<'_>) -> CallVer
     verdict.with_steps(steps)
 }
 
-/// Returns the outcome that a call with valid arguments would have if it lacked no permission: it may run, or must be
-/// confirmed.
+/// Returns the outcome that a call with valid arguments would have if it lacked no permission: it is allowed, or must
+/// be confirmed.
 pub(crate) fn after_permissions(
     facts: &CallFacts<'_>,
     snapshot: &Snapshot<'_>,
@@ -104,8 +104,8 @@ pub(crate) fn after_permissions(
     next.err().unwrap_or(CallOutcome::Allow)
 }
 
-/// Returns the permissions that a call lacks and that approvers may be asked about; `None` if approvers may not be
-/// asked, or if the permissions cannot be read.
+/// Returns the permissions that a call lacks, if approvers can be asked about them. Returns `None` if approvers must
+/// not be asked, or if the stored permissions cannot be read.
 pub(crate) fn lacked_permissions(
     facts: &CallFacts<'_>,
     snapshot: &Snapshot<'_>,
@@ -122,7 +122,7 @@ pub(crate) fn lacked_permissions(
     Some(Permission::canonical(missing))
 }
 
-/// Checks whether a caller may see a tool, by the rules of access and definition only; asks no questions.
+/// Checks whether a caller is allowed to see a tool, by the rules of access and definition only; asks no questions.
 ///
 /// # Errors
 /// [`Hidden`], with the rule that hides the tool.
@@ -205,8 +205,8 @@ fn apply_rules(
     findings.assessment = Some(Arc::clone(&assessment));
     check_scopes(facts, &assessment, steps)?;
     let permitted = check_permissions(facts, snapshot, &assessment, steps);
-    // The validators also run if permissions are missing that approvers may be asked about, so that no person is asked
-    // about a call that a validator refuses.
+    // The validators also run if approvers can still grant the missing permissions, so that no person is asked about a
+    // call that a validator refuses.
     if permitted.is_ok() || lacked_permissions(facts, snapshot, &assessment).is_some() {
         check_arguments(facts, snapshot, &assessment, findings, steps)?;
     }
@@ -236,8 +236,8 @@ fn check_access(
     default: impl FnOnce() -> DefaultPolicy,
     steps: &mut impl Recorder,
 ) -> Result<(), Refusal> {
-    // An entry cannot contain a name longer than `MAX_NAME`, so no entry allows it. The refusal does not repeat the
-    // name.
+    // An access entry cannot contain a name longer than `MAX_NAME`, so no entry can allow such a tool. The refusal does
+    // not repeat the name.
     if let Some(long) = tool.map(str::len).filter(|length| *length > MAX_NAME) {
         steps.add(Stage::Access, StepResult::Refused, || format!("a name of {long} bytes"));
         return Err(LongName::new(long, MAX_NAME).into());
@@ -306,7 +306,7 @@ fn check_definition(
             steps.add(Stage::Definition, StepResult::Asks, why);
             return Err(CallOutcome::Ask(Requirement::Listing));
         }
-        // The definition is being updated at the moment; the caller may retry.
+        // The definition is being updated at the moment; the caller can retry.
         DefinitionRule::List if known.is_some_and(|known| known.is_listed()) => {
             Some(DefinitionRefused::unsettled(server, tool, principal))
         }

@@ -72,7 +72,7 @@ impl Sources {
         }
     }
 
-    /// Returns the server to which a call goes, or `None` if it has no id.
+    /// Returns the server to which a call goes, or `None` if that server has no id.
     #[inline]
     pub(crate) fn server_of<'a>(&'a self, cx: &'a Context) -> Option<&'a ServerId> {
         match &self.server {
@@ -110,7 +110,7 @@ pub(crate) struct Snapshot<'a> {
     sources: &'a Sources,
     access: Option<AccessView<'a>>,
     tools: Option<Arc<Tools>>,
-    // Read on demand, because most calls need neither of them.
+    // The policy and the permissions are read on demand, because most calls need neither.
     policy: OnceCell<Arc<ServerPolicy>>,
     permissions: OnceCell<PermissionView<'a>>,
 }
@@ -230,7 +230,7 @@ impl<'a> Snapshot<'a> {
         needs_any.then(|| self.permissions())?
     }
 
-    /// Returns whether some tool of the server declares this permission as its own need.
+    /// Returns whether any tool of the server declares that it needs this permission.
     pub(super) fn is_of_tools(&self, permission: &Permission) -> bool {
         self.tools.as_ref().is_some_and(|tools| tools.declare(permission))
     }
@@ -251,8 +251,8 @@ impl<'a> Snapshot<'a> {
         self.sources.confirmations.as_ref()?.approved(by, server, tool, arguments, at.get())
     }
 
-    /// Returns the access entry or approval with which an operator named the called tool. If there are several, returns
-    /// the one that exempts more calls from confirmation.
+    /// Returns the access entry or permission approval with which an operator named the called tool. If there are
+    /// several, returns the one that exempts more calls from confirmation.
     pub(super) fn naming(&self, facts: &CallFacts<'_>) -> Option<NamedTool> {
         let CallFacts { server, tool, at, .. } = *facts;
         let cx = facts.call.cx();

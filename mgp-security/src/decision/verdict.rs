@@ -68,20 +68,20 @@ pub enum CallOutcome {
     Allow,
     /// The call is refused.
     Refuse(Refusal),
-    /// The call may run once this requirement is met.
+    /// The call can run as soon as this requirement is met.
     Ask(Requirement),
 }
 
-/// A condition that must be met before a call may run.
+/// A condition that must be met before a call can run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Requirement {
-    /// The server's tools must be listed, because the definition of the tool is unknown or may have changed.
+    /// The server's tools must be listed, because the definition of the tool is unknown or might have changed.
     Listing,
     /// The operator's override of the tool's risk must be recorded in the audit log.
     RiskRecord,
-    /// These permissions must be decided. The list is empty if the policy grants all of them and only the audit record
-    /// of the grant is missing.
+    /// A decision about these permissions must be made. The list is empty if the policy grants all that the call needs,
+    /// and only the audit record of that grant is missing.
     Permissions(Vec<MissingPermission>),
     /// The call must be confirmed.
     Confirmation,
@@ -138,7 +138,7 @@ impl CallVerdict {
         &self.outcome
     }
 
-    /// Returns whether the call may run at once.
+    /// Returns whether the call can run at once.
     #[must_use]
     pub fn is_allowed(&self) -> bool {
         matches!(self.outcome, CallOutcome::Allow)

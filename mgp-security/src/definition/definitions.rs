@@ -63,14 +63,15 @@ pub(super) struct DefinitionCore {
     /// A lock for each server. The call that lists the server's tools holds it, and other calls wait for its result.
     turns: Mutex<HashMap<ServerId, Arc<tokio::sync::Mutex<()>>>>,
     hooks: Hooks,
-    /// The operator's function that may refuse definitions for other reasons than their content.
+    /// The operator's function that can refuse definitions for other reasons than their content.
     restriction: OnceLock<Restriction>,
     /// `true` if a change could not be applied because the pins were unreadable. The table is rebuilt as soon as they
     /// can be read.
     behind: AtomicBool,
 }
 
-/// The operator's function that returns the reason why a server may not list a definition, or `None` if it may.
+/// The operator's function that checks each listed definition. It returns the reason for a refusal, or `None` if the
+/// definition is allowed.
 struct Restriction(Box<RestrictFn>);
 
 type RestrictFn = dyn Fn(&ServerId, &Payload) -> Option<String> + Send + Sync;
@@ -149,7 +150,7 @@ impl Definitions {
         known.unwrap_or_else(|| self.unlisted(Some(server), tool).effective_risk.clone())
     }
 
-    /// Returns the assessment of a tool that its server does not list, by its pinned definition if it has one.
+    /// Returns the assessment of a tool that its server does not list, based on its pinned definition if it has one.
     pub(crate) fn unlisted(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment> {
         let policy = self.0.policies.get(server);
         let pin = server.and_then(|server| self.pinned(server, tool));
@@ -246,8 +247,8 @@ impl Definitions {
         schemas.check_result(tool, content)
     }
 
-    /// Sets a function that may refuse definitions, e.g. those that differ from a lock file. It returns the reason for
-    /// a refusal, or `None` to allow the definition.
+    /// Sets a function that can refuse definitions, e.g. those that differ from a lock file. The function returns the
+    /// reason for a refusal, or `None` to allow the definition.
     ///
     /// Only the first call has an effect. Lists that were processed before it are not checked again.
     pub fn restrict(
@@ -257,7 +258,7 @@ impl Definitions {
         let _ = self.0.restriction.set(Restriction(Box::new(refuse)));
     }
 
-    /// Returns the reason why a server may not list a definition, or `None` if it may.
+    /// Returns the reason why the operator's function refuses a definition, or `None` if it allows the definition.
     pub(super) fn restriction(&self, server: &ServerId, raw: &Payload) -> Option<String> {
         let Restriction(refuse) = self.0.restriction.get()?;
         refuse(server, raw)
@@ -330,7 +331,7 @@ impl DefinitionCore {
     /// Rebuilds the table from the lists, the pins and the policies, and publishes it.
     pub(super) fn publish(&self) {
         let mut seen = self.seen();
-        // No call is decided while the pins are unreadable, so the old table may stay until they can be read.
+        // No call is decided while the pins are unreadable, so it is safe to keep the old table until they can be read.
         let Ok(book) = self.pins.now() else {
             self.behind.store(true, Ordering::Release);
             return;

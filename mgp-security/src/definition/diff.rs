@@ -8,7 +8,7 @@ use super::review::{EVIDENCE_MAX, visible};
 /// The maximum number of differences that are listed; the others are counted.
 const CHANGES_MAX: usize = 32;
 
-/// The number of bytes shown on each side of the part of a text that differs.
+/// The number of unchanged bytes shown before and after the part of a text that differs.
 const AROUND: usize = 40;
 
 /// One difference between two definitions.
@@ -21,7 +21,7 @@ pub struct Difference {
     /// to the part that differs; if that is still too long, its end is replaced by the number of characters left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
-    /// The current value, in the same form; `None` if the member was removed.
+    /// The current value, in the same form as [`before`](Self::before); `None` if the member was removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
 }

@@ -148,7 +148,8 @@ async fn list<S: MgpService>(
     for _ in 0..MAX_PAGES {
         let mut call =
             Call::ask::<ToolsList>(&params, own(on_behalf.cx())).map_err(ListError::Local)?;
-        // The outer layers have already added their members to the original call; copy them to this request.
+        // The outer layers have already added members of their own to the original call; copy these members to this
+        // request.
         *call.hop_mut() = on_behalf.hop().sender_members();
         let reply = inner.call(call).await.map_err(ListError::Server)?;
         let Page { tools: more, next } = reply::read(&reply).map_err(ListError::Server)?;

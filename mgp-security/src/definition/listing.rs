@@ -51,7 +51,7 @@ struct ReadList {
     fresh: HashSet<Box<str>>,
     /// The hashes of all definitions, in the order of the list.
     hashes: Vec<Sha256Hash>,
-    /// `true` if tools were left out because the limit of names is reached.
+    /// `true` if tools were left out because the server reached the maximum number of tool names.
     is_crowded: bool,
 }
 
@@ -158,8 +158,8 @@ impl Definitions {
 
     /// Parses and reviews those definitions of a list that are new.
     ///
-    /// Pins are never removed automatically, so a server that lists new names each time could fill the store. Beyond
-    /// the limit, unknown names are left out of the list and calls of them are refused.
+    /// Pins are never removed automatically, so a server that lists new names each time could fill the store. Once
+    /// `TOOLS_MAX` names are stored, new names are left out of the list, and calls of them are refused.
     async fn read(&self, server: &ServerId, tools: &[Payload]) -> Result<ReadList, ChangeError> {
         let book = self.0.pins.now()?;
         let mut room = TOOLS_MAX.saturating_sub(book.tools(server).count());
@@ -221,7 +221,7 @@ impl Definitions {
         Ok(ReadList { named, fresh, hashes, is_crowded })
     }
 
-    /// Returns the names of all tools of other servers that can be called.
+    /// Returns the names of the callable tools of all other servers.
     fn shadows(&self, server: &ServerId) -> Shadows {
         let table = self.0.table();
         let others = table.servers.iter().filter(|(id, _)| *id != server);

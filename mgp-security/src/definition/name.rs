@@ -1,4 +1,4 @@
-//! Names of servers and tools: which names may be used, and which can be confused with others (MGP §4; UTS 39).
+//! Names of servers and tools: which names are allowed, and which can be confused with others (MGP §4; UTS 39).
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,7 +10,7 @@ use unicode_security::skeleton;
 /// The maximum length of a tool name or server id, in bytes.
 const NAME_MAX: usize = 128;
 
-/// Server ids that could be mistaken for a part of the protocol or for its operator.
+/// Server ids that could be mistaken for a part of the protocol, the kernel or the operator.
 const RESERVED_SERVERS: [&str; 14] = [
     "mgp",
     "mcp",
@@ -31,7 +31,7 @@ const RESERVED_SERVERS: [&str; 14] = [
 /// The prefixes that are reserved for names of the protocol.
 const RESERVED_PREFIXES: [&str; 6] = ["mgp/", "mgp.", "mgp_", "mgp-", "mgp:", "dev.cloto"];
 
-/// Letters that look alike but are not covered by the skeletons of UTS 39.
+/// Characters that look alike but are not covered by the skeletons of UTS 39.
 const LOOKS: [(&str, &str); 3] = [("vv", "w"), ("cl", "d"), ("5", "s")];
 
 /// The minimum length of names that are checked for doubled or swapped letters. Among shorter names, many legitimate
@@ -62,9 +62,9 @@ pub enum NameFlaw {
     /// The name looks like another name.
     #[error("the name `{name}` looks like `{like}`; choose another")]
     LooksLike {
-        /// The name of the tool, with invisible characters escaped.
+        /// The checked tool name or server id, with invisible characters escaped.
         name: String,
-        /// The existing name that it looks like.
+        /// The name that it looks like.
         like: String,
     },
 }
@@ -73,7 +73,7 @@ impl NameFlaw {
     /// Checks the name of a tool without comparing it to other names.
     ///
     /// # Errors
-    /// [`NameFlaw`] if the name is too long, contains forbidden characters or is reserved for the protocol.
+    /// [`NameFlaw`] if the name is empty or too long, contains forbidden characters, or is reserved for the protocol.
     pub fn check_tool(name: &str) -> Result<(), Self> {
         check_length(name)?;
         let wrong = name.chars().find(|c| !(c.is_ascii_alphanumeric() || "_./-".contains(*c)));
@@ -221,8 +221,9 @@ fn look_alike(one: &str, other: &str) -> bool {
     ones.iter().any(|one| others.contains(one)) || is_near(&ones[1], &others[1])
 }
 
-/// Returns a name without separators and with one letter for all that look alike: first for the name as written, then
-/// for the name in lower case, because a capital may resemble other letters than the small one does.
+/// Returns two forms of a name in which separators are left out and all letters that look alike are the same: one of
+/// the name as written, and one of the name in lower case. Both are needed, because a capital can resemble other
+/// letters than the small letter does.
 fn looks(name: &str) -> [String; 2] {
     [plain(name), plain(&name.to_lowercase())]
 }
@@ -237,7 +238,7 @@ fn plain(name: &str) -> String {
     looks
 }
 
-/// Returns whether two names differ only in a doubled letter or two swapped letters, which a reader may overlook.
+/// Returns whether two names differ only in doubled letters or two swapped letters, which a reader can overlook.
 fn is_near(one: &str, other: &str) -> bool {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     if one.len().min(other.len()) < NEAR_MIN {

@@ -173,7 +173,7 @@ impl Definitions {
         }
         self.0.seen().retain(|id, seen| {
             let is_it = id.as_ref() == Some(server);
-            // Also forget servers that were refused only because their id resembles the removed one: now they may be
+            // Also forget servers that were refused only because their id resembles the removed one: now they can be
             // admitted.
             seen.is_own() || !(is_it || seen.looks_like(server))
         });

@@ -18,7 +18,7 @@ pub struct DefinitionRefused {
     server: ServerId,
     tool: String,
     standing: DefinitionState,
-    /// The parts of the definition that the error may show to this caller.
+    /// The parts of the definition that the error is allowed to show to this caller.
     reads: Reads,
     #[source]
     rule: Rule,

@@ -68,7 +68,7 @@ pub(crate) async fn watch(
     Ok(reply)
 }
 
-/// Returns a tool as the caller may see it, or `None` if it is left out of the list.
+/// Returns a tool in the form that this caller is allowed to see, or `None` if it is left out of the caller's list.
 pub(super) fn show(
     definitions: &Definitions,
     server: &ServerId,
@@ -87,7 +87,7 @@ pub(super) fn show(
         let risk = definitions.assessment(Some(server), &name).effective_risk.clone();
         return Some(annotated(cx, raw, tool, &risk));
     }
-    // An operator sees that the tool exists, but none of its texts.
+    // An operator sees that the tool exists and why it is disabled, but not its own description and schema.
     if cx.principal.authority() != Authority::Operator || standing == DefinitionState::Unseen {
         return None;
     }
@@ -104,7 +104,7 @@ pub(super) fn show(
     Payload::of(&stub).ok()
 }
 
-/// Returns the definition of a tool with its effective risk added, if the caller supports that member.
+/// Returns the definition of a tool. Its effective risk is added as a member, if the caller supports that member.
 ///
 /// If the server itself sent such a member, it is replaced, or removed if the caller does not support it.
 fn annotated(cx: &Context, raw: &Payload, mut tool: Extras, risk: &RiskLevel) -> Payload {

@@ -163,7 +163,7 @@ impl ServerListing {
         self.full = true;
     }
 
-    /// Returns the tools in the form that lookups read.
+    /// Builds the table entries of all tools of the server; `before` is the table that they replace.
     pub(super) fn tools(
         &self,
         server: Option<&ServerId>,
@@ -220,7 +220,7 @@ impl ServerListing {
         tools
     }
 
-    /// Returns a listed tool in the form that lookups read.
+    /// Builds the table entry of a listed tool.
     fn known(
         &self,
         name: &str,
@@ -261,7 +261,7 @@ impl ServerListing {
     }
 }
 
-/// Returns an unlisted tool as described by its stored definitions.
+/// Builds the table entry of a tool that is not listed, from its stored definitions.
 fn recorded(
     name: &str,
     pair: &PinPair,
@@ -297,7 +297,7 @@ pub(super) enum FlawRecord {
 pub(crate) enum ListExtent {
     /// The list contains all tools.
     Complete,
-    /// The list is, or may be, one page of several.
+    /// The list is one page of several, or it is unknown whether there are more pages.
     Page,
 }
 

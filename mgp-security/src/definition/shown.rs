@@ -3,7 +3,7 @@
 //! The fingerprint covers every member except these, so that a change of an unknown member is detected:
 //! - `_meta` is for programs. Only the copy of `security` in it is covered, if `security` itself is absent.
 //! - `icons` are for people, and their URLs change often.
-//! - `execution` declares whether a call may become a task; no decision depends on it.
+//! - `execution` declares whether a call can become a task; no decision depends on it.
 //! - `security.effective_risk_level` is set by this crate, which replaces any value from the server.
 
 use std::sync::Arc;

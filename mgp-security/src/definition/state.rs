@@ -1,4 +1,4 @@
-//! The state of a definition: whether its tool may be called, and the reason if not.
+//! The state of a definition: whether its tool can be called, and the reason if not.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use super::review::Finding;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum DefinitionState {
-    /// The server does not list the tool yet, or no longer.
+    /// The server does not list the tool now, or its definition is not pinned yet.
     #[default]
     Unseen,
-    /// The definition may be used: it was the first one listed, or an operator approved it.
+    /// The definition can be used: it was the first one listed, or an operator approved it.
     Pinned,
     /// The definition differs from the pinned one, and waits for an operator.
     Changed(Arc<HeldDefinition>),
@@ -45,7 +45,7 @@ pub struct HeldDefinition {
 }
 
 impl DefinitionState {
-    /// Returns whether the tool may be called.
+    /// Returns whether the tool can be called.
     #[must_use]
     pub fn is_callable(&self) -> bool {
         matches!(self, Self::Unseen | Self::Pinned)

@@ -22,7 +22,7 @@ use crate::tool::{ArgumentsRefused, ToolSchemas};
 /// request.
 const FRESH_LIST_TTL: Duration = Duration::from_secs(30);
 
-/// The maximum number of entries that are searched linearly.
+/// A map with at most this many entries is searched linearly.
 const FEW: usize = 4;
 
 /// All known tools of all servers.
@@ -172,16 +172,16 @@ impl Tools {
 pub(crate) enum DefinitionRule {
     /// The definition allows calls of the tool.
     Allow,
-    /// The tool may be called once an event has recorded that the operator overrides its risk.
+    /// The tool can be called as soon as an event has recorded that the operator overrides its risk.
     Record,
-    /// The tool may not be called.
+    /// The tool must not be called.
     Refuse(DefinitionState),
-    /// The tools of its server must be listed first.
+    /// The server's tools must be listed before the tool can be called.
     List,
 }
 
 impl Tools {
-    /// Returns the tool with a name.
+    /// Returns the tool with this name.
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<KnownTool>> {
         self.named.get(name)
     }
@@ -231,7 +231,7 @@ impl Tools {
         self.own
     }
 
-    /// Returns whether the list is so old that a tool missing in it may exist now.
+    /// Returns whether the list is so old that a tool missing in it might exist now.
     fn is_old(&self) -> bool {
         !self.own && self.complete.is_none_or(|at| at.elapsed() > FRESH_LIST_TTL)
     }
@@ -243,7 +243,7 @@ impl KnownTool {
         self.unrecorded.load(Ordering::Acquire)
     }
 
-    /// Returns the definition as it was last listed, or as it is pinned.
+    /// Returns the definition as it was last listed; for a tool that is not listed, returns the pinned definition.
     pub(super) fn definition_or_pinned(&self) -> Option<Arc<mcp::Tool>> {
         let pinned = || self.pin.as_ref()?.shown.get::<mcp::Tool>().ok().map(Arc::new);
         self.tool.clone().or_else(pinned)

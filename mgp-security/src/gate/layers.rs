@@ -40,8 +40,9 @@ macro_rules! gate_layer {
 gate_layer! {
     /// Allows only the calls that [`Access`] allows, and removes everything else from lists.
     ///
-    /// - `tools/call` is decided by the access to the tool. A refusal has code 1001 and names agent, server, tool, the
-    ///   level that decided and a remedy. `tools/list` is filtered by the same decision.
+    /// - `tools/call` is decided by the access to the tool. A refusal has code 1001 and names the agent, the server,
+    ///   the tool, the kind of entry or policy that decided, and a remedy. `tools/list` is filtered by the same
+    ///   decision.
     /// - Resources, prompts and completion belong to the server as a whole, so the entry for the server or the policy
     ///   decides. Without access, calls are refused with 1001 and lists are empty.
     /// - Credentials ([`CredentialGrant`](mgp_types::service::CredentialGrant)) restrict this further: credentials for
@@ -82,7 +83,7 @@ impl AccessLayer {
     /// Sets the server for which access is decided, even if the context of a call contains another one.
     ///
     /// Without this method, a call whose context names no server is decided by the default policy, because no entry can
-    /// refer to it.
+    /// refer to an unnamed server.
     pub fn server(mut self, id: impl Into<ServerId>) -> Self {
         self.0.server = ServerName::Always(id.into());
         self

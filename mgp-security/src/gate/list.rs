@@ -1,5 +1,5 @@
-//! The filter that removes from lists what the caller may not see (MGP §5). All other members, and their order, stay as
-//! the server sent them.
+//! The filter that removes from lists what the caller is not allowed to see (MGP §5). All other members, and their
+//! order, stay as the server sent them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -49,13 +49,13 @@ fn without(reply: Reply, keep: impl Fn(&str) -> bool) -> Result<Reply, RpcError>
     })
 }
 
-/// Marks a list as private to its caller, even if the server marked it as public, because other callers may see other
-/// tools.
+/// Marks a list as private to its caller, even if the server marked it as public, because other callers can see
+/// different tools.
 fn private(mut reply: Reply, cx: &Context) -> Reply {
     const PRIVATE: &str = r#""cacheScope":"private""#;
     if let Some(body) = reply.as_body_mut().filter(|_| cx.caller.era == Era::Modern) {
         let text = body.as_raw().as_str();
-        // The server's mark may be ambiguous or belong to a nested object, so write our own mark.
+        // The server's mark might be ambiguous or belong to a nested object, so write our own mark.
         if !text.contains(PRIVATE) || text.contains("public") || text.contains("\\u") {
             body.insert("cacheScope", Payload::from_trusted(r#""private""#));
         }
@@ -66,7 +66,7 @@ fn private(mut reply: Reply, cx: &Context) -> Reply {
 /// Returns an empty list, for callers without access to the server.
 pub(super) fn empty(member: &'static str, cx: &Context) -> Reply {
     let modern = match cx.caller.era {
-        // Protocol version 2026-07-28 requires these members. The list must not be cached, because access may be
+        // Protocol version 2026-07-28 requires these members. The list must not be cached, because access can be
         // granted at any time.
         Era::Modern => r#","resultType":"complete","ttlMs":0,"cacheScope":"private""#,
         Era::Legacy => "",

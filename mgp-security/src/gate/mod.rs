@@ -156,7 +156,8 @@ fn with_facts<T>(
     look(&CallFacts { call, server, tool, arguments, at: &at, progress }, &snapshot)
 }
 
-/// Decides about a tool call now, and adds the applied validators and entries to the call's audit record.
+/// Decides about a tool call now. Adds to the call's audit record which validators ran, for which agents the call is
+/// made, and which entry made a confirmation unnecessary.
 fn decide_call(sources: &Sources, call: &Call, progress: &CallPreparations) -> CallVerdict {
     let verdict = with_facts(sources, call, progress, decide);
     if !verdict.applied().is_empty() {
@@ -177,7 +178,7 @@ fn decide_call(sources: &Sources, call: &Call, progress: &CallPreparations) -> C
 /// questions.
 ///
 /// # Errors
-/// The refusal, if the call may no longer run.
+/// The refusal, if the call is no longer allowed to run.
 pub(crate) fn recheck(sources: &Sources, call: &Call) -> Result<(), RpcError> {
     if !WaitMark::is_set(call.cx()) || call.tool().is_none() {
         return Ok(());
@@ -191,7 +192,7 @@ pub(crate) fn recheck(sources: &Sources, call: &Call) -> Result<(), RpcError> {
     }
 }
 
-/// Returns the error for a call about which the needed question cannot be asked; the call is refused.
+/// Returns the error that refuses a call because a question that the call needs cannot be asked.
 fn undecided() -> RpcError {
     RpcError::internal("a question about this call could not be asked; it was not run")
 }
@@ -209,8 +210,8 @@ fn deny(sources: &Sources, call: &Call, refusal: Refusal) -> RpcError {
     error
 }
 
-/// Adds to the audit record what would let a refused call run: the missing permissions, and the request that a person
-/// answers.
+/// Adds to the audit record of a refused call what would let it run: the missing permissions, and the id of the
+/// approval request that a person can answer.
 fn note_remedy(call: &Call, error: &RpcError) {
     let Some(details) = error.as_recovery().and_then(|hint| hint.details.as_ref()) else { return };
     let missing = details.decode::<Vec<Extras>>("missing").ok().flatten().unwrap_or_default();
@@ -283,7 +284,7 @@ impl<'a> CallTarget<'a> {
             ResourcesTemplatesList::METHOD => Self::List("resourceTemplates"),
             PromptsList::METHOD => Self::List("prompts"),
             SkillsList::METHOD => Self::List("skills"),
-            // All other messages are allowed; e.g. a caller who may no longer read a resource may still unsubscribe
+            // All other messages are allowed; e.g. a caller who has lost access to a resource can still unsubscribe
             // from it.
             _ => Self::Other,
         }

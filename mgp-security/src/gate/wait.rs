@@ -15,8 +15,9 @@ use crate::decision::{
 use crate::error::Refusal;
 use crate::tool::{Assessment, RiskyCall};
 
-/// After this many answers, a call no longer waits until an override of its tool's risk is recorded, because operators
-/// may change the override again and again. Every other question is asked only once per call.
+/// The number of answers after which a call no longer waits for the audit record of an override of its tool's risk.
+/// Without this limit, an operator who changes the override again and again would keep the call waiting. Every other
+/// question is asked only once per call.
 const MAX_ANSWERS: usize = 8;
 
 /// The interval at which the permissions that a call lacks are determined again while a question about the call is
@@ -98,7 +99,7 @@ async fn get<S: MgpService>(
     Ok(())
 }
 
-/// Obtains decisions about the permissions that a call lacks. If the call must also be confirmed, one question may ask
+/// Obtains decisions about the permissions that a call lacks. If the call must also be confirmed, one question can ask
 /// for both.
 async fn get_permissions(
     sources: &Sources,

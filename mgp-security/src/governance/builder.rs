@@ -82,9 +82,9 @@ impl GovernanceBuilder {
         self
     }
 
-    /// Sets which callers may confirm a call by asking their own user and sending a token, if they negotiated
-    /// `human_in_the_loop`. Needs a [`CallerConfirmLayer`](crate::CallerConfirmLayer) outside of the governance. By
-    /// default, no caller may.
+    /// Sets which callers are allowed to confirm a call by asking their own user and sending a token, if they
+    /// negotiated `human_in_the_loop`. Needs a [`CallerConfirmLayer`](crate::CallerConfirmLayer) outside of the
+    /// governance. By default, no caller is.
     pub fn confirmed_by_caller(
         mut self,
         may_confirm: impl Fn(&Principal) -> bool + Send + Sync + 'static,
@@ -169,8 +169,8 @@ impl GovernanceBuilder {
     }
 }
 
-/// Wraps an approver so that callers can confirm with a token. Such a question does not reach the inbox: the caller's
-/// next call answers it, so it must not stay open there.
+/// Wraps an approver so that callers can confirm with a token. A question that a caller can confirm in this way does
+/// not reach the inbox: the caller's next call answers the question, so it must not stay open in the inbox.
 fn confirmed_by(
     may_confirm: Option<Arc<MayConfirm>>,
     approver: Arc<dyn Approver>,

@@ -44,13 +44,13 @@ pub enum FolderError {
     State {
         /// The path of the database in the state folder.
         path: PathBuf,
-        /// The error of the store in the database.
+        /// The error that the store reported.
         source: StoreError,
     },
-    /// The audit log cannot be opened, or it was changed.
+    /// The audit log cannot be opened, or its records were tampered with.
     #[error("the audit log cannot be used: {0}")]
     Log(#[from] LogError),
-    /// The state folder at this path contains no state.
+    /// The folder has no state. The value is the path at which the database with the state was expected.
     #[error("there is no `{0}`: name the folder that `in_folder` was given")]
     Empty(PathBuf),
 }
@@ -101,7 +101,7 @@ impl GovernanceBuilder {
     }
 
     /// Does the same as [`in_folder_with_db`](Self::in_folder_with_db), and meanwhile runs a function of the program,
-    /// which may open the program's own data in the database.
+    /// which can open the program's own data in the database.
     ///
     /// # Errors
     /// [`FolderError`] if the folder, its state or its log cannot be used, even if the program's function succeeds.
@@ -135,7 +135,7 @@ impl GovernanceBuilder {
                 config = change(config);
                 LogPlace::of(folder, &config)
             }
-            // If the program does not configure the log, it stays in the stored place.
+            // If the program does not configure the log, the log stays in the stored place.
             None => before.clone(),
         };
         if place != before {
@@ -194,7 +194,7 @@ impl Governance {
         let (db, place) = at_rest(&absolute(folder.as_ref())).await?;
         let head = LogHead::in_store(&db, &place.name).await?;
         let head = head.ok_or_else(BadRecord::no_head).map_err(LogError::from)?;
-        // Reading a long log takes time, so it is read on a thread that may block.
+        // Reading a long log takes time, so it is read on a thread for blocking work.
         let check = move || verify(&place.dir, &place.name, &head);
         let counted = tokio::task::spawn_blocking(check).await;
         match counted {

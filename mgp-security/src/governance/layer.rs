@@ -25,8 +25,8 @@ pub struct GovernLayer {
     pub(super) origin: ToolOrigin,
 }
 
-/// The service that a [`GovernLayer`] creates around another one. It answers the methods for operators itself only in
-/// front of this process's own tools.
+/// The service that a [`GovernLayer`] creates around another one. In front of this process's own tools, it also answers
+/// the methods for operators.
 pub type Governed<S> = Audit<Either<KernelToolsService<DecisionService<S>>, DecisionService<S>>>;
 
 impl<S: MgpService> Layer<S> for GovernLayer {
@@ -57,7 +57,7 @@ impl GovernLayer {
     /// If this layer itself made a call wait, it decides again without this function.
     ///
     /// # Errors
-    /// The function returns the refusal if the call may no longer run.
+    /// The function returns the refusal if the call is no longer allowed to run.
     pub fn recheck(&self) -> impl Fn(&Call) -> Result<(), RpcError> + Send + Sync + use<> {
         let sources = self.sources();
         move |call| gate::recheck(&sources, call)

@@ -35,7 +35,7 @@ impl Governance {
     /// ```
     ///
     /// # Errors
-    /// An error if a part could not be removed; the method may be called again.
+    /// An error if a part could not be removed; the method can be called again.
     ///
     /// # Cancel safety
     /// If the future is dropped, some parts may remain.

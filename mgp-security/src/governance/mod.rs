@@ -43,7 +43,8 @@ pub use folder::FolderError;
 pub use holdings::ServerHoldings;
 pub use layer::{GovernLayer, Governed};
 
-/// Access, permissions, definitions, confirmations and their audit log; a handle that is cheap to clone.
+/// Decides about tool calls by access, permissions, definitions and confirmations, and records the decisions in an
+/// audit log; a handle that is cheap to clone.
 ///
 /// One governance serves any number of servers and callers. Put its [layer](Self::layer) in front of every foreign
 /// server, and its [own layer](Self::own) in front of the tools of this process.
@@ -283,7 +284,7 @@ impl Governance {
     }
 
     /// Does the same as [`operators_only`](Self::operators_only) for params that were already parsed; `server` is the
-    /// server in them.
+    /// server that these params name.
     ///
     /// # Errors
     /// As [`operators_only`](Self::operators_only).
@@ -330,7 +331,7 @@ impl Governance {
 
     /// Returns the decision about a hypothetical call, with an explanation. Asks no questions and records nothing.
     ///
-    /// The credentials of a real call may restrict its access further.
+    /// The credentials of a real call can restrict its access further.
     ///
     /// ```
     /// use mgp_security::{CallOutcome, Governance, Requirement};
@@ -368,8 +369,8 @@ impl Governance {
     }
 
     /// Does the same as [`explain`](Self::explain), but if a server has not listed its tools since this process
-    /// started, it uses the pinned definitions, which the server may have changed since. Without arguments, rules that
-    /// depend on them are not applied.
+    /// started, this method uses the pinned definitions, which might be outdated. Without arguments, rules that depend
+    /// on them are not applied.
     #[must_use]
     pub fn explain_pinned(
         &self,
@@ -474,8 +475,9 @@ impl Governance {
         self.0.definitions.risk_reason(server, tool)
     }
 
-    /// Returns the risk that an operator may want to set for a tool whose server declares nothing about it, but whose
-    /// name and arguments suggest that it only reads. Returns `None` for any other tool.
+    /// Returns the lower risk that an operator might want to set for a tool, if its server declares nothing about the
+    /// effects of the tool, but the tool's name and arguments suggest that it only reads. Returns `None` for any other
+    /// tool.
     #[cfg(feature = "validators")]
     #[must_use]
     pub fn proposed_risk(

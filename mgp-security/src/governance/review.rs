@@ -1,4 +1,5 @@
-//! Permissions of a server that was not ready when an operator granted access to it (MGP §3).
+//! The review of the permissions that a server needs, if the server was not ready when an operator granted access to it
+//! (MGP §3).
 
 use mgp_types::RpcError;
 use mgp_types::mgp::Permission;
@@ -9,7 +10,7 @@ use crate::approval::{AnswerPlace, ApprovalRequest, ApprovalTerm};
 use crate::permission::{MissingStatus, PermissionChange};
 
 impl Governance {
-    /// Asks an operator once about the permissions of a server: as soon as its tools are known.
+    /// Asks an operator once about the permissions that the tools of a server need, as soon as these tools are known.
     ///
     /// # Errors
     /// 1000 if `by` is not an operator; other codes if there is no inbox, or if the request cannot be stored.
@@ -21,14 +22,14 @@ impl Governance {
         self.review_ready(server).await
     }
 
-    /// Asks about the permissions of a server if a [review](Self::review_later) of it is outstanding and its tools are
-    /// known by now.
+    /// Asks an operator about the permissions that a server needs, if a [review](Self::review_later) of the server is
+    /// outstanding and its tools are known by now.
     ///
     /// # Errors
-    /// The inbox cannot be read, or the request cannot be stored or recorded.
+    /// An error if the inbox cannot be read, or if the request cannot be stored or recorded.
     ///
     /// # Cancel safety
-    /// The request may or may not be made.
+    /// If the future is dropped, the request may or may not have been made.
     pub async fn review_ready(&self, server: &ServerId) -> Result<(), RpcError> {
         let Some(inbox) = self.inbox() else { return Ok(()) };
         for tenant in inbox.tenants_of_reviews(server)? {
@@ -48,7 +49,7 @@ impl Governance {
     }
 
     /// Approves a request of the inbox, and records where the operator answered. If the request is a review of a
-    /// server's permissions, they are approved as well.
+    /// server's permissions, these permissions are approved as well.
     ///
     /// # Errors
     /// As [`Inbox::approve_for`](crate::Inbox::approve_for), and if the permissions cannot be approved.
@@ -72,8 +73,8 @@ impl Governance {
         Ok(request)
     }
 
-    /// Denies a request of the inbox, and records where the operator answered. If the request is a review of a
-    /// server's permissions, they are denied as well.
+    /// Denies a request of the inbox, and records where the operator answered. If the request is a review of a server's
+    /// permissions, these permissions are denied as well.
     ///
     /// # Errors
     /// As [`approve_request`](Self::approve_request).

@@ -182,8 +182,8 @@ impl Permissions {
 
     /// Revokes decisions about permissions: approvals, denials, and grants of the configuration or a policy.
     ///
-    /// A revoked permission stays revoked until a new decision; approvers may be asked again. Returns the revoked
-    /// decisions, or an empty list if there was nothing to revoke.
+    /// A revoked permission stays revoked until a new decision; approvers can be asked about it again. Returns the
+    /// revoked decisions, or an empty list if there was nothing to revoke.
     ///
     /// # Errors
     /// As [`approve`](Self::approve).

@@ -37,8 +37,8 @@ struct Answered {
     details: Object,
 }
 
-/// The guard of the call that asks the approver on behalf of all calls that wait. When it is dropped, another call may
-/// ask.
+/// Held by the call that asks the approver on behalf of all calls that wait. When this guard is dropped, another call
+/// can ask.
 struct QuestionOwner<'a> {
     board: &'a OpenQuestions,
     done: watch::Sender<Option<Arc<Answered>>>,
@@ -193,7 +193,8 @@ impl PermissionCore {
         question
     }
 
-    /// Returns the permissions that an approver may be asked about and that this call has not asked about yet.
+    /// Returns those of the needed permissions that an approver can decide about and that this call has not asked about
+    /// yet.
     fn open_ones(
         &self,
         cx: &Context,

@@ -1,6 +1,6 @@
-//! The permissions that servers declare as a whole in their handshakes (MGP §3.4).
+//! The permissions that servers declare in their handshakes, for all of their tools together (MGP §3.4).
 //!
-//! If a server declares a permission that none of its tools declares, any of its tools may use that permission, so
+//! If a server declares a permission that none of its tools declares, any of its tools might use that permission, so
 //! every call of the server needs it.
 
 use std::sync::Arc;

@@ -64,7 +64,7 @@ impl Grants {
     }
 }
 
-/// Parses a decision, which may consist of its map of grants only.
+/// Parses a decision: either an object with the member `grants`, or the map of grants itself.
 fn read(carried: &Payload) -> Result<PermissionDecision, RpcError> {
     let members: Extras = carried.get()?;
     let whole = members.get("grants").is_some_and(|inner| inner.as_str().starts_with('{'));

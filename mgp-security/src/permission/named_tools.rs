@@ -15,7 +15,7 @@ impl NamedTools for Permissions {
 }
 
 impl Approval {
-    /// Returns what this approval requires about confirming calls of the tools that it names.
+    /// Returns this approval as an entry that names tools, with its rule for confirming their calls.
     pub(crate) fn naming(&self) -> NamedTool {
         let naming =
             NamedTool::by(format!("permission `{}` by {}", self.permission, self.approved_by));

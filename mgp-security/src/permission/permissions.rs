@@ -133,8 +133,8 @@ impl Permissions {
     /// connection is opened.
     ///
     /// When the limit is reached, the decision is deferred. By default, the limit for calls is that of the approver,
-    /// and the limit for connections is 10 minutes. The latter is longer than the opening of a connection waits, so
-    /// that a late decision still counts.
+    /// and the limit for connections is 10 minutes. A connection does not wait that long before it opens; the longer
+    /// limit lets a late decision still count.
     #[must_use]
     pub fn waits(self, call: Duration, connect: Duration) -> Self {
         Self { call_wait: call, connect_wait: connect, ..self }
@@ -158,8 +158,8 @@ impl Permissions {
         self.inner.entries.state().open().await
     }
 
-    /// Returns the permissions that a call lacks at a given time. An empty list means that the call may run. If a
-    /// permission is granted only by the policy, that grant must be recorded first.
+    /// Returns the permissions that a call lacks at a given time. An empty list means that the call can run. If a
+    /// permission is granted only by the policy, that grant must be recorded before the call runs.
     #[must_use]
     pub fn missing(
         &self,
@@ -176,7 +176,7 @@ impl Permissions {
         self.view().missing(&need, &policy)
     }
 
-    /// Returns whether a server has declared permissions as a whole in its handshake.
+    /// Returns whether a server has declared permissions for all of its tools in its handshake.
     pub(crate) fn declares(&self, server: Option<&ServerId>) -> bool {
         self.inner.declared.any(server)
     }
@@ -238,7 +238,7 @@ pub(crate) struct PermissionNeed<'a> {
 pub(crate) struct PermissionJudgement {
     /// The permissions that the call lacks.
     pub(crate) missing: Vec<MissingPermission>,
-    /// `true` if approvers may be asked about all missing permissions. Otherwise no question is asked, because its
+    /// `true` if approvers can be asked about every missing permission. Otherwise no question is asked, because its
     /// answer could not allow the call.
     pub(crate) may_ask: bool,
     /// `true` if the policy grants a permission and that grant is not recorded yet.
@@ -313,8 +313,8 @@ impl PermissionView<'_> {
         Ok(judgement)
     }
 
-    /// Returns the permissions that a call lacks. While the approvals cannot be read, these are all permissions it
-    /// needs.
+    /// Returns the permissions that a call lacks. While the approvals cannot be read, returns all permissions that the
+    /// call needs.
     pub(crate) fn missing(
         &self,
         need: &PermissionNeed<'_>,

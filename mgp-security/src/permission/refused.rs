@@ -22,7 +22,7 @@ pub struct PermissionRefused {
 /// The kind of a refusal.
 #[derive(Clone, Debug)]
 pub(crate) enum RefusalKind {
-    /// A permission is missing, or the caller may not make the change.
+    /// A permission is missing, or the caller is not allowed to make the change.
     Denied,
     /// The requested change has no meaning, e.g. contains no permission.
     Unfit,

@@ -78,7 +78,7 @@ pub(super) enum PermissionState<'a> {
     Listed(Box<PermissionScope>),
     /// The policy grants the permission, but the grant is not recorded yet.
     ByPolicy,
-    /// The permission is not granted, but an approver may be asked.
+    /// The permission is not granted, but an approver can be asked.
     Open(MissingStatus, String),
     /// The permission is not granted, and approvers must not be asked.
     Closed(MissingStatus, String),
@@ -207,7 +207,7 @@ impl<'a> PermissionState<'a> {
         }
     }
 
-    /// Returns the reason why a call lacks the permission, or `None` if the call may use it.
+    /// Returns the reason why a call lacks the permission, or `None` if the call has it.
     pub(super) fn missing(
         self,
         permission: &Permission,
@@ -226,7 +226,7 @@ impl<'a> PermissionState<'a> {
         };
         let mut permission = permission.clone();
         if nameable(&permission).is_err() {
-            // Shorten the name: a server chose it, and it may be long.
+            // Shorten the name: a server chose it, and it might be long.
             let letters = permission.as_str().chars().filter(|letter| !letter.is_control());
             permission = letters.take(40).chain(['…']).collect::<String>().as_str().into();
         }
@@ -251,7 +251,7 @@ fn counts(held: &StoredApproval, policy: &ApprovalPolicy) -> bool {
     match approval.source {
         ApprovalSource::Operator => true,
         ApprovalSource::Policy => *policy == ApprovalPolicy::AutoApprove,
-        // An approver's answer does not count under `deny_all`, because the approver may be a user who is not an
+        // An approver's answer does not count under `deny_all`, because the approver might be a user who is not an
         // operator. A denial counts nevertheless.
         ApprovalSource::Answer => {
             *policy != ApprovalPolicy::DenyAll || approval.decision != ApprovalDecision::Approved

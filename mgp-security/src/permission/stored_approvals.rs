@@ -54,7 +54,7 @@ impl PermissionCore {
         self.write(place, answers, still_open, actor, told).await.map(drop)
     }
 
-    /// Stores those approvals that `is_wanted` accepts, which replace earlier ones, and returns the stored approvals.
+    /// Stores those approvals that `is_wanted` accepts in place of the earlier ones, and returns the stored approvals.
     pub(super) async fn write(
         &self,
         place: &ApprovalOwner,

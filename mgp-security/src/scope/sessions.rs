@@ -199,7 +199,7 @@ impl Scopes {
             .detail("scopes", &session.scopes);
         self.0.audit.record(event.build()).await.map_err(Refusal::Unaudited)?;
         self.0.store.commit(Change::new().put(SPACE, key.clone(), Payload::of(&session)?)).await?;
-        // Set it only now, so that a revocation that was not stored can be tried again.
+        // Mark the session in memory only now, so that a revocation that was not stored can be tried again.
         if let Some(session) = self.0.sessions.lock().get_mut(&key) {
             session.revoked = true;
         }
@@ -228,7 +228,7 @@ impl Scopes {
         sessions.values().any(|one| one.owner == owner && one.check(now).is_ok())
     }
 
-    /// Returns the scopes of a session that the operator still allows, and notes that the session was used.
+    /// Returns those scopes of a session that the operator still allows, and notes that the session was used.
     fn use_session(
         &self,
         owner: &str,

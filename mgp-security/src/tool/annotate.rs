@@ -1,5 +1,5 @@
-//! Writes assessments into listed definitions: as MCP's hints, and as the metadata of §4.3, in the definition itself
-//! and in `_meta` (MGP §4.2).
+//! Writes assessments into listed definitions: as MCP's hints, and as the metadata `security` of §4.3, both in the
+//! definition itself and in its `_meta` (MGP §4.2).
 
 use mgp_types::mcp::{self, Meta, ToolAnnotations, key};
 use mgp_types::mgp::{Permission, RiskLevel, SideEffect, ToolSecurity};

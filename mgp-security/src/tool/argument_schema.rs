@@ -233,7 +233,7 @@ impl<'a> SchemaSize<'a> {
     }
 }
 
-/// Returns the first violations of a schema by a JSON text; an empty list if the text is too large or not JSON.
+/// Returns the first places at which a JSON text violates a schema; an empty list if the text is too large or not JSON.
 fn violations(schema: &Validator, text: &str) -> Vec<SchemaViolation> {
     if text.len() > MAX_CHECKED_BYTES {
         return Vec::new();

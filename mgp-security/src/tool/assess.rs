@@ -7,7 +7,7 @@ use mgp_types::service::ServerId;
 
 use super::assessment::Assessment;
 
-/// A source of tool assessments. Closures that take a server and a tool implement it.
+/// A source of tool assessments. Closures that take a server and a tool implement this trait.
 ///
 /// Implementations must not block; they read a snapshot.
 pub trait Assess: Send + Sync {

@@ -70,7 +70,8 @@ impl Assessment {
         let permissions = permissions(tool, security, &signals, word, policy);
         let confirmation = ToolConfirmation::of(tool);
         let found = risk(tool, security, &signals, &permissions, word, policy);
-        // The declaration of a confirmation can only add checks, so a safe level in it has no effect.
+        // The risk level in the server's confirmation settings can only raise the risk, so the level `safe` has no
+        // effect there.
         let least = confirmation.risk.as_ref().map_or(RiskLevel::Safe, |risk| risk.to_risk().0);
         let found = found.max(least);
         let entry = policy.risk.get(&tool.name);
@@ -106,7 +107,7 @@ impl Assessment {
     pub fn unlisted(name: &str, policy: &ServerPolicy) -> Self {
         let stub = mcp::Tool::new(name, RawObject::empty());
         let mut assessment = Self::of(&stub, policy);
-        // The arguments are unknown, so a tool whose name suggests that it runs something may run a shell command.
+        // The arguments are unknown, so a tool whose name suggests that it runs something might run a shell command.
         if runs(name) {
             let needed = assessment.permissions.iter().chain([&Permission::ShellExecute]);
             assessment.permissions = Permission::canonical(needed);
@@ -163,7 +164,7 @@ fn permissions(
     Permission::canonical(signals.permissions.iter().chain(open).chain(declared))
 }
 
-/// Returns the highest risk that any of the sources implies.
+/// Returns the highest risk that the declarations, the signals, the permissions or the trust level imply.
 fn risk(
     tool: &mcp::Tool,
     security: Option<&ToolSecurity>,

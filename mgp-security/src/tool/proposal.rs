@@ -1,4 +1,4 @@
-//! The risk that an operator may want to set for a tool whose server declares nothing (MGP §4).
+//! The lower risk that an operator might want to set for a tool whose server declares nothing (MGP §4).
 
 use mgp_types::mcp;
 use mgp_types::mgp::RiskLevel;
@@ -7,7 +7,7 @@ use super::assessment::Assessment;
 use super::words::{READS, words};
 use crate::policy::ServerPolicy;
 
-/// Verbs for reading or calculating, in addition to [`READS`], with which the name of a harmless tool may begin.
+/// Verbs for reading or calculating, in addition to [`READS`], with which the name of a harmless tool can begin.
 const HARMLESS: &[&str] = &[
     "analyse",
     "analyze",

@@ -164,7 +164,7 @@ impl Arguments {
     /// Returns the validators that can judge the arguments of a tool of this name.
     fn validators(&self, name: &[String]) -> Vec<Validator> {
         let runs_code = any(name, words::RUNS) || any(name, words::CODE);
-        // A URI may be a local identifier, e.g. `file:///x`, so it counts as a target only for tools that use the
+        // A URI can be a local identifier, e.g. `file:///x`, so it counts as a target only for tools that use the
         // network.
         let is_target = |word: &str| {
             words::URL.contains(&word) || word.starts_with("uri") && any(name, words::NETWORK)
@@ -200,7 +200,7 @@ impl Arguments {
 
     fn add(&mut self, name: &str, property: &Value) {
         let words = words(name);
-        // A URI may be a local identifier, e.g. `file:///x`, and not a target.
+        // A URI can be a local identifier, e.g. `file:///x`, and not a target.
         let is_identifier = words.last().is_some_and(|word| word.starts_with("uri"));
         self.targets |= !is_identifier && target_of(property).is_some();
         self.names.push(words);

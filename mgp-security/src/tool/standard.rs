@@ -34,7 +34,7 @@ impl StandardValidators {
     /// Creates the validators.
     ///
     /// Hosts are judged by their names and addresses. Names are not resolved, because the server would resolve them
-    /// again, with a result that may differ.
+    /// again, and might get a different result.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -108,8 +108,8 @@ pub(super) const BLOCKED_IMPORTS: [&str; 8] = [
 /// The patterns that are blocked in the same code and scripts as [`BLOCKED_IMPORTS`].
 pub(super) const BLOCKED_PATTERNS: [&str; 4] = ["eval(", "exec(", "__import__(", "os.system"];
 
-/// Returns the rules for the code of a tool. These are the rules that its server declares, but at least the level
-/// `standard`; without a declaration, that level with [`BLOCKED_IMPORTS`] and [`BLOCKED_PATTERNS`].
+/// Returns the rules for the code of a tool: those that its server declares. Without a declaration, these are the level
+/// `standard`, [`BLOCKED_IMPORTS`] and [`BLOCKED_PATTERNS`].
 ///
 /// A declaration of `unrestricted` is ignored, because a server cannot remove a check. Only an operator can, by setting
 /// another validator.

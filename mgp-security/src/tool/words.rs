@@ -75,7 +75,7 @@ const DATA: &[&str] = &[
     "memories",
 ];
 
-/// Verbs for reading; after one of them, the words of [`MAY_CHANGE`] are nouns.
+/// Verbs for reading. In a name that begins with one of them, the words of [`MAY_CHANGE`] count as nouns.
 pub(super) const READS: &[&str] = &[
     "get", "list", "read", "search", "find", "fetch", "show", "describe", "count", "query",
     "check", "view", "lookup", "is", "has", "status",
@@ -204,7 +204,7 @@ pub(super) const MAY_CHANGE: &[&str] = &[
     "patch",
 ];
 
-/// Verbs of [`CHANGES`] and [`MAY_CHANGE`] that may destroy something or could do anything.
+/// Verbs of [`CHANGES`] and [`MAY_CHANGE`] that destroy something or can do anything.
 pub(super) const DESTROYS: &[&str] = &[
     "delete",
     "remove",
@@ -317,7 +317,7 @@ pub(super) const CODE: &[&str] =
 pub(super) const MEMORY: &[&str] =
     &["memory", "memories", "knowledge", "remember", "recall", "forget"];
 
-/// Verbs that store data in a memory.
+/// Verbs that change the data in a memory.
 pub(super) const MEMORISES: &[&str] = &["remember", "forget", "add", "learn"];
 
 /// Words for cameras.

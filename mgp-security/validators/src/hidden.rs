@@ -1,4 +1,4 @@
-//! Characters that hide text from a reader, or imitate others.
+//! Characters that hide text from a reader, or imitate other characters.
 
 /// Returns the first control, bidirectional or invisible character. Tabs are allowed, and newlines if `multiline` is
 /// set.

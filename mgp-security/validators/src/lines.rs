@@ -53,7 +53,7 @@ impl Cases {
     /// Reads the lists of imports and patterns (§7.3) to which test cases with code refer by name.
     ///
     /// # Errors
-    /// An error with the position at which the text is not an object of objects.
+    /// An error with the position at which the text is not a JSON object.
     pub fn configs(mut self, text: &str) -> Result<Self, serde_json::Error> {
         self.configs = serde_json::from_str(text)?;
         Ok(self)

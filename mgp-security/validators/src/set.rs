@@ -101,7 +101,7 @@ impl ValidatorSet {
         self
     }
 
-    /// Checks a call with the validator of a name. An unknown name blocks the call.
+    /// Checks a call with the validator of this name. An unknown name blocks the call.
     ///
     /// # Errors
     /// [`Rejection`] if the call is blocked.

@@ -1,4 +1,4 @@
-//! Sets of words that are written as one text.
+//! Sets of words, each written as one text.
 
 use std::{collections::HashSet, sync::OnceLock};
 
@@ -6,8 +6,8 @@ use std::{collections::HashSet, sync::OnceLock};
 #[derive(Debug)]
 pub(crate) struct Words {
     text: &'static str,
-    /// The words, and a bit set of their lengths: most texts that are looked up have another length, so no hash is
-    /// needed.
+    /// The words, and a bit set of their lengths. Most texts that are looked up have a length that no word has, so no
+    /// hash is computed for them.
     set: OnceLock<(HashSet<&'static str>, u64)>,
 }
 

@@ -11,7 +11,7 @@ const MAX_DEPTH: usize = 24;
 /// The maximum length of a text or list in a generated example.
 const MAX_LENGTH: usize = 4096;
 
-/// The maximum number of parts of a generated example.
+/// The maximum number of values, nested ones included, that are generated for an example.
 const MAX_PARTS: usize = 20_000;
 
 /// The error for a schema for which no example was found.
@@ -266,7 +266,7 @@ fn add(merged: &mut Map<String, Value>, other: &Value) {
     }
 }
 
-/// Returns whether a value is valid for a schema; the references in it refer to `root`.
+/// Returns whether a value is valid for a schema; references in the schema refer to `root`.
 fn is_valid(schema: &Value, root: &Value, value: &Value) -> bool {
     let mut schema = schema.clone();
     if let Some(members) = schema.as_object_mut() {
@@ -357,7 +357,7 @@ fn number(members: &Map<String, Value>, is_integer: bool) -> Option<Value> {
         (_, Some(high)) if high < 1.0 => high,
         _ => 1.0,
     };
-    // The two exclusive bounds may be close to each other, so the value in the middle is used.
+    // The two exclusive bounds might be close to each other, so the value in the middle is used.
     if let (Some(low), Some(high)) = (bound("exclusiveMinimum"), bound("exclusiveMaximum"))
         && !is_integer
         && (value <= low || value >= high)

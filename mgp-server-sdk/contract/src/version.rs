@@ -4,7 +4,7 @@ use semver::Version;
 
 use crate::diff::Bump;
 
-/// Returns the lowest version that a tool may have after a change.
+/// Returns the lowest version that is allowed for a tool after a change.
 ///
 /// Before 1.0.0, a breaking change raises the minor version, and any other change the patch version.
 #[must_use]

@@ -21,7 +21,7 @@ pub(crate) struct Gaps {
     journal: Arc<Journal>,
     /// `true` while a task requests missing events.
     is_requesting: Arc<AtomicBool>,
-    /// If set, the client refused a replay.
+    /// `true` after the client refused a replay for good; then missing events are no longer requested.
     refused: Arc<AtomicBool>,
 }
 

@@ -9,7 +9,7 @@ use mgp_transport::http::HttpBody;
 use mgp_types::service::BoxFuture;
 use tower::{Layer, Service};
 
-/// A layer with an authenticated path and an unauthenticated one.
+/// Passes requests with the header, and requests for metadata, through an [`AuthLayer`]; passes the others on directly.
 #[derive(Clone, Debug)]
 pub(crate) struct TestModeLayer(pub(crate) AuthLayer);
 

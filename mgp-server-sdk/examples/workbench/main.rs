@@ -4,7 +4,7 @@
 //!
 //! | flag | effect |
 //! |---|---|
-//! | `--extensions LIST` | offers these extensions of MGP instead of the served ones; `all` are the nine, `none` is plain MCP |
+//! | `--extensions LIST` | offers these extensions of MGP instead of the served ones; `all` means the nine standard ones, `none` plain MCP |
 //! | `--permissions LIST` | declares that it needs these permissions |
 //! | `--server-id ID` | offers this server id |
 //! | `--hang-init` | never answers the handshake |

@@ -28,13 +28,13 @@ const GENERIC_EXTRACTORS: [&str; 2] = ["Args", "State"];
 
 /// One parameter of a function.
 pub(crate) enum Parameter {
-    /// An argument of the tool: a field of the arguments type.
+    /// An argument of the tool, which becomes a field of the generated struct.
     Argument(Box<Field>),
     /// A value extracted from the call.
     Extractor { ty: Box<Type>, is_args: bool },
 }
 
-/// A field of the arguments type.
+/// A field of the struct that the macro generates for the tool's arguments.
 pub(crate) struct Field {
     name: Ident,
     ty: Type,
@@ -106,7 +106,7 @@ impl Parameter {
 }
 
 impl Field {
-    /// Returns the field's declaration in the arguments type.
+    /// Returns the declaration of the field in the generated struct.
     pub(crate) fn declaration(&self) -> TokenStream {
         let Self { name, ty, attributes, .. } = self;
         quote!(#(#attributes)* #name: #ty)

@@ -18,7 +18,7 @@ pub(crate) fn unique(text: &str, used: &mut HashSet<String>) -> String {
     name
 }
 
-/// Replaces all characters except ASCII letters, digits, `_` and `-` by `_`.
+/// Replaces each run of characters other than ASCII letters, digits and `-` by one `_`, and limits the length.
 fn plain(text: &str) -> String {
     let mut name = String::new();
     for c in text.chars() {

@@ -186,7 +186,8 @@ impl<'a> Schemas<'a> {
 }
 
 /// Breaks the cycles of references: replaces a reference that leads back to its own schema by a schema that allows any
-/// value. Hosts and argument checks do not accept cyclic references.
+/// value. Hosts and argument checks do not accept cyclic references. A chain of more than [`MAX_CHAIN`] references is
+/// cut in the same way.
 fn cut_circles(
     name: &str,
     definitions: &mut BTreeMap<String, Value>,

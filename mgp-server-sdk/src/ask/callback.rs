@@ -10,7 +10,7 @@ use mgp_types::{ErrorCode, RpcError, millis};
 
 use super::Question;
 
-/// A question to the caller's user; it is asked when it is awaited.
+/// A question to the caller's user; awaiting this value asks it.
 ///
 /// A caller that negotiated MGP callbacks receives a callback, any other caller an elicitation. A legacy caller
 /// receives the elicitation as a request, a modern caller in the result of the call.

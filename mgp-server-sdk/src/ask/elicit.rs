@@ -32,7 +32,7 @@ impl<T> Elicited<T> {
     }
 }
 
-/// A request to show a form to the user; it is sent when it is awaited.
+/// A request to show a form to the user; awaiting this value sends it.
 ///
 /// # Errors
 /// Code 1000 if the caller does not support forms (−32021 in the modern era), −32602 if the answer is not a

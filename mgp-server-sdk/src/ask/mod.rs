@@ -80,8 +80,8 @@ pub trait ContextExt {
         options: impl IntoIterator<Item = O>,
     ) -> UserQuestion<String>;
 
-    /// Shows a message to the user, who does not answer: as a callback if the caller negotiated
-    /// it, else as a log message.
+    /// Shows a message to the user and expects no answer. The message is sent as a callback if the caller negotiated
+    /// callbacks, else as a log message.
     #[must_use = "the message is sent when it is awaited"]
     fn inform(&self, message: impl Into<String>) -> BoxFuture<'static, ()>;
 
@@ -207,7 +207,7 @@ impl Question {
                 Some(format!("{kind}-{}", order.0.fetch_add(1, Ordering::Relaxed) + 1))
             }
             (CallerAccess::Channel(_), None) => None,
-            // All questions may have the same key here, because a legacy caller does not receive the key.
+            // All questions can have the same key here, because a legacy caller does not receive the key.
             (_, None) => Some(kind.to_owned()),
         };
         Self { cx: cx.clone(), key }

@@ -7,7 +7,7 @@ use mgp_types::{Payload, RpcError};
 
 use super::{ClientCapability, Question, read};
 
-/// A request for the caller's roots; it is sent when it is awaited.
+/// A request for the caller's roots; awaiting this value sends it.
 ///
 /// # Errors
 /// Code 1000 if the caller does not support roots (−32021 in the modern era).

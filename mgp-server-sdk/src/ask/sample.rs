@@ -15,7 +15,7 @@ use super::{ClientCapability, Question, read};
 /// The default maximum number of tokens in an answer.
 const MAX_TOKENS: u64 = 1_024;
 
-/// A request to the caller's model; it is sent when it is awaited.
+/// A request to the caller's model; awaiting this value sends it.
 ///
 /// If the caller does not offer sampling but negotiated MGP callbacks, it receives a callback `llm_completion` instead,
 /// unless the request contains tools.

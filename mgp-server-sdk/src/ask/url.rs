@@ -22,7 +22,7 @@ pub enum UrlElicited {
     Cancelled,
 }
 
-/// A request that the user visit a page; it is sent when it is awaited.
+/// A request that the user visit a page; awaiting this value sends it.
 ///
 /// # Errors
 /// Code 1000 if the caller does not support elicitation by URL (−32021 in the modern era).
@@ -146,7 +146,7 @@ pub(super) fn complete(cx: &Context, id: String) -> BoxFuture<'static, ()> {
     if cx.caller.revision != Revision::V2025_11_25 {
         return Box::pin(std::future::ready(()));
     }
-    // The visit may take longer than the call that requested it, so the notification belongs to the session.
+    // The visit can take longer than the call that requested it, so the notification belongs to the session.
     let mut out = cx.peer.context(&cx.scope);
     out.principal = cx.principal.clone();
     let (peer, params) = (cx.peer.clone(), ElicitationCompleteParams::new(id));

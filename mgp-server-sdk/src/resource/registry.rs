@@ -215,15 +215,15 @@ impl Resources {
         })
     }
 
-    /// Returns whether a resource with this URI may exist.
+    /// Returns whether a resource with this URI can exist.
     pub(crate) fn knows(&self, uri: &str) -> bool {
         self.fixed.get(uri).is_some()
             || self.family(uri).is_some()
             || self.sets().iter().any(|set| set.has(uri))
     }
 
-    /// Returns the variables and completion functions of a template; both are unknown for a template that only a set
-    /// may contain. Returns `None` if there is no such template.
+    /// Returns the variables and completion functions of a template; both are unknown for a template that might belong
+    /// to a set. Returns `None` if there is no such template.
     pub(crate) fn completable(&self, uri: &str) -> Option<CompletionTarget> {
         if let Some(family) = self.templates.get(uri) {
             return Some(CompletionTarget {

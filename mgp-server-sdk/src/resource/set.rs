@@ -63,7 +63,7 @@ pub trait ResourceSet: Send + Sync + 'static {
         uri: &str,
     ) -> impl Future<Output = Result<Option<Contents>, RpcError>> + Send;
 
-    /// Returns whether a URI may belong to this set. Clients can subscribe only to such URIs.
+    /// Returns whether a URI can belong to this set. Clients can subscribe only to such URIs.
     fn has(&self, uri: &str) -> bool {
         let _ = uri;
         true

@@ -22,7 +22,7 @@ pub trait Handler<M>: Send + Sync + 'static {
     /// Returns the schema of the arguments that the function reads.
     fn input_schema(style: SchemaStyle) -> RawObject;
 
-    /// Returns the schema of the function's structured content, or `None` if it may return none.
+    /// Returns the schema of the function's structured content, or `None` if its results need not contain any.
     fn output_schema(style: SchemaStyle) -> Option<RawObject>;
 
     /// Returns the state that the function needs from the server.

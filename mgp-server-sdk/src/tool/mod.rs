@@ -187,7 +187,7 @@ impl Tool {
         self
     }
 
-    /// Sets whether a call may run as a task (revision 2025-11-25).
+    /// Sets whether calls of the tool can, must or must not run as tasks (revision 2025-11-25).
     pub fn task(mut self, support: TaskSupport) -> Self {
         let execution = self.definition.execution.get_or_insert_with(ToolExecution::new);
         execution.task_support = Some(support);
@@ -314,8 +314,8 @@ impl Tool {
         self
     }
 
-    /// Returns the definition as configured. A server adds the hints that it derives from the security metadata when it
-    /// lists the tool.
+    /// Returns the definition as configured. It does not contain the hints that a server derives from the security
+    /// metadata when the tool is added to it.
     #[must_use]
     pub fn definition(&self) -> &mcp::Tool {
         &self.definition

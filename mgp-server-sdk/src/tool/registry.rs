@@ -61,7 +61,8 @@ type ObserveFn = dyn Fn(&[mcp::Tool]) + Send + Sync;
 
 mgp_types::opaque_debug!(DefinitionObserver);
 
-/// The tools at one point in time. A change replaces the snapshot, so that calls and lists never wait for a lock.
+/// The tools at one point in time. A change replaces the snapshot as a whole, so that a call can use its snapshot
+/// without holding a lock.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "facts about all tools, read for each call")]
 struct Snapshot {
@@ -99,7 +100,7 @@ struct Entry {
     definition: Arc<mcp::Tool>,
     /// The permissions that a call needs, by their standard names.
     permissions: Arc<[Permission]>,
-    /// The plan of the arguments that HTTP callers repeat in headers.
+    /// Determines which arguments HTTP callers must repeat in headers.
     headers: HeaderPlan,
     /// The declared maximum size of the input, in bytes.
     max_input: Option<u64>,
@@ -125,8 +126,8 @@ impl Entry {
         Arc::new(Self { tool, definition, permissions, headers, max_input, wrapped, is_enabled })
     }
 
-    /// Compares the headers of a call with its arguments. They must be equal, because a proxy may have routed the call
-    /// by its headers.
+    /// Compares the headers of a call with its arguments. They must be equal, because a proxy might have routed the
+    /// call by its headers.
     ///
     /// Only calls over HTTP in the modern era have such headers.
     fn check_headers(&self, call: &Call) -> Result<(), RpcError> {
@@ -144,7 +145,8 @@ impl Entry {
 impl Tools {
     /// Adds a tool, or replaces the tool with the same name.
     ///
-    /// If the tool is invalid, it is logged and not added; [`Tools::try_add`] returns the error instead.
+    /// If the tool is invalid, the error is logged and the tool is not added; [`Tools::try_add`] returns the error
+    /// instead.
     pub fn add(&self, tool: Tool) {
         if let Err(error) = self.try_add(tool) {
             tracing::error!(%error, "invalid tool left out");
@@ -315,12 +317,13 @@ impl Tools {
         entry.map_or(TaskSupport::Forbidden, |entry| support_of(&entry.definition))
     }
 
-    /// Returns whether there is a tool whose calls may become tasks.
+    /// Returns whether there is a tool whose calls can become tasks.
     pub(crate) fn any_task(&self) -> bool {
         self.snapshot().any_task
     }
 
-    /// Returns the list of tools that a caller may see. Each variant of the list is encoded only once.
+    /// Returns the list of tools that a caller is allowed to see. Lists that depend neither on the caller's permissions
+    /// nor on its proposals are encoded only once.
     pub(crate) fn list(&self, cx: &Context) -> Result<Reply, RpcError> {
         let caller = &cx.caller;
         let form = Form {
@@ -539,7 +542,8 @@ impl Snapshot {
     }
 }
 
-/// Returns a definition as one kind of peer receives it: with the security metadata in both places, or in neither.
+/// Returns a definition as one kind of peer receives it: with the security metadata both in `security` and in `_meta`,
+/// or in neither.
 fn shown(entry: &Entry, form: Form) -> Result<mcp::Tool, RpcError> {
     #[derive(Serialize)]
     struct Mirror<'a, T> {

@@ -36,7 +36,7 @@ pub trait IntoToolResult: Send + 'static {
         self.into_tool_result()
     }
 
-    /// Returns the schema of the structured content, or `None` if the value may have none.
+    /// Returns the schema of the structured content, or `None` if the result need not contain any.
     #[must_use]
     fn output_schema(_: SchemaStyle) -> Option<RawObject> {
         None
@@ -83,7 +83,7 @@ fn text_reply(text: &str) -> Result<Reply, RpcError> {
         Some(encoded.map_err(|error| RpcError::internal("cannot encode a text").because(error))?)
     };
     let text = quoted.as_ref().map_or(text, |quoted| &quoted[1..quoted.len() - 1]);
-    // The exact length, because a buffer with spare room needs a second allocation to be shared.
+    // Reserve exactly the needed length, because a buffer with spare room needs a second allocation to be shared.
     let mut out = String::with_capacity(START.len() + text.len() + END.len());
     out.push_str(START);
     out.push_str(text);

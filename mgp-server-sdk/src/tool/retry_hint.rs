@@ -1,4 +1,4 @@
-//! Retry hints in the errors of tools that may safely run twice (MGP §14.5: 3003, 5000, 5001).
+//! Retry hints in the errors of tools that can safely run twice (MGP §14.5: 3003, 5000, 5001).
 //!
 //! Applies to: inbound.
 
@@ -93,7 +93,7 @@ fn name_limit(error: RpcError) -> RpcError {
     error.with_message(text)
 }
 
-/// Adds retry hints to the error of a tool that may safely run twice; hints that the author set are not changed.
+/// Adds retry hints to the error of a tool that can safely run twice; hints that the author set are not changed.
 fn with_retry_hints(error: RpcError) -> RpcError {
     let Some(usual) = Recovery::default_for(error.code()) else { return error };
     let (Some(said), Some(more)) = (error.as_recovery(), Recovery::for_repeatable(error.code()))

@@ -12,11 +12,12 @@ use serde::Deserialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SchemaStyle {
-    /// The schema is written wherever the type is used, because several model APIs reject `$defs`. Recursive types
-    /// still use `$defs`.
+    /// The schema of a field's type is written wherever the type is used, because several model APIs reject `$defs`.
+    /// Recursive types still use `$defs`.
     #[default]
     Inlined,
-    /// The schema is written once per type, in `$defs` at the root; this is shorter if a type is used several times.
+    /// The schema of a field's type is written once, in `$defs` at the root; this is shorter if a type is used several
+    /// times.
     Hoisted,
 }
 

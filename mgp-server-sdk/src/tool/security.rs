@@ -9,7 +9,7 @@ use super::Tool;
 impl Tool {
     /// Sets all security metadata at once (MGP §4.3).
     ///
-    /// MCP's hints are derived from it, unless [`Tool::annotations`] sets them.
+    /// The hints of MCP are derived from the metadata, unless [`Tool::annotations`] sets them.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
@@ -57,8 +57,8 @@ impl Tool {
         self.secure(|security| security.side_effects = effects.into())
     }
 
-    /// Declares the check that a client should make before a call (MGP §4.5). The server itself does not make it:
-    /// `GovernanceBuilder::validator` does.
+    /// Declares the check that a client should make before a call (MGP §4.5). A server makes this check itself only if
+    /// its governance has a check of that name, set with `GovernanceBuilder::validator`.
     pub fn validator(self, validator: Validator) -> Self {
         self.secure(|security| security.validator = Some(validator))
     }

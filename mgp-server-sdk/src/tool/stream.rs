@@ -193,8 +193,8 @@ impl ChunkRecorder {
 
     /// Completes the result and the chunks, so that both contain the same text.
     ///
-    /// If the result begins with the streamed content, it is the whole result; otherwise it is appended to the streamed
-    /// content. In both cases, the caller receives the rest as the last chunks.
+    /// If the returned content begins with the streamed content, the returned content is the whole result; otherwise it
+    /// is appended to the streamed content. In both cases, the caller receives the rest as the last chunks.
     async fn complete(self: Arc<Self>, body: &Body) -> Result<Reply, RpcError> {
         let mut result: Object = Reply::Complete(body.clone()).get()?;
         let returned: Vec<Payload> = result.decode("content")?.unwrap_or_default();

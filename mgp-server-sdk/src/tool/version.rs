@@ -47,7 +47,7 @@ impl Deprecation {
 }
 
 impl Tool {
-    /// Sets the version, which is listed as `_meta.version`. Callers may require a range of versions with
+    /// Sets the version, which is listed as `_meta.version`. Callers can require a range of versions with
     /// `_meta.tool_version`.
     pub fn version(self, version: &str) -> Self {
         self.set_meta("version", &version)

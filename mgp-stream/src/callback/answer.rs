@@ -3,7 +3,7 @@
 use mgp_types::mgp::{CallbackRequestParams, CallbackType};
 use mgp_types::{ErrorCode, Payload, RpcError};
 
-/// Words that mean "no" as an option of a confirmation.
+/// The options of a confirmation that mean "no", compared without case.
 const NEGATIVE: [&str; 9] =
     ["cancel", "no", "deny", "decline", "reject", "abort", "refuse", "stop", "false"];
 
@@ -78,8 +78,8 @@ impl CallbackAnswer {
         Err(RpcError::new(ErrorCode::INVALID_PARAMS, message))
     }
 
-    /// Returns whether the answer confirms: it is `true` or the first option, unless that option means "no". Without
-    /// options, one of the texts `confirm`, `yes` and `true` confirms too.
+    /// Returns whether the answer confirms the question. `true` confirms, and so does the first option unless it means
+    /// "no". If the question has no options, the texts `confirm`, `yes` and `true` confirm too.
     #[must_use]
     pub fn confirms(&self, question: &CallbackRequestParams) -> bool {
         let Self::Given(response) = self else { return false };

@@ -65,8 +65,8 @@ pub async fn ask_callback(
     let CallerAccess::Channel(rounds) = &cx.caller_access else {
         return ask_back(cx, channel, question, until).await;
     };
-    // Another question of this call may make the caller repeat the call, and then the handler runs again from its
-    // start. Store this answer, so that its question is not asked again in that case.
+    // If this call asks another question, the caller might have to repeat the call, and then the handler runs again
+    // from its start. Store this answer, so that its question is not asked again in that case.
     let kept = format!("callback.{key}");
     if let Some(response) = rounds.kept(&kept) {
         return CallbackAnswer::read(&question, &response);
@@ -87,7 +87,7 @@ pub fn can_ask_callback(cx: &Context, question: &CallbackRequestParams) -> bool 
 }
 
 /// Returns the channel for callbacks; `None` if the caller does not accept them. Also returns `None` for a completion
-/// if the caller offers sampling, which is used for it instead.
+/// if the caller offers MCP sampling, because the completion is then requested by sampling.
 fn channel<'a>(cx: &'a Context, kind: &CallbackType) -> Option<&'a CallbackChannel> {
     let is_sampled = *kind == CallbackType::LlmCompletion && cx.caller.accepts.sampling;
     let wanted = !is_sampled && cx.outlet.wants(OutletItemKind::Callback);

@@ -13,13 +13,13 @@ use serde::{Deserialize, Serialize};
 
 use super::answer::CallbackAnswer;
 
-/// The member of the form that contains the answer.
+/// The name of the only field of the form, which holds the answer.
 const ANSWER: &str = "answer";
 
 /// The maximum number of tokens in a completion if the question does not set one.
 const MAX_TOKENS: u64 = 1_024;
 
-/// Asks a question with a method of MCP.
+/// Asks a question by MCP elicitation, or by sampling if it requests a completion.
 pub(super) async fn ask(
     cx: &Context,
     key: &str,
@@ -36,7 +36,7 @@ pub(super) async fn ask(
     let mut form = ElicitParams::new(question.message.clone().unwrap_or_default());
     form.requested_schema = Some(schema(question)?);
     let ask = CallerRequest::new(ElicitationCreate::METHOD, Payload::of(&form)?);
-    // The answer may permit something, so an answer that was sent before the question does not count.
+    // The answer can permit something, so an answer that was sent before the question must not count.
     let answer: ElicitResult = cx.ask_again(key, ask).await?.get()?;
     match answer.action {
         ElicitAction::Accept => {
@@ -55,8 +55,8 @@ pub(super) async fn ask(
     }
 }
 
-/// Returns whether the caller offers the MCP method with which the question would be asked; forms require the mode
-/// `form`.
+/// Returns whether the caller offers the MCP method for a question: sampling for a completion, otherwise elicitation
+/// with forms.
 pub(super) fn is_offered(cx: &Context, question: &CallbackRequestParams) -> bool {
     if question.kind == CallbackType::LlmCompletion {
         return cx.caller.accepts.sampling;
@@ -68,7 +68,7 @@ pub(super) fn is_offered(cx: &Context, question: &CallbackRequestParams) -> bool
     cx.caller.accepts.elicitation && has_forms
 }
 
-/// Returns the schema of the form, which has a single answer.
+/// Returns the schema of the form, which has one field for the answer.
 fn schema(question: &CallbackRequestParams) -> Result<RawObject, RpcError> {
     #[derive(Serialize)]
     struct Field<'a> {

@@ -14,7 +14,7 @@ use super::table::{CallbackTable, Owner};
 
 /// Layer that passes the answers to callbacks on to the calls that wait for them.
 ///
-/// Place it outside all layers that may wait: an answer must not wait behind the very call that needs it.
+/// Place it outside every layer that can make a call wait: an answer must not wait behind the very call that needs it.
 ///
 /// ```
 /// use mgp_stream::CallbackLayer;
@@ -36,7 +36,7 @@ use super::table::{CallbackTable, Owner};
 pub struct CallbackLayer(CallbackTable);
 
 impl CallbackLayer {
-    /// Returns a router for `mgp/callback/respond`, for callers that use the method as a tool.
+    /// Returns a router for `mgp/callback/respond`, with which a server or gateway can offer the method as a tool.
     #[must_use]
     pub fn router(&self) -> Router {
         let layer = self.clone();
@@ -56,8 +56,8 @@ impl CallbackLayer {
         self.0.len()
     }
 
-    /// If the call is `mgp/callback/respond`, returns its answer. Enables any other call to send callbacks, and returns
-    /// `None`.
+    /// Answers a call of `mgp/callback/respond`. Enables any other call to send callbacks, and returns `None`. Does
+    /// nothing if the caller did not negotiate callbacks.
     pub(crate) fn intercept(&self, call: &mut Call) -> Option<Result<Reply, RpcError>> {
         if call.kind() != Kind::Request || !call.cx().caller.has(Extension::Callbacks) {
             return None;
@@ -79,7 +79,7 @@ impl CallbackLayer {
     }
 }
 
-/// The channel through which a call sends callbacks to its caller. A call that is forwarded keeps it.
+/// The channel through which a call sends callbacks to its caller. A forwarded call keeps this channel.
 pub(super) struct CallbackChannel {
     pub(super) table: CallbackTable,
     pub(super) owner: Owner,

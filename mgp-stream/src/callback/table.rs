@@ -19,11 +19,11 @@ const MAX_OPEN: usize = 64;
 /// forgotten first.
 const MAX_ANSWERED: usize = 1024;
 
-/// The party that may answer a callback: the same principal in the same connection or session as the call. A modern
-/// call over HTTP belongs to neither; then any request of the principal may answer.
+/// The party that is allowed to answer a callback: the same principal in the same connection or session as the call. A
+/// modern call over HTTP belongs to neither, so any request of the principal can answer it.
 #[derive(Clone, Debug)]
 pub(super) struct Owner {
-    /// The connection or session; `None` for single requests.
+    /// The connection or session of the call; `None` for a modern call over HTTP, which belongs to neither.
     scope: Option<ScopeId>,
     principal: Principal,
 }
@@ -58,14 +58,15 @@ struct OpenCallback {
 }
 
 impl OpenCallback {
-    /// Returns whether the call still waits for the answer; a cancelled call may not have been dropped yet.
+    /// Returns whether the call still waits for the answer. The callback of a cancelled call does not count as open,
+    /// even if the call was not dropped yet.
     fn is_open(&self) -> bool {
         !self.call.as_ref().is_some_and(|call| call.is_cancelled())
     }
 }
 
 impl CallbackTable {
-    /// Opens a callback, and assigns an id to it.
+    /// Adds a question to the open callbacks, and sets its `callback_id`.
     pub(super) fn open(
         &self,
         owner: Owner,
@@ -88,7 +89,7 @@ impl CallbackTable {
         Ok(WaitingCallback { table: self.clone(), id: question.callback_id.clone(), answer })
     }
 
-    /// Answers a callback. An id that belongs to another session counts as unknown.
+    /// Answers a callback. The id of another owner's callback counts as unknown.
     pub(super) fn answer(
         &self,
         by: &Owner,
@@ -136,7 +137,7 @@ pub(super) struct WaitingCallback {
 }
 
 impl WaitingCallback {
-    /// Withdraws the question when its time limit is reached; returns an answer that was accepted just before.
+    /// Withdraws the question, because its time limit was reached. Returns the answer if one was accepted just before.
     pub(super) fn withdraw(&mut self) -> Option<CallbackAnswer> {
         self.table.0.lock().open.remove(&self.id);
         self.answer.try_recv().ok()

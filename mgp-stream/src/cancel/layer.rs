@@ -54,8 +54,8 @@ pub struct CancelLayer {
 }
 
 impl CancelLayer {
-    /// Returns a router for `mgp/stream/cancel`, for callers that use the method as a tool. It cancels calls that run
-    /// under this layer.
+    /// Returns a router for `mgp/stream/cancel`, with which a server or gateway can offer the method as a tool. It
+    /// cancels calls that run under this layer.
     #[must_use]
     pub fn router(&self) -> Router {
         let layer = self.clone();
@@ -217,7 +217,7 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
         let Some((_, signal)) = this.running else { return this.inner.poll(task) };
         if let Poll::Ready(outcome) = this.inner.poll(task) {
             return Poll::Ready(match signal.end() {
-                // A handler that waits for cancellation may still complete, but the caller no longer waits for its
+                // A handler that waits for the cancellation can still complete, but the caller no longer waits for its
                 // answer.
                 Some(Cancellation::Silently) => Ok(Reply::None),
                 Some(Cancellation::WithPartial { reason }) => outcome.and_then(|mut reply| {

@@ -116,7 +116,7 @@ impl CancelSignal {
         self.cancel(Cancellation::Silently);
     }
 
-    /// Records a chunk that was sent, for the partial result.
+    /// Counts a sent chunk, and keeps it for the partial result if there is room.
     pub(crate) fn record_chunk(&self, content: &Payload) {
         let mut state = self.state.lock();
         state.chunks += 1;

@@ -20,8 +20,8 @@ const SEAL_PURPOSE: &str = "checkpoint";
 /// The default time for which a call can resume from a checkpoint.
 const TTL: Duration = Duration::from_hours(1);
 
-/// The maximum length in bytes, as JSON, of the place that a tool stores in a checkpoint. This also limits the length
-/// of the sealed checkpoint.
+/// The maximum length, in bytes of JSON, of the tool's description of its place in the result. It also limits the
+/// length of the sealed checkpoint.
 const MAX_PLACE_BYTES: usize = 4096;
 
 /// Enables tools to send checkpoints with their chunks, and to resume from them.
@@ -152,7 +152,8 @@ impl Checkpoints {
         self.resumed_from.as_ref().map(Payload::get).transpose()
     }
 
-    /// Seals a place in the result; `chunks` is the number of chunks that this call has sent before it.
+    /// Seals a place in the result as a checkpoint. `chunks` is the number of chunks that this call sent before the
+    /// checkpoint.
     ///
     /// # Errors
     /// −32603 if the place is longer than 4 KiB of JSON.

@@ -1,4 +1,4 @@
-//! The chunks of a call that may be resumed: those after the last checkpoint wait until the next one arrives.
+//! The chunks of a call that can be resumed. Those after the last checkpoint wait until the next checkpoint arrives.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use mgp_types::sync::Mutex;
 const MAX_WAITING: usize = 256;
 /// The maximum size, in bytes, of the chunks that wait for a checkpoint.
 const MAX_WAITING_BYTES: usize = 1 << 20;
-/// The maximum size, in bytes, of all chunks of a call; if there are more, the call can no longer be resumed.
+/// The maximum size, in bytes, of all chunks of a call; beyond this size, the call can no longer be resumed.
 const MAX_BYTES: usize = 16 << 20;
 
-/// The receiver of the chunks of a call that may be resumed.
+/// The receiver of the chunks of a call that can be resumed.
 pub(super) struct Received {
     inner: Outlet,
     state: Mutex<State>,
@@ -24,8 +24,8 @@ pub(super) struct Received {
 
 #[derive(Default)]
 struct State {
-    /// The last checkpoint, from which the next attempt would continue. `None` before the first one, and once
-    /// chunks that follow it were delivered.
+    /// The last checkpoint, from which the next attempt continues. `None` if none has arrived, or if chunks after it
+    /// were already delivered.
     last: Option<Checkpoint>,
     /// The number of chunks that arrived in the current attempt.
     count: u64,

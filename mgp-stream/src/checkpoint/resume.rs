@@ -145,7 +145,7 @@ fn is_lost(error: &RpcError) -> bool {
         )
 }
 
-/// Puts the content of earlier attempts in front of that of the last one.
+/// Inserts the content of earlier attempts before the content in the reply to the last attempt.
 fn complete(reply: Reply, before: JoinedContent) -> Result<Reply, RpcError> {
     let mut result: Object = reply.get()?;
     if result.get("isError").is_some_and(|failed| failed.as_str() == "true") {

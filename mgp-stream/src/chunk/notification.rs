@@ -7,7 +7,7 @@ use mgp_types::service::Params;
 use mgp_types::{Id, Payload, RpcError};
 use serde::Deserialize;
 
-/// A chunk whose content stays raw JSON until a caller decodes it.
+/// A chunk whose content is not decoded but stays raw JSON.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(PartialEq))]
 pub(crate) struct ChunkNotification {
@@ -30,7 +30,7 @@ impl ChunkNotification {
             return Ok(read);
         }
         params.get().or_else(|error| {
-            // Another implementation may use the member names of the proposal for streams.
+            // Other implementations might use the member names of the proposal for streams.
             let read: OperationChunk = params.get().map_err(|_| error)?;
             let mapped = ChunkParams::from(read);
             Ok(Self {
@@ -43,10 +43,11 @@ impl ChunkNotification {
         })
     }
 
-    /// Parses a chunk of text whose members are in the order in which this crate sends them; returns `None` for any
-    /// other.
+    /// Parses a chunk of text whose members are in the order in which this crate sends them. Returns `None` for params
+    /// in any other form.
     ///
-    /// It is parsed by hand, because streams of text have many small chunks, and decoding takes six times as long.
+    /// Such a chunk is parsed by hand, because streams of text have many small chunks, and decoding them with serde
+    /// takes six times as long.
     fn read_plain(params: &Params) -> Option<Self> {
         let body = params.body()?;
         let (id, rest) = body.strip_prefix(r#""request_id":"#)?.split_once(',')?;

@@ -19,12 +19,12 @@ enum Rate {
     Interval(Duration),
 }
 
-/// The time at which the next chunk may be sent.
+/// The earliest time at which the next chunk can be sent.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NextSlot {
     Now,
     At(Instant),
-    /// No chunk may be sent before the rate changes.
+    /// No chunk is sent until the caller sets another rate.
     Paused,
 }
 
@@ -37,7 +37,7 @@ impl Pace {
         };
     }
 
-    /// Returns the time when the next chunk may be sent. If that is now, counts the chunk as sent.
+    /// Returns the earliest time at which the next chunk can be sent. If that is now, counts the chunk as sent.
     pub(super) fn next_slot(&mut self) -> NextSlot {
         match self.rate {
             Rate::Any => NextSlot::Now,

@@ -73,8 +73,8 @@ impl ChunkReceiver {
     /// Accepts a chunk. Delivers it, and those that waited for it, with `push`, which returns `false` if there is no
     /// room. Returns the sequence numbers of the chunks to request from the callee.
     ///
-    /// The chunks may arrive on two streams at once, so `push` is called under the lock, which keeps them in order. It
-    /// must not block.
+    /// Chunks can arrive on two streams at once, so `push` is called while the lock is held, which keeps the chunks in
+    /// order. `push` must not block.
     pub(crate) fn deliver(
         &self,
         received: ReceivedChunk,

@@ -64,7 +64,7 @@ impl Recipient {
     }
 }
 
-/// Numbers the chunks of one call, and sends them within the limits of the caller and of this side.
+/// Numbers the chunks of one call, and sends them at the caller's pace, up to the size limit of this side.
 #[derive(Debug)]
 pub(crate) struct ChunkSender {
     to: Recipient,
@@ -148,7 +148,7 @@ impl ChunkSender {
         self.state.lock().is_done
     }
 
-    /// Returns the refusal of a call that sent too much. Otherwise, `waker` will be woken when that happens.
+    /// Returns the refusal if the call has sent too much. Otherwise wakes `waker` when that happens.
     pub(crate) fn poll_refused(&self, waker: &Waker) -> Option<StreamTooLong> {
         let mut state = self.state.lock();
         if !state.answering.as_ref().is_some_and(|known| known.will_wake(waker)) {
@@ -180,7 +180,8 @@ impl ChunkSender {
         }
     }
 
-    /// Returns the sequence number for a chunk; `None` if the stream has ended. Fails if the chunk exceeds the limit.
+    /// Returns the sequence number for a chunk; `None` if the stream has ended. Fails if the call's chunks would exceed
+    /// the size limit.
     fn admit(&self, chunk: &Chunk) -> Result<Option<u64>, ConsumerGone> {
         let mut state = self.state.lock();
         if state.refused.is_some() {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::pattern::{MAX_NAME, is_name};
 
-/// The maximum length of a chain of events in which each event causes the next (MGP §13, later revisions).
+/// The maximum depth of an event in a chain of events in which each event causes the next (MGP §13, later revisions).
 pub(super) const MAX_DEPTH: u32 = 10;
 
 /// The maximum size of the data of an event, in bytes.
@@ -40,7 +40,7 @@ pub struct EventDraft {
     pub(super) dropped: u64,
 }
 
-/// The server, tool and principal to which an event relates; they determine who may receive the event.
+/// The server, tool and principal to which an event relates; they determine who is allowed to receive the event.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct EventSubject {
@@ -50,9 +50,10 @@ pub struct EventSubject {
     pub tool: Option<String>,
     /// The tenant whose call caused the event.
     pub tenant: Option<TenantId>,
-    /// The only principal, besides operators, who may receive the event; `None` if the event belongs to no principal.
+    /// The only principal, besides operators, that is allowed to receive the event; `None` if the event belongs to no
+    /// principal.
     pub owner: Option<Principal>,
-    /// `true` if the server itself published the event, and a kernel forwards it.
+    /// `true` if `server` published the event itself, and a kernel forwards it.
     pub is_forwarded: bool,
 }
 
@@ -118,7 +119,8 @@ impl EventDraft {
         self
     }
 
-    /// Returns the rank of the severity: of the member `severity` of the data, or else of the draft, or else of `info`.
+    /// Returns the rank of the event's severity. The severity is taken from the member `severity` of the data, or else
+    /// from the draft; the default is `info`.
     pub(super) fn rank(&self) -> u8 {
         #[derive(Deserialize)]
         struct Data {
@@ -169,7 +171,7 @@ impl PublishedEvent {
         Self { draft, rank, at: SystemTime::now(), members: OnceLock::new() }
     }
 
-    /// Restores an event from its members.
+    /// Restores a stored event; `members` is the text that [`members`](Self::members) returns.
     pub(super) fn restored(draft: EventDraft, rank: u8, at: SystemTime, members: String) -> Self {
         Self { draft, rank, at, members: members.into() }
     }

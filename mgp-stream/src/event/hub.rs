@@ -111,7 +111,7 @@ impl EventHub {
 
     /// Creates a hub with limits, and with a function that decides whether a subscriber may see an event or channel.
     ///
-    /// The function is called when an event is published and again when it is sent; it must not block.
+    /// The function is called when an event is published and again when the event is sent. The function must not block.
     #[must_use]
     pub fn with_limits(
         limits: EventLimits,
@@ -160,7 +160,7 @@ impl EventHub {
         self.0.add_channels(None, [(channel.into(), Some(description.into()))]);
     }
 
-    /// Replaces the channels of a server behind this one. This hub forwards the events of that server.
+    /// Replaces the known channels of another server, whose events this hub forwards.
     pub fn set_channels<S: Into<String>>(
         &self,
         server: &ServerId,
@@ -175,8 +175,8 @@ impl EventHub {
     /// subscribers have room for more.
     ///
     /// # Errors
-    /// −32602 if the channel has no valid name, if the data is too large, or if the event is at the end of a chain of
-    /// more than 10 events that caused each other; 3001 or 3003 if the event cannot be stored.
+    /// −32602 if the channel has no valid name, if the data is too large, or if the event's depth in a chain of events
+    /// exceeds 10; 3001 or 3003 if the event cannot be stored.
     pub fn publish(&self, draft: EventDraft) -> Publishing {
         let behind = match self.0.publish(draft) {
             Err(error) => return Publishing(Box::pin(std::future::ready(Err(error)))),
@@ -374,7 +374,8 @@ impl Hub {
         refusal.map_or(Ok(behind), Err)
     }
 
-    /// Returns stored events of a durable subscription.
+    /// Returns up to `max` stored events of a durable subscription, with sequence numbers above `after` and at most
+    /// `until`.
     pub(super) async fn read_stored(
         &self,
         id: &str,

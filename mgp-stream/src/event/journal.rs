@@ -1,4 +1,5 @@
-//! Durable subscriptions, whose events are stored before the publication completes and sent only after that.
+//! Durable subscriptions: each event is stored before it is sent, and its publication completes only after it is
+//! stored.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -24,8 +25,9 @@ const MAX_BATCH: usize = 4_096;
 /// The maximum time that a publisher waits until its event is stored.
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The delay before the journal first retries to store events, and the maximum delay between two attempts.
+/// The delay before the journal first retries to store events.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
+/// The maximum delay between two attempts to store events.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// A store for durable subscriptions and their events.
@@ -79,7 +81,7 @@ pub struct StoredSubscription {
     pub terms: String,
     /// The sequence number of the next event of the subscription.
     pub next_seq: u64,
-    /// The sizes of the stored events, oldest first; they have consecutive numbers.
+    /// The sizes of the stored events, oldest first. Their sequence numbers are consecutive.
     pub sizes: Vec<u32>,
     /// The sequence number of the last event that an [`EventReader`](crate::EventReader) has acknowledged.
     pub cursor: u64,
@@ -103,7 +105,7 @@ pub struct StoredEvent {
 pub(super) struct Journal {
     pub(super) store: Arc<dyn EventStore>,
     pending: Mutex<Pending>,
-    /// The sequence number of the last row that the store has written.
+    /// The number of the last row that is stored. Rows are numbered in the order in which they were queued.
     stored: watch::Sender<u64>,
     runtime: Handle,
 }
@@ -111,7 +113,7 @@ pub(super) struct Journal {
 #[derive(Default)]
 struct Pending {
     rows: Vec<Row>,
-    /// The sequence number of the last row that was added.
+    /// The number of the last row that was queued.
     newest: u64,
     is_writing: bool,
 }
@@ -153,7 +155,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns the sequence number of the newest row if it is not stored yet, or `None` if all rows are stored.
+    /// Returns the number of the newest row if it is not stored yet, or `None` if all rows are stored.
     pub(super) fn unstored(&self) -> Option<u64> {
         let pending = self.pending.lock();
         (*self.stored.borrow() < pending.newest).then_some(pending.newest)
@@ -174,7 +176,8 @@ impl Journal {
             if !self.write(&rows).await {
                 return;
             }
-            // Pass the events on first, so that the answer to a call does not arrive before the events of the call.
+            // Pass the events on before the rows are reported as stored, so that the answer to a call does not arrive
+            // before the events of the call.
             if let Some(hub) = hub.upgrade() {
                 for row in &rows {
                     row.subscription.stored(&hub, row.seq);

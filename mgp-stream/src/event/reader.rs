@@ -25,13 +25,14 @@ mgp_types::opaque_debug!(EventReader);
 pub struct ReadEvent {
     /// The sequence number of the event within the subscription.
     pub seq: u64,
-    /// The event in the form of `notifications/mgp.event`, but without a subscription.
+    /// The event in the form of the params of `notifications/mgp.event`, but without `subscription_id`.
     pub event: Payload,
 }
 
 impl EventHub {
-    /// Opens a durable subscription for this process, with the authority of an operator. The store identifies it by
-    /// `id`; if the channels or the minimum severity differ from the stored ones, it starts as a new subscription.
+    /// Opens a durable subscription for this process, with the authority of an operator. The store identifies the
+    /// subscription by `id`. If the channels or the minimum severity differ from the stored ones, a new subscription
+    /// replaces the stored one.
     ///
     /// # Errors
     /// −32602 if a channel is not valid or the hub has no store; otherwise the error of the store.
@@ -109,10 +110,10 @@ impl EventReader {
     /// Moves the reader's position behind an event, which is then not read again, even after a restart.
     ///
     /// # Errors
-    /// The error of the store if it fails; the event may be read again after a restart in that case.
+    /// The error of the store if it fails; the event might be read again after a restart in that case.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the event may be read again after a restart.
+    /// If the future is dropped, the event might be read again after a restart.
     pub async fn acknowledge(&self, seq: u64) -> Result<(), RpcError> {
         self.subscription.set_cursor(seq);
         let Some(journal) = self.hub.0.journal.get() else { return Ok(()) };
@@ -122,7 +123,7 @@ impl EventReader {
     /// Removes the reader together with its events.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the events may remain stored until they expire.
+    /// If the future is dropped, the events might remain stored until they expire.
     pub async fn end(self) {
         let (principal, id) = (self.subscription.principal(), self.subscription.id());
         self.hub.unsubscribe(principal, id.to_owned()).await;

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use mgp_types::sync::Mutex;
 use tokio::runtime::Handle;
 
-/// A list of the subscriptions that are sending events. Each entry has a guard, which removes the entry.
+/// A list of the subscriptions that are sending events. An entry is removed when its [`SendingGuard`] is dropped.
 pub(super) struct SendingList<T>(Arc<Entries<T>>);
 
 struct Entries<T> {
     all: Mutex<Vec<Arc<T>>>,
-    /// The length of the list. It is atomic, so that each call can check it at its end without taking the lock.
+    /// The length of the list. It is atomic so that a call that ends need not take the lock to check it.
     count: AtomicUsize,
 }
 

@@ -20,7 +20,7 @@ use super::subscription::{ID_PREFIX, Subscription, Target};
 /// The maximum number of durable subscriptions of a principal.
 const MAX_DURABLE: usize = 16;
 
-/// The maximum number of channels that one subscription request may name.
+/// The maximum number of channels that one subscription request can name.
 const MAX_REQUESTED: usize = 64;
 
 /// The number of replayed events in an answer if the caller sets no limit.
@@ -255,7 +255,7 @@ impl EventHub {
         Ok(result)
     }
 
-    /// Returns the channels that a caller may subscribe to.
+    /// Returns the channels to which a caller is allowed to subscribe.
     pub(super) fn channels(&self, cx: &Context) -> Vec<EventChannel> {
         let table = self.0.table.read();
         let visible = table

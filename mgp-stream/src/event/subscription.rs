@@ -37,7 +37,7 @@ pub(super) const MAX_KEPT: usize = 1_024;
 /// The maximum size of the events that a subscription stores in memory, in bytes.
 const MAX_KEPT_BYTES: usize = 8 * 1024 * 1024;
 
-/// The number of unsent events from which on publishers wait for the subscriber.
+/// The number of unsent events at which publishers start to wait for the subscriber.
 const HIGH_MARK: u64 = MAX_KEPT as u64 / 2;
 
 /// The maximum number of events that a durable subscription stores.
@@ -45,7 +45,8 @@ const MAX_STORED: usize = 10_000;
 /// The maximum size of the events that a durable subscription stores, in bytes.
 const MAX_STORED_BYTES: usize = 32 * 1024 * 1024;
 
-/// The maximum sequence number after which a subscriber may continue; numbers are exact in JSON up to 2^53.
+/// The highest sequence number after which a subscription can continue. JSON numbers are exact only up to 2^53, so
+/// later events still get exact numbers.
 const MAX_BASE: u64 = 1 << 52;
 
 /// The delay before the store is read again after a failure.
@@ -62,7 +63,8 @@ pub(super) struct Subscription {
     principal: Principal,
     patterns: Vec<Pattern>,
     rank: u8,
-    /// The connection or session with which the subscription ends; `None` if it is durable or of a single request.
+    /// The connection or session with which the subscription ends; `None` if the subscription is durable or its request
+    /// belongs to neither.
     scope: Option<Scope>,
     pub(super) is_durable: bool,
     state: Mutex<SubscriptionState>,
@@ -95,7 +97,8 @@ struct SubscriptionState {
     target: Option<Target>,
     is_sending: bool,
     is_ended: bool,
-    /// The time at which the subscription ends if it has no connection and is not used until then.
+    /// The time at which the subscription expires if it is not used until then and has no connection; `None` if it ends
+    /// with its connection or session instead.
     expires_at: Option<Instant>,
 }
 
@@ -107,7 +110,8 @@ pub(super) struct Target {
     pub(super) cx: Context,
     /// The id of the stream that carries the notifications; `None` for a legacy session.
     pub(super) stream: Option<Payload>,
-    /// `true` from the moment when events may be sent to the target. No events are sent if the sender is dropped before.
+    /// `true` once events are allowed to be sent to the target. If the sender of this value is dropped earlier, no
+    /// events are sent.
     pub(super) is_open: watch::Receiver<bool>,
     pub(super) runtime: Handle,
 }
@@ -215,7 +219,8 @@ impl Subscription {
         self.scope.as_ref().map(Scope::id)
     }
 
-    /// Returns whether the subscription has no target and has not been used for too long.
+    /// Returns whether the subscription has expired: it has no target, and its last use is too long ago. Durable
+    /// subscriptions do not expire in this way.
     pub(super) fn is_expired(&self, now: Instant) -> bool {
         if self.is_durable {
             return false;
@@ -263,7 +268,7 @@ impl Subscription {
         Some((state.next_seq - 1, state.first()))
     }
 
-    /// Records that an event is stored, so that it may be sent.
+    /// Records that an event is stored, so that it can be sent.
     pub(super) fn stored(self: &Arc<Self>, hub: &Arc<Hub>, seq: u64) {
         let mut state = self.state.lock();
         state.stored = state.stored.max(seq);
@@ -280,7 +285,8 @@ impl Subscription {
         spawn(&runtime, Arc::clone(self).send_all(Arc::clone(hub), sending));
     }
 
-    /// Waits until the subscriber has received enough events. At `deadline`, the subscriber counts as stuck.
+    /// Waits until the subscriber has room for more events. If it has none at `deadline`, the subscriber counts as
+    /// stuck.
     pub(super) async fn wait_for_room(&self, deadline: Instant) {
         loop {
             let sent = self.sent.notified();
@@ -402,7 +408,7 @@ impl Subscription {
         peer.send(call).await.map(drop)
     }
 
-    /// Takes the next stored events, as [`take_batch`](Self::take_batch) does.
+    /// Reads the next events from the store. If there are none, the sending task must end.
     async fn take_stored(&self, hub: &Hub) -> Option<Batch> {
         loop {
             let (target, after, stored) = {
@@ -478,7 +484,8 @@ impl Subscription {
         Some((target, events, dropped))
     }
 
-    /// Returns the stored events after the sequence number `after`.
+    /// Returns up to `limit` stored events after the sequence number `after`, and postpones the expiry of the
+    /// subscription.
     pub(super) fn replay(&self, after: u64, limit: usize) -> Replayed {
         let mut state = self.state.lock();
         if state.expires_at.is_some() {

@@ -55,7 +55,8 @@ impl Table {
         channels.is_some_and(|channels| channels.contains_key(name))
     }
 
-    /// Adds a channel, unless its server has too many channels. If the channel is known, replaces its description.
+    /// Adds a channel, unless the table or the channel's server has too many channels. If the channel is known,
+    /// replaces its description.
     pub(super) fn add_channel(
         &mut self,
         server: Option<&ServerId>,
@@ -89,15 +90,15 @@ impl Table {
         self.by_id.len()
     }
 
-    /// Calls a function with each subscription that matches a channel and a severity. It is called only once per
-    /// subscription, because the patterns of a subscription do not overlap.
+    /// Calls a function with each subscription that matches a channel and a severity. No subscription is visited twice,
+    /// because the patterns of a subscription do not overlap.
     pub(super) fn each_match(
         &self,
         channel: &str,
         rank: u8,
         mut visit: impl FnMut(&Arc<Subscription>),
     ) {
-        // Most servers have no subscriptions, and publish many events.
+        // Skip the search if there are no subscriptions, because most servers have none but publish many events.
         if self.index.is_empty() {
             return;
         }

@@ -1,10 +1,10 @@
-//! The trait that decides which tools a caller may find: the tools that it may call (MGP §16.5, §5).
+//! The trait that decides which tools a caller can find: those that the caller is allowed to call (MGP §16.5, §5).
 
-/// Decides which tools a search may return to a caller.
+/// Decides which tools a search is allowed to return to a caller.
 ///
 /// Every hit is checked with [`allows`](Self::allows) before it is returned, even if it comes from a cache.
-/// [`Endpoints::caller`](crate::Endpoints::caller) creates one from a `Visibility`; [`AllTools`] is for programs with
-/// one user.
+/// [`Endpoints::caller`](crate::Endpoints::caller) creates an implementation from a `Visibility`; [`AllTools`] is for
+/// programs with one user.
 ///
 /// ```
 /// use mgp_toolindex::{Allowed, Query, ServerEntry, ToolIndex};
@@ -27,7 +27,7 @@
 /// # Ok::<(), mgp_toolindex::IndexError>(())
 /// ```
 pub trait Allowed: Send + Sync {
-    /// Returns whether the caller may call the tool.
+    /// Returns whether the caller is allowed to call the tool.
     fn allows(&self, server: &str, tool: &str) -> bool;
 
     /// Returns a key under which the index caches the decisions about all tools for a second.
@@ -38,13 +38,13 @@ pub trait Allowed: Send + Sync {
         None
     }
 
-    /// Returns whether the caller may find all tools, or only those that [`allows`](Self::allows) permits.
+    /// Returns whether the caller is allowed to find all tools, or only those that [`allows`](Self::allows) permits.
     fn extent(&self) -> Extent {
         Extent::Some
     }
 }
 
-/// The part of all tools that a caller may find: all of them, or only some.
+/// The part of all tools that a caller is allowed to find: all of them, or only some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Extent {
@@ -62,8 +62,8 @@ pub struct AllowedKey {
 }
 
 impl AllowedKey {
-    /// Creates a key from a caller and a number, which must change whenever the caller's allowed tools may have
-    /// changed.
+    /// Creates a key from a caller and a version number. The number must change whenever the set of tools that the
+    /// caller is allowed to call might have changed.
     pub fn new(caller: impl Into<String>, version: u64) -> Self {
         Self { caller: caller.into(), version }
     }

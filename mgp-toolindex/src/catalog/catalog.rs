@@ -18,7 +18,7 @@ pub(crate) const MAX_SERVER_ID_BYTES: usize = 512;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Catalog {
     tools: ChunkedList<Option<Record>>,
-    /// The slots of the tools, by folded name.
+    /// The slots of the tools, by their names as [`fold_name`] converts them.
     names: NameIndex,
     servers: ChunkedList<Option<Arc<ServerRecord>>>,
     /// The numbers of the servers, by id.
@@ -144,7 +144,7 @@ impl Catalog {
 
     // === changes ===
 
-    /// Inserts a tool; it replaces the tool that has the slot.
+    /// Inserts a tool into a slot, in place of the tool that had the slot before.
     pub(crate) fn insert(&mut self, slot: Slot, entry: Arc<Entry>, generation: u64) {
         self.remove(slot, generation);
         self.names.insert(self.name_hash(entry.name()), slot);
@@ -200,7 +200,7 @@ impl Catalog {
     }
 }
 
-/// Returns the position of a risk in the order of risks.
+/// Returns a number for a risk; a higher number means a higher risk.
 pub(crate) fn rank(risk: &RiskLevel) -> u8 {
     match risk {
         RiskLevel::Safe => 0,

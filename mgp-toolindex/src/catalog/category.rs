@@ -18,12 +18,14 @@ const MAX_LEVEL_BYTES: usize = 48;
 /// The maximum number of categories of a tool.
 pub(crate) const MAX_CATEGORIES: usize = 16;
 
-/// The scores of one word of a tool's name, of its server and of its description.
+/// The score of each word of a tool's name when the tool's category is derived.
 const NAME_WORD: u32 = 6;
+/// The score of each word of the tool's server.
 const SERVER_WORD: u32 = 3;
+/// The score of each word of the tool's description.
 const DESCRIPTION_WORD: u32 = 2;
 
-/// The category of a tool that no word assigns to another category.
+/// The category of a tool whose words suggest no category.
 pub(crate) const UNCATEGORISED: &str = "other";
 
 /// Returns a category's canonical name: lower case, levels separated by [`SEPARATOR`]; returns `None` if it is empty.
@@ -65,7 +67,7 @@ pub(crate) fn all_canonical<'a>(given: impl IntoIterator<Item = &'a String>) -> 
 /// Derives the category of a tool: its subject, and within the subject the kind of action, e.g. reading or changing.
 ///
 /// All words must be in lower case. Words of the name count most, then words of the server, then words of the
-/// description, of which one alone proves nothing: a tool that echoes a message does not send any.
+/// description. One word of the description alone is not enough: a tool that echoes a message does not send messages.
 pub(crate) fn derive<'a>(
     name: &[&'a str],
     description: impl IntoIterator<Item = &'a str>,

@@ -47,7 +47,8 @@ pub(crate) struct Entry {
     pub(crate) categories: Labels,
     pub(crate) keywords: Labels,
     pub(crate) hash: [u8; 16],
-    /// The token count, with [`EXACT`] as a flag; zero until it is first used.
+    /// The token count of the definition, exact if the bit [`EXACT`] is set and otherwise an upper bound; zero if not
+    /// computed yet.
     pub(crate) tokens: AtomicU32,
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn cost_hints(definition: &str) -> CostHints {
 pub(crate) struct FilterTest<'a> {
     catalog: &'a Catalog,
     categories: Option<Vec<String>>,
-    /// Caches for each category list whether its tools pass the filter; the key is the number of the list.
+    /// Caches for each list of categories whether it satisfies the filter. The map's key is the number of the list.
     lists: FxHashMap<u32, bool>,
     risk: Option<u8>,
     states: Option<FxHashMap<ServerNumber, bool>>,

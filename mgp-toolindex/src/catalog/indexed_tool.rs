@@ -60,8 +60,8 @@ impl IndexedTool {
         serde_json::from_str(self.definition()).map_err(RpcError::invalid_params)
     }
 
-    /// Returns whether the tool may use a feature: if the result is `false`, its definition certainly does not declare
-    /// the feature. Nothing is parsed.
+    /// Returns whether the tool might use a feature. The result `false` is certain: the definition does not declare the
+    /// feature. The definition is not parsed.
     #[must_use]
     pub fn may_use(&self, feature: ToolFeature) -> bool {
         self.0.features.has(feature)

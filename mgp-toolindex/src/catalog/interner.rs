@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-/// The minimum number of entries at which entries without an owner are purged.
+/// The number of entries below which entries without an owner are never purged.
 const LEAST: usize = 256;
 
 #[derive(Debug)]

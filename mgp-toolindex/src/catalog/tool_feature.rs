@@ -5,8 +5,8 @@ use mgp_types::proposal::MediaSignature;
 
 use crate::text::truncate;
 
-/// A feature that few tools use. A caller of the tool checks [`IndexedTool::may_use`] first, and parses the definition
-/// only if the result is `true`.
+/// A feature that few tools use. Code that handles the feature checks [`IndexedTool::may_use`] first, and parses the
+/// definition only if the result is `true`.
 ///
 /// [`IndexedTool::may_use`]: crate::IndexedTool::may_use
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,8 @@ impl ToolFeatures {
             |meta: &Meta| meta.get(key::UI).is_some() || meta.get(key::UI_RESOURCE_URI).is_some();
         let found = [
             (ToolFeature::OutputSchema, tool.output_schema.is_some()),
-            // The schema is searched as text. An escape counts too, because the name may be written with escapes.
+            // The schema is searched as text. An escape counts too, because the member's name can be written with
+            // escapes.
             (
                 ToolFeature::HeaderParams,
                 schema.contains("x-mcp-header") || schema.contains("\\u00"),

@@ -49,8 +49,8 @@ pub trait Embedder: Send + Sync + fmt::Debug {
 pub enum Cost {
     /// Microseconds: the vector is computed while the tool is added.
     Small,
-    /// Milliseconds: vectors are computed in the background. Until then, searches use words, and older vectors of the
-    /// same model.
+    /// Milliseconds: vectors are computed in the background. Until they are ready, searches use words, and older
+    /// vectors of the same model.
     Large,
 }
 

@@ -1,4 +1,4 @@
-//! The tools that a caller may find; the same decisions apply to the caller's calls and lists (MGP §16.5, §5).
+//! Decides which tools a caller can find. The same decisions apply to the caller's calls and lists (MGP §16.5, §5).
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,14 +8,15 @@ use mgp_types::sync::Mutex;
 
 use crate::catalog::{Allowed, AllowedKey, Extent};
 
-/// A function that returns a number, which changes whenever the tools visible to any caller may have changed.
+/// A function whose result changes whenever the tools visible to any caller might have changed.
 pub(super) type Version = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// Decides which tools one caller of the index may find.
+/// Decides which tools one caller of the index can find.
 pub struct Caller {
     cx: Context,
     visibility: Option<Arc<dyn Visibility>>,
-    /// The key of cached decisions: the endpoints' id and the version; `None` if decisions are not cached.
+    /// The id of the [`Endpoints`](crate::Endpoints) and the version, both part of the key of cached decisions; `None`
+    /// if decisions are not cached.
     version: Option<(u64, u64)>,
     /// The id of the last checked server. Tools are checked server by server, so the id is created once per server.
     last: Mutex<Option<ServerId>>,

@@ -1,6 +1,6 @@
 //! Counts tokens in the background, started by searches (MGP §16.8).
 //!
-//! A search never waits for exact counts. Until they are known, it uses upper bounds, so fewer tools may fit into its
+//! A search never waits for exact counts. Until they are known, it uses upper bounds, so fewer tools might fit into its
 //! answer.
 
 use std::sync::{Arc, Weak};
@@ -55,7 +55,7 @@ impl TokenCounting {
     }
 }
 
-/// Counts until no tool is left; returns `false` if the index was dropped or counting failed.
+/// Counts the tokens of tools until all are counted. Returns `false` if the index was dropped or counting failed.
 fn is_all_counted(index: &Weak<SharedIndex>) -> bool {
     while let Some(shared) = index.upgrade() {
         match (ToolIndex { shared }).count_some() {

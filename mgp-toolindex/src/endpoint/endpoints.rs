@@ -23,7 +23,8 @@ use crate::session::{Session, Sessions};
 /// The hook that is called when a caller's session has changed.
 type Changed = Arc<dyn Fn(&Context) + Send + Sync>;
 
-/// The number of tools up to which decisions are not cached if [`Endpoints::version`] is not set.
+/// The maximum number of tools of an index for which visibility decisions are not cached, if [`Endpoints::version`] is
+/// not set.
 const MAX_UNCACHED_DECISIONS: usize = 2000;
 
 /// The handlers of `mgp/tools/discover`, `mgp/tools/request`, `mgp/tools/session` and `mgp/tools/session/evict`.
@@ -60,7 +61,7 @@ pub(super) struct EndpointsState {
     pub(super) sessions: Sessions,
     visibility: Option<Arc<dyn Visibility>>,
     version: Option<Version>,
-    /// The id of these endpoints in the keys of cached decisions, because several endpoints may share one index.
+    /// The id of these endpoints in the keys of cached decisions, because several [`Endpoints`] can share one index.
     decisions_id: u64,
     standing: Option<Arc<dyn AvailabilityCheck>>,
     pub(super) create: Option<Arc<dyn ToolCreator>>,
@@ -97,7 +98,7 @@ impl Endpoints {
         })
     }
 
-    /// Sets a function that returns another number whenever the visibility of any caller may have changed.
+    /// Sets a function that returns another number whenever the visibility of any caller might have changed.
     ///
     /// With this function, cached decisions are dropped when the number changes, and decisions are cached for an index
     /// of any size.

@@ -1,7 +1,7 @@
 //! The methods of tool search: discovery, requests and sessions (MGP §16.5–§16.7).
 //!
-//! They are a [`Router`](mgp_types::service::Router) over the index. A server may also expose them as tools, with the
-//! same results.
+//! They are a [`Router`](mgp_types::service::Router) over the index. A server can also expose these methods as tools,
+//! with the same results.
 
 mod bounds;
 mod caller;

@@ -2,7 +2,7 @@
 //!
 //! While there is room in the reserve, a result contains everything that is needed to call each tool. If not all
 //! definitions fit, large ones are shortened and marked as trimmed, beginning with the last tools. A tool that does not
-//! fit at all is left out, and the tools after it may still be listed.
+//! fit at all is left out, and the tools after it might still be listed.
 
 use std::fmt::Write as _;
 
@@ -19,11 +19,11 @@ use crate::tokens::max_tokens_of;
 /// The maximum number of tokens that are kept free for each following tool in the list while a tool is rendered. Four
 /// of five real tools need fewer; this is a tenth of the default reserve.
 const KEPT_TOKENS: u32 = 300;
-/// The number of tokens that are kept free for each following tool's members besides its definition.
+/// The number of tokens that are kept free for each following tool's other members, in addition to its definition.
 const MEMBER_TOKENS: u32 = 60;
 /// The minimum number of tokens for a tool; if less room is left, all further tools are omitted.
 const MIN_TOOL_TOKENS: u32 = 24;
-/// The maximum number of bytes that a result shows of each request, if a query consists of several requests.
+/// If a query consists of several requests, the maximum number of bytes of each request that the result repeats.
 const MAX_PART_BYTES: usize = 80;
 /// The maximum number of additional tokens at the two places where the text of a tool meets the text around it.
 const JOINT_TOKENS: u32 = 8;
@@ -163,8 +163,8 @@ impl<'a> RenderedTool<'a> {
     }
 }
 
-/// Returns the number of punctuation signs at the end of a schema. They may form tokens with the text that follows, so
-/// each may cost a token.
+/// Returns the number of punctuation signs at the end of a schema. These signs can form tokens with the text that
+/// follows, so each sign might cost a token.
 fn signs_at_end(fitted: &Fitted) -> u32 {
     let schema = fitted.schema.as_payload().as_str();
     let signs = schema.bytes().rev().take_while(u8::is_ascii_punctuation).count();
@@ -173,7 +173,7 @@ fn signs_at_end(fitted: &Fitted) -> u32 {
 
 /// Renders the tools in order while there is room; also returns the number of omitted ones.
 ///
-/// Each tool may use all room except the tokens reserved for the tools after it, so that no tool is trimmed while there
+/// Each tool can use all room except the tokens reserved for the tools after it, so that no tool is trimmed while there
 /// is room.
 fn render_all(tools: Vec<RenderedTool<'_>>, room: u32) -> (Vec<FoundTool>, u64) {
     let (mut all, mut omitted, mut left) = (Vec::new(), 0, room);

@@ -45,7 +45,7 @@ const OMITTED_NOTE: &str = "more tools were loaded than fit into this answer; `t
 /// Handles `mgp/tools/request`.
 ///
 /// # Cancel safety
-/// If the future is dropped, tools may be loaded without a result; the session lists them.
+/// If the future is dropped, some tools might be loaded although no result is sent; the session lists these tools.
 pub(super) async fn answer(
     inner: Arc<EndpointsState>,
     cx: Context,
@@ -79,7 +79,7 @@ struct Decision {
     notes: Vec<String>,
 }
 
-/// A tool that may be chosen for a capability.
+/// A tool that can be chosen for a capability.
 struct Candidate {
     tool: IndexedTool,
     score: f32,

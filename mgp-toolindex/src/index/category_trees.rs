@@ -10,7 +10,7 @@ use crate::catalog::{Bitmap, CategoryTree};
 /// The maximum number of cached trees. A few are enough, because most callers see one of a few sets of tools.
 const MAX_TREES: usize = 16;
 
-/// The trees of one generation of the index, the most recently used last.
+/// The category trees of the current index, the most recently used last. A change of the index empties the cache.
 #[derive(Debug, Default)]
 pub(crate) struct CategoryTreeCache {
     cached: Mutex<CachedTrees>,

@@ -32,13 +32,13 @@ use crate::vector::VectorTable;
 /// The maximum number of bytes of a tool's name, and of a server's id, that an error contains.
 const MAX_SHOWN_BYTES: usize = 80;
 
-/// The maximum number of words of a description from which a category is derived.
+/// The maximum number of words that are read from each text (name, description, server name) to derive a category.
 const MAX_CATEGORY_WORDS: usize = 24;
 
-/// The number of steps that are passed to the keyword index together.
+/// The number of steps, i.e. added or removed documents, that are passed to the keyword index together.
 const STEP_BATCH: usize = 256;
 
-/// The number of sentences that are embedded together.
+/// The number of collected texts at which their vectors are computed.
 const SENTENCE_BATCH: usize = 1024;
 
 /// A change in progress; readers cannot see it before it is published.

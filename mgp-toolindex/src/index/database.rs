@@ -23,9 +23,10 @@ use crate::persist::{
 };
 use crate::vector::VectorTable;
 
-/// The segments are stored again after this many documents have changed, and at least one of every `CHANGED_FRACTION`.
-/// Fewer documents are indexed quickly when the index is opened again.
+/// The minimum number of changed documents after which the segments are stored again. Fewer documents are indexed
+/// quickly when the index is opened again.
 const MIN_CHANGED_DOCUMENTS: usize = 1000;
+/// The segments are stored again only if at least one in this many documents has changed.
 const CHANGED_FRACTION: usize = 8;
 
 /// The result of restoring an index.
@@ -49,7 +50,7 @@ impl ToolIndexBuilder {
     /// are stored again when an eighth of the tools has changed; until then, opening the index indexes the changed
     /// tools again.
     ///
-    /// Several processes may use one database. A process sees the tools of the others only after it opens the database
+    /// Several processes can use one database. A process sees the tools of the others only after it opens the database
     /// again. If several processes put the same server, the last one wins.
     ///
     /// ```

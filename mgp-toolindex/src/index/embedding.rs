@@ -53,7 +53,7 @@ struct QueueState {
     servers: Bitmap,
     /// The tools that could not be embedded.
     failed: Bitmap,
-    /// Servers with waiting tools; the last one is embedded next. A server may be in the queue twice.
+    /// Servers with waiting tools; the last one is embedded next. A server can be in the queue twice.
     queue: Vec<ServerNumber>,
     /// The length of `queue` at which duplicates are removed again.
     deduplicate_at: usize,
@@ -346,7 +346,7 @@ impl SharedIndex {
             let now = self.snapshot();
             let slots = tools.iter().filter(|(slot, entry, _)| is_current(&now, *slot, entry));
             self.store_vectors(&now, slots.map(|(slot, ..)| *slot));
-            // Wait, because the model may be faster than the disk.
+            // Wait, because the model can compute vectors faster than the disk stores them.
             self.store.iter().for_each(|store| store.wait_for_room(DISK_WAIT_TIMEOUT));
         }
     }

@@ -38,7 +38,7 @@ pub enum ToolRefusal {
     /// The tool has no name.
     #[error("it has no name")]
     NoName,
-    /// The name is so long that other programs may not accept it.
+    /// The name is so long that other programs might not accept it.
     #[error("its name has {length} characters, at most {most} are allowed")]
     LongName {
         /// The number of characters in the name.

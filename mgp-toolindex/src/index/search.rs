@@ -16,10 +16,10 @@ const ROUNDS: usize = 4;
 
 impl ToolIndex {
     /// Searches for tools. A search never waits for a change, and takes microseconds to some milliseconds. If the index
-    /// has more than some ten thousand tools, call it on a thread that may block.
+    /// has more than some ten thousand tools, call this method on a thread that is allowed to block.
     ///
-    /// Tools that the caller may not call are neither found nor counted. Cached decisions may be a second old, so the
-    /// decision about each hit is made again.
+    /// Tools that the caller is not allowed to call are neither found nor counted. Cached access decisions can be up to
+    /// a second old, so the decision about each hit is made again.
     ///
     /// # Errors
     /// [`IndexError::Keywords`] if the index cannot be read.
@@ -37,7 +37,7 @@ impl ToolIndex {
 }
 
 impl SharedIndex {
-    /// Returns the tools that pass a filter and that the caller may call; `None` means all tools.
+    /// Returns the tools that pass a filter and that the caller is allowed to call; `None` means all tools.
     pub(super) fn within(
         &self,
         now: &Snapshot,

@@ -150,7 +150,7 @@ impl SharedIndex {
         let mut now = self.now.write();
         let before = std::mem::replace(&mut *now, next);
         drop(now);
-        // Drop the old snapshot after releasing the lock, because that may take long and searches would wait.
+        // Drop the old snapshot only after the lock is released: dropping it can take long, and searches would wait.
         drop(before);
     }
 

@@ -21,7 +21,7 @@ const MAX_REMOVED: usize = 4096;
 
 /// The tools of all servers, found by words, by meaning and by category.
 ///
-/// The value is a handle: clones refer to the same index, and any number of threads may search while servers are put
+/// The value is a handle: clones refer to the same index, and any number of threads can search while servers are put
 /// and removed. A change is one commit, visible to every later search; a search never waits for a change.
 ///
 /// ```
@@ -54,7 +54,7 @@ pub enum Resolved {
     One(IndexedTool),
     /// Several servers have a tool of this name; the caller needs a qualified name.
     Ambiguous(Vec<IndexedTool>),
-    /// The tool does not exist, or the caller may not call it.
+    /// The tool does not exist, or the caller is not allowed to call it.
     Unknown,
 }
 
@@ -135,8 +135,8 @@ impl ToolIndex {
         now.catalog.slots_of(server).iter().filter_map(|slot| now.catalog.listed(*slot)).collect()
     }
 
-    /// Resolves a name for a caller: as `server.tool`, or else as the name of a tool, if the caller may call exactly
-    /// one tool with this name.
+    /// Finds the tool that a caller means by a name: the tool `server.tool`, or else the only tool of this name that
+    /// the caller is allowed to call.
     ///
     /// Operators choose server ids, but servers choose the names of their tools, so a qualified name has precedence. A
     /// server cannot capture the name `server.tool` by giving it to one of its own tools. This also holds for callers
@@ -178,8 +178,8 @@ impl ToolIndex {
         CategoryTree::of(&self.shared.snapshot().catalog, None)
     }
 
-    /// Returns the categories of the tools that pass a filter and that a caller may call, each with the number of these
-    /// tools.
+    /// Returns the categories of the tools that pass a filter and that a caller is allowed to call, each with the
+    /// number of these tools.
     ///
     /// # Errors
     /// [`IndexError::Keywords`] if the index cannot be read.

@@ -1,4 +1,4 @@
-//! Caches sets of tools: the tools that pass a filter, and the tools that a caller may call (MGP §16.5).
+//! Caches sets of tools: the tools that pass a filter, and the tools that a caller is allowed to call (MGP §16.5).
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -20,7 +20,7 @@ const MAX_SETS: usize = 64;
 /// The maximum number of words of an input or output type that the index looks up.
 const MAX_TYPE_WORDS: usize = 6;
 
-/// The age at which a set of allowed tools is computed again, because grants may also expire with time.
+/// The age at which a set of allowed tools is computed again, because grants can also expire with time.
 const ALLOWED_TTL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
@@ -76,8 +76,8 @@ impl ToolSets {
         Ok(Some(set))
     }
 
-    /// Returns the tools that the caller may call; `None` means all tools. Without a cache key, only the tools in
-    /// `within` are checked and returned.
+    /// Returns the tools that the caller is allowed to call; `None` means all tools. Without a cache key, only the
+    /// tools in `within` are checked and returned.
     pub(crate) fn allowed(
         &self,
         now: &Snapshot,
@@ -116,7 +116,8 @@ impl ToolSets {
     }
 }
 
-/// Returns the tools that have one of the filter's input types and one of its output types; `None` if it has no types.
+/// Returns the tools that have one of the filter's input types and one of its output types; `None` if the filter names
+/// no types.
 fn kinds(
     now: &Snapshot,
     filter: &Filter,
@@ -166,7 +167,7 @@ fn retain(set: &mut Bitmap, catalog: &Catalog, mut passes: impl FnMut(&Record) -
 
 /// Computes the set of tools that `passes` accepts; for chunks that have not changed, copies the bits of an older set.
 ///
-/// A set that is newer than the snapshot is ignored: a search that began before a change may get a set that was
+/// A set that is newer than the snapshot is ignored: a search that began before a change might get a set that was
 /// computed after the change.
 fn update_set(
     now: &Snapshot,

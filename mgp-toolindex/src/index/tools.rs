@@ -1,4 +1,4 @@
-//! Lists the tools that a caller may call, and counts their tokens (MGP §16.3, §16.8).
+//! Lists the tools that a caller is allowed to call, and counts their tokens (MGP §16.3, §16.8).
 
 use std::sync::Arc;
 
@@ -11,14 +11,15 @@ use crate::tokens::{Exactness, TokenCounter, lean};
 /// The number of tools that are counted together, so that the texts of a million tools are not in memory at once.
 const BATCH: usize = 10_000;
 
-/// The size of an index, in tools or in bytes, above which a search takes longer than its transfer to another thread.
+/// The number of tools above which an index is large, so that a search takes longer than moving it to another thread.
 const MIN_LARGE_TOOLS: usize = 2000;
+/// The total size of all definitions, in bytes, above which an index is large.
 const MIN_LARGE_BYTES: u64 = 8 << 20;
 
 /// The result of counting some tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CountProgress {
-    /// This many tools were counted; more may be left.
+    /// This many tools were counted; more might be left.
     Some(usize),
     /// All tools had already been counted.
     All,
@@ -39,13 +40,13 @@ impl ToolIndex {
         self.len() == 0
     }
 
-    /// Returns whether a search may take so long that it should run on another thread.
+    /// Returns whether a search can take so long that it should run on another thread.
     pub(crate) fn is_large(&self) -> bool {
         let now = self.shared.snapshot();
         now.catalog.len() > MIN_LARGE_TOOLS || now.catalog.bytes() > MIN_LARGE_BYTES
     }
 
-    /// Returns all tools that a caller may call, server by server.
+    /// Returns all tools that a caller is allowed to call, server by server.
     #[must_use]
     pub fn listed(&self, allowed: &dyn Allowed) -> Vec<IndexedTool> {
         let now = self.shared.snapshot();
@@ -55,7 +56,7 @@ impl ToolIndex {
         slots.filter_map(|slot| now.catalog.listed(*slot)).filter(is_allowed).collect()
     }
 
-    /// Returns the number and the categories of the tools that a caller may call.
+    /// Returns the number and the categories of the tools that a caller is allowed to call.
     pub(crate) fn caller_overview(&self, allowed: &dyn Allowed) -> (usize, Arc<CategoryTree>) {
         let now = self.shared.snapshot();
         let Ok(within) = self.shared.within(&now, &Filter::new(), allowed) else {

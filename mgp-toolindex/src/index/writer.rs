@@ -1,4 +1,4 @@
-//! The state of the index that only one change at a time may access (MGP §16.4).
+//! The state of the index that only one change at a time can access (MGP §16.4).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

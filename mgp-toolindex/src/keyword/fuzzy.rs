@@ -12,13 +12,14 @@ use crate::catalog::{Bitmap, Slot};
 use crate::error::IndexError;
 use crate::text::QueryWords;
 
-/// The minimum length of a word in which a letter may differ; shorter words would be similar to too many others.
+/// The minimum length of a word for which words that differ in one letter are also found; a shorter word would be
+/// similar to too many others.
 const MIN_LETTERS: usize = 4;
 
-/// The minimum length of a word in which two letters may differ; in a shorter word only one letter may differ.
+/// The minimum length of a word for which words that differ in two letters are also found.
 const MIN_LETTERS_OF_TWO: usize = 8;
 
-/// The maximum length of a word in which letters may differ; longer words do not occur in names.
+/// The maximum length of a word for which similar words are also found; longer words do not occur in names.
 const MAX_LETTERS: usize = 64;
 
 /// The maximum number of words in a query that is compared with names as a whole.

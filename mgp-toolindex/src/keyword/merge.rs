@@ -8,7 +8,7 @@
 use super::segment::{Format, IndexSegment, SegmentBody};
 use crate::error::IndexError;
 
-/// The number of segments of about the same size that are merged.
+/// The number of segments in a size class at which the class is merged.
 const MERGE_FACTOR: usize = 4;
 
 /// The size, in documents, up to which all segments are in the same class.
@@ -17,7 +17,7 @@ const MIN_CLASS_SIZE: u32 = 2_000;
 /// The ratio between the largest and the smallest segment of a class.
 const CLASS_RATIO: u32 = 4;
 
-/// A segment is due for a merge if more than one in this many of its documents are deleted.
+/// A segment is due for a merge if more than one in this many of its documents is deleted.
 const MAX_DELETED_RATIO: u32 = 4;
 
 /// Segments that are due for a merge.
@@ -35,7 +35,7 @@ pub(crate) struct Merged {
 }
 
 impl Merge {
-    /// Merges the segments. This takes about a second per 100,000 tools, and may run on any thread.
+    /// Merges the segments. This takes about a second per 100,000 tools, and can run on any thread.
     pub(crate) fn run(self) -> Result<Merged, IndexError> {
         let body = self.format.merge(&self.segments)?;
         Ok(Merged { segments: self.segments, body })

@@ -25,7 +25,7 @@ const MAX_WAITING_BATCHES: usize = 2;
 /// The size in memory at which a segment is closed and the next one begun.
 const MAX_BATCH_BYTES: usize = 14_000_000;
 
-/// A function that splits a tool into words; it may run on any thread.
+/// A function that splits a tool into words; it can run on any thread.
 pub(crate) type MakeDocument = Box<dyn FnOnce(&mut Indexer) -> Document + Send>;
 
 /// A document to index: its number within the change, the slot of its tool, and the function that makes the document.

@@ -37,8 +37,8 @@ const MAX_STORED_BYTES: usize = 128 << 20;
 /// Marks a document to which no tool has been assigned yet.
 const NO_SLOT: u32 = u32::MAX;
 
-/// Returns a key of everything that determines the stored words: the version of the analyser, the limits, and the file
-/// format.
+/// Returns a key that identifies everything that determines the stored words: the version of the analyser, the limits,
+/// and the file format. Segments that were stored with another key are not restored.
 pub(crate) fn key(limits: TextLimits) -> String {
     let TextLimits { description, parameter, parameters } = limits;
     let format = tantivy::version_string();

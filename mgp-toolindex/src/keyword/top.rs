@@ -12,7 +12,8 @@ pub(crate) struct TopTools {
     best: BinaryHeap<Reverse<Scored>>,
 }
 
-/// A scored tool; greater is better: first the higher score, then the lower slot.
+/// A scored tool. The greater of two tools is the better one: it has the higher score or, if the scores are equal, the
+/// lower slot.
 #[derive(Clone, Copy, Debug)]
 struct Scored {
     score: f32,

@@ -9,7 +9,7 @@ use tantivy_fst::Automaton;
 /// The maximum number of edits between a word and its misspelling.
 const MAX_CHANGES: usize = 2;
 
-/// The number of ways in which the letters of two words may be aligned: a letter may be shifted by up to
+/// The number of positions at which a letter of one word can match in the other: it can be shifted by up to
 /// [`MAX_CHANGES`] positions in either direction.
 const BAND: usize = 2 * MAX_CHANGES + 1;
 
@@ -43,7 +43,8 @@ impl TypoAutomaton {
         Self { letters: word.chars().collect(), max: max.min(2) }
     }
 
-    /// Returns the length of the word's prefix at a position of the band after `read` letters; `None` if there is none.
+    /// Returns the length of the prefix with which a position of the band is compared after `read` letters; `None` if
+    /// the word has no such prefix.
     fn field(&self, band: usize, read: usize) -> Option<usize> {
         (read + band).checked_sub(MAX_CHANGES).filter(|field| *field <= self.letters.len())
     }

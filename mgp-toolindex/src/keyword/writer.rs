@@ -37,7 +37,7 @@ pub(crate) struct KeywordWriter {
 pub(crate) enum Step {
     /// Removes the document of a tool.
     Remove(Slot),
-    /// Adds the document of a tool; an older document of the tool must be removed first.
+    /// Adds the document of a tool. If the tool already has a document, an earlier step must remove it.
     Add(Slot, MakeDocument),
     /// Restores a stored document.
     #[cfg(feature = "sqlite")]

@@ -11,7 +11,7 @@ use mgp_types::service::{Principal, TenantId};
 #[non_exhaustive]
 #[must_use]
 pub struct HistoryConfig {
-    /// The scope in which queries and calls are shared. Default: [`HistoryScope::Subject`].
+    /// Determines whose queries and calls improve a subject's searches. Default: [`HistoryScope::Subject`].
     pub scope: HistoryScope,
     /// The parts of a query that are stored. Default: [`Retention::Text`].
     pub retention: Retention,
@@ -25,7 +25,7 @@ pub struct HistoryConfig {
     pub forget_after: Duration,
 }
 
-/// The scope in which queries and calls are shared. Tenants never share theirs.
+/// Determines whose queries and calls improve a subject's searches. Tenants never share theirs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HistoryScope {
@@ -116,7 +116,7 @@ impl HistoryConfig {
         Self::default()
     }
 
-    /// Sets the scope in which queries and calls are shared.
+    /// Sets whose queries and calls improve a subject's searches.
     pub fn scope(mut self, scope: HistoryScope) -> Self {
         self.scope = scope;
         self
@@ -134,7 +134,7 @@ impl HistoryConfig {
         self
     }
 
-    /// Sets the maximum number of queries of one subject for one tool.
+    /// Sets the maximum number of queries of one subject after which the same tool was called.
     pub fn max_queries_per_tool(mut self, max: usize) -> Self {
         self.max_queries_per_tool = max.max(1);
         self

@@ -7,13 +7,14 @@ use super::table::HistoryTable;
 
 /// The maximum number of past queries that vote for tools; the most similar ones are taken.
 const MAX_VOTERS: usize = 12;
-/// The exponent that is applied to the similarity of a past query that votes.
+/// The vote of a past query is its similarity to the power of this exponent.
 const VOTE_EXPONENT: i32 = 4;
 
-/// The number of candidates that are compared exactly: this many found by words, and as many found by vector.
+/// The maximum number of past queries that are found by words, and as many again by vectors, before they are compared
+/// exactly.
 const MAX_CANDIDATES: usize = 40;
 
-/// The maximum number of tools that get a share of the probability.
+/// The maximum number of tools that past calls can suggest for one query.
 const MAX_TOOLS: usize = 24;
 
 /// The number of average queries that every tool is assumed to have had, so that a few real ones are not decisive.
@@ -54,8 +55,8 @@ struct WordMatches {
     /// The stored queries that share a word with the query that is looked up.
     query_ids: Vec<QueryId>,
     length: f32,
-    /// For each tool, a measure of how much more frequent the query's words are in its past queries than in all
-    /// queries.
+    /// For each tool, a measure of how much more frequent the query's words are in the past queries of that tool than
+    /// in all queries.
     tools: Vec<f32>,
 }
 

@@ -130,7 +130,7 @@ impl History {
         self.0.unmet.lock().of(&self.owner(principal))
     }
 
-    /// Records a call. The newest search of the session that found the tool is stored together with it.
+    /// Records a call. The newest search of the session that found the tool is stored together with the call.
     ///
     /// Nothing is learned from failed calls, or from calls of tools that no search found.
     pub fn record_call(
@@ -153,7 +153,7 @@ impl History {
         }
     }
 
-    /// Stores a call of a tool after a query, without a preceding search.
+    /// Stores that a tool was called after a query, even if no search was recorded.
     pub fn record(&self, principal: &Principal, query: &str, tool: &str) {
         self.record_at(principal, query, tool, seconds_now());
         self.start_due_work();
@@ -185,7 +185,7 @@ impl History {
     /// returns. If there is a database, the data is removed from it, and overwritten there, once the future is ready.
     ///
     /// # Errors
-    /// [`StoreError`] if the database cannot be written; then some of the data may remain there.
+    /// [`StoreError`] if the database cannot be written; then some of the data might remain there.
     ///
     /// # Cancel safety
     /// The request is sent before the function returns; dropping the future only discards the result.
@@ -402,8 +402,8 @@ fn lifts_of(table: &HistoryTable, partition: &Partition, lookup: Lookup<'_>) -> 
     lifts.collect()
 }
 
-/// Returns the tools that the calls of at least two owners raise. Each gets its second greatest amount, so no single
-/// owner decides.
+/// Returns the tools that the calls of at least two owners raise in the ranking. Each tool is raised by the second
+/// greatest of their amounts, so that no owner alone decides.
 fn agreed(of_owners: impl Iterator<Item = Vec<Lift>>) -> Vec<Lift> {
     let mut by_tool: FxHashMap<Arc<str>, (Lift, Option<Lift>)> = FxHashMap::default();
     for lift in of_owners.flatten() {

@@ -12,11 +12,11 @@ const WEIGHTS: usize = TOOL_FEATURES + 2;
 const PRIOR: Prior<WEIGHTS> =
     Prior { weights: [1.7, 1.2, 1.6, 2.9, -1.9, 1.4, 0.6, 8.1, -3.5], strength: 0.25 };
 
-/// The factor of the share of *none of them* in the ratio that determines a lift.
+/// In the ratio that determines a lift, the share of *none of them* is multiplied by this factor.
 const NONE_WEIGHT: f32 = 0.2;
 
-/// The scale of lifts: it grows with the model's reach, from `LIFT_SCALE / LIFT_LIMIT` at reach 0 to at most
-/// `MOST_LIFT`.
+/// The scale of a lift is `LIFT_SCALE / (LIFT_LIMIT - reach)`, but at most `MOST_LIFT`. So a model with a greater reach
+/// raises tools more.
 const LIFT_SCALE: f32 = 0.1;
 const LIFT_LIMIT: f32 = 1.05;
 const MOST_LIFT: f32 = 0.8;
@@ -24,13 +24,14 @@ const MOST_LIFT: f32 = 0.8;
 /// The exponent of the logarithm of the ratio in a lift. It is below 1, so a lift grows more slowly than the logarithm.
 const LIFT_EXPONENT: f32 = 0.8;
 
-/// The number of imagined queries without a prediction that are added before the reach is computed.
+/// The number of imagined queries, without any prediction, that are added to the examples when the reach is computed.
+/// They keep the reach low if there are few examples.
 const REACH_DOUBT: f32 = 8.0;
 
 /// The minimum share of *none of them* as a divisor, so that a lift is finite.
 const MIN_SHARE: f32 = 1e-3;
 
-/// The features of the tools that may be called after a query.
+/// The features of the tools that might be called after a query.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Features {
     pub(super) tools: Vec<[f32; TOOL_FEATURES]>,

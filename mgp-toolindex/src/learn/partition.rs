@@ -24,7 +24,7 @@ pub(super) struct Partition {
     pub(super) tools: Bitmap,
 }
 
-/// The past queries that contain a word.
+/// The past queries that contain a word, and the tools that were called after them.
 #[derive(Debug, Default)]
 pub(super) struct WordUse {
     /// The queries with the word.

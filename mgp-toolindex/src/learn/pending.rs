@@ -1,4 +1,4 @@
-//! Recent searches that are remembered, because a call of one of the found tools may follow.
+//! Recent searches that are remembered, because a call of one of the found tools might follow.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash};
@@ -14,9 +14,9 @@ const PENDING_TTL: Duration = Duration::from_mins(10);
 /// The maximum number of remembered searches of a session; the oldest is dropped.
 const MAX_PER_SESSION: usize = 8;
 
-/// The maximum number of sessions with remembered searches, in total and per subject; the least recently used one is
-/// dropped.
+/// The maximum number of sessions with remembered searches; the least recently used one is dropped.
 const MAX_SESSIONS: usize = 1024;
+/// The maximum number of such sessions of one subject.
 const MAX_SESSIONS_PER_SUBJECT: usize = 256;
 
 /// The maximum number of found tools that are remembered per search: the most that a search can return.

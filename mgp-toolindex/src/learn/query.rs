@@ -98,7 +98,7 @@ impl ToolCalls {
 // === impl HashKey ===
 
 impl HashKey {
-    /// Returns the same key for queries that differ only in case and white space.
+    /// Returns the key of an owner's query. Queries that differ only in case and white space have the same key.
     pub(super) fn key(&self, owner: &Owner, text: &str) -> QueryKey {
         let mut hash = blake3::Hasher::new_keyed(&self.0);
         for name in [owner.tenant.as_str(), owner.subject.as_str()] {

@@ -41,7 +41,7 @@ impl<const N: usize> Prior<N> {
         let mut loss = self.loss(&weights, choices);
         for _ in 0..20 {
             let Some(step) = self.step(&weights, choices) else { break };
-            // A full Newton step may overshoot where the softmax is flat, so it is halved until the loss becomes
+            // A full Newton step can overshoot where the softmax is flat, so it is halved until the loss becomes
             // smaller.
             let shorter = (0..8).map(|halved| 0.5_f64.powi(halved)).find_map(|length| {
                 let mut next = weights;

@@ -37,7 +37,8 @@ pub(super) struct HistoryTable {
     pub(super) rows: Option<VectorTable>,
     /// The mean vectors of the tools.
     pub(super) centres: Option<VectorTable>,
-    /// If the subjects of a tenant learn together, its subjects in the order of their last call, newest first.
+    /// The latest callers among the subjects of each tenant, newest first; empty unless the subjects of a tenant learn
+    /// from each other.
     recent: FxHashMap<TenantId, Vec<Subject>>,
     keys: FxHashMap<QueryKey, QueryId>,
     by_last_use: BTreeMap<u64, QueryId>,

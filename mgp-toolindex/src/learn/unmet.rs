@@ -6,8 +6,9 @@ use std::mem;
 
 use super::query::Owner;
 
-/// The maximum number of unmet searches, per subject and in total; the oldest one is dropped.
+/// The maximum number of unmet searches of one subject; the oldest one is dropped.
 const MAX_PER_OWNER: usize = 200;
+/// The maximum number of unmet searches in total; the oldest one is dropped.
 const MAX_TOTAL: usize = 5000;
 
 /// A query that found no tool, or after which no found tool was called.

@@ -68,8 +68,8 @@ impl Language {
         }
     }
 
-    /// Returns whether words may have several endings in a row, so that a known word may be only the beginning of a
-    /// word.
+    /// Returns whether the language adds several endings in a row to a word, so that a known word can be the beginning
+    /// of a longer one.
     pub(super) fn has_many_endings(self) -> bool {
         matches!(
             self,
@@ -87,7 +87,7 @@ impl Language {
         self == Self::German
     }
 
-    /// Returns the stem of a word, whose letters may be in upper or lower case but have no accents.
+    /// Returns the stem of a word, which can be in upper or lower case. The stem is in lower case and has no accents.
     pub(super) fn stem(self, word: &str) -> String {
         let lower = word.to_lowercase();
         match self {
@@ -136,7 +136,7 @@ impl Script {
         })
     }
 
-    /// Returns the languages, except those with Latin letters, to which a word of the script may belong, the likeliest
+    /// Returns the languages, except those with Latin letters, to which a word of the script can belong, the likeliest
     /// first.
     pub(super) fn languages(self, has_syllables: bool) -> &'static [Language] {
         match self {

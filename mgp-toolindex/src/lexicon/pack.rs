@@ -88,8 +88,8 @@ fn the_packed_lexicon_is_that_of_the_word_lists() {
     }
 }
 
-/// Adds the words without a meaning of their own: by their stems, or in their exact spelling if another word has the same
-/// stem.
+/// Adds the words without a meaning of their own: by their stems, or in their exact spelling if another word has the
+/// same stem.
 fn add_function_words(values: &mut BTreeMap<Vec<u8>, u64>) {
     for line in read("function_words.tsv").lines() {
         let (code, words) = line.split_once('\t').expect(line);

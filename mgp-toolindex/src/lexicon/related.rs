@@ -56,7 +56,7 @@ pub(crate) fn relations(words: &[String]) -> Vec<Relation> {
     let mut is_paired = vec![false; words.len()];
     for first in 0..stems.len() {
         for second in first + 1..stems.len().min(first + MAX_DISTANCE + 1) {
-            // The key has the stems of a pair in alphabetical order.
+            // The lexicon has each pair under its two stems in alphabetical order.
             let (begin, end) = match stems[first].cmp(&stems[second]) {
                 Ordering::Less => (first, second),
                 Ordering::Greater => (second, first),

@@ -3,7 +3,7 @@
 /// The words by which tools that calculate are found.
 const CALCULATOR: &[&str] = &["calculate", "calculator", "math", "expression"];
 
-/// The words that may occur between two numbers of an arithmetic expression.
+/// The words that can occur between two numbers of an arithmetic expression.
 const OPERATIONS: &[&str] = &[
     "+",
     "-",
@@ -30,7 +30,7 @@ const OPERATIONS: &[&str] = &[
     "subtract",
 ];
 
-/// The words that may follow an operation: `divided by`, `percent of`, `to the power of`.
+/// The words that can follow an operation: `divided by`, `percent of`, `to the power of`.
 const FILLERS: &[&str] = &["by", "of", "to", "the", "with", "from"];
 
 /// The maximum number of words that are read from a text.
@@ -62,7 +62,7 @@ pub(crate) fn calculator(text: &str) -> &'static [&'static str] {
 
 /// Returns whether a word is arithmetic without spaces: `17*23`, `3×4`, `2^10`.
 ///
-/// `1-2` and `1/2` are not: they may be a date, a range or a part of a path.
+/// `1-2` and `1/2` are not: they might be a date, a range or a part of a path.
 fn is_sum(word: &str) -> bool {
     let mut numbers = word.split(['*', '+', '×', '÷', '^']);
     numbers.clone().count() > 1 && numbers.all(is_number)

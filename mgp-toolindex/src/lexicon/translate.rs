@@ -1,8 +1,8 @@
 //! Finds the words of other languages in a text, and replaces them by English words (MGP §16.5).
 //!
-//! The script of a word determines its language. Words with Latin letters belong to the language that knows more of the
-//! text's words than English does. If no language does, the text stays unchanged, except for single words that neither
-//! English nor the index knows, but another language does.
+//! The script of a word determines its language. All words of a text with Latin letters count as words of one language:
+//! the one whose lexicon has most of them, if it has more of them than the English lexicon. Otherwise only single words
+//! are replaced, which neither English nor the index has, but another language has.
 
 use super::Translation;
 use super::language::{LATIN, Language, Script, is_syllable};
@@ -29,8 +29,9 @@ const MIN_LETTERS: usize = 4;
 /// unknown words are mostly names.
 const MAX_MIXED_WORDS: usize = 12;
 
-/// The points of a language for a word that it knows, and for one without a meaning of its own.
+/// The points that a language gets for a word of the text that its lexicon has.
 const KNOWN_POINTS: usize = 2;
+/// The points that a language gets for a word without a meaning of its own, e.g. an article.
 const FUNCTION_WORD_POINTS: usize = 3;
 
 /// The minimum length of a part of a compound, in letters.
@@ -38,7 +39,7 @@ const MIN_PART_LETTERS: usize = 3;
 
 /// Translates the foreign words in a text; returns `None` if there are none.
 ///
-/// `is_known` returns whether the index has a word in lower case.
+/// `is_known` returns whether a word, given in lower case, occurs in the index.
 pub(crate) fn translate(text: &str, is_known: &dyn Fn(&str) -> bool) -> Option<Translation> {
     let lexicon = Lexicon::get();
     let tokens = tokens(text, MAX_TOKENS);
@@ -134,8 +135,8 @@ impl Reader<'_> {
         (best > english).then(|| LATIN[place])
     }
 
-    /// Returns the points of a language for one of its words; 0 if the language does not know the word. The words
-    /// without a meaning of their own distinguish languages best.
+    /// Returns the points that a language gets for a word; 0 if its lexicon does not have the word. Words without a
+    /// meaning of their own count most, because they distinguish languages best.
     fn points(&self, language: Language, word: &str) -> usize {
         let exact = self.lexicon.find_exact(language, word);
         let stem = language.stem(word);
@@ -149,7 +150,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Looks up the longest known phrase that begins at a token.
+    /// Looks up a token and the tokens after it: the longest phrase in the lexicon, or else the known parts of the
+    /// token. In a script without spaces, looks up the words in the token.
     fn read(&self, at: usize) -> Option<Read> {
         let token = &self.tokens[at];
         if token.script == Script::Han {

@@ -26,8 +26,8 @@ pub(super) const RELATED_MARK: u8 = b'~';
 /// The byte that precedes everyday words, and pairs of them, for which the lexicon has the words that tools use.
 pub(super) const EVERYDAY_MARK: u8 = b'&';
 
-/// The byte between the mark of a language and the exact spelling of a word without a meaning of its own, if words with a
-/// meaning have the same stem: in Spanish, `como` has the stem of `comer`.
+/// The byte between the mark of a language and the exact spelling of a word without a meaning of its own, if words with
+/// a meaning have the same stem: in Spanish, `como` has the stem of `comer`.
 pub(super) const EXACT_MARK: u8 = b'=';
 
 /// The bit of a value that is set if everyday words rarely mean anything other than the value's words.
@@ -51,7 +51,8 @@ pub(super) struct Senses(u64);
 /// The place in the lexicon after an everyday word, where the pairs that begin with it continue.
 pub(super) struct Place {
     pub(super) senses: Option<Senses>,
-    /// The address of the node after the word and a space, and the sum of the outputs before it.
+    /// If pairs begin with the word: the FST node after the word and a space, as its address and the sum of the outputs
+    /// on the path to it.
     pairs: Option<(CompiledAddr, u64)>,
 }
 
@@ -94,7 +95,8 @@ impl Lexicon {
         Some(Place { senses: self.senses(word), pairs: self.walk(word, b" ") })
     }
 
-    /// Returns whether the stem is that of an everyday word, of the first word of a pair, or of a word with related words.
+    /// Returns whether the stem is that of an everyday word, of the first word of a pair, or of a word with related
+    /// words.
     pub(super) fn is_everyday(&self, stem: &str) -> bool {
         let is_whole = |place: Place| place.senses.is_some() || place.pairs.is_some();
         self.related(stem).is_some() || self.everyday(stem).is_some_and(is_whole)
@@ -105,8 +107,8 @@ impl Lexicon {
         self.senses(self.walk(first.pairs?, stem.as_bytes())?)
     }
 
-    /// Follows bytes from a node. `from` and the result have the address of a node, and the sum of the outputs before
-    /// it.
+    /// Follows bytes from a node of the FST. Both `from` and the result are the address of a node and the sum of the
+    /// outputs on the path to it.
     fn walk(&self, from: (CompiledAddr, u64), bytes: &[u8]) -> Option<(CompiledAddr, u64)> {
         bytes.iter().try_fold(from, |(address, sum), byte| {
             let node = self.words.node(address);

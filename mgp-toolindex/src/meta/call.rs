@@ -27,8 +27,8 @@ impl ForwardedCall {
     /// Parsing is not a permission: the kernel must check the call like one that names the tool directly.
     ///
     /// # Errors
-    /// −32602 if the arguments are invalid; 4001 if the caller may call no tool of this name; 4003 with the names of
-    /// the tools if several match.
+    /// −32602 if the arguments are invalid; 4001 if there is no tool of this name that the caller is allowed to call;
+    /// 4003 with the names of the tools if several match.
     pub fn read(
         arguments: &RawObject,
         index: &ToolIndex,
@@ -44,8 +44,8 @@ impl ForwardedCall {
     }
 }
 
-/// Resolves a name for a caller. A tool that the caller may not call is reported as unknown, like a tool that does not
-/// exist.
+/// Resolves a name for a caller. A tool that the caller is not allowed to call is reported as unknown, like a tool that
+/// does not exist.
 fn resolve(
     name: &str,
     server: Option<&str>,

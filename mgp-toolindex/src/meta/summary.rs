@@ -1,6 +1,6 @@
 //! Summaries of the tools that a caller can find (MGP §16.3, §16.5).
 //!
-//! They are generated for each caller: tools that the caller may not call appear in no count and no category.
+//! They are generated for each caller: tools that the caller is not allowed to call appear in no count and no category.
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl Summary {
     }
 }
 
-/// The number and the categories of the tools that a caller may call.
+/// The number and the categories of the tools that a caller is allowed to call.
 struct CallerTools {
     tools: usize,
     categories: Arc<CategoryTree>,

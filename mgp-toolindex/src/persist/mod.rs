@@ -1,7 +1,7 @@
 //! Stores the index in a database (MGP §16.4).
 //!
 //! A separate thread writes each `put` and `remove` completely and in order; callers do not wait for the disk. After a
-//! crash, the file has the state after one of these changes. Several processes may store their servers in one file. If
+//! crash, the file has the state after one of these changes. Several processes can store their servers in one file. If
 //! two of them write the same server, the last one wins; a process sees the changes of others when it opens the index
 //! again.
 

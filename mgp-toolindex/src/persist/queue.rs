@@ -1,7 +1,7 @@
 //! The queue of changes that are to be written to the disk.
 //!
 //! The queue contains at most [`MAX_QUEUED`] changes. If another change is added, all queued changes are merged into
-//! the last state of each server. So the file may skip states, but never has a state that the index did not have, and
+//! the last state of each server. So the file can skip states, but never has a state that the index did not have, and
 //! the queue is never larger than the index.
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -27,7 +27,7 @@ pub(crate) enum Change {
     Vectors(Vec<NewVector>),
     /// New token counts of tools that an earlier change put.
     Counts(Vec<IndexedTool>),
-    /// Replaces the segments of the keyword index. The tools in the file may be older or newer than the segments.
+    /// Replaces the segments of the keyword index. The tools in the file can be older or newer than the segments.
     Segments(NewSegments),
 }
 

@@ -37,7 +37,7 @@ pub(crate) struct NewTool {
     /// The slot of the tool in the index; it is stored, because tools are read back in the order of their slots.
     pub(crate) slot: Slot,
     pub(crate) tool: IndexedTool,
-    /// The categories as the caller gave them; the index entry may have derived ones instead.
+    /// The categories as the caller gave them; the index entry can have derived ones instead.
     pub(crate) categories: Vec<String>,
     pub(crate) keywords: Vec<String>,
 }

@@ -343,7 +343,7 @@ impl Models {
         }
         let name: Arc<str> = name.into();
         self.0.push(Arc::clone(&name));
-        // Keep the list short: in a damaged file every row may name another model.
+        // Keep the list short: in a damaged file every row might name another model.
         if self.0.len() > 16 {
             self.0.remove(0);
         }

@@ -14,7 +14,7 @@ use crate::catalog::{Bitmap, canonical, is_in};
 use crate::error::IndexError;
 use crate::lexicon::to_english;
 
-/// The minimum number of found tools whose categories are considered.
+/// The number of found tools whose categories are considered, unless more results are wanted.
 const MAX_TOOLS: usize = 100;
 
 pub(super) fn rank(

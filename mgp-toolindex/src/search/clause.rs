@@ -98,11 +98,11 @@ const OPENINGS: &[&[&str]] = &[
 const QUESTION_WORDS: &[&str] =
     &["how", "what", "when", "where", "which", "who", "whom", "whose", "why"];
 
-/// Words that may precede a request without changing its meaning.
+/// Words that can precede a request without changing its meaning.
 const FILLERS: &[&str] =
     &["first", "firstly", "just", "kindly", "next", "now", "please", "second", "so"];
 
-/// Words that may follow a verb at the beginning of a command. They show that the word before them is a verb and not a
+/// Words that can follow a verb at the beginning of a command. They show that the word before them is a verb and not a
 /// noun: `book a hotel`, `search for papers`.
 const AFTER_VERBS: &[&str] =
     &["a", "all", "an", "any", "every", "for", "me", "my", "some", "the", "their", "up", "your"];
@@ -205,7 +205,7 @@ fn sentences(text: &str) -> Vec<(usize, usize)> {
     all
 }
 
-/// A part of a sentence that may become a clause.
+/// A part of a sentence that can become a clause.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     start: usize,

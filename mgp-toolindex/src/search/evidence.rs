@@ -13,11 +13,11 @@ use super::weight::{self, Weights};
 use crate::catalog::{Bitmap, ServerNumber, Slot};
 use crate::error::IndexError;
 
-/// The minimum number of candidates found by words. One list serves the whole query and all clauses, because the query
-/// contains the words of every clause.
+/// The number of tools found by words that become candidates, or more if more results are wanted. One list serves the
+/// whole query and all clauses, because the query contains the words of every clause.
 const MAX_BY_WORDS: usize = 60;
 
-/// The minimum number of candidates found by meaning, for each unit.
+/// The number of tools found by meaning that become candidates for each unit, or more if more results are wanted.
 const MAX_BY_MEANING: usize = 16;
 
 #[derive(Debug, Default)]

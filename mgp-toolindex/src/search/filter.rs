@@ -3,34 +3,35 @@
 use mgp_types::mgp::{Permission, RiskLevel, ServerState};
 use mgp_types::proposal::LatencyClass;
 
-/// The conditions on the tools that a search may find. A tool must meet all of them; an empty filter matches all tools.
+/// The conditions on the tools that a search can find. A tool must meet all of them; an empty filter matches all tools.
 ///
 /// - Categories: a tool must be in one of them, or in a subcategory of one.
 /// - Risk: the filter uses the effective risk; a tool without a risk level is treated as dangerous.
-/// - Permissions: the tool may need only these permissions. A tool that declares no permissions needs none.
+/// - Permissions: a tool that needs any other permission than these does not match. A tool that declares no permissions
+///   needs none.
 /// - Input types: a tool must have a word of one of the types in the name, the `format` or the content type of a
 ///   parameter (`csv` matches `csv_path` and `text/csv`). Singular and plural are treated as equal.
-/// - Output types: the same in the output schema or, for a tool without one, in the tool's name.
+/// - Output types: a tool must have a word of one of the types in its output schema or, if it has none, in its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Filter {
     /// The categories; the tool must be in at least one of them.
     pub categories: Vec<String>,
-    /// The highest risk that the tool may have.
+    /// The highest risk at which a tool still matches.
     pub risk_level_max: Option<RiskLevel>,
     /// The state that the tool's server must have.
     pub status: Option<ServerState>,
-    /// The ids of the servers to which the tool may belong.
+    /// The ids of the servers; the tool must belong to one of them.
     pub servers: Vec<String>,
-    /// The permissions that the tool may need; `None` allows all.
+    /// The available permissions: a tool that needs any other permission does not match. `None` sets no condition.
     pub permissions: Option<Vec<Permission>>,
     /// The input types; the tool must accept at least one of them.
     pub input_types: Vec<String>,
     /// The output types; the tool must return at least one of them.
     pub output_types: Vec<String>,
-    /// The maximum cost in units; a tool passes only if it states a cost, and that is at most this one.
+    /// The maximum cost in units. A tool matches only if it states a cost that is not higher.
     pub max_cost_units: Option<u64>,
-    /// The slowest permitted latency; a tool passes only if it states a latency, and that is at most this one.
+    /// The slowest accepted latency. A tool matches only if it states a latency that is not slower.
     pub latency_max: Option<LatencyClass>,
 }
 
@@ -48,7 +49,7 @@ impl Filter {
         self
     }
 
-    /// Sets the highest risk that the tool may have.
+    /// Sets the highest risk at which a tool still matches.
     #[must_use]
     pub fn risk_level_max(mut self, most: RiskLevel) -> Self {
         self.risk_level_max = Some(most);
@@ -69,7 +70,7 @@ impl Filter {
         self
     }
 
-    /// Sets the permissions that the tool may need.
+    /// Sets the available permissions: a tool that needs any other permission does not match.
     #[must_use]
     pub fn permissions(mut self, permissions: impl IntoIterator<Item = Permission>) -> Self {
         self.permissions = Some(permissions.into_iter().collect());

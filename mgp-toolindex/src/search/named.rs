@@ -6,10 +6,10 @@ use crate::catalog::{Bitmap, MAX_SERVER_ID_BYTES, Slot};
 use crate::error::IndexError;
 use crate::text::{QueryWords, fold_name};
 
-/// The maximum length of a query that may be a name, counting the bytes of its letters and digits.
+/// The maximum length, in bytes of letters and digits, of a query that is compared with names.
 const MAX_NAME_LETTERS: usize = 96;
 
-/// The maximum number of words in a query that may be a misspelled name.
+/// The maximum number of words in a query that is tried as a misspelled name.
 const MAX_WORDS: usize = 8;
 
 /// The maximum number of words in a query that is tried as a misspelled name even if every word of it occurs in some
@@ -41,7 +41,7 @@ pub(super) fn find(
     }
     let visible = |slot: &Slot| within.is_none_or(|within| within.contains(*slot));
     let text = text.trim();
-    // Try every split into `server.tool`, because server ids may contain dots.
+    // Try every split into `server.tool`, because server ids can contain dots.
     let mut signs =
         text.match_indices(['.', '/', ':']).take_while(|(at, _)| *at <= MAX_SERVER_ID_BYTES);
     let qualified = signs.find_map(|(at, sign)| {
@@ -74,7 +74,8 @@ pub(super) fn find(
     Ok(near)
 }
 
-/// Returns the ratio of two lengths. It is low if the name of a tool has more words than the one that is similar.
+/// Returns the ratio of the shorter length to the longer one. It is low if the query resembles only one word of a
+/// longer name.
 #[expect(clippy::cast_precision_loss, reason = "names are short")]
 fn alike(one: usize, other: usize) -> f32 {
     one.min(other) as f32 / one.max(other).max(1) as f32

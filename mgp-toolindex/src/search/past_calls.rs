@@ -104,13 +104,13 @@ impl<'a> PastCalls<'a> {
     }
 }
 
-/// Returns the indices of the tools that may rank among the first results: the best ones without past calls, of which
-/// raised tools replace at most [`MAX_NEWCOMERS`]. `shares` has the score of each tool relative to the best one, plus
-/// its lift.
+/// Returns the indices of the tools for the first results. These are the best tools without past calls, of which up to
+/// [`MAX_NEWCOMERS`] are replaced by tools that past calls raise. `shares` has the score of each tool relative to the
+/// best one, plus its lift.
 ///
 /// The best [`KEPT_TOOLS`] are never replaced. Of the others, a raised tool replaces the weakest one that was called,
 /// because calls after other queries indicate that it is not meant. Only if fewer than [`MIN_CALLED_TOOLS`] of the
-/// others were called, the last one that was never called may be replaced, too.
+/// others were called, the last one that was never called can be replaced too.
 fn first_results(
     order: &[usize],
     shares: &[f32],

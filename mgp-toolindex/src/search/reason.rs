@@ -5,8 +5,8 @@ use super::evidence::Evidence;
 use super::parsed_query::ParsedQuery;
 use crate::text::Analyzer;
 
-/// Returns the reason why a candidate was found: `at` is the index of the candidate, and `unit` the one that it fits
-/// best.
+/// Returns the reason why a candidate was found. `at` is the index of the candidate, and `unit` the index of the unit
+/// that the candidate fits best.
 pub(super) fn reason(
     parsed: &ParsedQuery<'_>,
     evidence: &Evidence,

@@ -14,7 +14,8 @@ use crate::catalog::IndexedTool;
 pub struct SearchResult {
     /// The tools, best first.
     pub hits: Vec<Hit>,
-    /// The number of tools that pass the filter and that the caller may call, whether or not they match the query.
+    /// The number of tools that pass the filter and that the caller is allowed to call, whether or not they match the
+    /// query.
     pub total_available: usize,
     /// The strategy that was actually used.
     pub ran: SearchStrategy,

@@ -77,8 +77,8 @@ pub(super) const KEPT_TOOLS: usize = 2;
 /// The maximum number of tools that past calls move into the best [`FIRST_TOOLS`].
 pub(super) const MAX_NEWCOMERS: usize = 2;
 
-/// Past calls may replace one tool that was never called only if fewer than this many were called of the best
-/// [`FIRST_TOOLS`] without the [`KEPT_TOOLS`].
+/// If fewer than this many of the best [`FIRST_TOOLS`] were called, not counting the [`KEPT_TOOLS`], past calls can
+/// also replace one tool that was never called.
 pub(super) const MIN_CALLED_TOOLS: usize = 2;
 
 /// The maximum fraction by which a tool is lowered, so that it ranks below the first results.

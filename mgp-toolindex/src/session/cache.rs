@@ -115,8 +115,8 @@ impl Cache {
         pinned: &[SessionTool],
         mut look: impl FnMut(&SessionTool) -> Option<SessionTool>,
     ) -> Vec<SessionTool> {
-        // Call `look` without the lock, because it calls code outside this crate, which checks the tools that the
-        // caller may see.
+        // Call `look` without the lock, because `look` calls code outside this crate, which checks the tools that the
+        // caller is allowed to see.
         let before: Vec<SessionTool> = self.state.lock().tools.iter().cloned().collect();
         let now: Vec<Option<SessionTool>> = before.iter().map(&mut look).collect();
         let mut state = self.state.lock();

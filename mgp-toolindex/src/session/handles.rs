@@ -2,8 +2,8 @@
 //!
 //! A handle consists of 128 random bits, so it cannot be guessed. Only its digest is stored, so that the timing of
 //! look-ups reveals nothing about other handles. Unused handles expire, and their number is limited per principal and
-//! in total. If a limit is reached, a least recently used handle is removed: one of the same principal, or one of the
-//! principal that has the most handles.
+//! in total. If a limit is reached, the least recently used handle is removed: that of the same principal, or at the
+//! total limit that of the principal with the most handles.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -96,7 +96,8 @@ fn digest(name: &str) -> Digest {
     *blake3::hash(name.as_bytes()).as_bytes()
 }
 
-/// Removes sessions until the principal may open another one.
+/// Makes room for another session of the principal: removes expired sessions, and then an old one if that is not
+/// enough.
 fn enforce_limits(
     table: &mut HashMap<Digest, Handle>,
     principal: &Principal,

@@ -51,7 +51,7 @@ pub struct Sessions(Arc<SessionsState>);
 
 #[derive(Debug)]
 struct SessionsState {
-    /// The id of this instance, because several instances may serve the same connection.
+    /// The id of this instance, because several instances can serve the same connection.
     number: u64,
     plan: RwLock<Arc<ContextPlan>>,
     limits: SessionLimits,
@@ -104,7 +104,7 @@ impl Sessions {
         Self::with_plan(ContextPlan::new(budget, pins), limits)
     }
 
-    /// Creates sessions with a plan, which may contain budgets of individual agents.
+    /// Creates sessions with a plan, which can contain budgets of individual agents.
     pub fn with_plan(plan: ContextPlan, limits: SessionLimits) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -188,7 +188,8 @@ impl Sessions {
         !is_known
     }
 
-    /// Inserts requested tools into a session; stops before a tool would evict another tool of the same request.
+    /// Inserts requested tools into a session, but leaves out each tool that would evict another tool of the same
+    /// request.
     fn put(session: &Session, held: &[Option<SessionTool>], room: u64) -> Loaded {
         let (mut tokens, mut all) = (0_u64, 0_u64);
         let mut insert = |held: &SessionTool| {
@@ -249,7 +250,7 @@ impl Sessions {
         loaded
     }
 
-    /// Returns the current contents of a session, restricted to the tools that the caller may call.
+    /// Returns the current contents of a session, restricted to the tools that the caller is allowed to call.
     pub fn view(
         &self,
         principal: &Principal,
@@ -393,7 +394,7 @@ fn hold(tool: &IndexedTool, room: u64) -> Option<SessionTool> {
     Some(SessionTool { tool: tool.clone(), tokens: fitted.tokens, trimmed: Some(text.into()) })
 }
 
-/// Fits several tools into `room` tokens together. If they do not all fit, each tool may use an equal share of the
+/// Fits several tools into `room` tokens together. If they do not all fit, each tool can use an equal share of the
 /// room, and tools that need less leave the rest of their share to the following tools.
 fn hold_all(
     tools: &[IndexedTool],

@@ -152,7 +152,7 @@ fn object(schema: &Value) -> Result<RawObject, RpcError> {
     }
 }
 
-/// Reduces a schema. The nesting limit of the JSON parser bounds the recursion too.
+/// Reduces a schema. The recursion is bounded, because the JSON parser limits the nesting.
 fn reduce(schema: &Value, step: &Step, depth: usize) -> Value {
     let Value::Object(members) = schema else { return schema.clone() };
     let mut out = Map::new();
@@ -219,7 +219,8 @@ fn is_short(value: &Value) -> bool {
     }
 }
 
-/// Shortens a text after a sentence, if that leaves at least half of the maximum, otherwise after a word.
+/// Shortens a text at the end of a sentence if that leaves at least half of the maximum length, otherwise at the end of
+/// a word.
 fn shorten(text: &str, max: usize) -> Cow<'_, str> {
     if text.len() <= max {
         return Cow::Borrowed(text);

@@ -29,7 +29,7 @@ pub(crate) const DOCUMENT_VERSION: u32 = 3;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Document {
-    /// The stems of the words in the name, and the folded name.
+    /// The words of the tool's name and their stems, and the whole name without separators.
     pub(crate) name: String,
     pub(crate) text: String,
     /// The types of input and output, e.g. `i:csv`, `o:chart`.

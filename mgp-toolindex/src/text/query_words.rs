@@ -26,7 +26,8 @@ pub(crate) struct QueryWords {
     pub(crate) terms: Vec<Term>,
     /// The words in lower case before stemming, without duplicates; used to find misspelled words.
     pub(crate) raw: Vec<String>,
-    /// The letters and digits of the whole query if it may be a name; used to find names with typing errors.
+    /// The letters and digits of the whole query, with which names with typing errors are found; empty if the query is
+    /// too long for a name.
     pub(crate) whole: String,
 }
 

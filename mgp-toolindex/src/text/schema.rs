@@ -126,7 +126,7 @@ impl<'a> Reader<'a> {
                 }
                 b'"' => {
                     let end = string_end(bytes, at);
-                    // In invalid JSON the string may not end, or `end` may not be at a character boundary.
+                    // In invalid JSON the string might have no end, or `end` might not be at a character boundary.
                     let Some(text) = self.text.get(at + 1..end) else { return };
                     if below == 0 {
                         self.string(text);
@@ -161,7 +161,7 @@ impl<'a> Reader<'a> {
                 };
                 (kind, parameter)
             }
-            // In older drafts `items` may be a list of schemas.
+            // In older drafts `items` can be a list of schemas.
             Some(Frame { kind: Kind::Schema | Kind::Schemas, parameter, .. }) => {
                 (Kind::Schema, parameter)
             }

@@ -175,7 +175,7 @@ fn trim_allocator() {
     }
 }
 
-/// The length, in bytes, from which on a piece of text is not encoded; it gets an upper bound instead.
+/// Pieces of text of this length or more, in bytes, are not encoded; an upper bound is used for them instead.
 #[cfg(feature = "tokens")]
 const MAX_ENCODED_BYTES: usize = 64 << 10;
 

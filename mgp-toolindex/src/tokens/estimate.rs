@@ -96,7 +96,7 @@ fn within(run: &[u8], ends_here: bool) -> usize {
         before = alone.max(longer);
         (alone, longer) = (next_alone, next_longer);
     }
-    // A token that extends beyond the run may begin with the last byte of the run.
+    // A token that extends beyond the run can begin with the last byte of the run.
     alone.max(longer).max(if ends_here { 0 } else { before + 1 })
 }
 
@@ -114,7 +114,7 @@ fn is_pair(first: u8, second: u8) -> bool {
 fn digits(bytes: &[u8], start: usize) -> (usize, usize) {
     let end = end_of(bytes, start, |byte| byte.is_ascii_digit());
     let count = end - start;
-    // Neighbouring digits of other scripts may belong to the same piece.
+    // Neighbouring digits of other scripts can belong to the same piece.
     let is_alone = |at: Option<&u8>| at.is_none_or(u8::is_ascii);
     if is_alone(start.checked_sub(1).map(|at| &bytes[at])) && is_alone(bytes.get(end)) {
         (end, count.div_ceil(3))
@@ -129,7 +129,7 @@ fn signs(bytes: &[u8], start: usize) -> (usize, usize) {
     let first = start + usize::from(bytes[start] == b' ');
     let end = end_of(bytes, first, is_sign);
     let run = &bytes[start..end];
-    // A run may continue with the end of a line, or with punctuation of other scripts.
+    // A run can continue with the end of a line, or with punctuation of other scripts.
     let ends_here = bytes.get(end).is_none_or(|byte| byte.is_ascii() && !b"\r\n".contains(byte));
     let begins_here =
         start.checked_sub(1).is_none_or(|at| bytes[at].is_ascii() && !b"\r\n".contains(&bytes[at]));

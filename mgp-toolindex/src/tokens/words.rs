@@ -2,7 +2,7 @@
 
 /// The words in sorted order, each followed by a line feed.
 ///
-/// Each word is one token, alone as well as after a space. After any other character that may begin a piece of text,
+/// Each word is one token, alone as well as after a space. After any other character that can begin a piece of text,
 /// the character and the word together are at most two tokens. A test checks this; with `UPDATE_GOLDEN=1` it writes the
 /// file again.
 const WORDS: &str = include_str!("words.txt");

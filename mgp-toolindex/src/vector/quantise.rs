@@ -35,7 +35,7 @@ impl<'a> QuantisedQuery<'a> {
             off += (scaled - whole) * (scaled - whole);
         }
         // Rows have length one, so the error of a score is at most the length of the query's rounding error; the errors
-        // of two rows may have opposite signs. The second term covers the rounding of floats.
+        // of two rows can have opposite signs. The second term covers the rounding of floats.
         let slack = 2.0 * off.sqrt() + range * 4.0e-6 / (unit * max);
         Some(Self { exact, unit, coarse, slack })
     }

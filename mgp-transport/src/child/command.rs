@@ -1,6 +1,6 @@
-//! Description of a child process.
+//! Describes a child process, and starts it.
 //!
-//! Implements the start of servers of MGP §11.
+//! Starts servers, as MGP §11 requires.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -149,7 +149,7 @@ impl ChildCommand {
     }
 
     /// Sets a callback that receives the first lines of stdout that are not messages, while a
-    /// [connection](crate::Connection::on_stray_line) reads them.
+    /// [connection](crate::Connection::on_stray_line) reads stdout.
     ///
     /// The callback runs on the task that reads stdout, so it must not block.
     pub fn on_stray_stdout(mut self, callback: impl Fn(&str) + Send + Sync + 'static) -> Self {
@@ -208,7 +208,7 @@ impl ChildCommand {
         let pid = started.process.pid();
         let draining =
             drain(stderr, self.stderr.clone(), self.on_stderr.clone(), server.clone(), pid);
-        // If no subscriber is installed yet, the empty one is not captured, so that a subscriber installed later
+        // If no tracing subscriber is installed yet, none is captured, so that a subscriber that is installed later
         // receives the lines.
         if tracing::dispatcher::has_been_set() {
             runtime.spawn(draining.with_current_subscriber());
@@ -253,7 +253,7 @@ impl ChildCommand {
 }
 
 impl fmt::Debug for ChildCommand {
-    /// Omits the values of arguments and variables, because they may be secrets.
+    /// Omits the values of arguments and variables, because they might be secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.env.iter().map(|(name, _)| name).collect();
         f.debug_struct("ChildCommand")

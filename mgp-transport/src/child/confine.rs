@@ -1,8 +1,8 @@
-//! Confinement of a child: restricts the files that it may access, its TCP connections, and its resources.
+//! Confinement of a child: restricts which files it can access, its TCP connections, and its resources.
 //!
-//! This process's own program is started again; it gives up all rights that the child must not have, and then executes
-//! the child's program, so that no code of this crate runs between fork and exec. Linux only (Landlock); on other
-//! systems, and without a [`Keeper`], a child is not confined.
+//! This process's own program is started again as the child. It gives up all rights that the child must not have, and
+//! then executes the child's program. So the confinement needs no code between fork and exec. Linux only (Landlock); on
+//! other systems, and without a [`Keeper`], a child is not confined.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -21,13 +21,13 @@ pub(super) const MARKER: &str = "confine";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Confinement {
-    /// The files and folders that the child may read and execute; paths that do not exist are ignored.
+    /// The files and folders that the child can read and execute; paths that do not exist are ignored.
     pub read: Vec<PathBuf>,
-    /// The files and folders that the child may also write.
+    /// The files and folders that the child can also write.
     pub write: Vec<PathBuf>,
-    /// If set, the child may connect to other programs over TCP.
+    /// If set, the child can connect to other programs over TCP.
     pub connects: bool,
-    /// If set, the child may listen on TCP ports.
+    /// If set, the child can listen on TCP ports.
     pub listens: bool,
 }
 
@@ -44,7 +44,8 @@ impl Confinement {
         imp::is_available()
     }
 
-    /// Returns whether children of this process can be confined: a [`Keeper`] is installed, and the system supports it.
+    /// Returns whether children of this process can be confined: a [`Keeper`] is installed, and the system supports
+    /// confinement.
     #[must_use]
     pub fn is_available() -> bool {
         Keeper::is_installed() && Self::is_supported()

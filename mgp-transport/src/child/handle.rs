@@ -1,6 +1,6 @@
 //! The handle of a running child.
 //!
-//! Implements the shutdown of processes of MGP §11.
+//! It shuts servers down, as MGP §11 requires.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The handle of a child process and its process group; dropping the handle kills both.
 ///
-/// All methods except [`take_io`](Self::take_io) may be called from several tasks at once, and from a different runtime
+/// All methods except [`take_io`](Self::take_io) can be called from several tasks at once, and from a different runtime
 /// than the one that started the child.
 #[must_use = "dropping a child kills it"]
 pub struct Child {
@@ -58,8 +58,8 @@ impl Child {
         self
     }
 
-    /// Returns a function for lines of stdout that are not messages. It logs a line like a line of stderr, and passes
-    /// it to the callback of the [command](super::ChildCommand::on_stray_stdout).
+    /// Returns a function for lines of stdout that are not messages. The function logs a line like a line of stderr,
+    /// and passes the line to the callback of the [command](super::ChildCommand::on_stray_stdout).
     pub fn stray_stdout_log(&self) -> impl Fn(&str) + Send + Sync + use<> {
         let (server, pid) = (self.server.clone(), self.pid());
         let callback = self.on_stray_stdout.clone();
@@ -97,7 +97,7 @@ impl Child {
     ///
     /// # Cancel safety
     ///
-    /// The future may be dropped and the method called again at any time.
+    /// The future can be dropped and the method called again at any time.
     pub async fn wait(&self) -> ExitReport {
         let mut done = self.process.done();
         // The wait cannot fail, because `process` owns the sender.
@@ -112,7 +112,7 @@ impl Child {
     ///
     /// # Cancel safety
     ///
-    /// The future may be dropped at any time: signals already sent are not undone, and no further stage follows. A
+    /// The future can be dropped at any time: signals already sent are not undone, and no further stage follows. A
     /// second call starts again with the first stage, but does not send SIGTERM again.
     pub async fn shutdown(&self) -> ExitReport {
         self.stdin.close();

@@ -1,10 +1,10 @@
 //! Keepers. A keeper is a small process between this process and a child; it ends the child's whole process tree.
 //!
-//! See MGP §11. If this process dies, even by SIGKILL, no descendant of a child may survive, but a dead process cannot
-//! clean up. Therefore a program may start its children under a keeper: the same program, started again with a marker
-//! as its first argument. The keeper becomes the parent of all orphaned descendants of the child, including those that
-//! left its group (`setsid`, a double fork). It ends them when the child has ended, when this process requests it, or
-//! when this process has died.
+//! See MGP §11. If this process dies, even by SIGKILL, the descendants of its children must end too, but a dead process
+//! cannot end them. Therefore a program can start its children under a keeper: the same program, started again with a
+//! marker as its first argument. The keeper becomes the parent of all orphaned descendants of the child, including
+//! those that left its group (`setsid`, a double fork). It ends them when the child has ended, when this process
+//! requests it, or when this process has died.
 //!
 //! Linux only, where a process can adopt and reap all its descendants; on other systems, children are started directly.
 

@@ -24,7 +24,7 @@
 //!
 //! Processes that remain in a child's group after the child ended by itself get SIGTERM and, after a timeout, SIGKILL.
 //! Until they have ended, the child counts as running and is not reaped, so that no other process can get its process
-//! id while signals may still be sent to it.
+//! id while signals might still be sent to it.
 //!
 //! Other Unix systems have no parent death signal, and remaining processes get SIGKILL immediately. On Windows there
 //! are no groups: only the child itself is ended, without a SIGTERM stage.

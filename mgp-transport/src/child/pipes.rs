@@ -11,7 +11,7 @@ use mgp_types::sync::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::process::{ChildStdin, ChildStdout};
 
-/// A reader of the child's stdout. After the child has ended, it still returns the remaining output.
+/// A reader of the child's stdout. After the child has ended, the reader still returns the remaining output.
 ///
 /// If a read is dropped before it completes, no data is lost.
 pub struct ChildReader {

@@ -13,7 +13,7 @@ use tokio::process::ChildStderr;
 use tokio::time::{Instant, timeout_at};
 use tracing::{debug, info, warn};
 
-/// The limit for the stderr output that is logged.
+/// Limits how much of a child's stderr is logged.
 ///
 /// Default: lines of up to 8 KiB, and at most 1,000 lines and 256 KiB in 10 s.
 #[derive(Clone, Debug)]

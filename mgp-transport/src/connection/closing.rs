@@ -13,9 +13,9 @@ use super::driver::Driver;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     Open,
-    /// The peer closed its side; running calls may still complete.
+    /// The peer closed its side; running calls can still complete.
     PeerClosed,
-    /// This side is closing the connection; running calls may still complete.
+    /// This side is closing the connection; running calls can still complete.
     Draining,
     /// The running calls will be dropped; only bytes that are already queued are still written.
     Flushing(FlushReason),
@@ -39,7 +39,7 @@ where
         self.deadline = Some(Box::pin(sleep_until(end)));
     }
 
-    /// Stops reading; running calls may still complete.
+    /// Stops reading; running calls can still complete.
     pub(super) fn start_draining(&mut self) {
         self.phase = Phase::Draining;
         self.deadline = None;
@@ -63,8 +63,8 @@ where
         let (stall, linger) = (limits.stall_timeout, limits.linger_timeout);
         match self.phase {
             Phase::Open => {
-                // Above this limit, senders and their callers wait, so the time for which the peer can block them must
-                // be limited.
+                // Above the high mark, senders and their callers wait, so the time for which the peer can block them
+                // must be limited.
                 if !self.connection.send_half.outbox.is_high(self.unwritten()) {
                     return Poll::Pending;
                 }

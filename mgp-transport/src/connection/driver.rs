@@ -34,7 +34,7 @@ use crate::frame::{Line, LineBuffer, bytes_text};
 const CALL_COST: usize = 512;
 /// The time for which reading pauses at the limit of running calls, before further calls are refused.
 ///
-/// The pause gives the runtime time to run short calls, which a peer may send faster than they are scheduled. If calls
+/// The pause gives the runtime time to run short calls, which a peer can send faster than they are scheduled. If calls
 /// take longer, the peer does not notice the pause, and messages behind it (e.g. a cancellation, or an answer for which
 /// a call waits) are still read soon enough.
 const REFUSAL_DELAY: Duration = Duration::from_millis(50);
@@ -50,7 +50,7 @@ pub(super) struct Driver<R, W> {
     /// end of the message arrives.
     cut_head: Option<Bytes>,
     pub(super) read_ahead: ReadAhead,
-    /// If set, the peer closed its side; messages that were read ahead may still wait to be dispatched.
+    /// If set, the peer closed its side; messages that were read ahead might still wait to be dispatched.
     is_eof: bool,
     /// The bytes that are being written; the first `written` bytes are done.
     writing: Vec<u8>,
@@ -59,7 +59,7 @@ pub(super) struct Driver<R, W> {
     pub(super) notifications: NotificationQueue,
     /// The time at which the connection ends if its peer still does not read, or if closing has not finished.
     pub(super) deadline: Option<Pin<Box<Sleep>>>,
-    /// The latest time at which a connection that this side closes ends, however slowly its peer reads.
+    /// If this side closes the connection, the latest time at which it ends, however slowly the peer reads.
     pub(super) hard_deadline: Option<Instant>,
     /// The pause of reading while too many calls run. It is stored even after it has elapsed, so that no new pause
     /// begins until a call ends.
@@ -133,7 +133,7 @@ where
     }
 
     /// Sends the answers of finished calls, unless too many answers wait for the peer to read them. Returns `true` if
-    /// it stopped after `MAX_FINISHED_PER_TURN` calls, because more calls may then be finished.
+    /// it stopped after `MAX_FINISHED_PER_TURN` calls, because more finished calls might then be left.
     fn answer_finished(&mut self, task: &mut Task<'_>) -> bool {
         for _ in 0..MAX_FINISHED_PER_TURN {
             if self.calls.is_empty()
@@ -190,7 +190,7 @@ where
                 Poll::Ready(Ok(count)) => {
                     self.written += count;
                     self.connection.send_half.outbox.notify_senders();
-                    // The peer reads again, so the stall is over; an answer that is being written may take as long as
+                    // The peer reads again, so the stall is over; an answer that is being written can take as long as
                     // it needs.
                     if matches!(self.phase, Phase::Open | Phase::Draining) {
                         self.deadline = None;
@@ -225,7 +225,7 @@ where
         }
         match self.take_lines(task) {
             Dispatched::All => {}
-            // The answers to these lines are written before more is read.
+            // The answers to the dispatched lines are written before more is read.
             Dispatched::Some => return Ok(true),
             Dispatched::Nothing => return Ok(false),
         }
@@ -328,8 +328,8 @@ where
         None
     }
 
-    /// Handles an overlong message. The id is at the beginning or at the end of the message. Once it is known, a
-    /// request is answered with an error, and an answer fails the call that waits for it.
+    /// Handles an overlong message. The id is at the beginning or at the end of the message. Once the id is known, an
+    /// overlong request is answered with an error, and an overlong answer fails the call that waits for it.
     fn read_cut(&mut self, head: &Bytes, tail: Option<&Bytes>) -> Option<(Message, usize)> {
         let bound = self.connection.limits.line_bytes;
         let id = match CutMessage::read(head, tail.map_or(&[], |tail| &tail[..])) {
@@ -467,7 +467,8 @@ where
         self.calls.push(Running { id: Some(id), size, batch: batch.cloned(), future });
     }
 
-    /// Returns whether a request, e.g. a ping, may run beyond the limit: a peer must be able to ping a busy server.
+    /// Returns whether a request, e.g. a ping, can run beyond the limit of running calls: a peer must be able to ping a
+    /// busy server.
     fn may_exceed_limit(&self, method: &Method, size: usize) -> bool {
         let more = extra_places(method, size.saturating_sub(CALL_COST));
         self.calls.len() < self.connection.limits.in_flight.saturating_add(more)
@@ -508,7 +509,7 @@ where
         batch: Option<&Batch>,
         outcome: &Result<Reply, RpcError>,
     ) {
-        // There is room again, so reading may pause once more when the limit is reached again.
+        // Fewer calls run than the limit, so the next time the limit is reached, reading pauses again.
         if self.calls.len() < self.connection.limits.in_flight {
             self.pause = None;
         }

@@ -42,8 +42,8 @@ pub struct Limits {
     pub line_bytes: usize,
     /// The maximum number of the peer's requests that run at once. At the limit, reading pauses until a request ends,
     /// but for 50 ms at most; after that, further requests are answered with code 3001. Pings need not wait: up to 16
-    /// of them may run beyond the limit, and up to 1 MiB is read ahead during a pause to find them. Requests for the
-    /// server's health or shutdown may use up to 8 of these 16 places. Default: 1024.
+    /// of them can run beyond the limit, and up to 1 MiB is read ahead during a pause to find them. Requests for the
+    /// server's health or shutdown can use up to 8 of these 16 places. Default: 1024.
     pub in_flight: usize,
     /// The maximum total size of the params of running requests and waiting notifications. A request that exceeds it is
     /// answered with code 3001. A notification that exceeds it is dropped if it only reports (progress, logs); any
@@ -229,7 +229,7 @@ impl<R, W> Connection<R, W> {
     }
 }
 
-/// Ends the connection also if it is dropped while it runs, or before it was driven.
+/// Ends the connection even if it is dropped while it runs, or before it was run.
 impl<R, W> Drop for Connection<R, W> {
     fn drop(&mut self) {
         self.end();

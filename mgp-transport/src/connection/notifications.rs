@@ -42,8 +42,8 @@ impl NotificationQueue {
     }
 }
 
-/// Returns whether a notification only reports something (progress, logs and similar), so that it
-/// may be dropped under load.
+/// Returns whether a notification only reports something (progress, logs and similar), so that it can be dropped under
+/// load.
 pub(super) fn is_report(method: &str) -> bool {
     matches!(
         method,

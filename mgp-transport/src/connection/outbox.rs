@@ -60,7 +60,7 @@ impl Outbox {
         self.room.notify_waiters();
     }
 
-    /// Appends one message and a newline without waking the driver; only the driver itself may use this.
+    /// Appends one message and a newline without waking the driver; only the driver itself is allowed to call this.
     pub(crate) fn push_without_wake(&self, write: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.state.lock();
         let before = state.buffer.len();
@@ -214,7 +214,7 @@ impl Outbox {
 
 /// Completes the message that begins at `start`, and ensures that it is a single line.
 ///
-/// A schema from a file, or a body received over HTTP, may have line breaks between its tokens, where they have no
+/// A schema from a file, or a body received over HTTP, can have line breaks between its tokens, where they have no
 /// meaning. JSON strings cannot contain line breaks. Replacing them therefore changes no value, and prevents that a
 /// text is read as two messages.
 fn end_line(buffer: &mut Vec<u8>, start: usize) {

@@ -20,8 +20,8 @@ use rustc_hash::FxHashMap;
 
 /// The maximum number of partial results of one call that wait for its caller; enough for many small chunks at once.
 const MAX_INBOX_ITEMS: usize = 4096;
-/// The maximum size, in bytes, of the waiting partial results of one call. A single larger one is
-/// accepted if none is waiting.
+/// The maximum size, in bytes, of the waiting partial results of one call. A single larger result is accepted if no
+/// other is waiting.
 const MAX_INBOX_BYTES: usize = 4 << 20;
 /// The estimated memory of a waiting item in addition to its text, in bytes.
 const ITEM_COST: usize = 64;
@@ -72,7 +72,7 @@ impl InboxBudget {
 }
 
 impl PendingRequests {
-    /// Creates an empty table whose calls may together store `bound` bytes of partial results.
+    /// Creates an empty table whose calls can together store `bound` bytes of partial results.
     pub(crate) fn new(bound: usize) -> Self {
         let inbox = InboxBudget {
             held: AtomicUsize::new(0),
@@ -126,12 +126,13 @@ impl PendingRequests {
     /// Removes a request; returns `true` if it was still unanswered.
     pub(crate) fn remove(&self, number: i64) -> bool {
         // The entry is dropped after the lock is released, because it contains values of its caller, whose destructors
-        // may run other code.
+        // can run any code.
         let entry = self.table.lock().entries.remove(&number);
         entry.is_some()
     }
 
-    /// Passes an answer to its request; returns `false` if no request waits for it, e.g. if it was answered before.
+    /// Passes an answer to its request; returns `false` if no request waits for the answer, e.g. if the request was
+    /// answered before.
     pub(crate) fn complete(
         &self,
         id: &Id,

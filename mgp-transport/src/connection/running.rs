@@ -38,7 +38,7 @@ impl Future for Running {
     }
 }
 
-/// A collector of the answers to a batch.
+/// Collects the answers to the messages of a batch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Batch(Arc<Mutex<Answers>>);
 
@@ -54,7 +54,8 @@ impl Batch {
         self.0.lock().open += 1;
     }
 
-    /// Adds the answer to one message, which may be empty; returns the array when all messages are answered.
+    /// Adds the answer to one message; an empty answer adds nothing. Returns the array of answers when all messages are
+    /// answered.
     pub(super) fn close(&self, answer: &[u8]) -> Option<Vec<u8>> {
         let mut answers = self.0.lock();
         answers.open -= 1;

@@ -21,7 +21,7 @@ impl StrayLines {
         Self { callback: Box::new(callback), reported: AtomicUsize::new(0) }
     }
 
-    /// Reports a line, unless it is blank or enough lines were reported.
+    /// Reports a line, unless it is blank or the maximum number of lines was reported.
     pub(super) fn report(&self, line: &[u8]) {
         if self.reported.load(Ordering::Relaxed) >= MAX_LINES {
             return;

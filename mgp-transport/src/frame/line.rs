@@ -11,7 +11,8 @@ const READ_SIZE: usize = 64 * 1024;
 /// The number of bytes that are stored of each end of an overlong line; one of the two ends contains the id of the
 /// message.
 const KEPT_OF_LONG_LINE: usize = 1024;
-/// The length up to which lines are copied. Longer lines are copied too if they fill less than half of the buffer.
+/// The maximum length of a line that is always copied. A longer line is copied only if it fills less than half of the
+/// buffer.
 const MAX_COPIED_LINE: usize = 16 * 1024;
 
 /// A buffer that collects bytes and splits them into lines.
@@ -25,7 +26,7 @@ pub(crate) struct LineBuffer {
     limit: usize,
     /// If set, the rest of an overlong line is being discarded.
     skipping: bool,
-    /// The last of the discarded bytes.
+    /// The last bytes of the discarded part, at most [`KEPT_OF_LONG_LINE`].
     tail: Vec<u8>,
     /// If set, the overlong line has ended, and `tail` is returned as the next line.
     has_tail: bool,

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 #[derive(Default)]
 pub(super) struct BodyBuffer {
-    /// The only piece received so far.
+    /// The first piece, as long as it is the only one.
     first: Bytes,
     /// All pieces, if there are several.
     all: Vec<u8>,

@@ -19,11 +19,10 @@
 //!
 //! # Shared descriptors
 //!
-//! `O_NONBLOCK` belongs to the open file description, which a shell may share with this process. On Linux an
-//! anonymous pipe is therefore opened again through `/proc/self/fd`, which creates a separate
-//! description. Where that is not possible (sockets, named pipes, other systems) the flag is set on
-//! the shared description and removed when the reader or writer is dropped. A process that
-//! ends without dropping them (`std::process::exit`) leaves the flag set.
+//! `O_NONBLOCK` belongs to the open file description, which a shell might share with this process. On Linux an
+//! anonymous pipe is therefore opened again through `/proc/self/fd`, which creates a separate description. Where that
+//! is not possible (sockets, named pipes, other systems) the flag is set on the shared description and removed when the
+//! reader or writer is dropped. A process that ends without dropping them (`std::process::exit`) leaves the flag set.
 
 use std::io;
 use std::pin::Pin;
@@ -58,7 +57,7 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 ///
 /// [`StdioError::NoRuntime`] outside a tokio runtime, and [`StdioError::AlreadyTaken`] if the channel was taken before.
 /// [`StdioError::Stdin`] and [`StdioError::Stdout`] report a descriptor that is closed or unusable; both descriptors
-/// are then unchanged, and the call may be repeated. After [`StdioError::Redirect`] and [`StdioError::Thread`], the
+/// are then unchanged, and the call can be repeated. After [`StdioError::Redirect`] and [`StdioError::Thread`], the
 /// channel is lost.
 ///
 /// # Panics
@@ -253,7 +252,7 @@ impl AsyncWrite for StdioWriter {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let done = match &mut self.output {
-            // Stdin may be the same socket, so closing stdout alone would not end the stream.
+            // Stdin might be the same socket, so closing stdout alone would not end the stream.
             #[cfg(unix)]
             Output::Socket(socket) => Pin::new(socket).poll_shutdown(cx),
             #[cfg(unix)]

@@ -158,7 +158,7 @@ impl ThreadWriter {
 }
 
 impl Drop for ThreadWriter {
-    /// Ends the thread once it has written its bytes; does not wait for it.
+    /// Makes the thread end once it has written the remaining bytes; does not wait for the thread.
     fn drop(&mut self) {
         self.queue.lock().closing = true;
         self.queue.work.notify_one();

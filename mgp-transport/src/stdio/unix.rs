@@ -114,7 +114,8 @@ impl StdDescriptor {
         (self.stat.st_dev, self.stat.st_ino) == (other.stat.st_dev, other.stat.st_ino)
     }
 
-    /// Opens or duplicates the descriptor. If `shared` is given, the non-blocking flag is already set, and guarded.
+    /// Opens or duplicates the descriptor. If `shared` is given, the non-blocking flag is already set, and `shared`
+    /// removes it later.
     fn open(
         &self,
         access: OFlags,
@@ -160,7 +161,8 @@ impl MovedDescriptor {
 // === impl RestoreBlocking ===
 
 impl RestoreBlocking {
-    /// Makes a description non-blocking; returns `None` if it already was, because it then stays so.
+    /// Makes an open file description non-blocking; returns a guard that reverts this. Returns `None` if the
+    /// description was non-blocking before, because it then stays so.
     fn unblock(fd: &OwnedFd) -> io::Result<NonblockGuard> {
         let flags = fcntl_getfl(fd)?;
         if flags.contains(OFlags::NONBLOCK) {
@@ -255,7 +257,7 @@ fn reopen(fd: BorrowedFd<'_>, access: OFlags) -> Option<OwnedFd> {
     }
 }
 
-/// Moves a descriptor above the standard ones, in case it has one of their numbers.
+/// Moves a descriptor to a number above 2 if it has the number of a standard descriptor.
 fn above_stdio(fd: OwnedFd) -> io::Result<OwnedFd> {
     if fd.as_raw_fd() >= ABOVE_STDIO {
         return Ok(fd);

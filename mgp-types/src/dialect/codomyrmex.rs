@@ -144,7 +144,7 @@ impl ErrorType {
 }
 
 impl ToolCall {
-    /// Reads a call; unknown members are dropped, and the name may have any form.
+    /// Reads a call; unknown members are dropped, and a name of any form is accepted.
     ///
     /// # Errors
     /// −32602 if a member is missing or has the wrong type.
@@ -155,7 +155,8 @@ impl ToolCall {
     /// Reads a call that must follow the schema exactly.
     ///
     /// # Errors
-    /// −32602 if there is another member, or the name is not of the form `module.tool` in lower case.
+    /// −32602 if a member is missing, has the wrong type or is unknown, or if the name is not of the form `module.tool`
+    /// in lower case.
     pub fn read_strictly(text: &str) -> Result<Self, RpcError> {
         let members: Map<String, Value> =
             serde_json::from_str(text).map_err(RpcError::invalid_params)?;

@@ -49,7 +49,7 @@ pub fn to_ggen(code: ErrorCode) -> ErrorCode {
     }
 }
 
-/// Returns the MGP code that corresponds to a ggen code.
+/// Returns the MGP code that corresponds to a ggen code; any other code is returned unchanged.
 #[must_use]
 pub fn from_ggen(code: ErrorCode) -> ErrorCode {
     match code {

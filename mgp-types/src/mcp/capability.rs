@@ -5,7 +5,8 @@ use crate::mgp::MgpCapability;
 use crate::record::{Lenient, Object, decode, record};
 
 record! {
-    /// A capability to offer a list, e.g. of tools, whose changes can be announced.
+    /// A capability for a list, e.g. of tools: the peer offers the list, and states whether it announces changes of the
+    /// list.
     pub struct ListChanged {
         /// `true` if the peer announces changes of the list.
         opt list_changed as "listChanged": Option<bool>,
@@ -107,7 +108,8 @@ impl ClientCapabilities {
     }
 }
 
-/// The places in the capabilities where MGP may be declared.
+/// The places in a client's capabilities at which it declares MGP; a field is `true` if there is a declaration at its
+/// place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MgpPlaces {

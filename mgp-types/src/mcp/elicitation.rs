@@ -17,7 +17,7 @@ open_enum! {
 
     /// The user's response to an elicitation.
     pub enum ElicitAction {
-        /// The user accepted: answered the form, or agreed to visit the page.
+        /// The user accepted, i.e. answered the form, or agreed to visit the page.
         Accept = "accept",
         /// The user declined.
         Decline = "decline",
@@ -65,9 +65,9 @@ record! {
         opt meta as "_meta": Option<Meta>,
     }
 
-    /// The `data` of error −32042: the user must visit a page first.
+    /// The `data` of error −32042: the request can succeed only after the user has visited a page.
     pub struct UrlElicitationRequiredData {
-        /// The elicitations that the user must complete first.
+        /// The elicitations that the user must complete before the client repeats the request.
         req elicitations: Vec<ElicitParams>,
     }
 }
@@ -99,7 +99,8 @@ impl ElicitParams {
             .collect()
     }
 
-    /// Returns an acceptance. For a form, it contains the default values; for a page, it has no content.
+    /// Returns the result of a user who accepts the elicitation. For a form, the result contains the default values;
+    /// for a page, it has no content.
     ///
     /// ```
     /// use mgp_types::mcp::ElicitParams;
@@ -116,7 +117,8 @@ impl ElicitParams {
         self.filled_in(&Object::new())
     }
 
-    /// Returns an acceptance with the user's answers; fields without an answer get their default values.
+    /// Returns the result of a user who accepts the elicitation with these answers; fields without an answer get their
+    /// default values. For a page, the answers are left out.
     ///
     /// ```
     /// use mgp_types::mcp::ElicitParams;

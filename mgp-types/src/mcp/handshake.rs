@@ -67,7 +67,7 @@ record! {
         opt instructions: Option<String>,
         /// The time the result stays fresh, in milliseconds.
         opt ttl_ms as "ttlMs": Option<u64>,
-        /// The caches that may store the result.
+        /// The caches that are allowed to store the result.
         opt cache_scope as "cacheScope": Option<CacheScope>,
         /// The `_meta` member, with the name and version of the server.
         opt meta as "_meta": Option<Meta>,
@@ -95,7 +95,7 @@ record! {
         req requested: Revision,
     }
 
-    /// The `data` of error −32021: a client capability is missing.
+    /// The `data` of error −32021: the client lacks a capability that the request needs.
     pub struct MissingCapabilityData {
         /// The capabilities that the client lacks.
         req required_capabilities as "requiredCapabilities": ClientCapabilities,
@@ -103,7 +103,7 @@ record! {
 }
 
 impl Meta {
-    /// Returns the capabilities of the sender of the request.
+    /// Returns the capabilities of the client that sent the request; `None` if they are absent.
     ///
     /// # Errors
     /// Returns −32602 if the member cannot be decoded.
@@ -111,7 +111,7 @@ impl Meta {
         self.decode(key::CLIENT_CAPABILITIES)
     }
 
-    /// Returns the name and version of the sender of the request.
+    /// Returns the name and version of the client that sent the request; `None` if they are absent.
     ///
     /// # Errors
     /// Returns −32602 if the member cannot be decoded.
@@ -119,7 +119,7 @@ impl Meta {
         self.decode(key::CLIENT_INFO)
     }
 
-    /// Returns the name and version of the sender of the result.
+    /// Returns the name and version of the server that sent the result; `None` if they are absent.
     ///
     /// # Errors
     /// Returns −32602 if the member cannot be decoded.

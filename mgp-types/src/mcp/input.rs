@@ -1,4 +1,4 @@
-//! Results that need input from the caller (MCP multi round-trip, modern era).
+//! Results by which a server asks the caller for input (MCP multi round-trip, modern era).
 
 use std::collections::BTreeMap;
 

@@ -35,8 +35,8 @@ pub mod key {
     pub const UI_EXTENSION: &str = "io.modelcontextprotocol/ui";
     /// The metadata of MCP Apps, in a tool or a page.
     pub const UI: &str = "ui";
-    /// The older name of the member with the URI of a tool's page. It is always read, but written only for tools that
-    /// already have it.
+    /// The older name of the member with the URI of a tool's page. It is always read, but written only for a tool that
+    /// already has this member.
     pub const UI_RESOURCE_URI: &str = "ui/resourceUri";
     /// The token that the sender of a request chose for its progress notifications.
     pub const PROGRESS_TOKEN: &str = "progressToken";
@@ -46,14 +46,15 @@ pub mod key {
     pub const TRACESTATE: &str = "tracestate";
     /// Further values that are passed on with a trace (OpenTelemetry baggage).
     pub const BAGGAGE: &str = "baggage";
-    /// The MGP object, both in `capabilities.extensions` and in `_meta`.
+    /// The name of the MGP object, both in `capabilities.extensions` and in `_meta`.
     pub const MGP: &str = "dev.cloto/mgp";
-    /// Permission grants under an alternative name. They are always read, but written only to a peer that uses this
-    /// name.
+    /// The alternative name of the member with permission grants. It is always read, but written only to a peer that
+    /// uses it.
     pub const MGP_GRANTS: &str = "dev.cloto/mgp/grants";
-    /// A handle that a modern client chooses, so that its separate requests can refer to each other (MGP §12).
+    /// A handle that a modern client chooses and repeats, so that its separate requests share state at the server (MGP
+    /// §12).
     pub const MGP_HANDLE: &str = "dev.cloto/mgp/handle";
-    /// The MGP object under an older name. It is always read, but written only in the answer to a client that declared
+    /// The older name of the MGP object. It is always read, but written only in the answer to a client that declared
     /// MGP under this name.
     pub const MGP_SHORT: &str = "mgp";
 }

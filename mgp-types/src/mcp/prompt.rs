@@ -52,7 +52,7 @@ record! {
         opt next_cursor as "nextCursor": Option<String>,
         /// The time the list stays fresh, in milliseconds.
         opt ttl_ms as "ttlMs": Option<u64>,
-        /// The caches that may store the result.
+        /// The caches that are allowed to store the result.
         opt cache_scope as "cacheScope": Option<CacheScope>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
@@ -64,9 +64,9 @@ record! {
         req name: String,
         /// The values of the arguments, by name.
         opt arguments: Option<BTreeMap<String, String>>,
-        /// Answers to the requests in the server's previous result, which required input (2026-07-28).
+        /// The client's answers to the requests for input in the server's previous result (2026-07-28).
         opt input_responses as "inputResponses": Option<InputResponses>,
-        /// The state in the server's previous result, unchanged (2026-07-28).
+        /// The `requestState` of the server's previous result, unchanged (2026-07-28).
         opt request_state as "requestState": Option<String>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,

@@ -26,7 +26,7 @@ record! {
         opt meta as "_meta": Option<Meta>,
     }
 
-    /// A family of resources.
+    /// A family of resources whose URIs have the same form.
     pub struct ResourceTemplate {
         /// The URI template of the resources (RFC 6570).
         req uri_template as "uriTemplate": String,
@@ -56,7 +56,7 @@ record! {
         opt next_cursor as "nextCursor": Option<String>,
         /// The time the list stays fresh, in milliseconds.
         opt ttl_ms as "ttlMs": Option<u64>,
-        /// The caches that may store the result.
+        /// The caches that are allowed to store the result.
         opt cache_scope as "cacheScope": Option<CacheScope>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
@@ -72,7 +72,7 @@ record! {
         opt next_cursor as "nextCursor": Option<String>,
         /// The time the list stays fresh, in milliseconds.
         opt ttl_ms as "ttlMs": Option<u64>,
-        /// The caches that may store the result.
+        /// The caches that are allowed to store the result.
         opt cache_scope as "cacheScope": Option<CacheScope>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
@@ -82,9 +82,9 @@ record! {
     pub struct ReadResourceParams {
         /// The URI of the resource.
         req uri: String,
-        /// Answers to the requests in the server's previous result, which required input (2026-07-28).
+        /// The client's answers to the requests for input in the server's previous result (2026-07-28).
         opt input_responses as "inputResponses": Option<InputResponses>,
-        /// The state in the server's previous result, unchanged (2026-07-28).
+        /// The `requestState` of the server's previous result, unchanged (2026-07-28).
         opt request_state as "requestState": Option<String>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
@@ -98,7 +98,7 @@ record! {
         req contents: Vec<ResourceContents>,
         /// The time the contents stay fresh, in milliseconds.
         opt ttl_ms as "ttlMs": Option<u64>,
-        /// The caches that may store the result.
+        /// The caches that are allowed to store the result.
         opt cache_scope as "cacheScope": Option<CacheScope>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,

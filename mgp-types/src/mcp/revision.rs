@@ -22,7 +22,7 @@ open_enum! {
 }
 
 impl Revision {
-    /// The newest revision that `initialize` may negotiate.
+    /// The newest revision that `initialize` can negotiate.
     pub const LATEST_LEGACY: Self = Self::V2025_11_25;
     /// The newest revision without `initialize`.
     pub const MODERN: Self = Self::V2026_07_28;
@@ -39,7 +39,8 @@ impl Revision {
         self.is_known()
     }
 
-    /// Returns the era. An unknown revision counts as legacy, because `initialize` replaces it by a known one.
+    /// Returns the era of the revision. An unknown revision counts as legacy, because the answer to `initialize`
+    /// replaces it by a known one.
     #[must_use]
     pub fn era(&self) -> Era {
         if *self == Self::MODERN { Era::Modern } else { Era::Legacy }
@@ -53,7 +54,7 @@ impl Revision {
     }
 }
 
-/// The two kinds of MCP connections.
+/// The two generations of MCP revisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Era {
     /// The legacy era: `initialize`, then a session.

@@ -32,7 +32,7 @@ record! {
         opt intelligence_priority as "intelligencePriority": Option<Number>,
     }
 
-    /// The model's freedom to use tools.
+    /// The rule about the model's use of tools.
     pub struct ToolChoice {
         /// `auto`, `required` or `none`.
         opt mode: Option<String>,
@@ -52,13 +52,13 @@ record! {
         opt temperature: Option<Number>,
         /// The maximum number of tokens in the completion.
         req max_tokens as "maxTokens": u64,
-        /// Texts at which the model stops.
+        /// Texts that end the completion when the model writes one of them.
         list stop_sequences as "stopSequences": List<String>,
         /// Metadata for the provider of the model.
         opt metadata: Option<RawObject>,
-        /// Tools the model may use (2025-11-25).
+        /// The tools that the model is allowed to use (2025-11-25).
         list tools: List<Tool>,
-        /// The model's freedom to use the tools.
+        /// The rule about the model's use of the tools.
         opt tool_choice as "toolChoice": Option<ToolChoice>,
         /// If set, the request runs as a task (2025-11-25).
         opt task: Option<TaskAugmentation>,

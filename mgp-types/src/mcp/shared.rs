@@ -17,7 +17,7 @@ open_enum! {
         Task = "task",
     }
 
-    /// The caches that may store a result (2026-07-28).
+    /// The caches that are allowed to store a result (2026-07-28).
     pub enum CacheScope {
         /// Any cache may store the result and return it to other users.
         Public = "public",
@@ -35,7 +35,7 @@ record! {
         opt meta as "_meta": Option<Meta>,
     }
 
-    /// The wish that a request becomes a task (2025-11-25, `params.task`).
+    /// The member by which a caller asks that its request runs as a task (2025-11-25, `params.task`).
     pub struct TaskAugmentation {
         /// The time for which to keep the task, in milliseconds.
         opt ttl: Option<u64>,

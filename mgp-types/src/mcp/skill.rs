@@ -37,7 +37,7 @@ record! {
         opt next_cursor as "nextCursor": Option<String>,
         /// The time the list stays fresh, in milliseconds.
         opt ttl_ms as "ttlMs": Option<u64>,
-        /// The caches that may store the result.
+        /// The caches that are allowed to store the result.
         opt cache_scope as "cacheScope": Option<CacheScope>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
@@ -59,7 +59,7 @@ record! {
         req skill: Skill,
         /// The time the entry stays fresh, in milliseconds.
         opt ttl_ms as "ttlMs": Option<u64>,
-        /// The caches that may store the result.
+        /// The caches that are allowed to store the result.
         opt cache_scope as "cacheScope": Option<CacheScope>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,

@@ -6,15 +6,15 @@ use crate::record::{List, record};
 record! {
     /// The notifications a client wants, or a server agreed to send.
     pub struct SubscriptionFilter {
-        /// Changes of the list of tools.
+        /// `true` for notifications about changes of the list of tools.
         opt tools_list_changed as "toolsListChanged": Option<bool>,
-        /// Changes of the list of prompts.
+        /// `true` for notifications about changes of the list of prompts.
         opt prompts_list_changed as "promptsListChanged": Option<bool>,
-        /// Changes of the list of resources.
+        /// `true` for notifications about changes of the list of resources.
         opt resources_list_changed as "resourcesListChanged": Option<bool>,
-        /// The URIs of resources whose changes are reported.
+        /// The URIs of the resources for which each change is reported.
         list resource_subscriptions as "resourceSubscriptions": List<String>,
-        /// The ids of the tasks whose state changes the client wants to receive (tasks extension).
+        /// The ids of the tasks for which each change of state is reported (tasks extension).
         list task_ids as "taskIds": List<String>,
     }
 

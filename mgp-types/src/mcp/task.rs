@@ -49,7 +49,7 @@ record! {
 
     /// A task, with the members of both eras: the result of `tasks/get`, and the parameters of task notifications.
     pub struct Task {
-        /// The kind of result (extension).
+        /// The kind of result (tasks extension).
         opt result_type as "resultType": Option<ResultType>,
         /// The id of the task.
         req task_id as "taskId": String,
@@ -61,25 +61,25 @@ record! {
         req created_at as "createdAt": Timestamp,
         /// The time at which the task last changed.
         opt last_updated_at as "lastUpdatedAt": Option<Timestamp>,
-        /// The time for which the server keeps the task, in milliseconds; `null` means without limit (extension).
+        /// The time for which the server keeps the task, in milliseconds; `null` means without limit (tasks extension).
         tri ttl_ms as "ttlMs": Nullable<u64>,
-        /// The interval at which to request the state of the task, in milliseconds (extension).
+        /// The interval at which to request the state of the task, in milliseconds (tasks extension).
         opt poll_interval_ms as "pollIntervalMs": Option<u64>,
         /// The time for which the server keeps the task, in milliseconds; `null` means without limit (2025-11-25).
         tri ttl: Nullable<u64>,
         /// The interval at which to request the state of the task, in milliseconds (2025-11-25).
         opt poll_interval as "pollInterval": Option<u64>,
-        /// The input that the task waits for (extension).
+        /// The requests for input that the task waits for (tasks extension).
         opt input_requests as "inputRequests": Option<InputRequests>,
-        /// The result of the request that became the task (extension).
+        /// The result of the request that became the task (tasks extension).
         opt result: Option<RawObject>,
-        /// The error of the request that became the task (extension).
+        /// The error of the request that became the task (tasks extension).
         opt error: Option<RpcError>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
-    /// Result of a request that became a task (extension).
+    /// Result of a request that became a task (tasks extension).
     pub struct CreateTaskResult tagged "resultType" = "task" {
         /// The id of the task.
         req task_id as "taskId": String,
@@ -99,7 +99,7 @@ record! {
         opt meta as "_meta": Option<Meta>,
     }
 
-    /// Parameters of `tasks/update` (extension).
+    /// Parameters of `tasks/update` (tasks extension).
     pub struct UpdateTaskParams {
         /// The id of the task.
         req task_id as "taskId": String,
@@ -109,7 +109,7 @@ record! {
         opt meta as "_meta": Option<Meta>,
     }
 
-    /// Result of `tasks/cancel`: the task (2025-11-25) or an empty result (extension).
+    /// Result of `tasks/cancel`: the task (2025-11-25), or an empty result (tasks extension).
     pub struct CancelTaskResult {
         /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,

@@ -8,7 +8,7 @@ use crate::mgp::{CallExtension, ResultExtension, ToolSecurity};
 use crate::record::{Lenient, List, RawObject, decode, open_enum, record};
 
 open_enum! {
-    /// The support of a tool for tasks (2025-11-25).
+    /// The rule about running a tool as a task (2025-11-25).
     pub enum TaskSupport {
         /// The tool must not run as a task.
         Forbidden = "forbidden",
@@ -18,7 +18,7 @@ open_enum! {
         Required = "required",
     }
 
-    /// The declared effect of repeated calls of a tool with the same arguments: `_meta.idempotency`.
+    /// The effect that a tool declares for a repeated call with the same arguments: `_meta.idempotency`.
     pub enum ToolIdempotency {
         /// A repeated call has no further effect.
         Yes = "yes",
@@ -36,7 +36,7 @@ record! {
         opt title: Option<String>,
         /// `true` if the tool does not change its environment.
         opt read_only_hint as "readOnlyHint": Option<bool>,
-        /// `true` if the tool may destroy data.
+        /// `true` if the tool can destroy data.
         opt destructive_hint as "destructiveHint": Option<bool>,
         /// `true` if a repeated call has no further effect.
         opt idempotent_hint as "idempotentHint": Option<bool>,
@@ -85,7 +85,7 @@ record! {
         opt next_cursor as "nextCursor": Option<String>,
         /// The time the list stays fresh, in milliseconds.
         opt ttl_ms as "ttlMs": Option<u64>,
-        /// The caches that may store the result.
+        /// The caches that are allowed to store the result.
         opt cache_scope as "cacheScope": Option<CacheScope>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
@@ -99,9 +99,9 @@ record! {
         opt arguments: Option<RawObject>,
         /// If set, the request runs as a task (2025-11-25).
         opt task: Option<TaskAugmentation>,
-        /// Answers to the requests in the server's previous result, which required input (2026-07-28).
+        /// The client's answers to the requests for input in the server's previous result (2026-07-28).
         opt input_responses as "inputResponses": Option<InputResponses>,
-        /// The state in the server's previous result, unchanged (2026-07-28).
+        /// The `requestState` of the server's previous result, unchanged (2026-07-28).
         opt request_state as "requestState": Option<String>,
         /// The trace id of the call (§6.5).
         opt trace_id: Option<String>,
@@ -123,9 +123,9 @@ record! {
 
     /// One reason why arguments do not fit the input schema of a tool.
     pub struct ArgumentError {
-        /// The place in the arguments, with dots between names; empty for the arguments as a whole.
+        /// The path of the wrong argument, with dots between names; empty if the arguments as a whole are wrong.
         req field: String,
-        /// The keyword of JSON Schema that does not hold, e.g. `required`.
+        /// The keyword of the JSON Schema that the argument violates, e.g. `required`.
         req error_type: String,
         /// The reason why the argument does not fit.
         req message: String,

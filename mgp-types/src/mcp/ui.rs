@@ -19,17 +19,17 @@ record! {
     pub struct UiToolMeta {
         /// The URI of the page that shows the results of the tool.
         opt resource_uri as "resourceUri": Option<String>,
-        /// The users for whom the tool is meant; if absent, both the model and the page.
+        /// The users who are allowed to use the tool; if absent, both the model and the page.
         list visibility: List<UiAudience>,
     }
 
-    /// The origins from which a page loads resources or to which it connects; none by default.
+    /// The origins that a page is allowed to use, by purpose; none by default.
     pub struct UiCsp {
-        /// The origins to which the page may send requests.
+        /// The origins to which the page is allowed to send requests.
         list connect_domains as "connectDomains": List<String>,
-        /// The origins of scripts, images, styles, fonts and media.
+        /// The origins from which the page is allowed to load scripts, images, styles, fonts and media.
         list resource_domains as "resourceDomains": List<String>,
-        /// The origins of pages in nested frames.
+        /// The origins of the pages that are allowed in nested frames.
         list frame_domains as "frameDomains": List<String>,
         /// The permitted base URIs of the page.
         list base_uri_domains as "baseUriDomains": List<String>,
@@ -87,7 +87,7 @@ impl UiToolMeta {
         Ok(())
     }
 
-    /// Returns whether models may use the tool.
+    /// Returns whether models are allowed to use the tool.
     #[must_use]
     pub fn is_for_models(&self) -> bool {
         self.visibility.is_empty() || self.visibility.contains(&UiAudience::Model)

@@ -10,7 +10,7 @@ const MCP: &str = "MCP";
 
 const KERNEL: &str = "kernel";
 
-/// A request method, represented by a type.
+/// A type that represents a request method, e.g. `ToolsCall` for `tools/call`.
 pub trait Request: 'static {
     /// The name of the method on the wire.
     const METHOD: &'static str;
@@ -20,7 +20,7 @@ pub trait Request: 'static {
     type Result: Serialize + DeserializeOwned + Send + 'static;
 }
 
-/// A notification method, represented by a type.
+/// A type that represents a notification method, e.g. `Progress` for `notifications/progress`.
 pub trait Notification: 'static {
     /// The name of the method on the wire.
     const METHOD: &'static str;
@@ -78,7 +78,7 @@ pub struct MethodInfo {
 }
 
 impl MethodInfo {
-    /// Returns whether a revision has the method.
+    /// Returns whether a revision has the method, or can carry it.
     #[must_use]
     pub fn is_in(&self, revision: &Revision) -> bool {
         self.first <= *revision && *revision <= self.last

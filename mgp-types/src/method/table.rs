@@ -246,7 +246,7 @@ methods! {
     /// Checks whether a call would run.
     Request PermissionsCheck = "mgp/permissions/check" (proposal::CheckPermissionsParams) -> proposal::CheckPermissionsResult,
         ToServer, "proposal 4", Scopes [V2024_11_05 to V2026_07_28];
-    /// Requests scopes, for a session of limited time.
+    /// Requests scopes, which are granted as a session of limited duration.
     Request ScopesNegotiate = "mgp/scopes/negotiate" (proposal::NegotiateScopesParams) -> proposal::NegotiateScopesResult,
         ToServer, "proposal 4", Scopes [V2024_11_05 to V2026_07_28];
     /// Ends a session with scopes.
@@ -309,7 +309,7 @@ methods! {
     /// Returns the standard error of a server of a kernel.
     Request KernelServersLogs = "mgp/kernel/servers/logs" (mgp::KernelServerLogsParams) -> mgp::KernelServerLogsResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
-    /// Lists the tools of a kernel, and why some are hidden from an agent.
+    /// Lists the tools of a kernel, with the reasons why some are hidden from an agent.
     Request KernelTools = "mgp/kernel/tools" (mgp::KernelToolsParams) -> mgp::KernelToolsResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
     /// Approves a tool definition that waits for an operator's decision.

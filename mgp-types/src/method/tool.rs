@@ -1,4 +1,4 @@
-//! Methods of MGP that are also called as tools, in three spellings (MGP §16.5, later revisions).
+//! Tools of the kernel: most call a method of MGP. Each name can be spelled in three ways (MGP §16.5, later revisions).
 
 /// A tool of the kernel, and the MGP method that it calls.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
-//! Access control: the tools that agents may use (MGP §5).
+//! Access control: the tools that agents are allowed to use (MGP §5).
 
 use crate::record::{List, Nullable, open_enum, record, string_enum};
 use crate::{Id, Payload, Timestamp};
 
 string_enum! {
-    /// The scope of an entry (§5.3).
+    /// The scope of an access entry: a server or a tool (§5.3).
     pub enum EntryType {
         /// All tools of a server.
         ServerGrant = "server_grant",
@@ -58,11 +58,11 @@ record! {
         opt permission: Option<AccessPermission>,
         /// The origin of the decision.
         opt source: Option<AccessSource>,
-        /// The author of the entry that decided.
+        /// The author of the entry on which the decision is based.
         tri granted_by: Nullable<String>,
-        /// The time at which the entry that decided was created.
+        /// The time at which the entry on which the decision is based was created.
         tri granted_at: Nullable<Timestamp>,
-        /// The time at which the entry that decided expires.
+        /// The time at which the entry on which the decision is based expires.
         tri expires_at: Nullable<Timestamp>,
         /// The id of the queried agent.
         opt agent_id: Option<String>,
@@ -168,8 +168,8 @@ record! {
 }
 
 impl AccessGrantParams {
-    /// Creates an entry that grants an agent all tools of a server. As the agent, `group:NAME` means all agents of a
-    /// group, and `*` means every agent.
+    /// Describes an entry that allows an agent to use all tools of a server. As the agent, `group:NAME` means all
+    /// agents of a group, and `*` means every agent.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
@@ -184,7 +184,7 @@ impl AccessGrantParams {
         Self::new(EntryType::ServerGrant, agent, server, AccessPermission::Allow)
     }
 
-    /// Creates an entry that denies an agent all tools of a server. As the agent, `group:NAME` means all agents of a
+    /// Describes an entry that denies an agent all tools of a server. As the agent, `group:NAME` means all agents of a
     /// group, and `*` means every agent.
     #[must_use]
     pub fn deny(agent: impl Into<String>, server: impl Into<String>) -> Self {
@@ -223,7 +223,7 @@ impl AccessGrantParams {
 }
 
 impl AccessRevokeParams {
-    /// Creates a revocation of an agent's entry for a whole server; entries for single tools stay.
+    /// Describes the revocation of an agent's entry for a whole server; entries for single tools stay.
     ///
     /// ```
     /// use mgp_types::mgp::{AccessRevokeParams, EntryType};
@@ -236,7 +236,7 @@ impl AccessRevokeParams {
         Self::new(agent, server, EntryType::ServerGrant)
     }
 
-    /// Revokes the agent's entry for a single tool, instead of the entry for the whole server.
+    /// Makes this the revocation of the agent's entry for a single tool, instead of the entry for the whole server.
     #[must_use]
     pub fn tool(mut self, name: impl Into<String>) -> Self {
         self.entry_type = EntryType::ToolGrant;

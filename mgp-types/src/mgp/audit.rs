@@ -7,7 +7,7 @@ use crate::record::{Object, open_enum, record};
 open_enum! {
     /// The type of an audit event (§6.4); custom types are in reverse-domain notation.
     pub enum EventType {
-        /// A tool was called and ended.
+        /// A tool was called, and the call ended.
         ToolExecuted = "TOOL_EXECUTED",
         /// A call was blocked.
         ToolBlocked = "TOOL_BLOCKED",
@@ -31,7 +31,8 @@ open_enum! {
         CodeRejected = "CODE_REJECTED",
     }
 
-    /// The outcome of an audited action; all spellings listed are read, and the first one is written.
+    /// The outcome of an audited action. A value with several spellings is written in the first one; all of them are
+    /// read.
     pub enum AuditResult {
         /// The action succeeded.
         Success = "SUCCESS" | "success",

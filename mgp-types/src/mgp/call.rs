@@ -7,9 +7,10 @@ record! {
     pub struct CallExtension {
         /// `true` if the caller wants chunks (§12.3).
         opt stream: Option<bool>,
-        /// The id of the server to call, if several servers have a tool of this name.
+        /// The id of the server to call; needed if several servers have a tool with this name.
         opt server_id: Option<String>,
-        /// The handle of the caller's session, for requests without a connection (§16.7).
+        /// The handle of the caller's session; needed if neither the connection nor the transport identifies the
+        /// session (§16.7).
         opt session_handle: Option<String>,
         /// The trace id of the call, in the place where another implementation of MGP sends it.
         opt trace_id: Option<String>,
@@ -39,13 +40,14 @@ record! {
 
     /// `params._mgp` of a notification (later revisions).
     pub struct NotificationExtension {
-        /// The sequence number: per server for audit events, per subscription for other notifications.
+        /// The sequence number. Audit events are numbered per server, other notifications per subscription.
         opt seq: Option<u64>,
         /// The number of this delivery attempt, from 1.
         opt attempt: Option<u32>,
         /// `true` if this notification was sent before.
         opt retransmit: Option<bool>,
-        /// The length of the chain of events that caused this event (§13, later revisions).
+        /// The length of the chain of events that led to this event, each of which caused the next one (§13, later
+        /// revisions).
         opt depth: Option<u32>,
         /// The number of events of the subscription that were dropped directly before this event.
         opt dropped: Option<u64>,

@@ -63,7 +63,7 @@ record! {
         req version: MgpVersion,
         /// The extensions that the peer offers; unknown ones are preserved.
         req extensions: Vec<String>,
-        /// The permissions that the server needs, as it declares.
+        /// The permissions that the server claims to need.
         list permissions_required: List<Permission>,
         /// The id that the server claims; shown to users, but never used as a key.
         opt server_id: Option<String>,
@@ -88,7 +88,7 @@ impl MgpCapability {
         ExtensionSet::from_offer(&self.extensions)
     }
 
-    /// Returns whether the peer offers an extension that was added after the revision of §2.2.
+    /// Returns whether the peer offers an extension that a later revision of MGP added to those of §2.2.
     #[must_use]
     pub fn speaks_later_words(&self) -> bool {
         let is_later = |name: &String| {

@@ -63,7 +63,7 @@ record! {
         opt hints: Option<CodeHints>,
         /// A machine-readable code (later revisions).
         opt code: Option<String>,
-        /// `true` if a retry may succeed (later revisions).
+        /// `true` if a retry might succeed (later revisions).
         opt retryable: Option<bool>,
         /// A hint on how the caller can avoid the refusal (later revisions).
         opt remediation_hint: Option<String>,

@@ -20,7 +20,7 @@ open_enum! {
     pub enum RegistrationStatus {
         /// The server is registered and running.
         Connected = "connected",
-        /// An operator must approve the registration.
+        /// The registration waits for an operator's approval.
         PendingApproval = "pending_approval",
         /// An operator rejected the registration.
         Rejected = "rejected",
@@ -50,7 +50,7 @@ record! {
         opt backoff_base_ms: Option<u64>,
         /// The longest delay between restarts, in milliseconds.
         opt backoff_max_ms: Option<u64>,
-        /// The access of agents without an entry (§5.5).
+        /// The decision about agents without an access entry (§5.5).
         opt default_policy: Option<DefaultPolicy>,
     }
 
@@ -80,9 +80,9 @@ record! {
 
     /// A filter on servers.
     pub struct DiscoveryFilter {
-        /// Extensions, all of which a returned server must have.
+        /// The extensions that a returned server must have, all of them.
         list extensions: List<String>,
-        /// Permissions, all of which a returned server must need.
+        /// The permissions that a returned server must need, all of them.
         list permissions: List<Permission>,
         /// The state that the returned servers must have; `all` for servers in any state.
         opt status: Option<ServerState>,
@@ -102,7 +102,8 @@ record! {
         req status: ServerState,
         /// The version of MGP that the server speaks; absent for plain MCP.
         opt mgp_version: Option<MgpVersion>,
-        /// The extensions in use.
+        /// The MGP extensions in use with the server; if the server is not connected, those of its last connection,
+        /// else those in its configuration.
         list extensions: List<String>,
         /// The names of the server's tools.
         list tools: List<String>,

@@ -15,7 +15,7 @@ open_enum! {
         Error = "error",
     }
 
-    /// The kind of answer a server asks the user for (§13.4).
+    /// The kind of answer that a server asks for (§13.4).
     pub enum CallbackType {
         /// A yes or no.
         Confirmation = "confirmation",
@@ -29,7 +29,7 @@ open_enum! {
         LlmCompletion = "llm_completion",
     }
 
-    /// The outcome of an answer.
+    /// The outcome of answering a callback.
     pub enum CallbackStatus {
         /// The answer was accepted.
         Accepted = "accepted",
@@ -82,19 +82,20 @@ record! {
         /// The id of a subscription to continue, instead of creating a new one (an addition of this implementation). If
         /// the server does not know the id and `channels` are given, it creates a new subscription with this id.
         opt subscription_id: Option<String>,
-        /// The sequence number after which the events continue (an addition of this implementation).
+        /// The sequence number of the last event that the subscriber has; delivery continues with the next one (an
+        /// addition of this implementation).
         opt after_seq: Option<u64>,
     }
 
     /// Result of `mgp/events/subscribe`.
     pub struct SubscribeEventsResult {
-        /// The requested channels that exist.
+        /// The requested channels that exist, to which the caller is now subscribed.
         req subscribed: Vec<String>,
         /// Requested channels that do not exist.
         def unsupported: Vec<String>,
         /// The id of the subscription.
         req subscription_id: String,
-        /// `true` if events after `after_seq` are no longer stored.
+        /// `true` if some events after `after_seq` are missing, because they are no longer stored.
         opt truncated: Option<bool>,
     }
 
@@ -114,7 +115,7 @@ record! {
 
     /// Result of `mgp/events/channels`.
     pub struct EventChannelsResult {
-        /// The channels that the caller may subscribe to.
+        /// The channels that the caller is allowed to subscribe to.
         req channels: Vec<EventChannel>,
     }
 
@@ -122,7 +123,7 @@ record! {
     pub struct EventAttachment {
         /// The id of the subscription.
         req subscription_id: String,
-        /// The sequence number after which the events continue.
+        /// The sequence number of the last event that the client has; delivery continues with the next one.
         opt after_seq: Option<u64>,
     }
 
@@ -158,7 +159,7 @@ record! {
         req data: Payload,
         /// The severity of the event.
         opt severity: Option<Severity>,
-        /// The sequence number of the event (later revisions).
+        /// The sequence number of the event, and further MGP members (later revisions).
         opt mgp as "_mgp": Option<NotificationExtension>,
     }
 
@@ -181,7 +182,7 @@ record! {
         req events: Vec<Payload>,
         /// `true` if there are more events.
         req has_more: bool,
-        /// `true` if events after `after_seq` are no longer stored.
+        /// `true` if some events after `after_seq` are missing, because they are no longer stored.
         opt truncated: Option<bool>,
     }
 
@@ -215,7 +216,7 @@ record! {
     pub struct CallbackRespondResult {
         /// The id of the answered callback.
         req callback_id: String,
-        /// The outcome of the answer.
+        /// The outcome of answering the callback.
         req status: CallbackStatus,
     }
 }

@@ -6,8 +6,8 @@ use std::ops::{BitAnd, BitOr};
 use crate::record::string_enum;
 
 string_enum! {
-    /// An extension of MGP: the nine of §2.2, those that later revisions split off or added, and the
-    /// proposals, which are off unless they are chosen.
+    /// An extension of MGP: the nine of §2.2, those that later revisions split off or added, and the proposals, each of
+    /// which is off unless a program enables it.
     pub enum Extension {
         /// Permission declarations and tool security metadata (§3, §4).
         Security = "security",
@@ -57,9 +57,9 @@ string_enum! {
         HumanInTheLoop = "human_in_the_loop",
         /// Proposal 7: the sources of a result.
         Provenance = "provenance",
-        /// Proposal 8: streams that go on after a disconnect.
+        /// Proposal 8: streams that a caller can resume after a disconnect.
         Checkpoint = "checkpoint",
-        /// Proposal 9: data that moves between servers without the client.
+        /// Proposal 9: data that moves between servers without passing through the client.
         DataReferences = "data_references",
         /// Proposal 10: the media types and sizes that tools accept.
         MultimodalSignatures = "multimodal_signatures",
@@ -142,7 +142,7 @@ impl Extension {
 }
 
 /// A set of extensions, one bit or several bits per extension. An extension shares its bits with its parts, so a set
-/// may contain only a part of an extension.
+/// can contain only a part of an extension.
 ///
 /// ```
 /// use mgp_types::mgp::{Extension, ExtensionSet};
@@ -238,7 +238,8 @@ impl ExtensionSet {
         self.0 == 0
     }
 
-    /// Returns the shortest list of extensions that make up the set, those of §2.2 first.
+    /// Returns the extensions in the set, those of §2.2 first; the parts of an extension are left out if the set
+    /// contains the whole extension.
     pub fn iter(self) -> impl Iterator<Item = Extension> {
         let mut rest = self.0;
         Extension::ALL.iter().copied().filter(move |extension| {
@@ -257,8 +258,8 @@ impl ExtensionSet {
         Extension::ALL.iter().filter(move |one| self.is_named(**one)).map(|one| one.as_str())
     }
 
-    /// Returns the names to send in an answer. Only names from the peer's offer are returned, because the peer may not
-    /// know others.
+    /// Returns the names to send in an answer. Only names from the peer's offer are returned, because the peer might
+    /// not know others.
     #[must_use]
     pub fn names_for<S: AsRef<str>>(self, offered: &[S]) -> Vec<&'static str> {
         let mut names = Vec::new();

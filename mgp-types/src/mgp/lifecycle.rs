@@ -66,7 +66,7 @@ impl ServerState {
         known.cloned().unwrap_or(self)
     }
 
-    /// Returns whether a server may change from this state to `next`: the changes of §11.2, and further changes for a
+    /// Returns whether a server can change from this state to `next`: the changes of §11.2, and further changes for a
     /// crash, a retry and a second start.
     #[must_use]
     pub fn can_become(&self, next: &Self) -> bool {

@@ -207,7 +207,7 @@ record! {
         req request_id: String,
         /// Always true.
         req acknowledged: bool,
-        /// The permissions the server now works with.
+        /// The permissions that the server now has and uses.
         list active: List<Permission>,
         /// Further details.
         opt details: Option<Object>,

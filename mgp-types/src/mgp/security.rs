@@ -30,7 +30,7 @@ open_enum! {
         Notification = "notification",
     }
 
-    /// A check that a kernel makes before a call (§4.5); an unknown check blocks the call.
+    /// A check that a kernel makes before a call (§4.5); a check that the kernel does not know blocks the call.
     pub enum Validator {
         /// Blocks shell patterns, metacharacters, recursive delete.
         Sandbox = "sandbox",
@@ -141,7 +141,7 @@ record! {
         opt effective_risk_level: Option<RiskLevel>,
     }
 
-    /// A tool of which only the name, the description and the security metadata are given, as in the examples of §7.3.
+    /// A tool with only its name, description and security metadata, as in the examples of §7.3.
     pub struct ToolDeclaration {
         /// The name that identifies the tool.
         req name: String,

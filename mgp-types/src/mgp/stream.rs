@@ -22,7 +22,7 @@ record! {
         opt trace_id: Option<String>,
         /// `true` if an earlier chunk is lost and cannot be sent again (later revisions).
         opt gap_unrecoverable: Option<bool>,
-        /// Further members (later revisions).
+        /// Further MGP members of the notification (later revisions).
         opt mgp as "_mgp": Option<NotificationExtension>,
     }
 

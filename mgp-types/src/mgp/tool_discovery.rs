@@ -41,7 +41,7 @@ open_enum! {
         CreationOutcome = "creating",
     }
 
-    /// The reason of a request for tools.
+    /// The reason for a request for tools.
     pub enum RequestReason {
         /// The agent lacks a capability.
         CapabilityGap = "capability_gap",
@@ -51,15 +51,15 @@ open_enum! {
         Preference = "preference",
     }
 
-    /// The level that decides which tools a model sees in its list (§16.3).
+    /// The level of context reduction: it determines what a model's list of tools contains (§16.3).
     pub enum ContextLevel {
         /// All tools.
         Standard = "L0",
         /// The categories of the tools.
         Category = "L1",
-        /// Only a tool that searches for tools.
+        /// Only a tool that finds other tools.
         Discovery = "L2",
-        /// Pinned tools, and a tool to find tools.
+        /// Pinned tools, and a tool that finds other tools.
         Hybrid = "L3",
     }
 }
@@ -85,11 +85,11 @@ record! {
         opt embedding: Option<Vec<Number>>,
     }
 
-    /// Conditions that a found tool must meet; all that are set must hold.
+    /// The conditions of a search: a found tool meets all that are set.
     pub struct DiscoverToolsFilter {
         /// The allowed categories: a tool must be in at least one of them.
         list categories: List<String>,
-        /// The highest risk that a tool may have.
+        /// The highest risk that a tool is allowed to have.
         opt risk_level_max: Option<RiskLevel>,
         /// The state in which the tool's server must be.
         opt status: Option<ServerState>,
@@ -97,9 +97,9 @@ record! {
         list servers: List<String>,
         /// The available permissions: a tool must not need any other permission.
         opt permissions: Option<Vec<Permission>>,
-        /// The accepted input types: a tool must accept at least one of them.
+        /// Types of input, of which a tool must accept at least one.
         list input_types: List<String>,
-        /// The accepted output types: a tool must return at least one of them.
+        /// Types of output, of which a tool must return at least one.
         list output_types: List<String>,
         /// The maximum cost in units; tools that do not state their cost are left out (proposal 3).
         opt max_cost_units: Option<u64>,
@@ -166,7 +166,8 @@ record! {
         opt omitted: Option<u64>,
         /// Remarks on the answer.
         list notes: List<String>,
-        /// The parts of a query that asks for several things (an addition of this implementation).
+        /// The parts of a query that asks for several things, with the tools for each (an addition of this
+        /// implementation).
         opt mgp as "_mgp": Option<DiscoverExtension>,
     }
 
@@ -176,7 +177,7 @@ record! {
         list parts: List<QueryPart>,
     }
 
-    /// One of several tasks that a query describes, each for a tool of its own.
+    /// One of several tasks that a query describes; each task needs a tool of its own.
     pub struct QueryPart {
         /// The text of the part.
         req text: String,
@@ -192,13 +193,13 @@ record! {
         list input_types: List<String>,
         /// Types of output that the tools must return.
         list output_types: List<String>,
-        /// The highest risk that the caller prefers.
+        /// The highest risk that the caller prefers for the tools.
         opt preferred_risk_level: Option<RiskLevel>,
     }
 
     /// Parameters of `mgp/tools/request` (§16.6).
     pub struct RequestToolsParams {
-        /// The reason of the request.
+        /// The reason for the request.
         opt reason: Option<RequestReason>,
         /// A description of the agent's current task.
         opt context: Option<String>,
@@ -210,7 +211,7 @@ record! {
         opt session_handle: Option<String>,
     }
 
-    /// A tool or capability for which no tool was loaded.
+    /// A tool that was not loaded, or a capability for which no tool was loaded.
     pub struct UnavailableTool {
         /// The requested capability.
         opt capability: Option<String>,
@@ -254,7 +255,7 @@ record! {
         req cached: Vec<String>,
         /// The number of tokens that all these tools cost.
         opt total_tokens: Option<u64>,
-        /// The maximum number of tokens that tools may cost.
+        /// The maximum number of tokens that tools are allowed to cost.
         opt max_tokens: Option<u64>,
     }
 
@@ -284,9 +285,9 @@ record! {
     pub struct ContextBudget {
         /// The total budget, in tokens.
         req max_tokens: u64,
-        /// The part reserved for pinned tools.
+        /// The part of the budget that is reserved for pinned tools, in tokens.
         req pinned_reserve: u64,
-        /// The part reserved for found tools.
+        /// The part of the budget that is reserved for found tools, in tokens.
         req discovery_reserve: u64,
         /// The maximum cost of cached tools, in tokens.
         req cache_limit: u64,

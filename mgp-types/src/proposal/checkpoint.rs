@@ -12,7 +12,7 @@ record! {
     pub struct Checkpoint {
         /// The id of the operation to which the interrupted call and the calls that resume it belong.
         req operation_id: String,
-        /// The token that marks the place in the stream; only the server can read it.
+        /// The token by which the server finds the place in the stream; only the server can read the token.
         req checkpoint_token: String,
         /// The number of chunks of this call before the checkpoint.
         opt sequence: Option<u64>,
@@ -34,7 +34,7 @@ impl Member for WantsCheckpoints {
     const NAME: &'static str = "checkpoints";
 }
 
-/// The member of a chunk's `_meta` that contains the checkpoint.
+/// The name of the member of a chunk's `_meta` that contains the checkpoint.
 const IN_CHUNK: &str = "checkpoint";
 
 impl Checkpoint {

@@ -8,13 +8,13 @@ use crate::mgp::{Extension, RiskLevel};
 use crate::record::{Object, open_enum, record};
 use crate::{Payload, clip};
 
-/// The member with the confirmation message, both in a tool and in the tool's `security`.
+/// The name of the member with the confirmation message, both in a tool and in the tool's `security`.
 const MESSAGE: &str = "confirmation_message";
 
-/// The maximum length of an argument's value in a message, in bytes.
+/// The maximum length, in bytes, at which a message shows an argument's value; longer values are shortened.
 const MAX_VALUE: usize = 200;
 
-/// The maximum length of a message, in bytes.
+/// The maximum length of a confirmation message, in bytes; a longer message is shortened.
 const MAX_MESSAGE: usize = 2_000;
 
 open_enum! {
@@ -29,7 +29,7 @@ open_enum! {
         Destructive = "destructive",
     }
 
-    /// The state of a call that was not run.
+    /// The reason why a call was not run.
     pub enum ConfirmationStatus {
         /// A person must confirm the call.
         Required = "confirmation_required",
@@ -37,8 +37,8 @@ open_enum! {
 }
 
 impl ConfirmationRisk {
-    /// Returns the corresponding risk level of MGP, and whether the effects can be undone; an unknown value counts as
-    /// destructive.
+    /// Returns the corresponding risk level of MGP, and whether the effects can be undone (`None` if there are none);
+    /// an unknown value counts as destructive.
     #[must_use]
     pub fn to_risk(&self) -> (RiskLevel, Option<bool>) {
         match self {
@@ -60,7 +60,7 @@ impl ConfirmationRisk {
 }
 
 record! {
-    /// The answer to a call that a person must confirm first.
+    /// The answer to a call that does not run until a person has confirmed it.
     pub struct ConfirmationRequired {
         /// Always `confirmation_required`.
         req status: ConfirmationStatus,
@@ -125,7 +125,7 @@ pub struct ToolConfirmation {
 }
 
 impl ToolConfirmation {
-    /// Reads the declaration in the definition of a tool; a member that cannot be decoded counts as absent.
+    /// Reads what a tool's definition declares about confirmation; a member that cannot be decoded counts as absent.
     #[must_use]
     pub fn of(tool: &mcp::Tool) -> Self {
         let members = ToolMembers::of(tool);

@@ -52,7 +52,7 @@ record! {
         opt unit_label: Option<String>,
     }
 
-    /// The quota that is left: the member `quota` of a tool.
+    /// The part of a quota that is still left: the member `quota` of a tool.
     pub struct ToolQuota {
         /// The units or calls that are left.
         opt remaining: Option<Number>,
@@ -100,7 +100,7 @@ pub struct CostHints {
 }
 
 impl CostHints {
-    /// Reads the hints in the definition of a tool; a member that cannot be decoded counts as absent.
+    /// Reads the cost, latency and quota in the definition of a tool; a member that cannot be decoded counts as absent.
     #[must_use]
     pub fn of(tool: &mcp::Tool) -> Self {
         let members = ToolMembers::of(tool);

@@ -26,7 +26,7 @@ record! {
         opt size_bytes: Option<u64>,
         /// The time after which the data can no longer be read.
         opt expires_at: Option<Timestamp>,
-        /// The URL of the data. It needs no credentials, so only servers may receive it.
+        /// The URL of the data. Reading it needs no credentials, so the URL must be given only to servers.
         opt access_url: Option<String>,
         /// The checksum of the data.
         opt checksum: Option<Checksum>,

@@ -52,7 +52,7 @@ impl Member for IdempotencyTtl {
     const NAME: &'static str = "idempotency_ttl_seconds";
 }
 
-/// The mark of a result that was stored for an earlier call with the same key; the tool did not run again.
+/// The mark of a result that was taken from an earlier call with the same key, so that the tool did not run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct WasReplay(pub bool);

@@ -9,7 +9,7 @@ use crate::record::{Extras, List, Object, RawObject, decode, open_enum, record};
 use crate::wire::{ErrorCode, Payload, Recovery, RpcError};
 
 open_enum! {
-    /// A way to send binary data besides base64 in JSON.
+    /// A way to send binary data other than as base64 in JSON.
     pub enum BinaryTransport {
         /// Parts of a multipart body over HTTP.
         Multipart = "multipart",
@@ -19,7 +19,7 @@ open_enum! {
 record! {
     /// The media types and sizes that a tool accepts and returns, as members of its definition.
     ///
-    /// The types are hints for a search: a tool may accept others.
+    /// The types are hints for a search: a tool might accept others.
     pub struct MediaSignature {
         /// The media types that the tool accepts, e.g. `image/png` or `image/*`.
         list input_types: List<String>,
@@ -27,16 +27,16 @@ record! {
         list output_types: List<String>,
         /// The maximum size of the input in bytes.
         opt max_input_size_bytes: Option<u64>,
-        /// A way to send binary data besides base64 in JSON.
+        /// A way to send binary data other than as base64 in JSON.
         opt binary_transport: Option<BinaryTransport>,
     }
 }
 
-/// The member of `_meta["dev.cloto/mgp"]` that contains a folded signature, see [`MediaSignature::fold`].
+/// The name of the member of `_meta["dev.cloto/mgp"]` to which [`MediaSignature::fold`] moves the signature of a tool.
 const FOLDED: &str = "media";
 
 impl MediaSignature {
-    /// The names of the members in the definition of a tool.
+    /// The names of the members of a tool's definition that make up its signature.
     pub const MEMBERS: [&'static str; 4] =
         ["input_types", "output_types", "max_input_size_bytes", "binary_transport"];
 
@@ -59,7 +59,7 @@ impl MediaSignature {
         (signature != Self::default()).then_some(signature)
     }
 
-    /// Returns the signature that a gateway stored in `_meta` by [`fold`](Self::fold).
+    /// Returns the signature that [`fold`](Self::fold) moved to the `_meta` of a tool.
     fn folded(tool: &Tool) -> Option<Self> {
         let mirror: Object = tool.meta.as_ref()?.get(key::MGP)?.get().ok()?;
         mirror.get(FOLDED)?.get().ok()
@@ -80,7 +80,8 @@ impl MediaSignature {
         Ok(())
     }
 
-    /// Removes a folded signature from a tool's `_meta`, and returns it.
+    /// Removes the signature that [`fold`](Self::fold) moved to the `_meta` of a tool, and returns it; `None` if there
+    /// is none.
     pub fn unfold(tool: &mut Tool) -> Option<Self> {
         let signature = Self::folded(tool)?;
         let meta = tool.meta.as_mut()?;
@@ -98,7 +99,7 @@ impl MediaSignature {
         Some(signature)
     }
 
-    /// Writes the signature into the definition of a tool.
+    /// Writes the signature as members of a tool's definition.
     pub fn put(&self, tool: &mut Tool) {
         let members = Payload::of(self).and_then(|text| text.get::<Object>());
         for (name, value) in members.unwrap_or_default().iter() {
@@ -106,7 +107,7 @@ impl MediaSignature {
         }
     }
 
-    /// Removes the signature from the definition of a tool.
+    /// Removes the members of the signature from a tool's definition.
     pub fn remove(tool: &mut Tool) {
         for name in Self::MEMBERS {
             tool.extra.remove(name);
@@ -114,7 +115,7 @@ impl MediaSignature {
     }
 }
 
-/// Refuses arguments that are longer than the [`max_input_size_bytes`] of the tool.
+/// Refuses arguments that are longer than `max` bytes, the [`max_input_size_bytes`] of the tool.
 ///
 /// The size of the arguments is the size of their JSON text, except that an argument whose schema has `contentEncoding:
 /// "base64"` counts with its decoded size.

@@ -25,21 +25,22 @@ fn rows(place: &str) -> Vec<(&'static str, Extension)> {
     named.filter(|(_, extension)| ExtensionSet::PROPOSALS.contains(*extension)).collect()
 }
 
-/// The members that proposals add to a call; stored in the extensions of its context. The server receives them from the
-/// caller, or a client sets them.
+/// The members that proposals add to a call; stored in the extensions of the call's context. In a server, they come
+/// from the caller; in a client, the program sets them.
 ///
 /// A client sends only the members whose extensions the next server negotiated.
 #[derive(Clone, Debug, Default)]
 pub struct CallMembers(Vec<(&'static str, Extension, Payload)>);
 
 impl CallMembers {
-    /// Removes the members of negotiated proposals from a call's params, and stores them in its context.
+    /// Reads the members of negotiated proposals from a call's params, and stores them in the call's context.
     ///
     /// Members belong in `_meta`. Those in `_mgp` and at the top level of the params are read too, because other
-    /// implementations write them there. If a member is in several places, the one in `_meta` counts.
+    /// implementations write them there. If a member is in several places, the one in `_meta` counts. Members at the
+    /// top level are removed from the params.
     ///
     /// # Errors
-    /// −32602 if a place is not an object.
+    /// −32602 if one of these places is not an object.
     pub fn receive(call: &mut Call, active: ExtensionSet) -> Result<(), RpcError> {
         let mut found = Self::default();
         let wanted = || OF_CALLS.iter().filter(|(_, extension)| active.contains(*extension));
@@ -59,8 +60,8 @@ impl CallMembers {
         Ok(())
     }
 
-    /// Moves members of proposals from the top level of the params into this collection. A server would take members at
-    /// the top level for ordinary params.
+    /// Moves members of proposals from the top level of the params into this collection. If they stayed there, the next
+    /// server would take them for ordinary params.
     fn take_from_top<'a>(
         &mut self,
         call: &mut Call,
@@ -95,7 +96,7 @@ impl CallMembers {
         Ok(())
     }
 
-    /// Returns the members without the member `M`, which the next peer must not receive.
+    /// Returns the members without the member `M`, so that the next peer does not receive it.
     #[must_use]
     pub fn without<M: Member>(mut self) -> Self {
         self.0.retain(|(name, ..)| *name != M::NAME);
@@ -105,7 +106,7 @@ impl CallMembers {
     /// Removes a member from a call and returns it, so that the call is forwarded without the member.
     ///
     /// # Errors
-    /// −32602 if the member has another form.
+    /// −32602 if the member has the wrong form.
     pub fn take<M: Member>(cx: &mut Context) -> Result<Option<M>, RpcError> {
         let found = cx.member::<M>()?;
         if found.is_some()
@@ -144,8 +145,8 @@ pub struct ResultMembers {
 }
 
 impl ResultMembers {
-    /// Creates the collection for the result of a call whose caller negotiated these extensions, and stores it in the
-    /// call's context.
+    /// Creates the collection for the result of a call, and stores it in the call's context. `active` are the
+    /// extensions that the caller negotiated.
     #[must_use]
     pub fn collect(cx: &mut Context, active: ExtensionSet) -> Arc<Self> {
         let new = Arc::new(Self { active, members: Mutex::default() });
@@ -176,7 +177,7 @@ impl Context {
     /// proposal.
     ///
     /// # Errors
-    /// −32602 if the member has another form.
+    /// −32602 if the member has the wrong form.
     pub fn member<M: Member>(&self) -> Result<Option<M>, RpcError> {
         let members = self.extensions.get::<CallMembers>();
         let found = members.and_then(|all| all.0.iter().find(|(name, ..)| *name == M::NAME));
@@ -185,7 +186,8 @@ impl Context {
         })
     }
 
-    /// Adds a member of a proposal to the result of this call; does nothing if the caller did not negotiate it.
+    /// Adds a member of a proposal to the result of this call; does nothing if the caller did not negotiate the
+    /// proposal.
     ///
     /// # Errors
     /// −32603 if it cannot be written as JSON.

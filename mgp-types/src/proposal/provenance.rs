@@ -70,10 +70,10 @@ record! {
 #[serde(transparent)]
 pub struct Sources(pub OneOrMany<Provenance>);
 
-/// The servers from which gateways received a result, one for each gateway that it passed, beginning with the gateway
-/// next to the server: the member `provenance_hops`.
+/// The gateways that a result passed: the member `provenance_hops`. Each gateway appends the server from which it
+/// received the result, so the first hop is that of the gateway next to the tool's server.
 ///
-/// The hops have a member of their own, so that gateways need not change what the server declared.
+/// The hops have a member of their own, so that gateways need not change the sources that the server declared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ProvenanceHops(pub Vec<ProvenanceHop>);

@@ -17,7 +17,7 @@ open_enum! {
     }
 }
 
-/// A [`MatchConfidence`] that can be decoded from a number between 0 and 1 too, but is always encoded as a word.
+/// A [`MatchConfidence`] that is encoded as a word, and decoded from a word or from a number between 0 and 1.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct MatchLevel(pub MatchConfidence);

@@ -28,7 +28,7 @@ record! {
         req allowed: bool,
         /// The scopes that the caller lacks for the call.
         list missing_scopes: List<String>,
-        /// A page on which the user can grant the missing scopes.
+        /// The URL of a page on which the user can grant the missing scopes.
         opt elevation_url: Option<String>,
         /// The reason why the call would not run.
         opt reason: Option<String>,
@@ -93,7 +93,7 @@ record! {
     }
 }
 
-/// The token of a session, which a call carries in `_meta`, or in the HTTP header `X-MCP-Session-Token`.
+/// The token of a session with scopes. A call contains it in `_meta`, or in the HTTP header `X-MCP-Session-Token`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SessionToken(pub String);

@@ -7,7 +7,8 @@ use crate::mgp::Extension;
 use crate::record::Object;
 use crate::wire::{ErrorCode, Recovery, RpcError};
 
-/// The member of an error's details that names an event of a session, e.g. that its state was rejected.
+/// The name of the member of an error's details that reports an event of a session, e.g. that the server rejected its
+/// state.
 const LIFECYCLE: &str = "session_event";
 
 const INVALIDATED: &str = "session_invalidated";

@@ -142,7 +142,7 @@ fn unquoted(text: &str) -> Option<String> {
 
 // === Times ===
 
-/// Writes milliseconds as seconds, exactly.
+/// Converts milliseconds to seconds, exactly.
 fn to_seconds(millis: u64) -> Payload {
     let (whole, rest) = (millis / 1000, millis % 1000);
     if rest == 0 {
@@ -152,7 +152,7 @@ fn to_seconds(millis: u64) -> Payload {
     Payload::from_trusted(text.trim_end_matches('0').to_owned())
 }
 
-/// Reads seconds as milliseconds: exactly up to three decimal places, else rounded.
+/// Converts seconds to milliseconds: exactly up to three decimal places, else rounded.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -166,7 +166,8 @@ fn to_millis(seconds: &Payload) -> u64 {
 
 // === Content ===
 
-/// The member of a text block's `_meta` that contains data which is neither a text nor a content block.
+/// The name of the member of a text block's `_meta` that contains the data of a chunk if the data is neither a text nor
+/// a content block.
 const DATA: &str = "data";
 
 /// Converts the data of a chunk to a content block. A text becomes a text block, a content block stays unchanged, and

@@ -6,13 +6,13 @@ use crate::mcp::CallToolResult;
 use crate::record::{Object, open_enum, record};
 use crate::{ErrorCode, Payload, Recovery, RpcError};
 
-/// The member of `error.data` and of `structuredContent` that contains the structured error.
+/// The name of the member of `error.data` and of `structuredContent` that contains the structured error.
 const MEMBER: &str = "error";
 
 /// The text that replaces a secret.
 const REMOVED: &str = "[removed]";
 
-/// The names that this proposal gives to codes; all other codes keep the names of MGP.
+/// The codes to which this proposal gives other names than MGP; all other codes keep the names of MGP.
 const NAMES: &[(ErrorCode, &str)] = &[
     (ErrorCode::AUTH_REQUIRED, "AUTHENTICATION_REQUIRED"),
     (ErrorCode::AUTH_EXPIRED, "TOKEN_EXPIRED"),
@@ -22,8 +22,9 @@ const NAMES: &[(ErrorCode, &str)] = &[
     (ErrorCode::INVALID_TOOL_ARGS, "INVALID_INPUT"),
 ];
 
-/// Further names of the proposal, each with the code to which it is decoded. Such a code is normally written under
-/// another name; only the first name is also written, for a call that was refused because of missing scopes.
+/// Further names of the proposal, each with the code that it means. They are only read, because each of these codes is
+/// written under another name. The exception is the first name, which is written for a call that was refused because of
+/// missing scopes.
 const READ_NAMES: &[(&str, ErrorCode)] = &[
     (SCOPE_INSUFFICIENT, ErrorCode::PERMISSION_DENIED),
     ("INVALID_PARAMETERS", ErrorCode::INVALID_PARAMS),
@@ -36,7 +37,8 @@ const READ_NAMES: &[(&str, ErrorCode)] = &[
 /// The name of code 1000 if a call was refused because the caller lacks scopes.
 const SCOPE_INSUFFICIENT: &str = "SCOPE_INSUFFICIENT";
 
-/// The names of members of `details` that may contain secrets or internal information.
+/// Parts of names: a member of `details` whose name contains one of them might hold a secret or internal information,
+/// so its value is replaced.
 const SECRET_NAMES: &[&str] = &[
     "password",
     "passphrase",
@@ -51,14 +53,14 @@ const SECRET_NAMES: &[&str] = &[
     "traceback",
 ];
 
-/// The prefixes by which a word is recognized as a secret.
+/// The prefixes of secrets: a long word that begins with one of them is replaced.
 const SECRET_WORDS: &[&str] =
     &["sk-", "ghp_", "gho_", "github_pat_", "xoxb-", "xoxp-", "AKIA", "eyJ"];
 
 open_enum! {
     /// The category of a structured error. On the wire it has the same name as the category of MGP, but other values.
     pub enum ErrorKind {
-        /// A retry may succeed.
+        /// A retry might succeed.
         Transient = "transient",
         /// A retry fails again.
         Permanent = "permanent",
@@ -72,7 +74,7 @@ open_enum! {
 }
 
 impl ErrorKind {
-    /// Returns whether the same call may be repeated; never for an unknown category.
+    /// Returns whether repeating the same call can succeed; `false` for an unknown category.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Transient | Self::RateLimited)
@@ -82,17 +84,17 @@ impl ErrorKind {
 record! {
     /// An error with a category and advice.
     pub struct StructuredError {
-        /// The code, as words in capitals.
+        /// The name of the code, e.g. `RATE_LIMIT_EXCEEDED`.
         req code: String,
         /// The error message.
         req message: String,
-        /// The category, which decides about a retry.
+        /// The category, which shows whether a retry can succeed.
         req category: ErrorKind,
         /// The minimum delay before a retry, in seconds.
         opt retry_after_seconds: Option<u64>,
         /// `true` if the user can do something about the error.
         opt user_actionable: Option<bool>,
-        /// The next step that may help.
+        /// The next step that might help.
         opt suggestion: Option<String>,
         /// Details of this error.
         opt details: Option<Object>,
@@ -120,8 +122,8 @@ impl StructuredError {
         data.decode::<Self>(MEMBER).ok()?.map(Self::cleaned)
     }
 
-    /// Decodes the structured error in the result of a failed tool: from `structuredContent`, or from a member of the
-    /// result.
+    /// Decodes the structured error in the result of a failed tool: the member `error` of `structuredContent`, else
+    /// that of the result itself.
     #[must_use]
     pub fn in_result(result: &CallToolResult) -> Option<Self> {
         let content = result.structured_content.as_ref();
@@ -131,7 +133,8 @@ impl StructuredError {
         found.map(Self::cleaned)
     }
 
-    /// Adds this structured error to the `error.data` of an error.
+    /// Adds this structured error to the `error.data` of an error; an error whose data is not an object is returned
+    /// unchanged.
     #[must_use]
     pub fn attach(self, error: RpcError) -> RpcError {
         let data = error.as_data().map(Payload::get::<Object>);
@@ -147,8 +150,8 @@ impl StructuredError {
         }
     }
 
-    /// Returns the structured content of a failed tool with this error added; `None` if `content` is not an object, or
-    /// already has a member `error`.
+    /// Returns `content`, the structured content of a failed tool, with this error added; `None` if it is not an
+    /// object, or already has a member `error`.
     #[must_use]
     pub fn in_content(self, content: Option<&Payload>) -> Option<Payload> {
         let mut content = match content {

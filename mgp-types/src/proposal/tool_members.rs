@@ -6,7 +6,7 @@ use crate::mcp;
 use crate::method::MEMBERS;
 use crate::mgp::{Extension, ExtensionSet};
 
-/// A view of a tool that finds the members of proposals, which implementations write in different places.
+/// A view of a tool that finds the members of proposals in each of the places where implementations write them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ToolMembers<'a>(&'a mcp::Tool);
 
@@ -27,7 +27,7 @@ impl<'a> ToolMembers<'a> {
 /// The path prefix of the members of tools in the [table of members](crate::method::MEMBERS).
 const PLACE: &str = "result.tools[]._meta.";
 
-/// Removes the members of some proposals from the `_meta` of a tool.
+/// Removes the members that belong to the `hidden` extensions from the `_meta` of a tool.
 ///
 /// ```
 /// use mgp_types::mcp::Tool;
@@ -52,7 +52,8 @@ pub fn hide_tool_members(tool: &mut mcp::Tool, hidden: ExtensionSet) {
     }
 }
 
-/// Copies the members of some proposals from one definition of a tool into the `_meta` of another definition.
+/// Copies the members that belong to the `wanted` extensions from one definition of a tool into the `_meta` of another
+/// definition.
 pub fn copy_tool_members(from: &mcp::Tool, to: &mut mcp::Tool, wanted: ExtensionSet) {
     for (name, _) in names().filter(|(_, extension)| wanted.contains(*extension)) {
         let in_meta = from.meta.as_ref().and_then(|meta| meta.get(name));

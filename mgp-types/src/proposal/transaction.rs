@@ -1,4 +1,4 @@
-//! Proposal 5 (`transactions`): steps of several calls that are undone together.
+//! Proposal 5 (`transactions`): several calls as the steps of a transaction, which can be undone together.
 
 use serde::{Deserialize, Serialize};
 
@@ -51,7 +51,7 @@ impl Member for Compensation {
 open_enum! {
     /// The state of a transaction.
     pub enum TransactionStatus {
-        /// The transaction is open: further steps may be called.
+        /// The transaction is open: further steps can be added.
         Begun = "begun",
         /// The transaction has ended, and the effects of its steps stay.
         Committed = "committed",
@@ -69,7 +69,7 @@ open_enum! {
 open_enum! {
     /// The state of a step.
     pub enum StepStatus {
-        /// The call runs, or was interrupted.
+        /// The call is running, or was interrupted.
         Started = "started",
         /// The call succeeded.
         Done = "done",
@@ -105,7 +105,7 @@ record! {
     pub struct EndTransactionParams {
         /// The id of the transaction.
         req transaction_id: String,
-        /// The reason for the commit or rollback, which is recorded.
+        /// The reason for the commit or rollback; it is recorded.
         opt reason: Option<String>,
     }
 
@@ -185,7 +185,7 @@ record! {
         req transaction_id: String,
         /// The agent that began the transaction; only needed if several agents chose the same id.
         opt agent: Option<String>,
-        /// A note for the record about what was done.
+        /// A note on what the operator did, which is recorded.
         opt note: Option<String>,
     }
 }

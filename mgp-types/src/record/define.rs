@@ -131,7 +131,7 @@ macro_rules! record {
     (@wire $field:ident) => { stringify!($field) };
     (@wire $field:ident $wire:literal) => { $wire };
 
-    // Reads a member; the modes differ in how they treat `null`.
+    // Reads a member; the modes (`req`, `opt` and so on) differ in how they treat `null`.
     (@read req, $map:ident, $ty:ty) => { Some($map.next_value()?) };
     (@read tri, $map:ident, $ty:ty) => { Some($map.next_value()?) };
     (@read $mode:ident, $map:ident, $ty:ty) => { $map.next_value::<Option<$ty>>()? };

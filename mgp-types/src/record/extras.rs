@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use crate::{Payload, RpcError};
 
-/// An ordered list of named JSON values: the unknown members of a record, or an open object.
+/// An ordered list of named JSON values: the unknown members of a record, or an object whose members are not fixed.
 ///
 /// ```
 /// use mgp_types::{Extras, Payload};
@@ -106,7 +106,8 @@ impl Extras {
         self.0.push((name, value));
     }
 
-    /// Removes repeated names, keeping the last value. Takes linear time, because a peer chooses the number of members.
+    /// Removes repeated names, keeping the last value. Takes linear time, so that a peer cannot slow it down with many
+    /// members.
     pub(crate) fn dedup(mut self) -> Self {
         // Up to 16 names are compared in pairs, which needs no allocation.
         let few = self.0.len() <= 16;

@@ -104,15 +104,15 @@ impl Call {
         &self.0.method
     }
 
-    /// Returns whether the call has the method of `R`. It compares only the name, and does not check the kind of the
-    /// call.
+    /// Returns whether the call has the method of `R`. Only the names are compared; the kind of the call is not
+    /// checked.
     #[must_use]
     pub fn is<R: Request>(&self) -> bool {
         self.0.method.as_str() == R::METHOD
     }
 
-    /// Returns whether the call has the method of `N`. It compares only the name, and does not check the kind of the
-    /// call.
+    /// Returns whether the call has the method of `N`. Only the names are compared; the kind of the call is not
+    /// checked.
     #[must_use]
     pub fn tells<N: Notification>(&self) -> bool {
         self.0.method.as_str() == N::METHOD
@@ -187,7 +187,7 @@ impl Call {
         self.0.params.arguments_payload().unwrap_or_else(Payload::empty_object)
     }
 
-    /// Splits the call into method, params and context; the members that this side would add are dropped.
+    /// Splits the call into method, params and context; the members that this side would add when sending are dropped.
     #[must_use]
     pub fn into_parts(self) -> (Method, Params, Context) {
         let CallData { method, params, cx, .. } = *self.0;
@@ -205,13 +205,13 @@ pub struct Context {
     pub key: CallKey,
     /// The caller; only the transport sets it, and forwarding never changes it.
     pub principal: Principal,
-    /// The parameters negotiated with the caller.
+    /// The result of the negotiation with the caller.
     pub caller: Arc<PeerInfo>,
-    /// The parameters negotiated with the callee, on an outbound stack.
+    /// The result of the negotiation with the callee, on an outbound stack.
     pub callee: Arc<PeerInfo>,
     /// The called server, on an outbound stack.
     pub server: Option<ServerId>,
-    /// The scope of the call: its connection, session or handle.
+    /// The scope to which the call belongs: a connection, session, handle or request.
     pub scope: Scope,
     /// The connection over which the call was received, or will be sent.
     pub peer: Peer,
@@ -221,9 +221,9 @@ pub struct Context {
     pub logical: Option<ByteString>,
     /// The trace id of the call (MGP §6.5).
     pub trace: Option<ByteString>,
-    /// The output for partial results.
+    /// The channel for partial results, which go to the caller.
     pub outlet: Outlet,
-    /// The way in which the caller can be asked during the call.
+    /// The way in which the caller can be asked questions during the call.
     pub caller_access: CallerAccess,
     /// The instant at which the caller stops waiting.
     pub deadline: Deadline,
@@ -258,7 +258,7 @@ impl Context {
         self.trace.get_or_insert_with(trace::next)
     }
 
-    /// Asks the caller and waits for the answer.
+    /// Asks the caller a question and waits for the answer.
     ///
     /// `key` identifies the question within the call. It must be the same each time the handler runs.
     ///

@@ -35,13 +35,13 @@ pub trait CallerChannel: Send + Sync {
     /// Stores a value, which [`kept`](Self::kept) returns when the caller repeats the call.
     fn keep(&self, _key: &str, _value: &Payload) {}
 
-    /// Removes the unanswered questions, and returns them as the reply of the call; `None` if there are none.
+    /// Removes the suspended questions, and returns them as the reply to the call; `None` if there are none.
     fn take_suspended(&self) -> Option<Reply> {
         None
     }
 }
 
-/// The way to ask the caller of a call.
+/// The way in which the caller of a call can be asked questions.
 #[derive(Clone, Default)]
 pub enum CallerAccess {
     /// The caller cannot be asked.
@@ -107,10 +107,10 @@ pub struct RoundState {
     pub asked: Vec<String>,
     /// The answers received so far, by question key.
     pub answers: BTreeMap<String, Payload>,
-    /// The keys of the answers that the caller sent before the question was asked.
+    /// The keys of the answers that the caller sent before their questions were asked.
     #[serde(default)]
     pub early: BTreeSet<String>,
-    /// The stored values, by key.
+    /// The values that the call stored with [`CallerChannel::keep`], by key.
     pub kept: BTreeMap<String, Payload>,
 }
 

@@ -23,8 +23,8 @@ pub struct CredentialGrant {
 }
 
 impl CredentialGrant {
-    /// Creates a grant from permissions or scopes. The function `good` returns whether the credentials are still valid;
-    /// it must not wait.
+    /// Creates a grant from permissions or scopes. The function `good` must return whether the credentials are still
+    /// valid, without waiting.
     #[must_use]
     pub fn new(
         permissions: impl IntoIterator<Item = impl Into<String>>,

@@ -1,4 +1,4 @@
-//! A future of one of two types: a layer's own answer, or the answer of the inner service.
+//! A future of one of two types, e.g. a layer's own answer or the answer of the inner service.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use super::shown_url::shown_url;
 
-/// A downloader of documents; the implementation decides which addresses may be reached.
+/// A downloader of documents; the implementation decides which addresses are allowed.
 ///
 /// An implementation must not follow redirects, must check addresses after name resolution, and must bound
 /// time and size.
@@ -99,7 +99,7 @@ impl FetchResponse {
         Self { status, headers: Vec::new(), body: body.into() }
     }
 
-    /// Returns the value of the first header with this lower-case name.
+    /// Returns the value of the first header with this name, which must be in lower case.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())

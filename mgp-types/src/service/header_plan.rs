@@ -21,7 +21,7 @@ const SCHEMA_MAP_KEYWORDS: [&str; 5] =
 /// The largest integer that every JSON reader represents exactly.
 const MAX_SAFE_INTEGER: i64 = (1 << 53) - 1;
 
-/// The arguments of a tool that HTTP callers repeat in headers; for most tools there are none.
+/// The list of a tool's arguments that HTTP callers must repeat in headers; it is empty for most tools.
 ///
 /// ```
 /// use mgp_types::service::HeaderPlan;
@@ -254,7 +254,7 @@ fn find_stray(keyword: &str, value: &Value) -> Result<(), HeaderPlanError> {
     }
 }
 
-/// Returns whether a value of this type can be written to a header in exactly one way. The type may also allow `null`,
+/// Returns whether a value of this type can be written to a header in exactly one way. The type can also allow `null`,
 /// because a null argument has no header.
 fn is_primitive(kind: Option<&Value>) -> bool {
     let primitive = |kind: &Value| matches!(kind.as_str(), Some("string" | "integer" | "boolean"));

@@ -17,7 +17,7 @@ pub enum HeaderTarget<'a> {
 }
 
 impl<'a> HeaderTarget<'a> {
-    /// Returns the target of a request, if it has one; `None` also if the parameters cannot be read.
+    /// Returns the target of a request; `None` if the request has none, or if the parameters cannot be read.
     ///
     /// ```
     /// use mgp_types::service::{HeaderTarget, Method, Params};
@@ -46,7 +46,7 @@ impl<'a> HeaderTarget<'a> {
         }
     }
 
-    /// Returns the name, the URI or the id.
+    /// Returns the name or URI of the target, or the id of the task.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {

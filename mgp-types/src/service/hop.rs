@@ -39,7 +39,7 @@ impl HopMembers {
         }
     }
 
-    /// Returns only the members that describe the sender, for further requests of the same sender.
+    /// Returns a copy with only the members that describe the sender, for further requests of the same sender.
     #[must_use]
     pub fn sender_members(&self) -> Self {
         let members = self.meta.iter().filter(|(name, _)| SENDER_MEMBERS.contains(&&**name));
@@ -57,7 +57,8 @@ impl HopMembers {
     }
 }
 
-/// Writes a JSON object with additional members; an additional member replaces an existing member of the same name.
+/// Appends a JSON object with the members of `original` and those in `more`; a member in `more` replaces one of the
+/// same name.
 pub(super) fn merge_meta(
     out: &mut Vec<u8>,
     original: Option<&str>,

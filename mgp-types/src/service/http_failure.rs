@@ -12,7 +12,7 @@ pub enum HttpFailure {
     /// The server was not reached.
     #[error("the server was not reached")]
     Unreachable,
-    /// The connection ended before the response was complete; the server may have received the request.
+    /// The connection ended before the response was complete; the server might have received the request.
     #[error("the connection ended before the answer")]
     ConnectionLost,
     /// The server responded with this status, without a JSON-RPC error.

@@ -1,4 +1,5 @@
-//! Keys that identify calls inside this process. Request ids cannot, because several connections may use the same id.
+//! Keys that identify calls inside this process. Request ids cannot identify them, because several connections can use
+//! the same id.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -61,7 +61,7 @@ pub enum OutletItem {
 pub struct Chunk {
     /// One content block as JSON.
     pub content: Payload,
-    /// `true` if no other chunk of the call follows. A call may also end without such a chunk.
+    /// `true` if no other chunk of the call follows. A call can also end without such a chunk.
     pub done: bool,
 }
 
@@ -268,13 +268,13 @@ impl Outlet {
         self.0.as_ref().is_some_and(|sink| sink.wants(kind))
     }
 
-    /// Returns whether there is no consumer.
+    /// Returns whether there is no sink, so that all items are dropped.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Wraps the sink, if there is one, in a sink that receives every item first.
+    /// Wraps the sink, if there is one, in another sink, which receives every item first.
     #[must_use]
     pub fn wrap(self, outer: impl FnOnce(Arc<dyn Sink>) -> Arc<dyn Sink>) -> Self {
         Self(self.0.map(outer))

@@ -17,7 +17,7 @@ pub trait Link: Send + Sync + 'static {
     /// Dropping the future of a request cancels the request at the peer.
     fn send(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>>;
 
-    /// Returns the outgoing request to which a message from the peer refers by its wire id or progress token.
+    /// Returns the outgoing request with this wire id or progress token, to which a message from the peer refers.
     fn in_flight(&self, _id: &Id) -> Option<InFlight> {
         None
     }
@@ -37,7 +37,7 @@ pub trait Link: Send + Sync + 'static {
     fn close(&self, _reason: &str) {}
 
     /// Ends the stream on which this side answers a call of the peer, if the peer can resume the stream. Returns
-    /// whether the stream ended.
+    /// whether it ended the stream.
     fn end_stream(&self, _call: CallKey) -> bool {
         false
     }
@@ -64,7 +64,7 @@ pub trait ItemReceiver: Send + Sync {
     fn push(&self, item: super::OutletItem) -> QueueRoom;
 }
 
-/// The room of an [`Inbox`] after a push.
+/// The room that is left in an [`Inbox`] after a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueRoom {
     /// There is room.
@@ -172,11 +172,11 @@ pub fn connection_closed(why: &str) -> RpcError {
     RpcError::new(crate::wire::ErrorCode::SERVER_NOT_READY, format!("connection closed: {why}"))
 }
 
-/// Returns the error for a call that was sent before its connection ended, so that the call may have run.
+/// Returns the error for a call that was sent before its connection ended, and that might therefore have run.
 ///
 /// The code is that of [`connection_closed`], but the recovery hints forbid a retry and `details.started` is `true`: a
-/// caller that knows nothing about the tool must not run it twice. A caller that knows that the tool may be repeated
-/// checks [`is_connection_lost`].
+/// caller that knows nothing about the tool must not run it twice. A caller that knows that running the tool twice does
+/// no harm checks [`is_connection_lost`].
 #[must_use]
 pub fn connection_lost(why: &str) -> RpcError {
     let error = connection_closed(why).because(Lost);

@@ -6,8 +6,8 @@ use crate::Payload;
 use crate::mcp::{ClientCapabilities, Era, Revision};
 use crate::mgp::{Extension, ExtensionSet, MgpVersion, TrustLevel};
 
-/// The parameters negotiated with one peer: shared by its calls in the legacy era, created for
-/// each call in the modern era.
+/// The result of the negotiation with one peer. In the legacy era, all calls of a connection or session share it; in
+/// the modern era, each call has its own.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PeerInfo {
@@ -29,14 +29,14 @@ pub struct PeerInfo {
     pub claimed_server_id: Option<String>,
     /// The trust level that the peer claims (§2.3); shown, but never used for a decision.
     pub claimed_trust_level: Option<TrustLevel>,
-    /// The permissions that the peer declares that it needs (§2.3).
+    /// The permissions that the peer claims to need (§2.3).
     pub permissions_required: Vec<String>,
     /// The kinds of requests that the peer accepts.
     pub accepts: AcceptedRequests,
     /// `true` if the peer is a client that shows the pages of tools (MCP Apps).
     pub shows_apps: bool,
-    /// `true` if the peer is a server that declares that it can ask modern callers all questions that it asks legacy
-    /// callers.
+    /// `true` if the peer is a server that can ask modern callers all questions that it asks legacy callers, as it
+    /// declares.
     pub asks_in_rounds: bool,
 }
 

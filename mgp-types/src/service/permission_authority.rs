@@ -8,8 +8,8 @@ use crate::mgp::{Permission, PermissionDecision};
 
 /// The authority that decides about the permissions of servers.
 ///
-/// The code that connects to a server requests decisions from it, and sends them to the server. The layer that guards
-/// calls applies the same decisions.
+/// The code that connects to a server requests the decisions from this authority, and sends them to the server. The
+/// layer that guards calls applies the same decisions.
 ///
 /// Implement it with `#[async_trait]` of the crate of that name.
 #[async_trait]

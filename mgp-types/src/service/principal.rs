@@ -59,7 +59,7 @@ name_newtype!(
     TenantId
 );
 name_newtype!(
-    /// The authenticated subject: a user, a key, a client id.
+    /// The authenticated subject: the name of a user, an API key or a client.
     Subject
 );
 name_newtype!(
@@ -73,8 +73,8 @@ name_newtype!(
 
 /// The principal for whom a call is made; forwarding never changes it.
 ///
-/// Principals that differ only in their local [process](Self::process) are equal, because the process only serves the
-/// audit log.
+/// Principals that differ only in their local [process](Self::process) are equal, because the process is only shown in
+/// the audit log.
 ///
 /// ```
 /// use mgp_types::service::{PeerProcess, Principal};
@@ -114,17 +114,18 @@ struct Identity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Authority {
-    /// No administrative authority: the principal may only call tools.
+    /// No administrative authority: the principal can only call tools.
     User,
-    /// May administer access, permissions and approvals of its own tenant, but nothing that several tenants share.
+    /// The authority to administer access, permissions and approvals of the principal's own tenant, but nothing that
+    /// several tenants share.
     TenantOperator,
-    /// May administer everything, including what tenants share: servers, definitions, registrations, the audit log and
-    /// the process itself. Only operators of the tenant `local` have this authority.
+    /// The authority to administer everything, including what tenants share: servers, definitions, registrations, the
+    /// audit log and the process itself. Only operators of the tenant `local` have this authority.
     Operator,
 }
 
 impl PeerProcess {
-    /// Creates a process whose program is not known.
+    /// Describes the process with this id; its program and its parent are not known.
     #[must_use]
     pub fn new(pid: u32) -> Self {
         Self { pid, program: None, parent: None }

@@ -97,7 +97,7 @@ impl Reply {
 }
 
 impl Body {
-    /// Creates a body from a result, without members to add.
+    /// Creates a body from a result; no members are added yet.
     #[must_use]
     pub fn new(raw: Payload) -> Self {
         Self { raw, extra: Vec::new(), meta: Vec::new() }
@@ -158,8 +158,8 @@ impl Body {
             out.extend_from_slice(raw.as_bytes());
             return;
         }
-        // If the result contains none of the new members, as usual, they are written first, and the rest is copied
-        // without parsing. If a name in the result may be written with escapes, the result is parsed instead.
+        // Usually the result contains none of the new members. Then these are written first, and the rest is copied
+        // without parsing. If a name in the result might be written with escapes, the result is parsed instead.
         let is_plain = !raw.contains('\\') || !raw.contains("\\u") && !raw.contains("\\/");
         let fresh = |name: &str| is_plain && !raw.contains(&format!("\"{name}\""));
         if self.extra.iter().all(|(name, _)| fresh(name))

@@ -24,13 +24,14 @@ pub struct RetryAttempt {
 }
 
 impl RetryAttempt {
-    /// Creates the mark of a further attempt of the same call.
+    /// Creates the mark of a repeated attempt from its number, the error code of the previous attempt and the delay
+    /// before this one.
     #[must_use]
     pub const fn new(retry: u32, after: ErrorCode, waited: Duration) -> Self {
         Self { retry, previous_code: after, delay: waited, instead_of: None }
     }
 
-    /// Marks a call of another tool, made because all attempts of `tool` failed.
+    /// Records that this call uses another tool, because all attempts of `tool` failed.
     #[must_use]
     pub fn instead_of(mut self, tool: &str) -> Self {
         self.instead_of = Some(tool.into());

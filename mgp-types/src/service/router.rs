@@ -1,4 +1,4 @@
-//! Routers: they select the handler of a call by its method name.
+//! Routers, which select the handler of a call by its method name.
 //!
 //! Applies to: both.
 

@@ -5,7 +5,8 @@ use std::error::Error as _;
 
 use crate::wire::RpcError;
 
-/// The description of the rule that decided about a call. It is written to the audit log, and never sent to a peer.
+/// A description of the rule that led to the decision about a call. It is written to the audit log, and never sent to a
+/// peer.
 ///
 /// The error of a refusal contains the rule in its chain of sources, where [`Rule::of`] finds it.
 ///

@@ -51,7 +51,8 @@ struct ScopeData {
 struct ScopeState {
     ended: bool,
     next_hook: u64,
-    /// At most a handful of values, for which a linear search is faster than hashing.
+    /// The values of the scope, each found by its type. There are only a few, so a linear search is faster than
+    /// hashing.
     values: Vec<(TypeId, Arc<dyn Any + Send + Sync>)>,
     hooks: HashMap<u64, Box<dyn FnOnce() + Send>>,
 }
@@ -152,7 +153,7 @@ impl fmt::Debug for ScopeData {
 }
 
 impl EndGuard {
-    /// Consumes the guard, so that the function stays registered until the scope ends.
+    /// Consumes the guard without removing the function, which stays registered until the scope ends.
     pub fn keep(mut self) {
         self.scope = Weak::new();
     }

@@ -60,7 +60,8 @@ pub trait Spawned: Send + Sync + 'static {
     /// The client of a ready server.
     type Client: Clone + Send + Sync + 'static;
 
-    /// Waits until the handshake is complete and the server can be called. The supervisor calls this once.
+    /// Waits until the handshake is complete and the server can be called; returns the client. The supervisor calls
+    /// this once.
     fn ready(&self) -> BoxFuture<'static, Result<Self::Client, SpawnError>>;
 
     /// Waits until the server has ended, and returns how it ended.
@@ -77,7 +78,7 @@ pub trait Spawned: Send + Sync + 'static {
     fn kill(&self);
 }
 
-/// The end of a server.
+/// The way in which a server ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Exit {
@@ -90,13 +91,13 @@ pub struct Exit {
 }
 
 impl Exit {
-    /// Creates the end of a server without a failure.
+    /// Describes a server that ended without a failure.
     #[must_use]
     pub fn success(how: impl Into<String>) -> Self {
         Self { is_success: true, description: how.into(), reason: None }
     }
 
-    /// Creates the end of a server by a failure.
+    /// Describes a server that ended because of a failure.
     #[must_use]
     pub fn failure(how: impl Into<String>) -> Self {
         Self { is_success: false, description: how.into(), reason: None }

@@ -10,7 +10,7 @@ use tower_service::Service;
 use super::{BoxFuture, Call, Reply};
 use crate::wire::RpcError;
 
-/// A service that layers of this workspace can wrap: it is always ready, cheap to clone, and its futures may be dropped
+/// A service that layers of this workspace can wrap: it is always ready, cheap to clone, and its futures can be dropped
 /// at any await point.
 ///
 /// Implemented for every tower service of this shape; use `S: MgpService` in bounds.
@@ -45,8 +45,8 @@ trait Erased: Send + Sync {
 impl<S: MgpService> Erased for S {
     fn dispatch(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
         let mut service = self.clone();
-        // The layers of this workspace are always ready. A layer from another crate may not be; then the future waits
-        // until it is.
+        // The layers of this workspace are always ready. A layer from another crate might not be ready; then the future
+        // waits until it is.
         match service.poll_ready(&mut Task::from_waker(Waker::noop())) {
             Poll::Ready(Ok(())) => boxed(service.call(call)),
             Poll::Ready(Err(error)) => Box::pin(ready(Err(error))),

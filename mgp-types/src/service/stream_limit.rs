@@ -8,7 +8,7 @@ use crate::sync::Mutex;
 /// The maximum total size of the chunks of one call, in bytes of JSON.
 ///
 /// The layer that sends the chunks of a call to its caller stores this value in the extensions of the call, and checks
-/// it for each chunk. Inner layers and tools may lower the limit.
+/// it for each chunk. Inner layers and tools can lower the limit.
 ///
 /// ```
 /// use mgp_types::service::StreamLimit;

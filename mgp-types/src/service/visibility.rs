@@ -2,10 +2,10 @@
 
 use super::{Context, Rule, ServerId};
 
-/// The decision whether a caller sees a tool, and may therefore call it.
+/// Decides whether a caller sees a tool, and can therefore call it.
 ///
-/// The same implementation filters lists and guards calls, so that the two always agree. It decides on the basis of a
-/// snapshot and must not wait.
+/// The same implementation filters lists and guards calls, so that the two always agree. It must decide without
+/// waiting, e.g. on the basis of a snapshot.
 ///
 /// ```
 /// use mgp_types::service::{AllVisible, Hidden, Visibility, mock, visibility, Router, Stack};
@@ -26,7 +26,7 @@ pub trait Visibility: Send + Sync {
     fn sees(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Result<(), Hidden>;
 }
 
-/// The error for a tool that the caller does not see, with the rule that hides the tool.
+/// The error for a tool that is hidden from the caller, with the rule that hides it.
 ///
 /// If it is the source of a refusal, the audit log records its [`Rule`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

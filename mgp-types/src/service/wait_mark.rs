@@ -4,7 +4,7 @@ use super::Context;
 
 /// The mark of a call that waited between the gates and its handler, e.g. for an approval or before a retry.
 ///
-/// After the wait, the decision of the gates may no longer be valid. A governed stack therefore decides again
+/// After the wait, the decision of the gates might no longer be valid. A governed stack therefore decides again
 /// immediately before a marked call starts; for other calls it decides only once.
 ///
 /// ```

@@ -14,13 +14,14 @@ pub struct WireRules {
 }
 
 impl WireRules {
-    /// Returns whether several messages may be sent in one array, i.e. whether the revision is 2025-03-26.
+    /// Returns whether several messages can be sent in one array, i.e. whether the revision is 2025-03-26.
     #[must_use]
     pub fn accepts_batches(&self) -> bool {
         self.revision() == Some(&Revision::V2025_03_26)
     }
 
-    /// Returns whether the peer negotiated MGP, so that errors of the transport itself may carry `_mgp`.
+    /// Returns whether the peer negotiated MGP, so that errors of the transport itself can contain recovery hints
+    /// (`_mgp`).
     #[must_use]
     pub fn allows_recovery(&self) -> bool {
         self.recovery.load(Ordering::Relaxed)

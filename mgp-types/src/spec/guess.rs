@@ -68,8 +68,8 @@ pub(super) fn result(file_name: &str, value: &Value) -> Option<Shape> {
     choose(file_name, value, results.chain([("3.6", decision), ("MCP", task)]))
 }
 
-/// Returns the candidate that has fields for the most members of the value. Among candidates with equally many, returns
-/// the one with the fewest fields. If there are candidates from the file's section, only these are compared.
+/// Returns the type that has fields for the most members of the value; if several types have equally many, the one with
+/// the fewest fields. If some candidates belong to the section in the file name, only these are compared.
 fn choose(
     file_name: &str,
     value: &Value,

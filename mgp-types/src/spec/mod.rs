@@ -102,8 +102,8 @@ pub fn normal_form(text: &str) -> Result<String, SpecError> {
     Ok(sorted(&value).to_string())
 }
 
-/// Returns the value with its members sorted. `serde_json`'s map does not sort them if any crate of the build enables
-/// its feature `preserve_order`.
+/// Returns the value with its members sorted. The map of `serde_json` does not sort them if any crate of the build
+/// enables the feature `preserve_order`.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -149,7 +149,7 @@ fn check_notification(text: &str, value: &Value) -> Result<&'static str, SpecErr
     same(shape.name, value, &encode(shape.name, &envelope)?)
 }
 
-/// Checks params; they may be absent only if the type accepts `{}`.
+/// Checks params; absent params are accepted only if the type accepts `{}`.
 fn check_params(shape: &Shape, params: Option<RawObject>) -> Result<Option<RawObject>, SpecError> {
     let Some(params) = params else {
         return reencode(shape, "{}").map(|_| None);

@@ -1,4 +1,5 @@
-//! State that outlives a call: records, found by space and key, that are changed together with their audit events.
+//! State that outlives a call: records, each found by its space and key, and changed together with the audit events of
+//! the change.
 //!
 //! Code that has state writes it through a [`Store`], but decides on the basis of its own snapshot. [`Store::revision`]
 //! notifies this code when another writer changes the store.
@@ -75,7 +76,8 @@ pub trait Store: Send + Sync {
         since: u64,
     ) -> BoxFuture<'static, Result<LoadedRecords, StoreError>>;
 
-    /// Applies a change completely or not at all, and returns its revision once the change is stored.
+    /// Applies a change completely or not at all. Returns the revision that the change created, once the change is
+    /// stored.
     ///
     /// # Errors
     /// Returns [`StoreError::Conflict`] if an expectation failed, else the error of writing the store.
@@ -85,7 +87,8 @@ pub trait Store: Send + Sync {
     /// may or may not be applied.
     fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>>;
 
-    /// Returns a receiver of the newest known revision, which grows with every change by this process or another.
+    /// Returns a receiver of the newest known revision. The revision grows with every change, by this process or
+    /// another.
     fn revision(&self) -> watch::Receiver<u64>;
 
     /// Returns up to `limit` events that were committed for an audit log and not acknowledged yet, oldest first.
@@ -124,7 +127,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Creates a record in the form in which a store returns it.
+    /// Creates a record as a store returns it; for implementations of [`Store`].
     #[must_use]
     pub fn new(key: impl Into<String>, value: Option<Payload>, revision: u64) -> Self {
         Self { key: key.into(), value, revision }
@@ -142,7 +145,7 @@ pub struct LoadedRecords {
 }
 
 impl LoadedRecords {
-    /// Creates a set of records as of a revision.
+    /// Creates the set of records that a store contained at a revision; for implementations of [`Store`].
     #[must_use]
     pub fn new(revision: u64, records: Vec<Record>) -> Self {
         Self { revision, records }
@@ -172,7 +175,7 @@ pub(crate) struct Write {
 pub(crate) struct Expectation {
     pub(crate) space: &'static str,
     pub(crate) key: String,
-    /// The revision that wrote the record; `None` if it must not exist.
+    /// The revision that must have written the record; `None` if the record must not exist.
     pub(crate) revision: Option<u64>,
 }
 
@@ -293,7 +296,7 @@ impl StoreError {
 impl From<StoreError> for RpcError {
     fn from(error: StoreError) -> Self {
         let (code, message) = match &error {
-            // Another change was applied first, or there is not enough room now; the caller may retry.
+            // Another change was applied first, or there is not enough room now, so a retry can succeed.
             StoreError::Conflict { .. } | StoreError::TooOld | StoreError::Busy(_) => {
                 (ErrorCode::RESOURCE_EXHAUSTED, error.to_string())
             }

@@ -12,8 +12,8 @@ use super::StoreError;
 /// Waits for the result of a store operation; `limit` is usually
 /// [`Store::answer_timeout`](super::Store::answer_timeout).
 ///
-/// After a timeout, the change may nevertheless be applied, so the caller must read it again before it reports a
-/// result. An operation that completes immediately needs no timer; any other one needs a runtime with timers
+/// After a timeout, a change might nevertheless be applied, so the caller must read the records again before it reports
+/// a result. An operation that completes immediately needs no timer; any other one needs a runtime with timers
 /// (`enable_all`, as in `#[tokio::main]`).
 ///
 /// ```

@@ -1,8 +1,8 @@
 //! Gives control to a checker before each lock is taken; for tests of concurrent code.
 //!
-//! The checker runs the threads of a model one at a time, and chooses at each lock which thread runs next. It can thus
-//! find orders in which the data protected by the locks becomes wrong. Threads without a
-//! checker use the locks as usual.
+//! The checker runs the threads of a model, i.e. of a small concurrent test, one at a time, and chooses at each lock
+//! which thread runs next. It can thus find orders in which the data protected by the locks becomes wrong. Threads
+//! without a checker use the locks as usual.
 
 use std::cell::Cell;
 use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
@@ -39,8 +39,8 @@ pub fn is_checked() -> bool {
     CHECKER.get().is_some()
 }
 
-/// Takes a lock. Under a checker it never blocks, because the threads of a model all run on one system thread; it lets
-/// another of them run until the lock is free.
+/// Takes a lock. Under a checker, this function never blocks, because the threads of a model all run on one system
+/// thread; instead, it lets the other threads run until the lock is free.
 pub(super) fn lock<G>(
     attempt: impl Fn() -> TryLockResult<G>,
     block: impl FnOnce() -> LockResult<G>,

@@ -63,13 +63,13 @@ codes! {
     INTERNAL_ERROR = -32603;
     /// The resource does not exist (MCP up to 2025-11-25; later `INVALID_PARAMS`).
     MCP_RESOURCE_NOT_FOUND = -32002;
-    /// The headers differ from the body (MCP 2026-07-28).
+    /// The HTTP headers differ from the body that they repeat (MCP 2026-07-28).
     HEADER_MISMATCH = -32020;
     /// The request needs a capability the client did not declare (MCP 2026-07-28).
     MISSING_CLIENT_CAPABILITY = -32021;
     /// The server does not support this revision (MCP 2026-07-28).
     UNSUPPORTED_VERSION = -32022;
-    /// The user must visit a URL first (MCP 2025-11-25).
+    /// The user must visit a URL before the request can succeed (MCP 2025-11-25).
     URL_ELICITATION_REQUIRED = -32042;
     /// The caller lacks a permission (§14.3).
     PERMISSION_DENIED = 1000;
@@ -103,7 +103,7 @@ codes! {
     TOOL_NOT_FOUND = 4001;
     /// The tool exists but is disabled (§14.3).
     TOOL_DISABLED = 4002;
-    /// The tool name is reserved, or several servers have a tool of this name (added after the first specification).
+    /// The tool name is reserved, or several servers have a tool with this name (added after the first specification).
     TOOL_NAME_CONFLICT = 4003;
     /// The server, subscription or entry does not exist (added after the first specification).
     RESOURCE_NOT_FOUND = 4004;

@@ -111,7 +111,7 @@ impl RpcError {
         self
     }
 
-    /// Sets `error.data`; when the error is sent, the recovery hints are added to it.
+    /// Sets `error.data`; when the error is sent, the recovery hints are added to this data.
     #[must_use]
     pub fn data(mut self, data: Payload) -> Self {
         self.0.data = Some(data);
@@ -219,7 +219,7 @@ impl Serialize for DataWithRecovery<'_> {
     }
 }
 
-/// The member of `error.data` that holds the recovery hints.
+/// The name of the member of `error.data` that contains the recovery hints.
 const MGP: &str = "_mgp";
 
 impl<'de> Deserialize<'de> for RpcError {

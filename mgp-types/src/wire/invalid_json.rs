@@ -1,6 +1,6 @@
-//! The reason why JSON cannot be decoded, without terms of Rust.
+//! Describes the reason why JSON cannot be decoded, without terms of Rust.
 
-/// The names of JSON types that decoders use in their messages, each with its usual name in JSON.
+/// The names that decoders use for types in their messages, each with the usual name of the type in JSON.
 const NAMES: [(&str, &str); 11] = [
     ("map", "an object"),
     ("sequence", "an array"),

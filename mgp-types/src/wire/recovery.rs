@@ -1,4 +1,4 @@
-//! Recovery hints: what a caller may do about an error (MGP §14.5).
+//! Recovery hints: what a caller can do about an error (MGP §14.5).
 
 use super::code::Category;
 use super::{ErrorCode, Payload};
@@ -32,7 +32,7 @@ record! {
     pub struct Recovery {
         /// The category of the error.
         opt category: Option<Category>,
-        /// `true` if a retry may succeed; if `false`, the caller must not retry.
+        /// `true` if a retry might succeed; if `false`, the caller must not retry.
         opt retryable: Option<bool>,
         /// The minimum delay before a retry, in milliseconds.
         opt retry_after_ms: Option<u64>,
@@ -48,10 +48,10 @@ record! {
 }
 
 impl Recovery {
-    /// Returns the default hints for a code: defined for all codes of §14.3, but not for codes of JSON-RPC and MCP.
+    /// Returns the default hints for a code of MGP; `None` for any other code, e.g. of JSON-RPC or MCP.
     ///
-    /// By default, 2001, 3003, 5000 and 5001 must not be retried. 2001 may be retried only if a restart follows, and
-    /// the others only for read-only or idempotent tools; code that knows more overrides the hints.
+    /// By default, 2001, 3003, 5000 and 5001 must not be retried: retrying 2001 helps only if a restart follows, and
+    /// retrying the others is safe only for read-only or idempotent tools. Code that knows more overrides the hints.
     #[must_use]
     pub fn default_for(code: ErrorCode) -> Option<Self> {
         use RetryStrategy::{ExponentialBackoff, FixedDelay};
@@ -91,7 +91,7 @@ impl Recovery {
         })
     }
 
-    /// Reads hints whose numbers may have any JSON form, e.g. `5.0`, or be out of range.
+    /// Reads hints. Their numbers can have any JSON form, e.g. `5.0`, and can be out of range.
     ///
     /// A fraction is rounded up, and a number that is too large is clamped to the range of the member's type.
     /// Returns `None` if the hints cannot be read.

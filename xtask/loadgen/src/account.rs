@@ -13,8 +13,8 @@ pub(crate) fn cpu_ns(pid: i32) -> u64 {
     }
 }
 
-/// Returns the user-space CPU time of a process in nanoseconds. The kernel counts it in ticks of 10 ms, so the value is
-/// only meaningful for long runs.
+/// Returns the user-space CPU time of a process in nanoseconds. Linux counts this time in ticks of 10 ms, so the value
+/// is only meaningful for long runs.
 pub(crate) fn user_ns(pid: i32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // The process name in brackets may contain spaces and brackets, so fields are counted after the last bracket. User
@@ -86,7 +86,8 @@ pub(crate) fn switches(pid: i32) -> u64 {
     t
 }
 
-/// The counters of the server processes and of the load generator at the beginning of the measured part.
+/// The CPU times and context switches of the server processes, and the CPU time of the load generator, at the beginning
+/// of the measured part of a run.
 pub(crate) struct Account {
     pub(crate) pids: Vec<i32>,
     pub(crate) server_cpu: u64,
@@ -96,7 +97,8 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Reads the counters of the processes `roots` and their descendants; with `alone`, of the `roots` only.
+    /// Reads the counters for the processes `roots` and their descendants. If `alone` is set, the descendants are not
+    /// measured.
     pub(crate) fn start(roots: &[i32], alone: bool) -> Account {
         let pids = if alone { roots.to_vec() } else { tree(roots) };
         Account {
@@ -108,7 +110,7 @@ impl Account {
         }
     }
 
-    /// Returns what was used since the start: CPU time of the server processes in nanoseconds, CPU time of the load
+    /// Returns the use since [`Account::start`]: CPU time of the server processes in nanoseconds, CPU time of the load
     /// generator in nanoseconds, and context switches of the server processes.
     pub(crate) fn end(&self) -> (u64, u64, u64) {
         (

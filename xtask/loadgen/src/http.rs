@@ -65,7 +65,8 @@ pub(crate) async fn connect(o: &Options, protocol: &str) -> Res<Connection> {
 }
 
 impl Connection {
-    /// Posts one message with the headers of the protocol revision; `modern` is the revision 2026-07-28.
+    /// Posts one message with the HTTP headers that the protocol revision requires. `modern` means the revision
+    /// 2026-07-28; `inited` is false only for the first request of a session.
     pub(crate) async fn post(
         &mut self,
         body: Bytes,
@@ -186,7 +187,8 @@ pub(crate) async fn handshake(c: &mut Connection, g: &Requests) -> Res<()> {
     Ok(())
 }
 
-/// Starts the server, if a command was given, and waits until it listens.
+/// Starts the server, if a command was given, and waits until it listens. Returns the server, the processes to measure,
+/// and the time of the start.
 pub(crate) async fn spawn_http(
     o: &Options,
 ) -> Res<(Option<tokio::process::Child>, Vec<i32>, Instant)> {
@@ -261,7 +263,7 @@ pub(crate) async fn http(o: &Options) -> Res<()> {
         st.add(warmed);
     }
     report(o, &g, depth, st, wall, &acct, start_ms, json!({"session_header": session}));
-    // Closes the connections first, because a server may wait for open connections before it exits.
+    // Closes the connections first, because some servers wait for open connections before they exit.
     drop(conns);
     stop(o, child).await;
     Ok(())
@@ -284,7 +286,8 @@ async fn phase(conns: &mut Vec<Connection>, g: &Arc<Requests>, todo: usize) -> R
     Ok(sum)
 }
 
-/// Makes calls on one connection until all connections together have made `todo` calls, or too many calls have failed.
+/// Makes calls on one connection. Stops when all connections together have made `todo` calls, or when more than 20
+/// calls on this connection have failed.
 async fn call(
     mut c: Connection,
     g: Arc<Requests>,
@@ -327,7 +330,7 @@ async fn call(
     }
 }
 
-/// Checks the reply to request `id`, and counts it if it is an error or does not belong to this request.
+/// Checks the reply to request `id`, and counts it as a failure if it is an error or belongs to another request.
 fn judge(st: &mut Figures, g: &Requests, id: u64, b: &[u8]) {
     match serde_json::from_slice::<Message>(b) {
         Ok(Message { id: Some(found), result: Some(r), .. }) if found == id => {

@@ -8,8 +8,8 @@ pub(crate) struct Requests {
     pub(crate) prefix: String,
     pub(crate) suffix: String,
     pub(crate) template: Vec<u8>,
-    /// The position in the template of the digits that each request replaces by its sequence number; `None` if all
-    /// requests are equal except for their ids.
+    /// The position of the twelve digits in the template that are replaced by the sequence number of each request.
+    /// `None` if all requests are equal except for their ids.
     pub(crate) vary_at: Option<usize>,
     pub(crate) payload: usize,
     pub(crate) check: bool,

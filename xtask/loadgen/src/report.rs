@@ -8,11 +8,11 @@ pub(crate) struct Figures {
     /// Latencies of the replies, in nanoseconds.
     pub(crate) latencies: Vec<u32>,
     pub(crate) errors: u64,
-    /// Results without the sequence number of their request, and a tool error as the first reply. On stdio, also lines
-    /// that are not JSON-RPC.
+    /// The number of wrong replies: results without the sequence number of their request, and the first result if it is
+    /// a tool error. On stdio, lines that are not JSON-RPC count too.
     pub(crate) bad: u64,
     pub(crate) first_error: Option<String>,
-    /// Replies that arrived as a server-sent event instead of a JSON body.
+    /// The number of replies that arrived as a server-sent event instead of a JSON body.
     pub(crate) sse: u64,
     pub(crate) bytes: u64,
 }
@@ -37,7 +37,7 @@ pub(crate) fn percentile_us(v: &[u32], p: f64) -> f64 {
     v[((v.len() - 1) as f64 * p) as usize] as f64 / 1000.0
 }
 
-/// Rounds to three digits.
+/// Rounds to three decimal places.
 pub(crate) fn rounded(x: f64) -> f64 {
     (x * 1000.0).round() / 1000.0
 }

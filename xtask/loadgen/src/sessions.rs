@@ -1,4 +1,4 @@
-//! The mode `sessions`: opens many idle HTTP sessions and measures the server's memory for each.
+//! The mode `sessions`: opens many idle HTTP sessions and measures the server's memory per session.
 use crate::{
     Res,
     account::Account,
@@ -63,7 +63,7 @@ pub(crate) async fn sessions(o: &Options) -> Res<()> {
     Ok(())
 }
 
-/// Opens a second connection with the event stream (GET) of the session of `c`.
+/// Opens the event stream (GET) of the session of `c` on a second connection. The returned value keeps the stream open.
 async fn open_stream(o: &Options, c: &Connection) -> Res<Box<dyn std::any::Any>> {
     let mut s = connect(o, &c.protocol).await?;
     let mut r = hyper::Request::get(&s.path)

@@ -100,8 +100,8 @@ async fn end(o: &Options, ch: &mut Child) {
     }
 }
 
-/// Received bytes that are not processed yet: `start` is the first byte of the current line, and the bytes before
-/// `scanned` contain no end of this line.
+/// The bytes received from the server. The current line begins at `start`; its bytes before `scanned` contain no
+/// newline.
 struct Input {
     buf: Vec<u8>,
     start: usize,
@@ -131,11 +131,11 @@ struct Counts {
     warm: usize,
     total: usize,
     depth: usize,
-    /// The count of requests that were answered.
+    /// The number of requests that were answered.
     done: usize,
-    /// The count of requests that the writer was allowed to send so far.
+    /// The number of requests that the writer was allowed to send so far.
     granted: usize,
-    /// The count of further requests that the writer may send, one for each reply in the bytes just read.
+    /// The number of further requests that the writer is allowed to send: one for each reply in the bytes just read.
     earned: usize,
 }
 
@@ -149,7 +149,7 @@ struct Run {
     /// The counters of the process, and the time, at the beginning of the measured part.
     start: (Account, Instant),
     counts: Counts,
-    /// The process id of the server, and whether its child processes are left out (`--alone`).
+    /// The process id of the server, and whether its child processes are left out of the measurement (`--alone`).
     measured: (i32, bool),
 }
 
@@ -248,7 +248,7 @@ impl Run {
     }
 }
 
-/// Sends the first request and reads until its reply; returns the position of the next line.
+/// Sends the first request and reads until its reply; returns the position in `buf` of the line after the reply.
 async fn handshake(
     g: &Requests,
     tx: &mut ChildStdin,
@@ -282,7 +282,7 @@ async fn handshake(
 struct Queues {
     /// Complete lines to write as they are: replies to the server's own requests.
     raw: UnboundedReceiver<Vec<u8>>,
-    /// Counts of further requests that the writer may send, in addition to those allowed before.
+    /// Each value allows the writer to send this many more requests.
     credit: UnboundedReceiver<usize>,
 }
 

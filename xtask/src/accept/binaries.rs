@@ -12,12 +12,13 @@ pub(super) const LIBRARY: &str = "lib";
 pub(super) struct Tests {
     package: &'static str,
     binary: &'static str,
-    /// The filters that each get a separate run, which must find at least one test. The empty filter runs all tests.
+    /// Filters by test name. The binary is run once for each, and each run must find at least one test. The empty
+    /// filter selects all tests.
     each: &'static [&'static str],
     /// The filters that are used together in every run; a test runs if its name contains one of them.
     any: &'static [&'static str],
     env: &'static [(&'static str, &'static str)],
-    /// Beginnings of lines that the tests must print; these lines are shown as the figure of the check.
+    /// The beginnings of lines that the tests must print. The check shows these lines as its figure.
     prints: &'static [&'static str],
     bound: &'static str,
     needs: &'static [&'static str],
@@ -40,7 +41,7 @@ impl Tests {
         }
     }
 
-    /// Runs the binary once for each of these filters; each run must find a test.
+    /// Sets the filters: the binary is run once for each, and each run must find a test.
     pub(super) const fn each(mut self, filters: &'static [&'static str]) -> Self {
         self.each = filters;
         self
@@ -52,7 +53,7 @@ impl Tests {
         self.each
     }
 
-    /// Runs the tests whose names contain any of these words.
+    /// Selects the tests whose names contain any of these words.
     pub(super) const fn any(mut self, filters: &'static [&'static str]) -> Self {
         self.any = filters;
         self
@@ -64,34 +65,34 @@ impl Tests {
         self
     }
 
-    /// Requires that the tests print lines with these beginnings. The tests run one after the other, because such lines
-    /// contain times.
+    /// Requires that the tests print lines with these beginnings. The tests then run one after the other, so that they
+    /// do not affect the times in such lines.
     pub(super) const fn prints(mut self, lines: &'static [&'static str]) -> Self {
         self.prints = lines;
         self
     }
 
-    /// Sets the bound that the check compares its figure with, as text for the last line of the check.
+    /// Sets the text that the last line of the check shows as its bound.
     pub(super) const fn bound(mut self, bound: &'static str) -> Self {
         self.bound = bound;
         self
     }
 
-    /// Sets the programs that some tests need. A missing program is reported as skipped, and is a failure with
-    /// `--strict`.
+    /// Sets the programs that some tests need. If a program is missing, the check reports that its tests are skipped;
+    /// with `--strict`, the check fails.
     pub(super) const fn needs(mut self, programs: &'static [&'static str]) -> Self {
         self.needs = programs;
         self
     }
 
-    /// Builds the tests and the examples with `--release`.
+    /// Requests that the tests and the examples are built with `--release`.
     pub(super) const fn release(mut self) -> Self {
         self.release = true;
         self
     }
 }
 
-/// The outcome of one run: how many tests passed and failed, and the required lines.
+/// The outcome of one run or of several: how many tests passed and failed, and the required lines.
 #[derive(Debug, Default)]
 struct Count {
     passed: usize,
@@ -100,7 +101,7 @@ struct Count {
     printed: Vec<String>,
 }
 
-/// Runs test binaries and sums their counts; the check passes if all tests passed and none is missing.
+/// Runs test binaries and sums their counts; the check passes if every run found tests and all of them passed.
 pub(super) fn run(check: &str, all: &[Tests], rigour: Rigour) -> Outcome<Verdict> {
     build_examples(all)?;
     let mut sum = Count::default();

@@ -27,8 +27,8 @@ const UV: &str = "uv==0.13.9";
 /// The configuration file of Claude Code in the home folder.
 const FILE: &str = ".claude.json";
 
-/// A server in a host's file: its id, its command, and a tool with arguments for a call that is harmless and stays on
-/// the machine; `None` if there is no such call.
+/// A server in a host's file: its id, its command, and a harmless call that stays on the machine, as tool and
+/// arguments. `None` if the server has no such call.
 type Server = (&'static str, &'static [&'static str], Option<(&'static str, &'static str)>);
 
 const SERVERS: [Server; 10] = [
@@ -90,15 +90,15 @@ const CERTIFICATES: [&str; 6] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Machine {
     Plain,
-    /// Certificates are in a file of the user, which only two environment variables name.
+    /// The certificates are in a file of the user, and only two environment variables name this file.
     OwnCertificates,
-    /// The registries are reached through a proxy, which two variables name.
+    /// The registries are reached through a proxy, which two environment variables name.
     Proxy,
     /// Each server sleeps for 15 seconds before it starts.
     Slow,
 }
 
-/// Runs the check; needs npm and `PyPI`.
+/// Runs the check, which needs access to npm and `PyPI`.
 pub(super) fn day_again(options: &Options) -> Outcome<Verdict> {
     let mut figures = Vec::new();
     let mut wrong = Vec::new();
@@ -177,7 +177,7 @@ impl Day {
     }
 
     /// Writes the file of the host, runs `mgp setup`, uses the servers as the host does, and runs `mgp undo`; returns
-    /// what is wrong.
+    /// the faults found.
     fn play(&self) -> Outcome<Vec<String>> {
         let text = format!("{:#}\n", json!({ "numStartups": 7, "mcpServers": self.entries() }));
         let file = self.folder.join(FILE);

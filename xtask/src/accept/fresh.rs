@@ -16,7 +16,7 @@ const CI_TIMEOUT: Duration = Duration::from_mins(20);
 /// The time limit for building and running `mgp demo` on two cores, with dependencies already downloaded.
 const DEMO_TIMEOUT: Duration = Duration::from_mins(3);
 
-/// The programs of the Rust toolchain that the check may use.
+/// The programs of the Rust toolchain that the check can use.
 const TOOLCHAIN: &[&str] = &[
     "cargo",
     "cargo-clippy",

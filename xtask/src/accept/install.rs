@@ -162,7 +162,7 @@ fn npm(place: &Place) -> Outcome<Installed> {
     })
 }
 
-/// Writes the completion script that a program prints to a file.
+/// Stores in a file the completion script that a program prints; returns the path of the file.
 fn printed(program: &Path, folder: &Path) -> Outcome<PathBuf> {
     let script = Program::new(program).args(&["completions", "bash"]).output()?;
     let file = folder.join("completion");

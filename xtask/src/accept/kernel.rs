@@ -109,7 +109,7 @@ impl Kernel {
     pub(super) fn tools(&self, is_ready: impl Fn(&[Value]) -> bool) -> Outcome<Vec<Value>> {
         let end = now() + LIST_TIMEOUT;
         loop {
-            // The kernel may still be starting.
+            // Ignores failures, because the kernel might still be starting.
             let listed = self.run(&["--json", "tools", "ls"]).unwrap_or_else(|_| "[]".to_owned());
             let tools: Vec<Value> = serde_json::from_str(&listed).context("the list of tools")?;
             if is_ready(&tools) {
@@ -128,7 +128,7 @@ pub(super) fn path_text(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Sends a request over HTTP in the modern protocol era, with these client capabilities; returns its result.
+/// Sends a request over HTTP in the protocol revision 2026-07-28, with these client capabilities; returns its result.
 pub(super) fn ask(
     port: u16,
     capabilities: &Value,

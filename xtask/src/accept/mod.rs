@@ -51,7 +51,7 @@ enum Step {
 #[derive(Debug)]
 struct Options {
     rigour: Rigour,
-    /// The folder of the labelled sets of the tool index; `None` for the one beside the repository.
+    /// The folder of the labelled sets of the tool index; `None` for the folder beside the repository.
     data: Option<PathBuf>,
 }
 

@@ -19,7 +19,7 @@ use std::{
 
 /// The time within which 99 of 100 pings must be answered.
 const MAX_P99: Duration = Duration::from_millis(50);
-/// The time limit of the specification for every ping.
+/// The time within which the specification requires an answer to every ping.
 const WORST: Duration = Duration::from_secs(5);
 /// The number of calls that run or wait while the server is pinged over stdio.
 const IN_FLIGHT: usize = 1000;
@@ -71,8 +71,8 @@ fn long(program: &Path) -> Outcome<Vec<Duration>> {
     Ok(times)
 }
 
-/// Pings a server while a tool blocks a thread, again and again, so that the server must detect the blocked thread each
-/// time.
+/// Pings a server while a tool repeatedly blocks a thread for a short time; the server must detect the blocked thread
+/// each time.
 fn again(program: &Path) -> Outcome<Vec<Duration>> {
     let mut server = Server::start(program)?;
     // Starts one call fewer than the server runs at once, so that the blocking call is not queued.
@@ -141,7 +141,7 @@ impl Server {
 
     /// Returns the reply to a request, and skips other replies.
     fn answer(&mut self, id: usize) -> Outcome<Value> {
-        // Kills a server that does not reply in time, which ends its output and so the loop below.
+        // Kills a server that does not reply in time. Its output then ends, and so does the loop below.
         let _watched = watch(&self.child);
         loop {
             let mut line = String::new();

@@ -1,4 +1,5 @@
-//! The check `valid.real`: calls to servers from npm and `PyPI`, which have neither MGP nor configured validators.
+//! The check `valid.real`: ordinary calls must reach servers from npm and `PyPI`, and attacks must be blocked, although
+//! these servers do not use MGP and no validators are configured for them.
 
 use super::{
     Options, Verdict,
@@ -90,7 +91,8 @@ impl Counts {
     }
 }
 
-/// Makes the call of a line; returns whether it reached its server or was refused as the line expects.
+/// Makes the call of a line; returns whether it had the outcome that the line expects: it reached its server, or was
+/// refused.
 fn judge(kernel: &Kernel, served: &Served, line: &str) -> Outcome<bool> {
     let parts: Vec<&str> = line.splitn(4, ' ').collect();
     let [kind, server, tool, arguments] = parts[..] else {

@@ -37,7 +37,7 @@ const WIDTHS: [usize; 2] = [120, 60];
 /// The configuration file of Codex, the only one that is TOML.
 const CODEX: &str = ".codex/config.toml";
 
-/// A host with its servers, and a tool that it looks for and calls.
+/// A host with its servers, and a tool that the check searches for and calls as this host.
 struct Host {
     file: &'static str,
     servers: &'static [&'static str],
@@ -218,7 +218,7 @@ impl Home {
         Ok(texts)
     }
 
-    /// Runs `mgp setup` in a terminal of this width, where the person accepts the plan only in the narrow one.
+    /// Runs `mgp setup` in a terminal of this width. The plan is accepted in the narrow terminal only.
     fn setup(&self, width: usize) -> Outcome {
         let answer = if width == WIDTHS[1] { "y\n" } else { "n\n" };
         let line = format!("stty cols {width} rows 40; '{}' setup", self.kernel.program.display());
@@ -247,7 +247,7 @@ impl Home {
         Ok(())
     }
 
-    /// Starts the command in a host's file as the host does; lists the tools, finds one by a wish, and calls it.
+    /// Starts the command in a host's file as the host does; lists the tools, finds one by a search, and calls it.
     fn use_as(&self, host: &Host, revision: &'static str) -> Outcome {
         let text = fs::read_to_string(self.folder.join(host.file)).context(host.file)?;
         let entry = started(host.file, &text).context("the entry of mgp")?;
@@ -292,8 +292,8 @@ impl Peer {
     /// Starts the command of an entry in a host's file.
     pub(super) fn start(kernel: &Kernel, entry: &Value, revision: &'static str) -> Outcome<Self> {
         let args = entry["args"].as_array().context("args")?.iter().filter_map(Value::as_str);
-        // The process that starts `mgp serve --stdio` counts as a host, whose children may not run `mgp undo`. So the
-        // started program gets another parent; it ends when its input does.
+        // The process that starts `mgp serve --stdio` counts as a host. Children of a host are not allowed to run `mgp
+        // undo`, so the program gets another parent; it ends with its input.
         let program = entry["command"].as_str().context("command")?;
         let mut command = Command::new("setsid");
         command.args(["--fork", program]);
@@ -345,7 +345,7 @@ impl Peer {
 fn started(file: &str, text: &str) -> Option<Value> {
     if file == CODEX {
         let (_, table) = text.split_once("[mcp_servers.mgp]\n")?;
-        // The texts and the list of this entry are also valid JSON.
+        // The strings and the list in this TOML entry are also valid JSON.
         let members = table.lines().map_while(|line| line.split_once(" = "));
         let members =
             members.filter_map(|(name, value)| Some((name, serde_json::from_str(value).ok()?)));

@@ -1,5 +1,5 @@
-//! The acceptance check `core.spec`: each example message of the specification is accepted by its own type, and damaged
-//! copies of it are refused.
+//! The acceptance check `core.spec`: the Rust type of each example message of the specification accepts the example,
+//! and refuses damaged copies of it.
 
 use super::{Verdict, shared};
 use crate::{
@@ -15,7 +15,7 @@ const EXAMPLES: usize = 50;
 /// The members of each example that are required, and those whose JSON type is checked.
 const MEMBERS: &str = include_str!("members.txt");
 
-/// The required and the typed members of one example, as JSON pointers.
+/// The members of one example that are required, and further members whose JSON type is checked; as JSON pointers.
 struct Members {
     required: Vec<&'static str>,
     typed: Vec<&'static str>,

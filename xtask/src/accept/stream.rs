@@ -10,11 +10,11 @@ use std::{fs, path::Path};
 
 /// The number of calls in the check `stream.bulk`, each with a result of 1 MiB.
 const CALLS: &str = "1024";
-/// The maximum growth of the process during these calls, in MiB.
+/// The maximum growth of the process's memory during these calls, in MiB.
 const MAX_GROWTH: f64 = 16.0;
 /// The maximum number of instructions for a chunk: from a server directly, and through a kernel with governance.
 const MAX_INSTRUCTIONS: [f64; 2] = [6_000.0, 12_000.0];
-/// The lengths of two streams; the difference of their instructions is counted.
+/// The numbers of chunks in two streams. The cost of a chunk follows from the difference between their instructions.
 const CHUNKS: [u32; 2] = [1_000, 5_000];
 
 /// Streams many large results through two kernels, and checks the memory.

@@ -10,7 +10,7 @@ use std::{fs, path::PathBuf};
 const PACKAGE: &str = "@modelcontextprotocol/server-filesystem";
 const VERSIONS: [&str; 2] = ["2025.3.28", "2026.8.31"];
 
-/// Runs the check; needs npm, and `PyPI` if Node is missing.
+/// Runs the check, which needs access to npm, and to `PyPI` if Node is missing.
 pub(super) fn day_upgrade() -> Outcome<Verdict> {
     let day = Day::new()?;
     day.configure(VERSIONS[0])?;

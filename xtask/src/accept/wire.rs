@@ -7,7 +7,7 @@ use crate::{
     run::{Context, Outcome, Program},
 };
 
-/// The minimum share of rows of the labelled corpus that must be handled as labelled.
+/// The minimum share of corpus rows to which the server reacts as their labels require.
 const MIN_RATIO: f64 = 0.98;
 /// The number of lines that the program `fuzz_lines` mutates and tests; `SEED` is the seed of the mutations.
 const LINES: &str = "10000000";

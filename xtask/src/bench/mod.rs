@@ -4,7 +4,8 @@
 //! - `bench toolindex` measures the tool index, `bench kernel` the cost of the kernel.
 //!
 //! For instructions and allocations, the difference between a short and a long run is used, which cancels the cost of
-//! the start. CPU time is measured in rounds in which all servers take turns; the minima of the rounds are compared.
+//! the start. CPU time is measured in rounds in which all servers take turns: `bench stdio` compares the minima of the
+//! rounds, `bench http` the means, and `bench kernel` the medians.
 
 mod http;
 mod kernel;
@@ -151,7 +152,7 @@ fn verdict(transport: Transport, rigour: Rigour) -> Outcome<Verdict> {
     })
 }
 
-/// Counts the instructions of one small echo call to a server program; returns `None` without valgrind.
+/// Counts the instructions that a server program uses for one small echo call; returns `None` without valgrind.
 pub(crate) fn instructions_of(
     program: &Path,
     arguments: &[&str],

@@ -13,14 +13,14 @@ pub(super) struct Server {
     pub(super) command: Vec<String>,
 }
 
-/// The load generator program, and how it is run.
+/// The load generator, and the processor on which it runs.
 #[derive(Debug)]
 pub(super) struct Generator {
     pub(super) program: PathBuf,
     /// The processor that the load generator and the server share; `None` for any.
     ///
-    /// With one call in flight, waking a process on another processor costs several times more than on the same one,
-    /// and the scheduler may place the two processes differently in each run.
+    /// With one call in flight, waking a process on another processor costs several times more than on the same one.
+    /// The scheduler might place the two processes differently in each run.
     pub(super) processor: Option<String>,
     /// The folder for temporary files of measurements.
     pub(super) scratch: PathBuf,
@@ -95,8 +95,8 @@ impl Programs {
 impl Programs {
     /// Restricts the load generator and the server to one common processor.
     ///
-    /// With separate processors, the one whose process receives a message may be asleep. On a virtual machine, waking
-    /// it costs several times more than an echo, so the figures of every server fall into two groups (4 or 18 µs per
+    /// With separate processors, a message sometimes has to wake the processor of its receiver. On a virtual machine,
+    /// this costs several times more than an echo, so the figures of every server fall into two groups (4 or 18 µs per
     /// call).
     pub(super) fn pinned(mut self) -> Outcome<Self> {
         self.generator.processor = Some(last_processor()?);
@@ -104,7 +104,7 @@ impl Programs {
     }
 }
 
-/// Returns the number of the last processor that this process may use.
+/// Returns the number of the last processor that this process is allowed to use.
 pub(super) fn last_processor() -> Outcome<String> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));

@@ -12,7 +12,7 @@ pub(super) struct Row {
     unit: &'static str,
     /// The figure; `None` means that the measurement failed, which counts as missing the bound.
     measured: Option<f64>,
-    /// The maximum that the figure may have; `None` if there is no bound.
+    /// The upper bound of the figure; `None` if it has none.
     most: Option<f64>,
     beside: Vec<(&'static str, f64)>,
 }

@@ -14,7 +14,7 @@ pub(super) enum Bound {
     AtLeast(f64),
     /// The maximum of our figure as a multiple of the peer's figure.
     Ratio(f64),
-    /// The maxima of our figure as multiples of the bare server's figure and of the peer's figure.
+    /// Two maxima of our figure, as multiples of the bare server's figure and of the peer's figure; both apply.
     Both { bare: f64, peer: f64 },
 }
 

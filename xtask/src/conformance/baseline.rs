@@ -43,7 +43,7 @@ impl Baseline {
         self.0.iter().any(|line| line.set == set.shown() && line.scenario == scenario)
     }
 
-    /// Returns the deviations of a run from the baseline, as messages.
+    /// Returns a message for each deviation of a run from the baseline.
     pub(super) fn against(&self, set: &Set, run: &[Judged], all: Whole) -> Vec<String> {
         let name = set.shown();
         let mut wrong = Vec::new();

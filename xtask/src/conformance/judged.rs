@@ -9,7 +9,7 @@ use std::{fs, path::Path};
 pub(super) struct Judged {
     pub(super) scenario: String,
     pub(super) verdict: Verdict,
-    /// The number of passed checks, without the check that the suite adds to every scenario.
+    /// The number of passed checks; [`ADDED`], which the suite adds to every scenario, does not count.
     pub(super) passed: usize,
     /// The failed checks with their reasons, one per line.
     pub(super) faults: Vec<String>,
@@ -18,7 +18,7 @@ pub(super) struct Judged {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Pass,
-    /// The suite reports a success of the scenario, but checked nothing.
+    /// The suite reports no fault, but has checked nothing about the scenario.
     Vacuous,
     /// The scenario did not meet a recommendation.
     Warned,
@@ -77,7 +77,7 @@ impl Judged {
         judged
     }
 
-    /// Returns the failure of a scenario for which the suite wrote no output.
+    /// Returns the verdict on a scenario for which the suite wrote no output: a failure.
     pub(super) fn lost(scenario: &str) -> Self {
         Self {
             scenario: scenario.to_owned(),
@@ -88,7 +88,7 @@ impl Judged {
     }
 }
 
-/// Reads the output of the suite in a folder: each scenario has a folder with a `checks.json`.
+/// Reads the output of the suite, in which each scenario has a folder with a `checks.json`; returns the verdicts.
 pub(super) fn read(folder: &Path, side: &str) -> Outcome<Vec<Judged>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];

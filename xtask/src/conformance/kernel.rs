@@ -126,7 +126,7 @@ impl Kernel {
         };
         let kernel = Served::start(command, &folder.join("kernel.log"))?;
         let end = now() + DISCOVERY_TIMEOUT;
-        // The list may also contain the kernel's own tools, so it can be longer.
+        // Allows a longer list, because the kernel also lists tools of its own.
         while self::tools(kernel.port())?.len() < tools.len() {
             if now() > end {
                 return Err(Failure::new("the kernel does not list the tools of the server"));
@@ -141,7 +141,7 @@ impl Kernel {
     }
 }
 
-/// Creates an empty folder that only its owner may read.
+/// Creates an empty folder that only its owner can read.
 fn emptied(folder: PathBuf) -> Outcome<PathBuf> {
     let _ = fs::remove_dir_all(&folder);
     let mut builder = fs::DirBuilder::new();

@@ -20,7 +20,8 @@ use kernel::{Kernel, Peer};
 use sets::{ALL, EXTENSIONS, Requirements, Scenarios, Set, Side};
 use suite::{Suite, Tried};
 
-/// Runs the sets of scenarios of one side or both; with `--only`, runs one scenario in the sets that contain it.
+/// Runs the sets of scenarios of one side or both; with `--only`, runs one scenario in the sets that contain it. With
+/// `--through-kernel`, runs the server scenarios against a kernel instead.
 pub(crate) fn conformance(flags: &Flags) -> Outcome {
     let rigour = Rigour::from_strict(flags.has("--strict"));
     let suite = match Suite::install() {
@@ -70,8 +71,8 @@ pub(crate) fn conformance(flags: &Flags) -> Outcome {
 
 /// The only required scenario that a kernel does not pass.
 ///
-/// In this scenario, the client sends an answer that the server has not asked for. A server may accept such an answer.
-/// The kernel forwards only answers to a question of the server, because the server could not distinguish an
+/// In this scenario, the client sends an answer that the server has not asked for. A server is allowed to accept such
+/// an answer. The kernel forwards only answers to a question of the server, because the server could not distinguish an
 /// unrequested answer from one that a user gave.
 const EARLY_ANSWERS: &str = "input-required-result-ignore-extra-params";
 
@@ -125,7 +126,8 @@ pub(crate) fn peers() -> Outcome<Accepted> {
     Ok(Accepted { pass, figure: figures.join(", "), bound: "30/30 and 36/37 each".to_owned() })
 }
 
-/// Returns whether a scenario may belong to a set.
+/// Returns whether a set contains a scenario, according to the suite's list or, for a named part of the suite, to
+/// `EXTENSIONS`.
 fn belongs(set: &Set, requirements: &Requirements, scenario: &str) -> bool {
     match set.scenarios {
         Scenarios::Required => requirements.run(set.side).any(|known| known == scenario),
@@ -157,7 +159,7 @@ pub(crate) fn required() -> Outcome<Accepted> {
 /// servers.
 pub(crate) fn extensions() -> Outcome<Accepted> {
     let suite = Suite::install()?;
-    // Uses an empty baseline, because no scenario of this check may be a known failure.
+    // Uses an empty baseline, because this check allows no known failures.
     let baseline = Baseline::default();
     let mut stage = Stage::new(&suite, &baseline);
     let (mut passed, mut all, mut not) = (0, 0, Vec::new());

@@ -20,7 +20,7 @@ impl Side {
 /// The selection of scenarios in a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scenarios {
-    /// The required scenarios of a revision, and those that the suite runs with them.
+    /// The required scenarios of a revision, and the optional ones that the suite runs together with them.
     Required,
     /// A named part of the suite, of which no scenario is required.
     Suite(&'static str),
@@ -34,7 +34,8 @@ pub(super) struct Set {
     pub(super) name: &'static str,
     pub(super) revision: &'static str,
     pub(super) scenarios: Scenarios,
-    /// The number of required scenarios; the suite's own list must have the same length, so that a change is noticed.
+    /// The number of required scenarios. The suite's own list must have the same length, so that we notice if it
+    /// changes.
     pub(super) required: usize,
 }
 

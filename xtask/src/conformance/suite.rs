@@ -20,7 +20,7 @@ use std::{
 /// The pinned version of the suite; a newer version must be reviewed before it is used.
 const SUITE: &str = "@modelcontextprotocol/conformance@0.2.0-alpha.12";
 
-/// The minimum major version of Node, whose features the suite uses.
+/// The minimum major version of Node that the suite needs.
 const LEAST_NODE: u32 = 22;
 
 /// A script that makes the suite's mock servers listen on loopback only.
@@ -66,7 +66,7 @@ impl Suite {
         self.folder.join("out")
     }
 
-    /// Reads the suite's list of the required scenarios of a set, and checks that its length is as expected.
+    /// Reads the suite's list of the required scenarios of a set, and checks that the list has the expected length.
     pub(super) fn requirements(&self, set: &Set) -> Outcome<Requirements> {
         if set.scenarios != Scenarios::Required {
             return Ok(Requirements::default());
@@ -81,8 +81,8 @@ impl Suite {
         Err(Failure::new(format!("{name} requires {found} scenarios, not the {known} known here")))
     }
 
-    /// Runs all scenarios of a set. Failed client scenarios are repeated one by one, because they run in parallel at
-    /// first and may have timed out.
+    /// Runs all scenarios of a set. Failed client scenarios are repeated one by one, because in the first run they run
+    /// in parallel and can time out.
     pub(super) fn run(&self, set: &Set, tried: &Tried) -> Outcome<Vec<Judged>> {
         let mut run = self.ask(set, tried, &set.arguments(), "all")?;
         for scenario in self.requirements(set)?.run(set.side) {
@@ -114,7 +114,8 @@ impl Suite {
         Ok(found.unwrap_or_else(|| Judged::lost(scenario)))
     }
 
-    /// Runs the suite with the given arguments; its output is kept in the folder `name`.
+    /// Runs the suite with the arguments `wanted`, and returns the verdicts; the output stays in a folder for `set` and
+    /// `name`.
     fn ask(&self, set: &Set, tried: &Tried, wanted: &[&str], name: &str) -> Outcome<Vec<Judged>> {
         let name = [&set.shown().replace(' ', "-"), "-", &name.replace('/', "-")].concat();
         let out = self.written().join(name);

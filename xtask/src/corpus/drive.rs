@@ -17,11 +17,12 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const REACTION_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time for which a server that must not reply is watched.
 const SILENCE_INTERVAL: Duration = Duration::from_millis(300);
-/// The time without a line from the server after which its reaction is complete.
+/// If the server writes no line for this time, its reaction counts as complete.
 const QUIET_INTERVAL: Duration = Duration::from_millis(100);
 /// The time limit of writing a row's input, and of reading the server's output.
 const ROW_TIMEOUT: Duration = Duration::from_mins(1);
-/// The time for which the writer may be blocked before the check begins to read.
+/// In a row about memory, the time after which the check begins to read the server's output even if the writer is
+/// blocked.
 const STALL_TIMEOUT: Duration = Duration::from_millis(1500);
 
 const READY: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
@@ -89,8 +90,8 @@ fn attempt(row: &Row, command: &[String], report: &mut Report) -> Result<(), Str
         return Err(format!("grew by {growth} bytes, at most {bound} expected"));
     }
     if let Input::Idle { silence, .. } = input {
-        // Judge only the replies before the ping: the ping completed an unfinished line of the row's input, and the
-        // server may have replied to that line.
+        // Judges only the replies before the ping: the ping completed an unfinished line of the row's input, and the
+        // server can have replied to that line.
         reaction.replies.truncate(judged_until);
         if spent.is_some_and(|spent| spent > *silence / 4) {
             return Err("busy while idle".to_owned());
@@ -114,7 +115,8 @@ fn exit(server: &mut Server, reaction: &mut Reaction) -> Result<(), String> {
     }
 }
 
-/// Completes a half line if the row left one, and sends a ping; returns whether the server answered it.
+/// Ends the last line of the row's input if it has no newline, then sends a ping; returns whether the server answered
+/// the ping.
 fn ping(server: &Server, input: &Input, reaction: &mut Reaction, written: bool) -> bool {
     if !input.ends_a_line() {
         server.send(vec![(b"\n".to_vec(), Duration::ZERO)]);
@@ -149,7 +151,7 @@ fn handshake(server: &Server, revision: &str) -> Result<(), String> {
 }
 
 /// Writes the row's input, and returns whether all of it was written. For a row about memory, the server's output is
-/// not read meanwhile, to check that the server does not buffer it without limit.
+/// not read meanwhile. This shows whether the server buffers its output without limit.
 fn send(server: &Server, row: &Row, input: &Input) -> bool {
     let mut pieces: Vec<_> = input.pieces().collect();
     let slow: Duration = pieces.iter().map(|(_, pause)| *pause).sum();

@@ -7,7 +7,7 @@ use serde_json::{Value, value::RawValue};
 /// The parts of a reply that the label is compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reply {
-    /// The id as written by the server; `None` if the reply has none.
+    /// The id as the server wrote it; `None` if the reply has no id.
     pub(super) id: Option<String>,
     /// The error code of the reply; `None` for a result.
     pub(super) code: Option<i64>,
@@ -67,7 +67,8 @@ pub(super) fn read(line: &str) -> Line {
     }
 }
 
-/// Returns the id of a message as written; an id of `null` is returned as `null`, an absent id as `None`.
+/// Returns the id of a message as written; the id `null` is returned as the text `null`; `None` means that the message
+/// has no id.
 pub(super) fn id_text(message: &str) -> Option<String> {
     let members: std::collections::BTreeMap<String, &RawValue> =
         serde_json::from_str(message).ok()?;
@@ -148,7 +149,7 @@ fn id_matches(rule: &str, sent: Option<&str>, reply: &Reply) -> bool {
         // The rule is not a string, so it is the expected id itself: a number or `null`.
         return reply.id.as_deref().is_some_and(|id| same(id, rule));
     };
-    // Only an error may have no id: a result without an id belongs to no request, whatever the label allows.
+    // Accepts a missing id only in an error: a result without an id belongs to no request, whatever the label allows.
     let none = none && reply.code.is_some();
     match &*word {
         "null_or_absent" | "absent_or_null" => none || (exact && reply.code.is_none()),

@@ -70,7 +70,7 @@ impl Row {
             Written { text: Some(text), .. } => Some(Input::line(text.into_bytes())),
             Written { bytes_b64: Some(text), .. } => {
                 let bytes = Input::base64(&text).context(&written.id)?;
-                // Adds no newline to a truncated message: it must end where the input ends.
+                // Adds no newline to a truncated message, because it must end where the input ends.
                 let cut = written.expect.alive == "exit0";
                 Some(if cut { Input::Bytes(bytes) } else { Input::line(bytes) })
             }
@@ -86,7 +86,7 @@ impl Row {
         matches!(self.input, Some(Input::Child { .. }))
     }
 
-    /// Returns whether the handshake is done before the row's input is sent.
+    /// Returns whether the check performs the handshake before it sends the row's input.
     pub(super) fn after_handshake(&self) -> bool {
         let about = self.why.to_lowercase();
         if about.contains("before init") || self.revision == WITHOUT_HANDSHAKE {

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-/// The time within which a server must exit once its input is closed.
+/// The time within which a server must exit once its input is closed, and within which one line must be written.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The number of clock ticks per second in `/proc/PID/stat`.
@@ -32,7 +32,7 @@ pub(super) struct Server {
     gate: Arc<Gate>,
 }
 
-/// A gate that blocks the reading thread while it is closed.
+/// Makes the reading thread wait while `closed` is set.
 #[derive(Default)]
 struct Gate {
     closed: Mutex<bool>,
@@ -100,7 +100,7 @@ impl Server {
         self.gate.set(hold);
     }
 
-    /// Returns the next line of the server's output; `None` after the time limit.
+    /// Returns the next line of the server's output; `None` if none arrives within the time limit.
     pub(super) fn line(&self, limit: Duration) -> Option<String> {
         self.lines.recv_timeout(limit).ok()
     }

@@ -5,7 +5,7 @@ use flate2::{Compression, GzBuilder};
 use std::io::{Cursor, Write};
 use zip::{DateTime, ZipWriter, write::SimpleFileOptions};
 
-/// A file in an archive, or a folder, whose path ends with `/`.
+/// A file or a folder in an archive; the path of a folder ends with `/`.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) path: String,

@@ -71,7 +71,7 @@ pub(crate) fn make(
     Ok(files.into_iter().map(|(name, bytes)| (name, bytes.len())).collect())
 }
 
-/// Builds the fully optimised program, which contains no paths of this machine, and returns its path.
+/// Builds the program with all optimisations, and without paths of this machine in it; returns the path of the program.
 pub(crate) fn build() -> Outcome<PathBuf> {
     let home = std::env::var("CARGO_HOME")
         .or_else(|_| Ok::<_, Failure>(format!("{}/.cargo", std::env::var("HOME")?)))?;

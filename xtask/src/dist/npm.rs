@@ -6,7 +6,8 @@ use super::texts;
 use crate::run::{Failure, Outcome};
 use serde_json::{Value, json};
 
-/// The platforms, each with its package, and npm's names for the operating system and the processor.
+/// The platforms: the target as rustc names it, the npm package, and npm's names for the operating system and the
+/// processor.
 const PLATFORMS: [(&str, &str, &str, &str); 4] = [
     ("x86_64-unknown-linux-gnu", "mgp-linux-x64", "linux", "x64"),
     ("aarch64-unknown-linux-gnu", "mgp-linux-arm64", "linux", "arm64"),

@@ -22,8 +22,8 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(90);
 pub(super) struct Sdk {
     pub(super) name: &'static str,
     pub(super) pin: Pin,
-    /// The major version of a TypeScript SDK, as an argument for the driver; the Python driver detects the installed
-    /// version.
+    /// The major version of a TypeScript SDK, as an argument for the driver script; `None` for Python, whose driver
+    /// script detects the installed version.
     version: Option<&'static str>,
     pub(super) modes: &'static [(&'static str, &'static str)],
 }
@@ -79,7 +79,7 @@ pub(super) fn cells() -> Vec<Cell> {
     SDKS.iter().flat_map(of).collect()
 }
 
-/// Returns the calls that a driver makes, each as step name, tool and arguments.
+/// Returns the calls that a driver script makes, each as step name, tool and arguments.
 pub(super) fn calls() -> Value {
     json!([
         ["echo", "echo", {"message": "hello"}],

@@ -74,7 +74,7 @@ impl Places {
         self.root.join(folder).join(name)
     }
 
-    /// Returns the Python of the virtual environment in which a package is installed.
+    /// Returns the path of Python in the virtual environment of a package.
     pub(super) fn python(&self, pin: Pin) -> PathBuf {
         self.root.join(pin.folder).join("bin/python")
     }
@@ -119,8 +119,8 @@ impl Places {
         }
     }
 
-    /// Builds the echo server with rmcp, which the benchmarks use too, and checks that its lock file has the pinned
-    /// version.
+    /// Checks that the lock file of the rmcp echo server has the pinned version, and builds this server, which the
+    /// benchmarks use too.
     fn build_rmcp(&self, pin: Pin) -> Outcome {
         let lock = crate::run::root().join("xtask/peers/Cargo.lock");
         let locked = fs::read_to_string(&lock).context(lock.display())?;

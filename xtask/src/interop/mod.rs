@@ -1,6 +1,6 @@
-//! The command `interop`: runs conversations between our programs and real programs of others, over stdio and HTTP.
-//! They cover each combination of a client and a server with and without MGP, and clients and servers connected by our
-//! kernel.
+//! The command `interop`: runs conversations between our programs and real programs of others, over stdio and HTTP. The
+//! conversations cover each combination of a client and a server with and without MGP, and foreign clients that use
+//! foreign servers through our kernel.
 //!
 //! Each conversation is called a cell, and is a row of the printed table. The same builds of our programs are used with
 //! all peers.
@@ -33,7 +33,8 @@ use std::{
 
 pub(crate) use relay::relay;
 
-/// The kind of a cell: which sides are MGP peers. Plain peers without any of our programs are not tested.
+/// The kind of a cell: which sides use MGP. Every cell contains one of our programs; in `BothPlain` it is our client
+/// without MGP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Quadrant {
     PlainClient,
@@ -120,7 +121,8 @@ impl Stage {
     }
 }
 
-/// Returns the beginning of a command that records the traffic of a server; the caller appends the server's command.
+/// Returns the beginning of a command that starts a server and records its traffic; the caller appends the server's
+/// command.
 fn relayed(traffic: &Path) -> Outcome<[OsString; 4]> {
     let ourselves = std::env::current_exe().context("our own program")?;
     Ok([ourselves.into(), "relay".into(), traffic.into(), "--".into()])

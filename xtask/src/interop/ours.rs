@@ -23,7 +23,7 @@ pub(super) enum Mgp {
 pub(super) enum Place<'a> {
     /// A command that starts a server over stdio, behind a recording relay.
     Command(&'a [OsString]),
-    /// A URL of a recording proxy; the caller adds the recorded traffic afterwards.
+    /// The URL of a recording proxy in front of the server; the caller adds the recorded traffic afterwards.
     Url(&'a str),
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Runs `call_tool`; `place` may change the folder in which it runs.
+    /// Runs `call_tool`; `place` can change the folder in which it runs.
     pub(super) fn make(
         &self,
         cell: &Cell,
@@ -100,7 +100,7 @@ impl Seen {
         Ok(result)
     }
 
-    /// Returns the error message of a call that must fail; `None` if it succeeded.
+    /// Returns the error message of a call that was expected to fail; `None` if the call succeeded.
     pub(super) fn refusal(&self) -> Option<String> {
         if let Some(error) = self.of("error").next() {
             return Some(error["message"].as_str()?.to_owned());

@@ -24,7 +24,7 @@ pub(crate) fn relay(flags: &Flags) -> Outcome {
     };
     let mut file = PathBuf::from(file);
     if file.is_dir() {
-        // Several relays may record into this folder at the same time, so the file is named after the process.
+        // Names the file after the process, because several relays can record into this folder at the same time.
         file.push(format!("{}.traffic", std::process::id()));
     }
     let log = Arc::new(Mutex::new(File::create(&file).context(file.display())?));
@@ -37,14 +37,15 @@ pub(crate) fn relay(flags: &Flags) -> Outcome {
     let (to, from) =
         (server.stdin.take().context("stdin")?, server.stdout.take().context("stdout")?);
     let down = Arc::clone(&log);
-    // This thread is not joined: if the server exits first, the client may keep our standard input open forever.
+    // Does not join this thread: if the server exits first, the client might keep our standard input open forever.
     thread::spawn(move || pass(stdin(), to, "> ", &down));
     pass(from, stdout(), "< ", &log);
     let status = server.wait()?;
     if status.success() { Ok(()) } else { Err(Failure::new(format!("{program}: {status}"))) }
 }
 
-/// Forwards and records lines until one side closes. Dropping `to` closes the server's input.
+/// Forwards and records lines until one side closes. When the function returns, `to` is dropped, which closes the
+/// server's input.
 fn pass(from: impl Read, mut to: impl Write, mark: &str, log: &Mutex<File>) {
     let mut from = BufReader::new(from);
     let mut line = Vec::new();

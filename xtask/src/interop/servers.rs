@@ -91,7 +91,7 @@ const SERVERS: &[Server] = &[
         speaks: Speaks::Legacy,
         command: |places| {
             let memory = places.home().join("memory.jsonl");
-            // Removes the memory of an earlier run, which would change the result.
+            // Removes the server's memory file of an earlier run, because its contents would change the result.
             let _ = fs::remove_file(&memory);
             let mut file = OsString::from("MEMORY_FILE_PATH=");
             file.push(memory);
@@ -186,7 +186,8 @@ fn talk(server: &Server, era: &str, mgp: Mgp, cell: &Cell, stage: &Stage) -> Out
     Ok(format!("`{}` answers; an unknown tool: {}", server.tool, short(&message)))
 }
 
-/// Returns the lines that a client sends from `notifications/initialized` on.
+/// Returns the lines that a client sends from `notifications/initialized` on; all lines if it does not send this
+/// notification.
 fn after_the_handshake(up: &[String]) -> Vec<String> {
     let first = up.iter().position(|line| line.contains("notifications/initialized"));
     first.map_or_else(|| up.to_vec(), |first| up[first..].to_vec())

@@ -49,7 +49,7 @@ fn allowed_licences(policy: &str) -> Vec<&str> {
     list.split('"').skip(1).step_by(2).collect()
 }
 
-/// Returns whether an SPDX expression of `AND`, `OR` and parentheses is satisfied; `/` is an old form of `OR`.
+/// Returns whether the allowed licences satisfy an SPDX expression; `/` is an old form of `OR`.
 fn is_licence_allowed(expression: &str, allowed: &[&str]) -> bool {
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let mut words = spaced.split_whitespace().peekable();

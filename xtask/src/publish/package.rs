@@ -59,7 +59,7 @@ fn missing_files(files: &[&str]) -> Vec<String> {
     missing
 }
 
-/// Returns a message for each manifest entry that a package lacks for its registry page or its documentation.
+/// Returns a message for each manifest entry that the registry page or the documentation needs and the package lacks.
 fn manifest_faults(package: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     if package["description"].as_str().unwrap_or_default().is_empty() {
@@ -78,7 +78,7 @@ fn manifest_faults(package: &Value) -> Vec<String> {
     faults
 }
 
-/// Returns a message for each file that a package's sources read at compile time and that the package does not contain.
+/// Returns a message for each file that is missing in a package although the package's sources read it at compile time.
 fn unpacked_reads(
     tree: &Tree,
     folder: &str,
@@ -103,7 +103,7 @@ fn unpacked_reads(
     missing
 }
 
-/// Returns the files that one source file reads at compile time and that its package does not contain.
+/// Returns a message for each file that is missing in the package although this source file reads it at compile time.
 fn not_packed<'a>(
     source: &'a Source,
     path: &'a str,

@@ -21,7 +21,7 @@ use std::{
 };
 use summary::Part;
 
-/// The maximum length of a section's text in the search data.
+/// The maximum length of a section's text in the search data, in bytes; longer texts are cut.
 const MAX_SEARCHED: usize = 1200;
 
 /// Writes the site to `--out`, or to `target/site`.

@@ -64,7 +64,7 @@ impl Page {
 }
 
 impl Link {
-    /// Parses a link of a document; returns `None` for a link to a place outside of the workspace.
+    /// Parses a link of a document; returns `None` for a link to another site or an e-mail address.
     fn parse(from: &Path, url: &str) -> Option<Self> {
         if url.contains("://") || url.starts_with("mailto:") {
             return None;

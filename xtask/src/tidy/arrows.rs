@@ -3,11 +3,11 @@
 use super::Violation;
 use serde_json::Value;
 
-/// A package, and the packages of the workspace that it may depend on, including dev-dependencies.
+/// A package, and the packages of the workspace on which it is allowed to depend, dev-dependencies included.
 struct Arrows {
     from: &'static str,
     to: &'static [&'static str],
-    /// Packages that it may depend on as optional dependencies only.
+    /// Packages that are allowed as optional dependencies only.
     optional: &'static [&'static str],
 }
 
@@ -150,8 +150,8 @@ pub(super) fn no_anyhow(packages: &Value) -> Vec<Violation> {
 fn arrows(packages: &Value) -> Vec<Arrow<'_>> {
     let ours: Vec<_> = list(packages, "packages").filter_map(|p| p["name"].as_str()).collect();
     let mut arrows: Vec<Arrow<'_>> = Vec::new();
-    // Leaves out a package that names itself among its dev-dependencies, to enable a feature in its tests, and
-    // `mgp-testkit`, which the tests of every package may use and which depends on no other package of ours.
+    // Leaves out dependencies of a package on itself, which enable a feature in its tests, and those on `mgp-testkit`,
+    // which the tests of every package are allowed to use.
     let between = |(from, to, _): &(&str, &str, bool)| {
         from != to && *to != "mgp-testkit" && ours.contains(to)
     };
@@ -179,7 +179,7 @@ fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
     value[key].as_array().into_iter().flatten()
 }
 
-/// Returns the words in a text that may be package names.
+/// Returns the words in a text that can be package names.
 fn names(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').filter(|word| !word.is_empty())
 }

@@ -7,7 +7,7 @@ use super::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The maximum number of files that may import each other in a cycle.
+/// The maximum number of files in an import cycle.
 const MAX_FILES: usize = 4;
 
 /// The maximum length of a chain of re-exports; stops cycles among re-exports.
@@ -61,7 +61,7 @@ struct Crate<'a> {
 struct Module<'a> {
     path: &'a str,
     imports: Vec<Vec<String>>,
-    /// All `use` statements that make names visible in this module.
+    /// All items that `use` statements make visible in this module, privately or publicly.
     exports: Vec<Export>,
 }
 
@@ -71,15 +71,14 @@ impl<'a> Crate<'a> {
         module.path = &source.path;
         for found in uses(source) {
             for export in found.exports {
-                // A public re-export is not counted as a dependency of this module: it is followed from the modules
-                // that use it.
+                // Does not count a public re-export as an import of this module: it counts for the modules that use it.
                 if !found.public
                     && matches!(export.path.first().map_or("", |part| part), "crate" | "super")
                 {
                     let path = export.path.iter().chain([&export.item]);
                     module.imports.push(path.cloned().collect());
                 }
-                // Private imports are added too, because child modules can use them.
+                // Adds private imports too, because child modules can use them.
                 module.exports.push(export);
             }
         }

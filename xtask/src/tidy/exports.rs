@@ -12,8 +12,9 @@ pub(crate) struct Export {
     pub(crate) name: String,
 }
 
-/// Names of modules that several crates may export, because users write them with their crate: `mgp_security::auth`
-/// authenticates callers, `mgp_client_sdk::auth` obtains credentials, and no program imports both by name.
+/// Names of modules that several crates are allowed to export, because users write them with the name of the crate:
+/// `mgp_security::auth` authenticates callers, `mgp_client_sdk::auth` obtains credentials, and no program imports both
+/// by name.
 const SHARED: &[&str] = &["auth", "prelude"];
 
 /// Refuses names that the roots of two published crates export; re-exports of another crate's items do not count.
@@ -92,7 +93,7 @@ pub(crate) fn uses(source: &Source) -> Vec<Use> {
     found
 }
 
-/// A top-level item of a file: the position of its first byte, and its text up to `;` or its block.
+/// A top-level item of a file: the position of its first byte, and its text up to its `;` or its block `{…}`.
 pub(crate) struct Statement<'a> {
     pub(crate) at: usize,
     pub(crate) text: &'a str,

@@ -76,7 +76,7 @@ fn compare(row: &Row<'_>, benchmarks: &str) -> Result<(), String> {
     check("`ours`", ours, source.get("ours").or(source.get("measured")))?;
     let other = row.get("other").and_then(|other| other.rsplit_once(' '));
     let (name, figure) = other.ok_or("`other` is not a name and a figure")?;
-    // If docs/benchmarks.md has no column for this figure, the figure is listed in the column `beside`.
+    // Looks in the column `beside` if docs/benchmarks.md has no column for this figure.
     let beside = || source.get("beside")?.split(", ").find_map(|part| part.strip_prefix(name));
     let theirs = source.get(name).or_else(|| beside().map(str::trim));
     check("`other`", Some(figure), theirs)?;

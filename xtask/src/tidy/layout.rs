@@ -1,5 +1,5 @@
-//! The rules of `tidy` about files: names, lengths of files and functions, header comments, and what `lib.rs` may
-//! contain.
+//! The rules of `tidy` about files: names, lengths of files and functions, header comments, and the contents of
+//! `lib.rs`.
 
 use super::{
     Violation,
@@ -77,7 +77,7 @@ pub(super) fn lib_without_logic(source: &Source) -> Vec<Violation> {
     if is_lib { items_with_logic(source, 0, source.code.len()) } else { Vec::new() }
 }
 
-/// Returns the items between two positions that are not modules, `use` statements or macros.
+/// Returns a violation for each item between two positions that is not a module, a `use` statement or a macro.
 fn items_with_logic(source: &Source, mut at: usize, end: usize) -> Vec<Violation> {
     let code = &source.code[..end];
     let mut found = Vec::new();

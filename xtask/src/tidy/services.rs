@@ -11,11 +11,11 @@ const PAGE: &str = "docs/governance.md";
 /// The heading of the list of services in this document.
 const HEADING: &str = "### Services of a kernel's call\n";
 
-/// The maximum number of services that a call through the kernel may pass.
+/// The maximum number of services that a call through the kernel passes.
 const MAX_SERVICES: usize = 28;
 
-/// Refuses a list that is too long or has wrong counts, that names a service which the listed source files do not
-/// contain, or that lacks a layer which they contain.
+/// Refuses a list of services that is too long or has wrong counts. Also refuses services that are not in the source
+/// files which the list names, and layers in these files that are not in the list.
 pub(super) fn listed(page: Option<&str>, sources: &[Source]) -> Vec<Violation> {
     let section = page.unwrap_or_default().split_once(HEADING).map(|(_, rest)| rest);
     let Some(section) = section.map(|rest| rest.split("\n#").next().unwrap_or(rest)) else {

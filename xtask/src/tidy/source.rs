@@ -40,7 +40,7 @@ impl Source {
         self.lines.partition_point(|start| *start <= at)
     }
 
-    /// Returns whether the byte at `at` belongs to a test, an example or a benchmark.
+    /// Returns whether the byte at `at` belongs to a test, an example, a benchmark, a fuzz target or a build script.
     pub(crate) fn is_test(&self, at: usize) -> bool {
         let file = self.path.split('/').any(|part| {
             matches!(part, "tests" | "tests.rs" | "examples" | "benches" | "fuzz" | "build.rs")
@@ -79,7 +79,7 @@ pub(crate) fn closing(code: &str, open: usize) -> Option<usize> {
     None
 }
 
-/// A text whose comments and literals are replaced by spaces, and the positions of these.
+/// A text in which comments and literals are replaced by spaces, and the positions of the string literals and comments.
 struct Blanked {
     code: String,
     strings: Vec<Range<usize>>,

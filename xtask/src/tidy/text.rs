@@ -44,7 +44,7 @@ pub(super) fn method_literals(source: &Source) -> Vec<Violation> {
         .collect()
 }
 
-/// Returns the method name that a string literal consists of, or contains in quotes.
+/// Returns a method name that is the whole string literal, or that the literal contains in quotes.
 fn method_in(literal: &str) -> Option<&str> {
     let quoted = literal.split('"').map(|part| part.trim_end_matches('\\'));
     quoted.into_iter().find(|part| {
@@ -57,7 +57,8 @@ fn method_in(literal: &str) -> Option<&str> {
     })
 }
 
-/// Refuses untagged enums, lints that are silenced without a reason, and tests that are ignored or expect a panic.
+/// Refuses untagged enums, lints that are silenced with `allow` or without a reason, and tests that are ignored or
+/// expect a panic.
 pub(super) fn attributes(source: &Source) -> Vec<Violation> {
     let found = source.attributes().filter_map(|(at, inside)| {
         let inside = inside.trim();

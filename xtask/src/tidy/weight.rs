@@ -17,8 +17,8 @@ const NOT_IN_PROGRAM: [(&str, &str); 1] = [
     ("mgp-toolindex", "tokens"),
 ];
 
-/// Requires that the program enables the default features of the crates it consists of. Tests do not notice a missing
-/// feature, because tests of the whole workspace enable more features than the program.
+/// Requires that the program enables the default features of its crates. Tests do not notice a missing feature, because
+/// tests of the whole workspace enable more features than the program.
 pub(super) fn complete_program(packages: &Value) -> Vec<Violation> {
     let mut build = Build::new(packages, false);
     let Some(program) = build.ours(PROGRAM) else { return Vec::new() };
@@ -53,7 +53,7 @@ pub(super) fn light_by_default(packages: &Value) -> Vec<Violation> {
     build.found.into_iter().map(violation).collect()
 }
 
-/// The packages and features that a build enables, found by following features from package to package.
+/// Finds the packages and features that a build enables, by following features from package to package.
 struct Build<'a> {
     packages: &'a Value,
     with_tests: bool,

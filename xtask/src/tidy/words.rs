@@ -3,7 +3,7 @@
 
 use super::{Violation, source::Source, source::closing};
 
-/// Words that do not name an actor, and verbs that Rust documentation does not use.
+/// Forbidden words: those that do not name an actor, and verbs that Rust documentation does not use.
 const FORBIDDEN: &[&str] = &[
     "anew", "heard", "nobody", "said", "says", "somebody", "stands", "tells", "told", "whoever",
     "whomever",
@@ -204,7 +204,7 @@ fn hits(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Returns the word that is `skip` words after the word at `at`, if only white space separates the words between.
+/// Returns the word that is `skip` words after the word at `at`, if only white space separates all words in between.
 fn adjacent<'a>(text: &str, words: &[(usize, &'a str)], at: usize, skip: usize) -> Option<&'a str> {
     let last = words.get(at + skip)?;
     let gaps = words[at..=at + skip].windows(2);

@@ -141,7 +141,7 @@ pub(crate) struct ServerAccess {
     pub(crate) server: String,
     /// `allow` or `deny` if an entry decides for the whole server, else `default`.
     pub(crate) whole: &'static str,
-    /// `allow` or `deny`: what the server's `default_policy` decides where nothing else does.
+    /// `allow` or `deny`: what the server's `default_policy` decides where no entry decides.
     pub(crate) by_default: &'static str,
     /// The tools of the server that entries allow by name.
     pub(crate) allowed: Vec<String>,
@@ -399,8 +399,8 @@ pub(crate) async fn matrix_of_all(
     matrix(global, &every, backend).await
 }
 
-/// Refuses a new access entry whose server, tool or agent seems to be mistyped. The error has the reason, and the
-/// mistyped part; `None` if the known names could not be read.
+/// Refuses a new access entry whose server, tool or agent seems to be mistyped. The error is the mistyped part and the
+/// reason; the part is `None` if the known names could not be read.
 pub(crate) async fn check_new_entry(
     global: &Global,
     backend: &Backend,
@@ -437,7 +437,7 @@ async fn matrix(global: &Global, matrix: &Matrix, backend: &Backend) -> CliResul
             config.servers.iter().map(|server| server.id.to_string()).collect::<Vec<_>>()
         }
     };
-    // The kernel's own tools belong to no configured server, so their id is not a leftover.
+    // The kernel's own tools have a reserved server id. No configured server has that id, but it is not a leftover.
     let is_left = |id: &String| !known.contains(id) && NameFlaw::check_server(id, []).is_ok();
     let left = held.into_iter().filter(|(id, held)| !held.agents.is_empty() && is_left(id));
     let left: Vec<String> = left.map(|(id, _)| id).collect();

@@ -46,7 +46,7 @@ pub(crate) enum Approvals {
     Watch,
 }
 
-/// The answer to an approval.
+/// The approval that an operator answers, and the operator's reason.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Decision {
     /// Id of the approval, as `mgp approvals ls` shows it
@@ -126,7 +126,8 @@ impl Render for ApprovalList {
                 one.server_id.as_deref().into(),
                 what.into(),
                 one.risk_level.as_ref().map(ToString::to_string).into(),
-                // A granted permission outlives its question.
+                // Left out once a permission or a registration is decided, because `expires_at` is only the end of its
+                // question.
                 one.expires_at
                     .as_ref()
                     .filter(|_| one.state == "open" || one.kind == "call")
@@ -191,7 +192,7 @@ impl Render for WholeApproval {
             out.line(format!("reason     {reason}"));
         }
         out.line(format!("arguments  {} bytes", arguments.len()));
-        // Prints each argument on its own line, in the order in which the arguments are hashed.
+        // Prints each argument on its own line, in the order of the canonical JSON, which is hashed for the approval.
         match serde_json::from_str::<Extras>(arguments) {
             Ok(members) => members
                 .iter()
@@ -207,7 +208,7 @@ fn script(approval: &KernelApproval) -> Option<String> {
     arguments.get("script")?.get().ok()
 }
 
-/// Prints the lines of a script; tabs indent, and every other character that cannot be seen is escaped.
+/// Prints the lines of a script. Tabs become spaces, and every other invisible character is escaped.
 fn render_script(out: &mut Output, script: &str) {
     out.line(format!("the script, {} bytes:", script.len()));
     for line in script.split('\n') {

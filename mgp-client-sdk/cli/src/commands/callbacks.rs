@@ -1,4 +1,5 @@
-//! `mgp callbacks`: questions of servers that wait for an operator (MGP §13.4).
+//! The command `mgp callbacks`: shows and answers the questions of servers for which an operator's answer is needed
+//! (MGP §13.4).
 
 use clap::Subcommand;
 use mgp_types::Payload;

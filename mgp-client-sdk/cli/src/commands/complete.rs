@@ -1,4 +1,4 @@
-//! `mgp __complete`: the names of servers, tools and agents for the completion scripts of shells.
+//! The command `mgp __complete`: prints names of servers, tools and agents for the completion scripts of shells.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::exit::CliResult;
 use crate::output::write_stdout;
 use crate::{prompt, state};
 
-/// The time that `mgp __complete` may take for one key press; after it, no names are printed.
+/// The maximum time that `mgp __complete` takes for one key press; if it needs longer, it prints no names.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The maximum number of names that `mgp __complete` prints.
@@ -36,7 +36,7 @@ enum NameKind {
     Agent,
 }
 
-/// Prints the names that can follow, a line each; nothing if none are known.
+/// Prints the names that can follow on the command line, one a line. Prints nothing if none are known.
 pub(crate) async fn run(global: &Global, complete: &Complete, program: Command) -> CliResult {
     let words: Vec<&str> = complete.words.iter().map(String::as_str).collect();
     let Some(kind) = kind_of_last(program, &words) else { return Ok(()) };

@@ -25,7 +25,8 @@ pub(crate) fn run(completions: &Completions, command: &mut Command) -> CliResult
 
 /// Returns the part of a script that completes names of servers, tools and agents.
 ///
-/// The script runs the `mgp` of the `PATH`, not the program that was typed, which may be a file of the current folder.
+/// The script runs the `mgp` of the `PATH`. It does not run the program that was typed, because that could be any file
+/// in the current folder.
 fn names_script(shell: Shell) -> &'static str {
     match shell {
         Shell::Bash => {

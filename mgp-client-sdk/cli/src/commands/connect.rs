@@ -44,7 +44,7 @@ use undo::CommandRun;
 pub(crate) struct Connect {
     #[command(flatten)]
     target: HostTarget,
-    /// Take the servers that mgp has too out of the host's file; `mgp disconnect` restores them
+    /// Remove from the host's file the servers that mgp has too; `mgp disconnect` restores them
     #[arg(long)]
     replace: bool,
     /// A person sits at the host and can confirm calls
@@ -61,8 +61,8 @@ pub(crate) struct Connect {
     no_grant: bool,
     #[command(flatten)]
     config: ConfigArg,
-    /// The planned text of mgp's configuration, if it will change together with the host's file; `None` if its present
-    /// text is used.
+    /// The text that mgp's configuration file will have, if it is about to change together with the host's file. If
+    /// `None`, the configuration file is read as it is.
     #[arg(skip)]
     planned_config: Option<String>,
 }
@@ -239,15 +239,15 @@ impl HostTarget {
 
 /// The planned change of a host's file.
 struct Change {
-    /// The text without the entry of mgp, and with all entries that the host itself had.
+    /// The text of the file without the entry of mgp, and with all entries that the host itself had.
     base: String,
     /// `true` if `base` is byte for byte the file as it was before mgp was connected.
     is_exact: bool,
     after: String,
     record: Option<Record>,
     taken: Vec<record::TakenEntry>,
-    /// The servers of the host's file that are also in the configuration: path in the file, name in the file,
-    /// configured id.
+    /// The servers of the host's file that mgp's configuration has too. Each has its path in the file, its name in the
+    /// file, and its id in the configuration.
     present: Vec<(Vec<String>, String, String)>,
     beside: Vec<String>,
 }
@@ -318,8 +318,8 @@ impl Change {
     }
 }
 
-/// A change of a host's configuration file, planned by `mgp setup`. After it, the host starts `mgp` instead of the
-/// servers that are in the planned configuration of `mgp`.
+/// A change of a host's configuration file, planned by `mgp setup`. After the change, the host starts `mgp` instead of
+/// the servers that are in the planned configuration of `mgp`.
 pub(super) struct HostChange {
     host: KnownHost,
     file: PathBuf,
@@ -373,7 +373,8 @@ impl HostChange {
     }
 }
 
-/// Returns the servers of the host's file that are also in the configuration: path and name in the file, configured id.
+/// Returns the servers of the host's file that mgp's configuration has too, each with its path and name in the file,
+/// and its id in the configuration.
 fn present(
     global: &Global,
     connect: &Connect,

@@ -53,7 +53,7 @@ pub(crate) enum Contract {
         #[command(flatten)]
         common: CommonArgs,
     },
-    /// Check that servers still offer the tools that a file names, compatibly; for automated builds
+    /// Check that servers still offer, compatibly, the tools that a file names; for automated builds
     #[command(
         after_help = "Example:\n  mgp contract export files > required.json\n  mgp contract check files --against required.json"
     )]

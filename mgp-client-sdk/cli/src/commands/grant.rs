@@ -36,7 +36,7 @@ pub(super) struct GrantResult {
     agent: String,
     /// The approved permissions.
     permissions: Vec<String>,
-    /// Dangerous permissions, which are not approved; each first use asks for approval.
+    /// Dangerous permissions. They are not approved; a person is asked at the first use of each.
     asked: Vec<String>,
     /// The number of dangerous tools; a person confirms each of their calls.
     confirmed: usize,

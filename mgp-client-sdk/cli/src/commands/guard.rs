@@ -19,10 +19,10 @@ pub(crate) struct Guard {
     /// Judge
     #[arg(value_parser = PossibleValuesParser::new(Judge::KINDS))]
     kind: String,
-    /// File with the allowlists to which test cases with code refer in `config`
+    /// File with the allowlists that the `config` of test cases with code refers to
     #[arg(long, value_name = "FILE")]
     configs: Option<PathBuf>,
-    /// Report the median and the 99th percentile of the cost of a line on standard error
+    /// Report on standard error the median and the 99th percentile of the time for a line
     #[arg(long)]
     timing: bool,
 }

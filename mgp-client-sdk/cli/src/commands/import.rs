@@ -116,8 +116,8 @@ impl ServerReport {
         self.id.is_some() && !self.present
     }
 
-    /// Returns whether the server is not added, because the configuration already has it, or because it was left out
-    /// and stays in the host's file.
+    /// Returns whether the import does not add the server, because the configuration already has it, or because it
+    /// stays in the host's file. For the entry of mgp itself, returns `false`.
     pub(super) fn is_kept(&self) -> bool {
         !self.is_added() && self.left_out.as_deref() != Some(IS_MGP)
     }
@@ -217,7 +217,7 @@ impl ImportPlan {
         self.plan.text()
     }
 
-    /// Returns the values of environment variables and headers, which may be secret.
+    /// Returns the values of environment variables and headers. They can be secret.
     pub(super) fn values(&self) -> impl Iterator<Item = &str> {
         let servers = self.sources.iter().flat_map(|source| &source.read.servers);
         let entries = servers.map(|server| &server.entry);
@@ -289,7 +289,7 @@ pub(crate) async fn run(global: &Global, import: &Import) -> CliResult {
 /// Returns the configuration that a plan will write.
 pub(super) fn planned_config(file: &Path, plan: &Plan) -> CliResult<Config> {
     let mut config = Config::parse(file, plan.text())?.config;
-    // The file belongs to the user, so its variables, files and commands may be expanded.
+    // The file belongs to the user, so a `${…}` in it is allowed to name any variable, file or command.
     for server in &mut config.servers {
         server.origin = Origin::Named;
     }
@@ -384,7 +384,7 @@ fn host_files(host: KnownHost, import: &Import) -> CliResult<Vec<PathBuf>> {
     Ok(files.filter(|file| file.exists()).collect())
 }
 
-/// Reads the servers of a host; `None` if its file has none.
+/// Reads the servers of a host; `None` if the host has no file, or its file has no servers.
 pub(super) fn read_host_file(global: &Global, host: KnownHost) -> CliResult<Option<Source>> {
     let file = host.user_file(&home()?);
     if !file.exists() {
@@ -407,7 +407,7 @@ fn read_host(global: &Global, host: KnownHost, file: &Path) -> CliResult<Source>
     Ok(Source { read, agent: host.name().to_owned() })
 }
 
-/// Reads the servers in the text of a host's file; only the user's own file may name stored secrets.
+/// Reads the servers in the text of a host's file. Only the user's own file is allowed to name stored secrets.
 pub(super) fn read_servers(
     global: &Global,
     host: KnownHost,

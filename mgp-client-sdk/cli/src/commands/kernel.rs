@@ -23,15 +23,15 @@ use crate::lock::{self, LockAttempt};
 use crate::output::{ActionReport, Cell, Color, Output, Render, plural, print};
 use crate::{control, state, time_args};
 
-/// The default time that `mgp stop` lets the running calls of the kernel finish.
+/// The default time that `mgp stop` gives the kernel's running calls to finish.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The time connections and servers may take to close after the drain.
+/// The time that `mgp stop` gives connections and servers to close, in addition to the time for running calls.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The severity of a finding that makes an entry unusable.
+/// The severity of a finding that makes an entry of the configuration unusable.
 const ERROR: &str = "error";
 
 /// A member of protocol results that the output of commands omits.
@@ -227,8 +227,8 @@ pub(crate) async fn stop(global: &Global, stop: &Stop) -> CliResult {
     let limit = stop.timeout.unwrap_or(DRAIN_TIMEOUT).saturating_add(CLOSE_TIMEOUT);
     let free = async {
         client.closed().await;
-        // The kernel closes connections first, then stops the servers and closes the log. If another process id holds
-        // the lock, the next kernel has already started.
+        // The kernel closes connections first, then stops the servers and closes the log. If the lock then belongs to
+        // another process, the next kernel has already started.
         while stopping.is_some() && lock_holder(&folder)? == stopping {
             sleep(LOCK_INTERVAL).await;
         }

@@ -39,8 +39,8 @@ pub(crate) enum Keys {
 pub(crate) struct Add {
     /// Agent name of callers with the key
     agent: String,
-    /// Create a key for an operator, who may change everything; one of another tenant than `local`, only access,
-    /// permissions and approvals of its tenant
+    /// Create a key for an operator, who may change everything, or in another tenant than `local` only access,
+    /// permissions and approvals of that tenant
     #[arg(long)]
     admin: bool,
     /// Tenant of callers with the key: they see nothing of other tenants, and operators change rules of their own only

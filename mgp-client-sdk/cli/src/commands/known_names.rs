@@ -28,7 +28,7 @@ const KERNEL_ID: &str = "mgp";
 /// The remedy if a person wants to decide about a name that does not exist yet.
 const FORCE: &str = "add --force to decide about one that comes later";
 
-/// The part of an error message before the known name that the user perhaps meant.
+/// The words in an error message that introduce the known name that the user perhaps meant.
 pub(super) const DID_YOU_MEAN: &str = "; did you mean";
 
 /// The hint at the end of the error about an agent whose name resembles that of a known agent.
@@ -45,7 +45,7 @@ pub(super) struct AcceptedNames {
     pub(super) new_agent: bool,
 }
 
-/// The names of agents and servers that exist at the time of the command.
+/// The names of the servers, tools and agents that exist at the time of the command.
 pub(super) struct KnownNames {
     /// The servers and their tools; the set is empty if the server has not listed its tools yet.
     servers: BTreeMap<String, BTreeSet<String>>,
@@ -266,8 +266,8 @@ async fn agents_in_use(global: &Global, store: &dyn Store) -> CliResult<BTreeSet
     Ok(agents)
 }
 
-/// Finds the agents that have limits in a configuration but no key, host or access entry, so that the limits may apply
-/// to no calls; returns the finding and the remedy for each.
+/// Finds the agents that have limits in a configuration but no key, host or access entry: their limits perhaps apply to
+/// no call. Returns the finding and the remedy for each.
 pub(crate) async fn unknown_limited_agents(
     global: &Global,
     store: &dyn Store,

@@ -31,7 +31,7 @@ use crate::{control, state, time_args};
 /// The redirect URI of logins whose browser runs on another device; no program listens at this address.
 const ELSEWHERE: &str = "http://127.0.0.1:8976/callback";
 
-/// The time that the running kernel may take to reconnect to the server.
+/// The maximum time that the running kernel takes to reconnect to the server after a login.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum length of the address that a user pastes to complete a login, in bytes.
@@ -164,7 +164,7 @@ fn is_per_agent(server: &ServerConfig) -> bool {
     matches!(&server.target, TargetConfig::Url { auth, .. } if auth.login == LoginScope::Agent)
 }
 
-/// Connects to the server, logs in when the server requires it, and returns the OAuth client that holds the tokens.
+/// Connects to the server, logs in there, and returns the OAuth client that holds the tokens.
 async fn authorize(
     login: &Login,
     server: &ServerConfig,

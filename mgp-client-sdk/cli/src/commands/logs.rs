@@ -20,7 +20,7 @@ use crate::{control, log, state};
 
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The maximum number of bytes that are read at once, and from the end of an existing log.
+/// The maximum number of bytes that one read takes. Of an existing log, only this many bytes at its end are read.
 const MAX_BYTES: u64 = 1024 * 1024;
 
 /// `mgp logs`.
@@ -129,8 +129,7 @@ async fn of_server(global: &Global, logs: &Logs, server: &str) -> CliResult {
     }
 }
 
-/// Returns the lines after those that are already known. If `lines` does not continue the known lines, returns all of
-/// them.
+/// Returns the lines after those that are already known. If `lines` does not continue `known`, returns all of `lines`.
 fn new_lines<'a>(known: &[LogLine], lines: &'a [LogLine]) -> &'a [LogLine] {
     let is_after = |end: &usize| {
         let before = &lines[..*end];

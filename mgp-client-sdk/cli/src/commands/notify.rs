@@ -1,4 +1,4 @@
-//! `mgp notify`: messages to people about decisions that wait.
+//! The command `mgp notify`: tests the messages that people get when a decision waits for them.
 
 use std::sync::Arc;
 

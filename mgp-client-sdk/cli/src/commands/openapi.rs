@@ -131,8 +131,8 @@ pub(crate) async fn run(global: &Global, arguments: &OpenApi) -> CliResult {
     if arguments.base_url.is_none() && !of_document {
         check_address(source, is_url, &address, &credentials)?;
     }
-    // Only a host that the operator named may be in a private network, because others may have written the address in a
-    // document.
+    // Only a host that the operator named is allowed to be in a private network: an address in a document can come from
+    // others.
     let document = (of_document && needs_host).then_some(source);
     let named = arguments.base_url.as_deref().or(document);
     for one in api.left_out() {
@@ -143,8 +143,9 @@ pub(crate) async fn run(global: &Global, arguments: &OpenApi) -> CliResult {
     Ok(api.into_server(&address, credentials, &fetch).serve_stdio().await?)
 }
 
-/// Refuses an address that only the document names, if it is not `https`, or if a fetched document names another host,
-/// which would get the credentials. Others may change the document at any time.
+/// Checks an address that only the document names, because others can change the document at any time. Refuses an
+/// address that is not `https`. Also refuses one at another host than the fetched document if there are credentials,
+/// because that host would get them.
 fn check_address(
     source: &str,
     is_url: bool,

@@ -86,7 +86,7 @@ impl Limits {
     fn scope(&self) -> Option<PermissionScope> {
         let mut scope = PermissionScope::default();
         let texts = |values: &[String]| (!values.is_empty()).then(|| values.to_vec().into());
-        // Omitted if empty, because a present but empty list would match no call.
+        // Empty lists are left out, because a present but empty list would match no call.
         if let Some(paths) = texts(&self.path) {
             scope.paths = paths;
         }
@@ -228,7 +228,8 @@ async fn decide(
     Ok(ActionReport::new(&**server, status).with_notes(notes))
 }
 
-/// Refuses words that are not permissions, and likely misspellings; a server may define permissions of its own.
+/// Refuses words that are not permissions, and likely misspellings of known ones. Accepts other names with a dot,
+/// because a server can define permissions of its own.
 pub(crate) fn check_permission(permission: &str, force: bool) -> CliResult {
     let is_known = Permission::from(permission).is_known();
     let all: Vec<_> = Permission::KNOWN.iter().map(Permission::as_str).collect();

@@ -34,10 +34,10 @@ use stderr_tail::StderrTail;
 /// Maximum number of servers that start at the same time; more would slow down each of them.
 const MAX_STARTING: usize = 16;
 
-/// The time after which a server no longer counts as starting, so that the next one may start.
+/// The time after which a server no longer counts as starting, so that the next one can start.
 const START_DELAY: Duration = Duration::from_secs(2);
 
-/// The time a server may take to exit by itself.
+/// The time that a server gets to exit by itself.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The time to wait for the last lines on a failed server's standard error.
@@ -62,7 +62,7 @@ pub(super) struct ProbedServer {
     pub(super) raw: Vec<Payload>,
 }
 
-/// The beginning of the reason if a server did not answer in time.
+/// The beginning of the reason that is given if a server did not answer in time.
 const NO_ANSWER: &str = "it did not answer";
 
 /// The reason why a server is unusable.

@@ -45,7 +45,7 @@ use crate::output::{ActionReport, Cell, Color, Output, Render, first_line, print
 use crate::socket_hello::DEFAULT_AGENT;
 use crate::{control, state, time_args};
 
-/// Upper limit of the wait for a start; normally the server's own `start_timeout` expires first.
+/// The maximum time to wait for a start; normally the server's own `start_timeout` expires first.
 const START_TIMEOUT: Duration = Duration::from_mins(5);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

@@ -166,7 +166,7 @@ impl Description {
             Some(address) => command.extend(["serve".to_owned(), "--http".into(), address.clone()]),
             None => command.extend(["__kernel".to_owned(), "--linger".into(), LINGER.into()]),
         }
-        // A service has another environment than this shell, so its paths are written down.
+        // A service has another environment than this shell, so paths from this shell's environment become options.
         let named = global.state.clone().or_else(state::folder_from_environment);
         for (option, path) in [("--config", install.config.named_file()), ("--state", named)] {
             if let Some(path) = path {

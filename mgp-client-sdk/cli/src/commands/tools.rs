@@ -151,7 +151,7 @@ pub(crate) struct WholeTool(KernelTool);
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct SearchResult {
     tools: Vec<FoundTool>,
-    /// For each tool, the text of the part of the query that it serves; `None` if the query has only one part.
+    /// For each tool, the part of the query for which it was found; `None` if the query has only one part.
     #[serde(skip)]
     parts: Vec<Option<String>>,
     #[serde(skip)]
@@ -381,7 +381,7 @@ fn print_list(global: &Global, tools: Vec<KernelTool>, agent: &str) -> CliResult
     Ok(())
 }
 
-/// Returns for each tool the text of the part of the query that it serves; `None` if the query has only one part.
+/// Returns, for each tool, the part of the query for which it was found; `None` if the query has only one part.
 fn parts(found: &DiscoverToolsResult) -> Vec<Option<String>> {
     let parts = found.mgp.as_ref().map(|extension| &extension.parts);
     let part_of = |tool: &FoundTool| {
@@ -439,7 +439,7 @@ async fn pin(global: &Global, pin: &Pin) -> CliResult {
     ActionReport::new(&*pin.tool, status).with_notes(notes).print(global)
 }
 
-/// Returns the name that the server gives a tool.
+/// Returns the name that a tool has at its server, i.e. without the id of the server.
 fn own_name(tool: &KernelTool) -> &str {
     let own = tool.tool_id.strip_prefix(&tool.server_id).and_then(|rest| rest.strip_prefix('.'));
     own.unwrap_or(&tool.name)
@@ -447,8 +447,8 @@ fn own_name(tool: &KernelTool) -> &str {
 
 /// Finds a tool by its id, or by its name if no other tool has that name.
 ///
-/// The name of a tool may contain dots, so a name may equal the id of another server's tool. Therefore a text with dots
-/// is only accepted as an id.
+/// The name of a tool can contain dots, and so can be the same as the id of another server's tool. Therefore a text
+/// with dots is only accepted as an id.
 fn find_tool<'a>(all: &'a [KernelTool], wanted: &str) -> CliResult<&'a KernelTool> {
     if let Some(tool) = all.iter().find(|tool| tool.tool_id == wanted) {
         return Ok(tool);

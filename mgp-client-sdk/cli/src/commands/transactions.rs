@@ -1,4 +1,4 @@
-//! `mgp transactions`: transactions of agents, and those that wait for an operator.
+//! The command `mgp transactions`: shows the transactions of agents, and settles those that could not be rolled back.
 
 use clap::Subcommand;
 use mgp_types::method::{KernelTransactions, KernelTransactionsResolve, KernelTransactionsRetry};

@@ -63,13 +63,13 @@ struct ProjectServer {
     needs: Vec<String>,
     /// The environment variables and headers, without secrets in clear text.
     sets: Vec<String>,
-    /// The files of the project that it runs, whose content is approved too.
+    /// The files of the project that the server runs; their content is approved too.
     files: Vec<PathBuf>,
     /// The rules that the server's entry loosens compared to the defaults.
     loosens: Vec<String>,
     /// The existing decisions about a server with the same id, which apply to this server too.
     inherits: Option<String>,
-    /// `true` if it replaces a server of your own.
+    /// `true` if the server replaces one of your own.
     replaces_yours: bool,
 }
 

@@ -52,7 +52,7 @@ pub(crate) struct Server {
     judged: Pair,
 }
 
-/// `mgp validate pair`: the server, and what of it is judged.
+/// The arguments of `mgp validate pair` and `server`: the server to judge, the rules to play, and the files to write.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Pair {
     /// Judge the server at this URL

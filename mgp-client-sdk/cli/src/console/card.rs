@@ -35,7 +35,7 @@ pub(super) fn card(console: &Console, viewer: &Viewer, waiting: &Waiting) -> Mar
     }
 }
 
-/// Returns who asks for what.
+/// Returns the heading of an approval: who asks for what.
 pub(super) fn heading(viewer: &Viewer, approval: &KernelApproval) -> String {
     let agent = approval.agent_id.as_deref().unwrap_or(&approval.subject);
     let server = approval.server_id.as_deref().unwrap_or("-");
@@ -107,7 +107,7 @@ pub(super) fn answers(
     }
 }
 
-/// Returns an explanation of each answer about a call: the later calls to which it also applies.
+/// Returns a text about each answer to a call, which explains to which later calls the answer also applies.
 fn meanings(viewer: &Viewer, approval: &KernelApproval) -> Markup {
     let texts = viewer.texts;
     let caller = approval.agent_id.as_deref().unwrap_or(&approval.subject);
@@ -183,7 +183,7 @@ pub(super) fn place(viewer: &Viewer, approval: &KernelApproval) -> Markup {
     html! { @if let Some(place) = place { ", " (place) } }
 }
 
-/// Returns the link to the story of the call that a question is about.
+/// Returns a link to the page with all steps of the call that a question is about.
 pub(super) fn story_link(console: &Console, viewer: &Viewer, approval: &KernelApproval) -> Markup {
     html! {
         @if let Some(trace) = &approval.trace_id {

@@ -28,7 +28,7 @@ impl Form {
         Self(pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
     }
 
-    /// Returns the names whose values are not empty, with these values, as a query.
+    /// Returns the names and values as a query, without names whose value is empty.
     pub(super) fn to_query(&self) -> String {
         let given = self.0.iter().filter(|(_, value)| !value.is_empty());
         form_urlencoded::Serializer::new(String::new()).extend_pairs(given).finish()
@@ -49,8 +49,8 @@ impl Form {
         self.0.iter().filter(move |(own, _)| own == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns the path of a page with its query, but without the result of an action, because a foreign link could
-    /// forge such a result.
+    /// Returns the path of a page with its query. Parameters that report the result of an action are left out, because
+    /// a link of another site could forge them.
     pub(super) fn page(path: &str, query: Option<&str>) -> String {
         let all = Self::parse(query.unwrap_or_default().as_bytes()).0;
         let mut query = form_urlencoded::Serializer::new(String::new());
@@ -71,7 +71,7 @@ fn is_notice(name: &str) -> bool {
     ["done", "failed", "sign", "see"].contains(&name)
 }
 
-/// Returns a text as one segment of a path.
+/// Encodes a text as one segment of a path.
 pub(super) fn segment(text: &str) -> String {
     percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
 }

@@ -115,7 +115,7 @@ pub(super) async fn check_origin(State(console): Shared, request: Request, next:
     let headers = request.headers();
     let is_read = [Method::GET, Method::HEAD].contains(request.method());
     let site = header(headers, "sec-fetch-site");
-    // A person may follow a link to a page from anywhere; any other request by another site is refused.
+    // A person is allowed to follow a link to a page from anywhere; any other request by another site is refused.
     let is_navigation = header(headers, "sec-fetch-mode") == Some("navigate")
         && header(headers, "sec-fetch-dest") == Some("document");
     let is_own_site = match site {

@@ -294,8 +294,8 @@ fn with_end(viewer: &Viewer, form: &Form, done: String) -> String {
     }
 }
 
-/// Returns the address to open after the login, if a request without a session posted one of these forms: that of the
-/// page with the form's input. Otherwise returns an empty text.
+/// If a request without a session posted one of these forms, returns the address to open after the login: the page with
+/// the form and its input. Otherwise returns an empty text.
 pub(super) async fn page_after_login(request: Request, console: &Arc<Console>) -> String {
     let path = request.uri().path().to_owned();
     if request.method() != Method::POST || ![GRANT, PERMIT].contains(&&*path) {

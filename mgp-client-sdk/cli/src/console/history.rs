@@ -98,7 +98,8 @@ impl Events {
         Self { params, left: MAX_PAGES }
     }
 
-    /// Returns the next page, which may be empty; one query reads only a limited part of the log.
+    /// Returns the next page; `None` after the last one. A page can be empty, because one query reads only a limited
+    /// part of the log.
     async fn next(&mut self, viewer: &Viewer) -> Result<Option<Vec<AuditEvent>>, PageError> {
         if self.left == 0 {
             return Ok(None);

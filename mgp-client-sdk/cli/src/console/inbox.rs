@@ -1,4 +1,4 @@
-//! The inbox: everything that waits for a person, and its answers.
+//! The inbox: everything that waits for a person, and the forms with which a person answers.
 
 use axum::Extension;
 use axum::extract::{Path, State};
@@ -41,7 +41,7 @@ pub(super) async fn page(
 ) -> Response {
     shown(&console, &viewer, async {
         let all = approvals(&viewer, MAX_DECIDED).await?;
-        // A review that waits for its server neither waits for a person nor is decided.
+        // An approval in the state `later` is asked only once its server is ready, so it is neither open nor decided.
         let known = all.iter().filter(|one| one.state != "later");
         let (open, decided): (Vec<_>, Vec<_>) = known.partition(|one| one.state == "open");
         let definitions = waiting_definitions(&viewer.operator.client).await?;

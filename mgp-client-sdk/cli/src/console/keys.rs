@@ -45,7 +45,8 @@ pub(super) async fn section(
     })
 }
 
-/// Returns the configured limits of calls at once and in a minute; quotas have a table of their own.
+/// Returns a table of the configured limits of calls: their number in a minute and at once, and the size of their
+/// arguments. Quotas have a table of their own.
 fn limits(viewer: &Viewer, config: &Config) -> Markup {
     let texts = viewer.texts;
     let agents =

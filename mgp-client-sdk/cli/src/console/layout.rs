@@ -25,8 +25,8 @@ pub(super) enum Notice {
 }
 
 impl Notice {
-    /// Returns the notice as a query. Its signature proves that this session made it, because a link of another site
-    /// may contain any text.
+    /// Returns the notice as a query. A link of another site can contain any text, so a signature proves that this
+    /// session made the notice.
     pub(super) fn to_query(&self, viewer: &Viewer) -> String {
         let (name, text) = match self {
             Self::Done(text) | Self::Lasting(text) => ("done", text),
@@ -60,8 +60,8 @@ fn notice(console: &Console, viewer: &Viewer, query: &Form) -> Markup {
     }
 }
 
-/// Returns the first button of a form, which no person sees. A browser presses the first button if a person presses
-/// Enter in a field, and that must not allow anything.
+/// Returns the first button of a form, which is hidden. If a person presses Enter in a field, the browser presses the
+/// first button, and that must not allow anything.
 pub(super) fn enter_guard(viewer: &Viewer) -> Markup {
     html! {
         button.hidden name="answer" value=(NO_ANSWER) tabindex="-1" aria-hidden="true" { (viewer.texts.press_button) }

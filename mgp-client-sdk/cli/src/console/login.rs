@@ -68,7 +68,7 @@ impl WrongLogins {
         Self { count: 0, since: now }
     }
 
-    /// Returns whether a login may be tried.
+    /// Returns whether another login is allowed now.
     fn is_open(&mut self, now: Instant) -> bool {
         while self.count > 0 && now.duration_since(self.since) >= WRONG_LOGIN_INTERVAL {
             self.count -= 1;

@@ -293,7 +293,7 @@ fn pages() -> Semaphore {
     Semaphore::new(MAX_PAGES)
 }
 
-/// Returns a page, or the page with the reason if it failed.
+/// Waits for a turn, makes a page and returns it; if that fails, returns a page with the reason.
 async fn shown<P: Future<Output = PageResult>>(
     console: &Console,
     viewer: &Viewer,

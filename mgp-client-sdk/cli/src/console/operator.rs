@@ -89,7 +89,8 @@ pub(super) enum Kernel {
 }
 
 impl Kernel {
-    /// Returns whether an operator may make a change that the console makes without a request to the kernel.
+    /// Returns whether an operator is allowed to make a change that the console makes itself, without a request to the
+    /// kernel.
     pub(super) fn admits_change(&self, operator: &Operator) -> bool {
         let Self::Own(served) = self else { return true };
         let scope = Scope::new(ScopeKind::Request);
@@ -100,7 +101,7 @@ impl Kernel {
         served.kernel.governance().is_operator(&cx, Administration::Changes)
     }
 
-    /// Connects as an agent, to search as it does.
+    /// Connects to the kernel as an agent, to search as that agent does.
     pub(super) async fn connect_as(
         &self,
         global: &Global,

@@ -35,7 +35,7 @@ pub(super) async fn whole_approval(
 pub(super) struct Questions(BTreeMap<String, KernelApproval>);
 
 impl Questions {
-    /// Reads the questions to which audit records refer; returns no questions if the viewer may not read the inbox.
+    /// Reads the questions to which audit records refer; returns none if the viewer is not allowed to read the inbox.
     pub(super) async fn of(viewer: &Viewer, events: &[AuditEvent]) -> Self {
         let ids: BTreeSet<_> = events.iter().filter_map(approval_id).collect();
         if ids.is_empty() {
@@ -63,7 +63,7 @@ pub(super) fn approval_id(event: &AuditEvent) -> Option<String> {
     detail(event, "approval_id")
 }
 
-/// Returns the place of an answer in words.
+/// Returns in words where an answer was given, e.g. on the page.
 pub(super) fn place(viewer: &Viewer, word: &str) -> Option<&'static str> {
     match word {
         "page" => Some(viewer.texts.via_page),

@@ -1,4 +1,4 @@
-//! The audit log: filtered or complete, and the state of its hash chain.
+//! The page about the audit log: its records, filtered or complete, and the check of its hash chain.
 
 use axum::Extension;
 use axum::body::Body;
@@ -72,8 +72,8 @@ impl Filter {
     }
 }
 
-/// Returns the newest matching records before a sequence number, the newest first. One request reads only a limited part
-/// of the log, so a rare record takes several.
+/// Returns the newest matching records before a sequence number, the newest first. One request reads only a limited
+/// part of the log, so finding a rare record takes several requests.
 pub(super) async fn read(
     viewer: &Viewer,
     filter: &Filter,

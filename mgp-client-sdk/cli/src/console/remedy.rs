@@ -10,7 +10,7 @@ use super::layout::url;
 use super::operator::Viewer;
 use super::questions::{Questions, approval_id, detail};
 
-/// The term of the grants that links propose.
+/// The duration of the grants that the links propose.
 const TERM: &str = "1h";
 
 /// A call that was refused.
@@ -71,7 +71,8 @@ fn targets(
             if found.is_empty() { vec![rule] } else { found }
         }
         ErrorCode::ACCESS_DENIED => vec![rule],
-        // A validator judges the arguments, so the page of the rules can show its decision only if they are kept.
+        // A validator judges the arguments, so the page that explains decisions can show this one only if the record
+        // keeps the arguments.
         ErrorCode::VALIDATION_BLOCKED | ErrorCode::CODE_SAFETY_VIOLATION => {
             let is_kept = kept_arguments(event).is_some();
             let first = if is_kept { rule } else { (refused.definition(), texts.show_definition) };

@@ -206,7 +206,7 @@ fn saved_by_day(viewer: &Viewer, tokens: &KernelTokensResult) -> Markup {
     chart(texts.saved_by_day, &bars)
 }
 
-/// Lists the searches of an agent that no call followed.
+/// Lists the searches of an agent that found nothing, or after which the agent called none of the found tools.
 fn unmet(viewer: &Viewer, tokens: &KernelTokensResult) -> Markup {
     let texts = viewer.texts;
     if tokens.unmet.is_empty() {
@@ -225,7 +225,8 @@ fn unmet(viewer: &Viewer, tokens: &KernelTokensResult) -> Markup {
     table(texts.unmet, &[texts.query, texts.found_nothing, texts.not_called, texts.time], &rows)
 }
 
-/// Draws the tokens of an agent's list of tools, beside the tokens of a list of all tools.
+/// Draws how many tokens an agent's list of tools costs, how many a list of all its tools would cost, and how many the
+/// tools of each server cost.
 fn cost(viewer: &Viewer, tokens: &KernelTokensResult) -> Markup {
     let texts = viewer.texts;
     let servers = tokens.servers.iter().map(|server| (plain(&server.server_id), server.tokens));

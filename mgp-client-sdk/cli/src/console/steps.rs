@@ -40,7 +40,7 @@ impl Story<'_> {
     /// Returns the steps as a list in the order of time.
     pub(super) fn list(&self) -> Markup {
         let mut steps: Vec<Step> = self.events.iter().flat_map(|event| self.steps(event)).collect();
-        // A question may be recorded in the same millisecond as its call arrives.
+        // A question can be recorded in the same millisecond in which its call arrives; the call is then shown first.
         steps.sort_by_key(|step| (step.at, step.name != self.viewer.texts.step_called));
         let waiting = self.waiting();
         html! {

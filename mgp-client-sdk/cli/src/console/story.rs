@@ -17,7 +17,7 @@ use super::steps::Story;
 use super::{Shared, history, record, shown, times};
 use crate::commands::audit::short_type;
 
-/// The maximum number of records that the picture shows.
+/// The maximum number of records that the timeline shows.
 const MAX_DRAWN: usize = 24;
 
 const WIDTH: f64 = 900.0;

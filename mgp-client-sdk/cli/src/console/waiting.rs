@@ -67,7 +67,7 @@ impl Waiting {
         let last = explained.steps.last();
         // The call that waits may itself have used up the limit, and then it is not refused.
         let is_limit = last.is_some_and(|step| step.stage == "limits");
-        // No rule refuses the call, so the refusal is the denial of this question, which an approval takes back.
+        // If no rule refuses the call, the refusal is the denial of this question, which an approval takes back.
         let is_refused = |step: &ExplainedStep| step.result == ExplainedResult::Refused;
         let is_own_denial =
             self.approval.state == "denied" && !explained.steps.iter().any(is_refused);

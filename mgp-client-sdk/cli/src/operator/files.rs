@@ -1,4 +1,4 @@
-//! The consent of running kernels to a change of a configuration file or a host's file.
+//! Asks running kernels for their consent before a command changes a configuration file or a host's file.
 //!
 //! A command line can name any state folder, so kernels of other state folders that use the file are asked, too.
 
@@ -11,16 +11,16 @@ use crate::args::{ConfigArg, Global};
 use crate::control;
 use crate::exit::CliResult;
 
-/// Checks that a command may edit a configuration, or a host's file together with it. The command calls this before it
-/// writes the first byte.
+/// Checks that a command is allowed to edit a configuration, or a host's file together with it. The command calls this
+/// before it writes the first byte.
 ///
-/// The kernel of the state folder decides or, if none runs, the configured proof. Then each other kernel that uses the
-/// file must consent.
+/// The kernel of the state folder decides; if none runs, the operator must give the configured proof. Then each other
+/// kernel that uses the file must consent.
 pub(crate) async fn admit_edit(global: &Global, config: &ConfigArg) -> CliResult {
     admit_edit_of(global, &config.file_to_edit()?).await
 }
 
-/// Checks that a command may edit a file; fails if a kernel that uses the file refuses it.
+/// Checks that a command is allowed to edit a file; fails if a kernel that uses the file refuses the change.
 pub(crate) async fn admit_edit_of(global: &Global, file: &Path) -> CliResult {
     match control::connect_to_change(global).await {
         Ok(client) => {
@@ -58,7 +58,7 @@ mod others {
     /// The flag of a listening socket in `/proc/net/unix`.
     const LISTENS: u64 = 0x10000;
 
-    /// Asks the user's other kernels to permit the change; a kernel that does not use this file cannot prevent it.
+    /// Asks the user's other kernels to permit the change. A kernel that does not use this file has no say in it.
     pub(super) async fn admit(global: &Global, file: &Path) -> CliResult {
         let own = real_path(&socket::path_in(&state::folder(global)?));
         let file = real_path(file);

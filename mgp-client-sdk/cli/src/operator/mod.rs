@@ -1,4 +1,5 @@
-//! Checks whether a process may act as an operator: where the process runs, and the proof that changes require.
+//! Checks whether a process is allowed to act as an operator: where the process runs, and the proof that changes
+//! require.
 
 mod files;
 #[cfg(unix)]

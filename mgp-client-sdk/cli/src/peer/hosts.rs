@@ -42,14 +42,15 @@ struct Host {
 #[derive(Debug, Default)]
 pub(crate) struct HostTable(Vec<Host>);
 
-/// The reason why a process is not accepted as an operator; for a process of a host, the passphrase may override it.
+/// The reason why a process is not accepted as an operator. The passphrase can override it, except for a process that a
+/// server started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Inside {
     /// A governed server started the process.
     Server,
     /// The process is a host, or was started by one.
     Host { name: String, pid: i32, is_shell: bool },
-    /// The process was detached from its parents, and a host may have started it.
+    /// The process was detached from its parents, and a host might have started it.
     Detached { name: String, pid: i32 },
 }
 
@@ -75,7 +76,7 @@ impl fmt::Display for Inside {
 }
 
 impl HostTable {
-    /// Returns the reason why a process may not act as an operator; `None` if there is none.
+    /// Returns the reason why a process is not allowed to act as an operator; `None` if there is none.
     pub(crate) fn inside(
         &self,
         table: &impl ProcessTable,
@@ -137,7 +138,7 @@ impl HostTable {
         } else {
             let is_below = |host: &&Host| chain.iter().any(|one| one.id == host.root);
             let Some(host) = self.0.iter().find(is_below) else { return Ok(()) };
-            // Two windows of one program, i.e. two processes below one root, may act as different agents.
+            // Two windows of one program, i.e. two processes below one root, are allowed to act as different agents.
             let is_host_itself = own.is_some_and(|own| own.root == host.root);
             let mut siblings = self.0.iter().filter(|other| other.root == host.root);
             (host, is_host_itself || siblings.any(|other| other.agent == agent))
@@ -190,7 +191,7 @@ fn host_of(table: &impl ProcessTable, chain: &[ProcessStat], agent: &str) -> Opt
     })
 }
 
-/// Returns whether a host may have started a process and then detached it from its parents.
+/// Returns whether a host might have started a process and then detached it from its parents.
 ///
 /// The topmost ancestor in the host's control group is then younger than the host. A process in the foreground of a
 /// terminal whose shell is one of its ancestors belongs to a person, and counts as not detached.

@@ -25,12 +25,13 @@ pub(crate) fn own_place() -> Place {
     Place::Outside { is_at_terminal: false }
 }
 
-/// The place of a process among hosts and servers, which decides whether it may act as an operator.
+/// The place of a process among hosts and servers, which decides whether it is allowed to act as an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// No server and no host started the process; it may be in the foreground of a terminal.
+    /// No server and no host started the process. `is_at_terminal` is `true` if it runs in the foreground of a
+    /// terminal.
     Outside { is_at_terminal: bool },
-    /// A host started the process, or may have started it, or the process is outside the kernel's container. A
+    /// A host started the process, or might have started it, or the process is outside the kernel's container. A
     /// passphrase can still admit it. The value is the reason.
     Inside(String),
     /// A server started the process, or its ancestors cannot be checked; it is always refused. The value is the reason.

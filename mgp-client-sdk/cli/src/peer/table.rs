@@ -7,7 +7,7 @@ use super::stat::{ProcessId, ProcessStat};
 /// Maximum number of ancestors of a process; a longer chain is refused.
 const MAX_ANCESTORS: usize = 512;
 
-/// The number of times a chain of ancestors is read again if it changes while it is read.
+/// The maximum number of times that a chain of ancestors is read, because it can change while it is read.
 const ATTEMPTS: usize = 8;
 
 /// A source of facts about processes: `/proc`, or a made-up table in tests.

@@ -11,7 +11,7 @@ const MAX_LINE_BYTES: usize = 32 << 20;
 pub(super) struct LineReader<R> {
     input: R,
     buffer: Vec<u8>,
-    /// The number of buffered bytes that the previous call returned.
+    /// The number of buffered bytes that the previous call of `next` returned.
     taken: usize,
 }
 

@@ -17,7 +17,8 @@ use crate::exit::{CliResult, Failure};
 /// The interval at which the relay tries to connect to another kernel after its kernel has ended.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The time that a kernel may take to answer the handshake that the relay repeats after the previous kernel has ended.
+/// The maximum time that a kernel takes to answer the handshake that the relay repeats after the previous kernel has
+/// ended.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The state that the two threads share. One thread reads from the host, the other from the kernel.
@@ -48,7 +49,7 @@ struct State {
 
 /// Relays lines until the host disconnects.
 ///
-/// `connect` connects to the next kernel; if its argument is `true`, it also starts one.
+/// `connect` connects to the next kernel. If its argument is `true`, it also starts a kernel if none runs.
 pub(super) fn run(
     first: UnixStream,
     mut connect: impl FnMut(bool) -> CliResult<Option<UnixStream>>,

@@ -195,8 +195,8 @@ impl Session {
         to_line(&json!({ "jsonrpc": "2.0", "method": HOLDING }))
     }
 
-    /// Keeps a request for the next kernel. Returns how to pass on the answer of the current kernel, which did not
-    /// start it.
+    /// Keeps a request for the next kernel. Returns how to pass on the current kernel's answer, which reports that the
+    /// kernel did not start the request.
     fn repeat_later(&mut self, id: &Id) -> Forward {
         if self.requests.repeat_later(id) {
             return Forward::Nothing;
@@ -286,8 +286,8 @@ impl Session {
 
     // === Another kernel ===
 
-    /// Ends all open requests of the host and questions of the kernel after a kernel has exited; returns the messages
-    /// that report this to the host.
+    /// Ends the kernel's questions after the kernel has exited, and the host's open requests except those that are
+    /// repeated with the next kernel. Returns the messages that report this to the host.
     pub(super) fn end_kernel(&mut self) -> Vec<u8> {
         let mut lines = Vec::new();
         for id in mem::take(&mut self.questions) {
@@ -302,7 +302,8 @@ impl Session {
         lines
     }
 
-    /// Ends all open requests of the host because no kernel runs; returns the messages that report this to the host.
+    /// Ends the host's open requests, except those for notification streams, because no kernel runs. Returns the
+    /// messages that report this to the host.
     pub(super) fn refuse(&mut self, reason: &str) -> Vec<u8> {
         self.repeated.clear();
         refuse(self.requests.end_held(), reason)

@@ -1,6 +1,7 @@
 //! Methods for everything that waits for an operator's decision (MGP §3.4, §4.4, §15.4).
 //!
-//! Calls and permissions wait in the inbox; registrations wait under their fingerprints.
+//! Calls and permissions wait in the inbox. Registrations wait elsewhere; a waiting registration has its fingerprint as
+//! its id.
 
 use std::sync::Arc;
 
@@ -47,7 +48,7 @@ pub(super) async fn list(
     Ok(result)
 }
 
-/// Removes the oldest decided requests, so that at most `max` remain.
+/// Removes the oldest decided requests until at most `max` decided requests are left.
 fn keep_newest_decided(requests: &mut Vec<&Arc<ApprovalRequest>>, max: u64) {
     let is_decided = |request: &ApprovalRequest| {
         !matches!(request.state, RequestState::Open | RequestState::Later)
@@ -102,8 +103,8 @@ pub(super) async fn deny(
     Ok(Decision::new(request.to_listed(false)))
 }
 
-/// Returns the place where the operator answered, as the operator's program states it in `via`. A program cannot state
-/// `Host`, because the answers in a host's form do not use these methods.
+/// Returns the place where the operator answered, as the operator's program states it in `via`. `Host` is ignored,
+/// because answers in a host's form do not arrive through these methods.
 fn place(params: &Params) -> Option<AnswerPlace> {
     let place = params.via.as_deref().and_then(AnswerPlace::parse);
     place.filter(|place| *place != AnswerPlace::Host)
@@ -114,8 +115,8 @@ fn inbox(kernel: &Kernel) -> Result<&Inbox, RpcError> {
     inbox.ok_or_else(|| RpcError::internal("this kernel has no inbox of approvals"))
 }
 
-/// Returns the registrations that wait for an operator. All tenants share the servers, so an operator of another tenant
-/// than `local` receives none.
+/// Returns the registrations that wait for an operator. All tenants share the servers, so an operator of any other
+/// tenant than `local` gets an empty list.
 async fn registrations(
     kernel: &Kernel,
     cx: &Context,
@@ -135,7 +136,8 @@ async fn find_registration(
     Ok(waiting.into_iter().find(|waiting| waiting.fingerprint.to_string() == id))
 }
 
-/// Approves a registration, and grants permissions that its server would otherwise lack.
+/// Approves a registration. Also grants the permissions in the params, each of which must be one that is denied to the
+/// server otherwise.
 async fn approve_registration(
     kernel: &Kernel,
     cx: &Context,

@@ -15,7 +15,7 @@ use crate::cli_hints::{explain_refusal, permit_command, risk_command, spare_comm
 use crate::dispatch::context_of_agent;
 use crate::handle::Kernel;
 
-/// The maximum number of names in an error about an ambiguous tool.
+/// The maximum number of candidates in an error about an ambiguous tool name.
 const MAX_NAMES: usize = 8;
 
 pub(super) async fn explain(
@@ -56,8 +56,8 @@ pub(super) async fn explain(
     Ok(result)
 }
 
-/// If a person must confirm the call and the inbox has a request about it, changes the result: to the answer that a
-/// person has given, or to a note that the request is still open.
+/// Adds to the result what the inbox contains about a call that a person must confirm: a given answer becomes the
+/// outcome, and an open request is named in the reason.
 fn apply_answer(
     kernel: &Kernel,
     result: &mut KernelExplainResult,
@@ -203,7 +203,7 @@ fn confirmation_words(
     )
 }
 
-/// Describes a requirement that must be met before a call may run.
+/// Describes a requirement that must be met before a call is allowed to run.
 pub(crate) fn requirement_words(requirement: &Requirement) -> String {
     match requirement {
         Requirement::Confirmation => "a person must confirm the call".to_owned(),

@@ -26,7 +26,7 @@ impl OperatorMethods {
         self.router
     }
 
-    /// Adds a method that only reads state, also that of other tenants.
+    /// Adds a method that only reads state, including state of other tenants.
     pub(super) fn read<R, F, Fut>(self, handler: F) -> Self
     where
         R: Request,
@@ -36,7 +36,7 @@ impl OperatorMethods {
         self.route::<R, F, Fut>(Administration::Reads, handler)
     }
 
-    /// Adds a method that changes state, also that of other tenants.
+    /// Adds a method that changes state, including state of other tenants.
     pub(super) fn change<R, F, Fut>(self, handler: F) -> Self
     where
         R: Request,
@@ -94,7 +94,7 @@ pub(super) fn find_server(kernel: &Kernel, id: &str) -> Result<Arc<ManagedServer
     })
 }
 
-/// Records which operator took an action that causes no other audit event.
+/// Records an operator's action in the audit log. Needed for actions that cause no other audit event.
 pub(super) async fn record(
     kernel: &Kernel,
     cx: &Context,

@@ -1,9 +1,9 @@
 //! The kernel's own methods for operators, `mgp/kernel/*`, which no specification defines.
 //!
-//! A caller that is not an operator is refused before its params are read. The audit log records each refused
-//! attempt and each change. Operators may also call the methods as tools, but no tool list contains them.
+//! A caller that is not an operator is refused before its params are read. The audit log records each refused attempt
+//! and each change. Operators can also call the methods as tools, but no tool list contains them.
 //!
-//! An operator of another tenant than `local` may only call the methods added with `read_own` and `change_own`, whose
+//! An operator of another tenant than `local` can call only the methods added with `read_own` and `change_own`, whose
 //! handlers show and change what belongs to the tenant of the caller, and nothing else.
 
 mod approvals;

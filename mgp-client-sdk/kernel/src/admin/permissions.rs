@@ -1,4 +1,5 @@
-//! Methods by which an operator decides about permissions of servers, also if no server has requested them (MGP §3).
+//! Methods by which an operator decides about permissions of servers, including permissions that no server has
+//! requested (MGP §3).
 
 use mgp_security::{Approval, CallApproval, CallApprovals, PermissionChange};
 use mgp_types::mgp::{
@@ -74,7 +75,7 @@ pub(super) async fn revoke(
         return Ok(result);
     }
     let change = permission_change(&kernel, params)?;
-    // Revoke the approvals in the inbox first, so that no call can use one before the change.
+    // Revoke the approvals in the inbox first, so that no call can use one before the permissions are revoked.
     let unused = match governance.inbox() {
         Some(inbox) => inbox.forget_approvals(&cx.principal, server.id(), &permissions).await?,
         None => Vec::new(),
@@ -114,7 +115,7 @@ fn change_result(approvals: &[Approval]) -> ChangeResult {
 }
 
 fn kernel_permission(approval: &Approval) -> KernelPermission {
-    // The source of the approval as the text that the store uses for it.
+    // Show the source of the approval as the same text that is in the store.
     let source = Payload::of(&approval.source).ok().and_then(|source| source.get::<String>().ok());
     let mut permission = KernelPermission::new(
         approval.permission.clone(),

@@ -17,7 +17,8 @@ use super::methods::{find_server, record};
 use crate::fleet::ManagedServer;
 use crate::handle::Kernel;
 
-/// The time that `stop` waits for calls in flight. Afterwards it returns and reports the server as draining.
+/// The default time that `stop` waits for calls in flight. If calls are still running then, it reports the server as
+/// draining.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) async fn list(

@@ -20,7 +20,8 @@ use crate::handle::Kernel;
 /// The agent whose tokens are counted if the params name no agent.
 const DEFAULT_AGENT: &str = "default";
 
-/// The maximum time that the approval of a new server waits for the server to list its tools before it is answered.
+/// The maximum time by which the answer to the approval of a new server is delayed until the server has listed its
+/// tools.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum number of reasons that are returned for a definition.
@@ -157,7 +158,7 @@ fn described_tool(kernel: &Kernel, server: &ServerId, tool: &str, tokens: u32) -
     let definitions = kernel.governance().definitions();
     let risk = definitions.assessment(Some(server), tool).effective_risk.clone();
     let standing = match definitions.state(Some(server), tool) {
-        // The definition was pinned when an earlier start of the server listed the tool.
+        // The server has not listed the tool since its start, but the definition was pinned before.
         DefinitionState::Unseen if definitions.is_pinned(server, tool) => DefinitionState::Pinned,
         standing => standing,
     };

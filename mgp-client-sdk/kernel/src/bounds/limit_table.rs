@@ -16,7 +16,7 @@ impl LimitTable {
         Self { path: "servers.limits".to_owned(), server: Some(id.to_owned()) }
     }
 
-    /// Returns a key of the table and the name of its server, as plain text.
+    /// Returns the path of one of the table's keys, followed by the name of the server if the table belongs to one.
     pub(super) fn key(&self, name: &str) -> String {
         match &self.server {
             None => format!("{}.{name}", self.path),
@@ -24,7 +24,7 @@ impl LimitTable {
         }
     }
 
-    /// Returns a key of the table and the name of its server, each between backticks.
+    /// Returns the same as [`key`](Self::key), but with the path and the server's name each between backticks.
     pub(super) fn quote(&self, name: &str) -> String {
         match &self.server {
             None => format!("`{}.{name}`", self.path),

@@ -1,7 +1,7 @@
 //! Limits of the tool calls of agents and servers, applied before a call reaches its server.
 //!
-//! Limits of calls a minute, of calls at once and of sizes are layers of `mgp-lifecycle`; quotas of hours and days are
-//! counted in `usage.rs`. Without limits in the configuration, a call costs one comparison.
+//! The limits of calls a minute, of concurrent calls and of sizes are layers of `mgp-lifecycle`; hourly and daily
+//! quotas are counted in `usage.rs`. If the configuration sets no limits, a call costs only one additional comparison.
 
 mod limit_table;
 mod refusals;
@@ -45,7 +45,7 @@ struct BoundsState {
     table: RwLock<Arc<BoundTable>>,
     usage: Usage,
     refusals: RefusalLog,
-    /// The definitions of tools, which may state a cost.
+    /// The definitions of tools. A definition can state the cost of a call.
     definitions: Definitions,
 }
 
@@ -196,7 +196,8 @@ impl CallBounds {
     }
 
     /// Describes the limits of calls a minute and of running calls that apply to a call: each with its key, and how
-    /// much of it is used now. A description's second value is `true` if this limit would refuse the call.
+    /// much of the limit is used now. A description's second value is `true` if the limit of calls a minute would
+    /// refuse the call; it is always `false` for limits of running calls.
     pub(crate) fn describe_rates(
         &self,
         agent: &Principal,
@@ -285,7 +286,7 @@ impl CallCost {
     /// Returns the units that a result states; 0 if it states none or the operator has configured the cost.
     fn actual(self, reply: &Reply) -> u64 {
         let result = reply.as_body().filter(|_| self.configured.is_none()).map(Body::as_raw);
-        // Search the text first: few results state a cost.
+        // Search the text before parsing it, because few results state a cost.
         let result = result.filter(|result| result.as_str().contains("\"units\""));
         let meta: Option<Meta> =
             result.and_then(|result| result.get::<Object>().ok()?.decode("_meta").ok()?);
@@ -318,7 +319,7 @@ impl Bound {
         Counted { who, limits: &self.limits, table: &self.table }
     }
 
-    /// Limits the bytes of the chunks of a call, if the configuration limits them.
+    /// Limits how many bytes of chunks a call can stream, if the configuration sets such a limit.
     fn restrict_stream(&self, limit: &StreamLimit) {
         if let Some(bytes) = self.limits.max_stream_bytes {
             limit.restrict(bytes, Some(&self.table.quote("max_stream_bytes")));
@@ -367,7 +368,8 @@ impl ServerBound {
     }
 }
 
-/// Returns the previous bound if its limits are the same, so that its counts are kept.
+/// Returns the previous bound if its limits are unchanged, so that its counts are kept, or else a new bound. Returns
+/// `None` if no limit is set.
 fn keep(before: Option<&Arc<Bound>>, table: LimitTable, limits: &CallLimits) -> Option<Arc<Bound>> {
     if limits.is_empty() {
         return None;
@@ -380,7 +382,8 @@ fn rate(max: u64, by: RateKey) -> RateLayer {
     RateLayer::new(RateLimit::per_minute(u32::try_from(max).unwrap_or(u32::MAX)).by(by))
 }
 
-/// Describes how much of a limit of calls a minute is used now.
+/// Describes how much of a limit of calls a minute is used now; the second value is `true` if the limit would refuse a
+/// call.
 fn rate_words(rate: &RateLayer, call: &Call, key: &str) -> Vec<(String, bool)> {
     let words =
         rate.used(call).into_iter().map(|RateUse { limit, used, free_in, next_in, .. }| {

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 /// The time after a record in which refusals of the same kind are only counted.
 const RECORD_INTERVAL: Duration = Duration::from_mins(1);
-/// The maximum number of different kinds of refusals that are remembered.
+/// The maximum number of kinds of refusals (an agent, a tool and a code) that are tracked at a time.
 const MAX_KINDS: usize = 1024;
 
 /// The refusals of one agent, tool and code since the last record.
@@ -65,7 +65,7 @@ impl RefusalLog {
     }
 
     /// Returns the number of unrecorded refusals if this refusal must be recorded; otherwise counts it and returns
-    /// `None`.
+    /// `None`. A refusal of a new kind is ignored while too many kinds are tracked.
     fn due(&self, kind: Kind) -> Option<u64> {
         let now = Instant::now();
         let mut recent = self.recent.lock();

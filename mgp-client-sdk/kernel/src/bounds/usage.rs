@@ -17,7 +17,8 @@ use super::limit_table::LimitTable;
 
 const SPACE: &str = "kernel.usage";
 
-/// The maximum number of counts. If that many counts of current periods exist, all further callers share one count.
+/// The maximum number of counts. If that many counts of current periods exist, all further agents and servers share one
+/// hourly and one daily count.
 const MAX_COUNTS: usize = 20_000;
 
 /// The counts of all agents and servers that have quotas. This handle is cheap to clone.
@@ -32,7 +33,7 @@ struct UsageState {
 /// The number of calls and units of one agent or server in an hour or a day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Count {
-    /// The number of whole hours or days between 1970 and this one.
+    /// The number of this hour or day, counted from the beginning of 1970.
     period: u64,
     calls: u64,
     units: u64,
@@ -162,12 +163,14 @@ impl Usage {
         Ok(())
     }
 
-    /// Returns the refusal of a call that costs some units, if a quota does not allow it; counts nothing.
+    /// Returns the error with which a quota would refuse a call of this cost; `None` if all quotas allow the call.
+    /// Counts nothing.
     pub(super) fn refusal(&self, all: &[Counted<'_>], units: u64) -> Option<RpcError> {
         charged(&self.0.counts.lock(), all, units, now()).err()
     }
 
-    /// Adds units to the counts of a call that ran already; the next call is refused if they exceed a quota.
+    /// Adds units to the counts of a call that ran already; if the counts then exceed a quota, the next call is
+    /// refused.
     pub(super) async fn add(&self, all: &[Counted<'_>], units: u64) -> Result<(), RpcError> {
         let stored = {
             let now = now();
@@ -249,7 +252,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// Returns the counts with one more call that costs some units, or the refusal if that exceeds a quota.
+/// Returns the counts with one more call of this cost added, or the refusal if that exceeds a quota.
 fn charged(
     counts: &HashMap<String, Count>,
     all: &[Counted<'_>],

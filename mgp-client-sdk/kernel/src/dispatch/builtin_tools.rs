@@ -1,4 +1,5 @@
-//! The tools of the kernel that are not methods: `mgp_read_more`, `mgp_tools_call_many`, and those of transactions.
+//! The kernel's own tools that the router of methods does not answer: `mgp_read_more`, `mgp_tools_call_many`, and those
+//! of transactions.
 
 use mgp_lifecycle::Transactions;
 use mgp_types::RpcError;
@@ -11,7 +12,7 @@ use super::{Dispatcher, batch};
 /// The future of the reply to a call of a tool.
 pub(super) type Answer = BoxFuture<'static, Result<Reply, RpcError>>;
 
-/// The tools of the kernel that are not methods.
+/// Answers calls of the kernel's own tools that the router of methods does not answer.
 pub(super) struct BuiltinTools {
     dispatcher: Dispatcher,
     transactions: Option<Transactions>,

@@ -27,7 +27,7 @@ use crate::proposals::session_state::OpenSession;
 pub(crate) fn unwrap_kernel_tool(call: &mut Call) {
     if call.tool().and_then(|tool| MetaTool::of(tool.name)) == Some(MetaTool::Call)
         && let Ok(named) = call.tool_arguments().get::<CallToolParams>()
-        // Unwrapping once is enough: `mgp_tools_call` is not a method, so it cannot name itself.
+        // A nested `mgp_tools_call` is not unwrapped, because it is neither a method nor `mgp_read_more`.
         && find_kernel_tool(&named.name)
             .is_some_and(|tool| tool.method.is_some() || tool.name == READ_MORE)
     {
@@ -41,7 +41,8 @@ pub(crate) fn call(
     dispatcher: Dispatcher,
     mut call: Call,
 ) -> impl Future<Output = Result<Reply, RpcError>> + Send {
-    // Read the address before the call is rewritten for the server, because it is meant only for this kernel.
+    // Read the address before the call is rewritten for the server: the address is meant only for this kernel, so it is
+    // lost then.
     let read = CallAddress::read(&call).map(|address| {
         let resolved = resolve_tool(&dispatcher, &mut call, &address);
         (address, resolved)
@@ -99,7 +100,7 @@ struct ForwardedCall<'a> {
     has_access: bool,
 }
 
-/// The parts of a call that begin before it is sent, and that its answer completes.
+/// The session and the measurement of a call. Both begin before the call is sent, and end with its answer.
 struct BegunCall {
     session: Option<OpenSession>,
     measured: Option<CallBegin>,
@@ -166,7 +167,7 @@ fn check_result(fleet: &Fleet, tool: &IndexedTool, reply: Reply) -> Result<Reply
         #[serde(default, rename = "structuredContent")]
         content: Option<Payload>,
     }
-    // Only results of the few tools with a schema for them are parsed.
+    // Parse only the results of the few tools that declare an output schema.
     if !tool.may_use(ToolFeature::OutputSchema) {
         return Ok(reply);
     }

@@ -18,7 +18,8 @@ struct Named {
     chain: Vec<String>,
 }
 
-/// Reads the names of the agents. Refuses any other form, because a call without its agents would have more rights.
+/// Reads the names of the agents. Refuses a member of any other form, because without these agents the call would have
+/// more rights.
 pub(super) fn agents(member: &RawObject) -> Result<Vec<String>, RpcError> {
     let unfit = |what: &str| RpcError::invalid_params(format!("`_mgp.delegation`: {what}"));
     let named: Named = Payload::of(member)?.get()?;

@@ -79,12 +79,12 @@ impl Dispatcher {
         &self.0
     }
 
-    /// Returns a handle of the fleet that shows each caller only the servers that it may see.
+    /// Returns a handle of the fleet that shows each caller only the servers that the caller is allowed to see.
     pub(crate) fn visible_fleet(&self) -> Arc<VisibleFleet> {
         Arc::new(VisibleFleet { fleet: self.0.fleet.clone(), view: self.0.view.clone() })
     }
 
-    /// Returns the servers that the caller may access as a whole, not only single tools of them.
+    /// Returns the servers to which the caller has access as a whole, and not only to single tools.
     pub(super) fn visible_servers(&self, cx: &Context) -> Vec<Arc<ManagedServer>> {
         let all = self.0.fleet.all();
         let visible = all.values().filter(|server| self.0.view.sees_server(cx, server.id()));
@@ -108,7 +108,7 @@ impl Dispatcher {
         }
     }
 
-    /// Returns whether the caller sees a server that has not listed its tools yet and may do so soon.
+    /// Returns whether the caller sees a server that has not listed its tools yet and might do so soon.
     pub(super) fn has_unread_servers(&self, cx: &Context) -> bool {
         self.visible_servers(cx).iter().any(|server| server.has_unknown_lists())
     }
@@ -135,7 +135,7 @@ impl Dispatcher {
         #[derive(Default)]
         struct Roots;
         let (dispatcher, cx) = (self.clone(), cx.clone());
-        // Notify the servers in a task, because this may wait for servers that read slowly.
+        // Notify the servers in a task, because sending can wait for servers that read slowly.
         cx.scope
             .state::<Coalesced<Roots>>()
             .request(move || dispatcher.clone().notify_roots(cx.clone()));

@@ -17,7 +17,8 @@ use crate::caller_view::VisibleTools;
 use crate::fleet::{FIRST_SYNC_TIMEOUT, ManagedServer};
 use crate::hops;
 
-/// The members of `params._mgp` that name a server or a session (MGP §16.5, §16.7).
+/// The members of `params._mgp` that name a server, a session, or the agents of a delegated call (MGP §5.6, §16.5,
+/// §16.7).
 #[derive(Clone, Debug, Default)]
 pub(super) struct CallAddress {
     server_id: Option<String>,
@@ -42,7 +43,7 @@ impl CallAddress {
     }
 }
 
-/// The tool that a call is for.
+/// The result of the search for the tool that a call names.
 pub(super) enum ResolvedTool {
     /// A tool that is visible to the caller.
     Visible(IndexedTool),
@@ -90,7 +91,7 @@ pub(super) fn resolve_tool(
     check_version(call.params(), tool.name(), definition).map_err(Refusal::from)?;
     header_params::check(dispatcher, call, &tool)?;
     if call.params().may_contain_member("\"task\"") {
-        // A task, if any, runs in the kernel; the server receives a plain call.
+        // If the caller asks for a task, the kernel runs the task, and the server receives a plain call.
         *call.params_mut() = Params::tool(tool.name(), &call.tool_arguments());
     }
     call.params_mut().set_target(Target::Tool(tool.name().into()));
@@ -114,8 +115,8 @@ fn find_by_name(dispatcher: &Dispatcher, call: &Call) -> Option<IndexedTool> {
 
 /// Finds a tool by the name and the server in the params.
 ///
-/// A tool that the caller may not use is found too if its name is unique, so that the security checks refuse the call
-/// and record the refusal.
+/// A tool to which the caller has no access is found too if its name is unique, so that the security checks refuse the
+/// call and record the refusal.
 fn find_by_params(
     dispatcher: &Dispatcher,
     call: &Call,
@@ -198,7 +199,7 @@ fn naming_params(
 }
 
 /// Finds an unknown tool by reading lists that this kernel has not read yet: the list of the server that the call
-/// names, or else those of all servers that the caller may use.
+/// names, or else those of all servers to which the caller has access.
 pub(super) async fn find_unread(
     dispatcher: &Dispatcher,
     call: &mut Call,
@@ -224,7 +225,8 @@ pub(super) async fn find_unread(
     };
     let unread: Vec<_> = all.values().filter(is_wanted).filter(may_use).collect();
     join_all(unread.iter().map(|server| {
-        // A server that the call names may take as long as its start may take.
+        // A server that the call names has as much time as it is allowed for its start; other servers have a fixed
+        // time.
         server.sync(named.map_or(FIRST_SYNC_TIMEOUT, |named| named.start_timeout()))
     }))
     .await;
@@ -239,7 +241,7 @@ pub(super) async fn find_unread(
     }
 }
 
-/// The name of a tool that no known list has, and the id of its server if the call states one.
+/// The name of a tool that is in none of the lists read so far, and the id of its server if the call states one.
 struct WantedTool {
     name: String,
     server_id: Option<String>,

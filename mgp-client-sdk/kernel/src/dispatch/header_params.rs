@@ -1,6 +1,6 @@
 //! Arguments that callers over HTTP repeat in headers (MCP 2026-07-28, `x-mcp-header`).
 //!
-//! A proxy in front of the kernel may have routed a call by its headers. So the kernel compares them with the
+//! A proxy in front of the kernel might have routed a call by its headers. So the kernel compares the headers with the
 //! arguments, as the server itself would.
 
 use mgp_toolindex::{IndexedTool, ToolFeature};

@@ -16,7 +16,7 @@ pub(crate) struct MetaToolConfig(Arc<MetaToolSwitches>);
 struct MetaToolSwitches {
     /// If set, the tool that requests tools is listed to all callers.
     lists_request: AtomicBool,
-    /// If set, agents may request the creation of tools.
+    /// If set, agents are allowed to request the creation of tools.
     allows_creation: AtomicBool,
 }
 
@@ -39,7 +39,7 @@ impl MetaToolConfig {
         self.0.lists_request.load(Ordering::Relaxed) || cx.caller.has(Extension::ToolDiscovery)
     }
 
-    /// Returns whether agents may create tools that no server has.
+    /// Returns whether agents are allowed to create tools that no server has.
     pub(super) fn allows_creation(&self) -> bool {
         self.0.allows_creation.load(Ordering::Relaxed)
     }

@@ -49,8 +49,8 @@ pub(super) use tool_list::{context_of_agent, list_costs};
 
 /// Returns the router of all methods of the kernel. No two of its parts have a method in common.
 ///
-/// `admin` has the methods for operators. `system` has the methods that outer layers answer; here they can only
-/// be called as tools. `offered` are the extensions that callers may negotiate.
+/// `admin` has the methods for operators. `system` has the methods that outer layers answer; here they can only be
+/// called as tools. `offered` are the extensions that callers can negotiate.
 pub(super) fn router(
     dispatcher: &Dispatcher,
     offered: ExtensionSet,

@@ -15,7 +15,7 @@ use mgp_types::service::ServerId;
 
 use crate::fleet::{CachedList, ListKind, ManagedServer};
 
-/// A table of the names of all entries of one kind that the servers visible to a caller list.
+/// The names of all entries of one kind, e.g. prompts, in the lists of the servers that a caller sees.
 pub(super) struct NameTable {
     kind: ListKind,
     lists: Vec<(Arc<ManagedServer>, Arc<CachedList>)>,

@@ -90,7 +90,7 @@ fn renamed(
     }
 }
 
-/// Returns a hash of the list as a caller sees it, so that the hash changes with the list.
+/// Returns a hash that changes whenever the list that a caller sees changes.
 fn revision(names: &NameTable) -> u64 {
     let mut hasher = DefaultHasher::new();
     for (server, list) in names.lists() {

@@ -86,7 +86,7 @@ fn change_meta(
 ) -> Result<Reply, RpcError> {
     const META: &str = "_meta";
     let Some(body) = reply.as_body_mut() else { return Ok(reply) };
-    // Search the text first: few results have the member.
+    // Search the text before parsing it, because few results have the member.
     if !body.as_raw().as_str().contains(META) {
         return Ok(reply);
     }

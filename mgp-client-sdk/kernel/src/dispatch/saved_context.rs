@@ -21,7 +21,8 @@ pub(super) const SETTLE_DELAY: Duration = Duration::from_secs(5);
 
 /// The maximum number of days that are kept for each agent.
 const MAX_DAYS: usize = 60;
-/// The maximum number of agents with counted lists for which the savings are not computed yet.
+/// The maximum number of agents whose lists are counted until the savings are computed; lists of further agents are not
+/// counted.
 const MAX_AGENTS: usize = 256;
 
 /// Counts how many lists each agent has received since the savings were last computed.

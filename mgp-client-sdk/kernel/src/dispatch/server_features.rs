@@ -63,8 +63,8 @@ pub(super) fn router(dispatcher: &Dispatcher) -> Router {
 /// The entry to which the name in a call was resolved.
 pub(super) struct ResolvedEntry {
     pub(super) entry: ServerEntry,
-    /// `false` for an entry that the caller may not use. The call is passed on nevertheless, so that the checks before
-    /// the server refuse it and record the refusal.
+    /// `false` for an entry to which the caller has no access. The call is passed on nevertheless, so that the checks
+    /// before the server refuse it and record the refusal.
     pub(super) has_access: bool,
 }
 
@@ -85,7 +85,7 @@ async fn list(dispatcher: Dispatcher, kind: ListKind, call: Call) -> Result<Repl
     page(kind, &NameTable::new(kind, &servers), &call)
 }
 
-/// Refreshes the stale lists of the servers that a caller may see as a whole, and returns these servers.
+/// Refreshes the stale lists of the servers to which a caller has access as a whole, and returns these servers.
 pub(super) async fn refreshed_servers(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -141,7 +141,7 @@ async fn read_resource(dispatcher: Dispatcher, mut call: Call) -> Result<Reply, 
     Ok(with_cache_members(reply, era))
 }
 
-/// Finds the resource with a URI.
+/// Finds the server that has the resource with this URI.
 pub(super) async fn find_resource(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -187,8 +187,8 @@ fn find_listed(
     only_server(cx, uri, &servers.collect::<Vec<_>>())
 }
 
-/// Finds the server that may have a resource that no server lists: the only server that lists other URIs of the same
-/// scheme, or else the only server that offers resources.
+/// Finds the server that probably has a resource that no server lists: the only server that lists other URIs of the
+/// same scheme, or else the only server that offers resources.
 fn find_unlisted(
     cx: &Context,
     uri: &str,
@@ -254,7 +254,7 @@ fn has_ttl(result: &Payload) -> bool {
         #[serde(rename = "ttlMs")]
         ttl_ms: Option<IgnoredAny>,
     }
-    // Search the text first, so that a result is parsed only if it may contain the member.
+    // Search the text first, so that a result is parsed only if it might contain the member.
     result.as_str().contains("\"ttlMs\"")
         && result.get::<Cacheable>().is_ok_and(|result| result.ttl_ms.is_some())
 }
@@ -273,7 +273,7 @@ async fn get_prompt(dispatcher: Dispatcher, mut call: Call) -> Result<Reply, Rpc
     server.send(call, found.has_access).await
 }
 
-/// Finds the prompt with a name.
+/// Finds the server that has the prompt with this name.
 async fn find_prompt(
     dispatcher: &Dispatcher,
     cx: &Context,

@@ -163,8 +163,8 @@ async fn read_directory(dispatcher: Dispatcher, mut call: Call) -> Result<Reply,
     Reply::of(&result)
 }
 
-/// Returns the contents of a directory of a server that cannot read directories itself, as far as the skills that the
-/// server lists show them.
+/// Returns the contents of a directory, as far as they are known from the skills that the server lists. Used for a
+/// server that cannot read directories itself.
 fn listed_directory(
     server: &ManagedServer,
     cx: &Context,

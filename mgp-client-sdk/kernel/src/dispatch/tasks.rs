@@ -15,7 +15,7 @@ use mgp_types::service::{Call, Params, Reply};
 
 use crate::fleet::{ManagedServer, SessionUse};
 
-/// Returns whether the kernel may run calls of a tool as tasks.
+/// Returns whether the kernel can run calls of a tool as tasks.
 pub(crate) fn support(index: &ToolIndex, name: &str) -> TaskSupport {
     match &index.resolve(name, &AllTools) {
         Resolved::One(tool) if declared(tool) != TaskSupport::Forbidden => TaskSupport::Optional,

@@ -147,7 +147,7 @@ pub(crate) fn context_of_agent(agent: &str) -> Context {
     Context::new(Peer::none(), Scope::new(ScopeKind::Request), principal)
 }
 
-/// Returns the tokens of the tool list that an agent receives, and those of a list of all tools that it may use.
+/// Returns the tokens of the tool list that an agent receives, and those of a list of all tools to which it has access.
 pub(crate) fn list_costs(
     parts: &DispatcherParts,
     agent: &str,

@@ -10,7 +10,8 @@ use mgp_types::{ErrorCode, RpcError};
 use super::dispatcher::{Dispatcher, DispatcherParts};
 use crate::caller_view::VisibleTools;
 
-/// Checks arguments against the definition that the server has listed. A tool that the caller may not use is unknown.
+/// Checks arguments against the definition that the server has listed. A tool to which the caller has no access counts
+/// as unknown.
 pub(super) fn validate(
     dispatcher: &Dispatcher,
     cx: &Context,

@@ -1,4 +1,4 @@
-//! Deliveries that the kernel makes without a request: events to URLs, and messages to people (MGP §4.4, §13).
+//! Deliveries that the kernel makes on its own: events to URLs, and messages to people (MGP §4.4, §13).
 //!
 //! Each delivery is a durable subscription, so it loses no event while the kernel or the receiver is down.
 
@@ -34,7 +34,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(500);
 /// The maximum delay between two attempts to deliver an event.
 const MAX_RETRY_DELAY: Duration = Duration::from_mins(2);
 
-/// The maximum time that a receiver of events may take to answer a delivery.
+/// The time within which a receiver of events must answer a delivery.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum size of the answer of a receiver of events, in bytes.
 const MAX_ANSWER: usize = 64 * 1024;
@@ -88,7 +88,7 @@ pub(super) struct SenderContext {
 /// The address at which this process serves the operators' web console; not set before it does so.
 pub(super) type ServedConsole = Arc<OnceLock<String>>;
 
-/// Sends events to one receiver; keeps the position of the last accepted event, and statistics.
+/// Sends events to one receiver, and counts the accepted ones.
 pub(super) struct Delivery {
     pub(super) name: String,
     /// The text that operators see for the receiver: the URL of a webhook, or the name of the delivery.
@@ -106,9 +106,9 @@ struct DeliveryState {
 /// The result of an attempt to deliver an event.
 pub(super) enum Attempt {
     Accepted,
-    /// Another attempt may succeed.
+    /// The event was not accepted, but another attempt might succeed.
     Failed(String),
-    /// The receiver refuses this event.
+    /// The receiver refuses this event, so no further attempt is made.
     Refused(String),
 }
 
@@ -132,7 +132,7 @@ impl SenderContext {
         Ok(Some(value.as_str().to_owned()))
     }
 
-    /// Returns an HTTP client that may send to this URL.
+    /// Returns an HTTP client that is allowed to send to this URL.
     pub(super) fn fetch(&self, url: &str, allow_loopback: bool) -> Result<GuardedFetch, String> {
         let fetch =
             if allow_loopback { GuardedFetch::for_server(url) } else { GuardedFetch::new() };
@@ -144,7 +144,7 @@ impl SenderContext {
 
 impl Outbound {
     /// Returns the deliveries of a configuration by their names in the store. The name of a place for messages contains
-    /// a dot, which the name of a webhook cannot contain.
+    /// a dot and that of a webhook cannot, so no two names are equal.
     fn of(config: &KernelConfig) -> BTreeMap<String, Self> {
         let webhooks = config.webhooks.iter();
         let webhooks = webhooks.map(|(name, one)| (name.clone(), Self::Webhook(one.clone())));
@@ -160,7 +160,7 @@ impl Outbound {
 impl Deliveries {
     /// Sets what the deliveries need to run; until this is called, no delivery runs.
     pub(crate) fn enable(&self, context: DeliveryContext) {
-        // A kernel is built once, so it was not set before.
+        // A kernel is built only once, so no context was set before.
         let _ = self.0.context.set(context);
     }
 

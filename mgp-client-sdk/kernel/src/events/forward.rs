@@ -82,8 +82,8 @@ impl KernelEvents {
     }
 }
 
-/// Returns whether only the kernel may publish in a channel. Case is ignored, because people may take `Security.x` for
-/// `security.x`.
+/// Returns whether only the kernel is allowed to publish in a channel. Case is ignored, because a person could take
+/// `Security.x` for `security.x`.
 fn is_reserved(channel: &str) -> bool {
     let begins = |family: &&str| {
         channel.get(..family.len()).is_some_and(|start| start.eq_ignore_ascii_case(family))

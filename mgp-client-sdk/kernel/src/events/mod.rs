@@ -247,7 +247,8 @@ impl CallFacts<'_> {
     }
 }
 
-/// Returns whether a caller that is not an operator may see an event, i.e. sees its server or tool in lists.
+/// Returns whether a caller that is not an operator is allowed to see an event, i.e. sees the event's server or tool in
+/// lists.
 fn may_see(view: &CallerView, cx: &Context, subject: &EventSubject) -> bool {
     let is_foreign = subject.owner.as_ref().is_some_and(|owner| *owner != cx.principal)
         || subject.tenant.as_ref().is_some_and(|tenant| tenant != cx.principal.tenant());

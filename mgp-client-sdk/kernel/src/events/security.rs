@@ -116,7 +116,7 @@ struct SecurityData<'a> {
 /// The details of a record that its event includes; other details could reveal the arguments of calls.
 const DETAILS: [&str; 5] = ["code", "method", "approval_id", "decision", "expires_at"];
 
-/// Returns the event to publish for a record; `None` for most kinds of records.
+/// Returns the event to publish for an audit record; `None` for most kinds of records, which are not published.
 fn draft(record: &AuditEvent) -> Option<EventDraft> {
     let (channel, severity) = channel(record)?;
     let target = record.target.as_ref();

@@ -14,7 +14,7 @@ use super::deliveries::{Delivery, SenderContext, post};
 /// The block size of SHA-256, in bytes.
 const BLOCK: usize = 64;
 
-/// A URL to which events are sent, with the means to send them.
+/// Sends events to one URL.
 pub(super) struct Webhook {
     pub(super) config: WebhookConfig,
     fetch: GuardedFetch,

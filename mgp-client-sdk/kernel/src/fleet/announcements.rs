@@ -78,7 +78,7 @@ fn sees_list(fleet: &Fleet, principal: &Principal, server: &ServerId, group: Lis
     if group != ListGroup::Tools {
         return false;
     }
-    // A principal may see single tools of a server that it does not see as a whole. The tools of a removed server are
+    // A principal can see single tools of a server that it does not see as a whole. The tools of a removed server are
     // no longer known here, so the principal is notified in any case.
     let tools = fleet.context().index.tools_of(server.as_str());
     fleet.get(server.as_str()).is_none() || tools.iter().any(|tool| sees(Some(tool.name())))

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use mgp_discovery::ProcessRights;
 use mgp_transport::Confinement;
 
-/// The folders that a program must be able to read in order to run; they contain no secrets of the system.
+/// The folders and files that a program must be able to read in order to run. None of them contains secrets of the
+/// system.
 const SYSTEM: &[&str] = &[
     "/bin",
     "/lib",

@@ -32,7 +32,7 @@ pub(crate) type CreateServer = Arc<dyn Fn() -> mgp_server_sdk::Server + Send + S
 /// State and handles that all servers of a kernel share. This handle is cheap to clone.
 #[derive(Clone)]
 pub(crate) struct FleetContext {
-    /// The configuration in force.
+    /// The active configuration.
     pub(crate) config: SharedConfig,
     /// The idempotency keys and transactions of calls.
     pub(crate) calls: CallProposals,
@@ -48,7 +48,7 @@ pub(crate) struct FleetContext {
     pub(crate) lock: Option<Arc<LockFile>>,
     pub(crate) stale: StaleLists,
     pub(crate) known: KnownServers,
-    /// The semaphore that limits how many servers may be starting at the same time.
+    /// The semaphore that limits how many servers are being started at the same time.
     pub(crate) start_permits: Arc<Semaphore>,
     /// The in-process servers.
     pub(crate) local: Arc<HashMap<ServerId, CreateServer>>,

@@ -106,7 +106,7 @@ fn lack_of_tools(
 
 /// Returns what is wrong with the id of a server, or `None` if it is acceptable.
 ///
-/// The check compares it with all other ids, so it runs only for servers that lack tools.
+/// The check compares the id with the ids of all other servers, so it runs only for servers that lack tools.
 fn flaw_of_id(fleet: &Fleet, server: &ManagedServer) -> Option<String> {
     Some(match fleet.context().governance.definitions().flaw(server.id())? {
         NameFlaw::LooksLike { like, .. } => {

@@ -18,8 +18,8 @@ const CHECK_INTERVAL: Duration = Duration::from_mins(1);
 /// The interval between two checks of the connected servers at URLs.
 const REMOTE_INTERVAL: Duration = Duration::from_secs(20);
 
-/// The delay after the start, and after a client's connection, before servers are started to read their lists again.
-/// The first requests of clients take precedence.
+/// The time that the kernel waits after its start, and after a client has connected, before it starts servers to read
+/// their lists again. The first requests of clients thus take precedence.
 const REREAD_DELAY: Duration = Duration::from_secs(5);
 
 /// The maximum number of servers that are started at a time to read their lists again.

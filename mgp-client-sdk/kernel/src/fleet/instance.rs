@@ -42,11 +42,11 @@ const IDLE_TIMEOUT: Duration = Duration::from_mins(5);
 /// The interval at which a busy instance is checked again for idleness.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The maximum time that a starting server holds its permit, so that a server that hangs does not prevent
-/// others from starting.
+/// The maximum time that a start occupies one of the limited permits for starts, so that a server that hangs does not
+/// prevent others from starting.
 pub(super) const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The maximum time between the state "connected" and a usable client.
+/// The maximum time to wait for a usable client after a server has entered the state "connected".
 pub(super) const READY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The extensions that the kernel itself implements and therefore offers to all servers.
@@ -237,10 +237,10 @@ impl InstanceParts {
         self.owner.clone().filter(|_| is_own)
     }
 
-    /// Returns whether the server may ask for roots outside of modern requests.
+    /// Returns whether the server is allowed to send `roots/list` over a legacy session: always if the instance belongs
+    /// to one agent; if it is shared, only if the operator has set `roots`.
     ///
-    /// A server uses the roots of one caller for all callers of the session, so one agent could extend the access of
-    /// another. Therefore the operator must allow it.
+    /// In a shared session, the roots of one agent apply to all agents, so they could extend the access of others.
     pub(super) fn answers_roots(&self) -> bool {
         let is_allowed = self.config.mgp.as_ref().is_some_and(|mgp| mgp.roots);
         self.owner.is_some() || is_allowed && !self.config.is_per_agent()
@@ -248,7 +248,7 @@ impl InstanceParts {
 
     /// Applies the server's settings to the configuration of the client that connects to it.
     fn configure(&self, client: &mut ClientConfig) {
-        // Servers list some tools only to clients with roots, so the instance that lists are read from declares them.
+        // Servers list some tools only to clients with roots, so the instance that reads the lists declares roots.
         offer_callers(client, self.answers_roots() || self.config.is_per_agent());
         client.plain_traceparent = self.config.mgp.as_ref().is_some_and(|mgp| mgp.traceparent);
         let bytes = self.config.limits.max_message.and_then(|bytes| usize::try_from(bytes).ok());
@@ -282,9 +282,9 @@ impl InstanceParts {
         let questions = context.questions.clone();
         let proposals = context.proposals.with_servers();
         let builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"));
-        // Add these layers before `governed`, so that the security checks come before them on the way of a call.
+        // Add these layers before `governed`, so that a call passes the security checks first.
         let builder = context.calls.layers(builder, &context.governance, &id);
-        // Set the callback handler before the extensions are limited, because a limit may remove callbacks.
+        // Set the callback handler before the extensions are limited, because the limit can remove callbacks.
         let ask_operator = move |cx, question| questions.clone().ask(cx, question);
         let unanswered = record_unanswered(context.governance.audit());
         let (events, followed, of) = (context.events.clone(), id.clone(), owner.clone());

@@ -283,7 +283,8 @@ impl ListCache {
         }
     }
 
-    /// Returns whether a list must be read again, because it was never read or may have changed without a notification.
+    /// Returns whether a list must be read again, because it was never read or might have changed without a
+    /// notification.
     fn is_stale(&self, kind: ListKind) -> bool {
         let lists = self.lock();
         let Some(capabilities) = &lists.capabilities else { return true };
@@ -376,8 +377,8 @@ impl Page {
     }
 }
 
-/// If the server is itself a kernel, increments the entry's count of kernels that it has passed; returns `None` if the
-/// count becomes too large or the entry is invalid. Returns an entry of any other server unchanged.
+/// If the server is itself a kernel, adds one to the number of passed kernels in the `_meta` of the entry; returns
+/// `None` if the number becomes too large or the entry is invalid. Returns an entry of any other server unchanged.
 fn nested(kind: ListKind, text: Payload, callee: &PeerInfo) -> Option<Payload> {
     if !hops::is_kernel(callee) {
         return Some(text);

@@ -20,7 +20,7 @@ use crate::hops;
 
 /// The principals whose calls a server has run since it was added: none, exactly one, or several.
 ///
-/// A log message that belongs to no call may reveal data of each of these principals.
+/// A log message that belongs to no call can reveal data of each of these principals.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ServedPrincipals(Arc<Mutex<Served>>);
 
@@ -106,7 +106,7 @@ pub(super) fn forward_log(
     }
     for cx in clients.into_iter().filter(|cx| Logger::is_sent_to(&cx.scope, level)) {
         if let Ok(call) = Call::tell::<LogMessage>(&message, cx.clone()) {
-            // Send in a task, because sending may wait for a client that reads slowly.
+            // Send in a task, because sending can wait for a client that reads slowly.
             tokio::spawn(async move { cx.peer.send(call).await.map(drop) });
         }
     }

@@ -135,9 +135,10 @@ impl ManagedServer {
         &self.hold
     }
 
-    /// Starts the server once it has a permit, and waits until it is connected or has failed.
+    /// Starts the server, and waits until it is connected or has failed.
     ///
-    /// A slow server returns its permit before it is connected.
+    /// The start waits for one of the permits that limit how many servers start at the same time. A slow start returns
+    /// its permit before the server is connected.
     pub(crate) async fn start(&self) {
         // The semaphore is never closed.
         let permit = self.start_permits.acquire().await;
@@ -158,7 +159,7 @@ impl ManagedServer {
         }
     }
 
-    /// Returns the maximum time that a start may take.
+    /// Returns the maximum duration of a start.
     pub(crate) fn start_timeout(&self) -> Duration {
         self.config.read().start_timeout()
     }
@@ -168,7 +169,7 @@ impl ManagedServer {
         self.shared.main().client()
     }
 
-    /// Returns the client of the connected session that was used last, or of the main one.
+    /// Returns the client of the connected session that was used last, or of the main session if none is connected.
     pub(crate) fn latest(&self) -> SupervisedClient {
         self.shared.latest().client().clone()
     }
@@ -280,7 +281,7 @@ impl ManagedServer {
         self.first_sync.wait().await
     }
 
-    /// Returns whether the server may have tools that are not known, because this kernel has not read its lists.
+    /// Returns whether the server might have tools that are not known, because this kernel has not read its lists.
     pub(crate) fn lists_may_be_outdated(&self) -> bool {
         self.first_sync.may_be_outdated()
     }
@@ -312,7 +313,7 @@ impl ManagedServer {
         }
     }
 
-    /// Returns why a server that should be running is not. Returns `None` if it runs or is stopped.
+    /// Returns the reason why a server that should run does not run; `None` if it runs or was stopped.
     pub(crate) fn failure(&self) -> Option<RpcError> {
         use ServerState::{Connecting, Error, Restarting};
         matches!(self.state(), Connecting | Restarting | Error)
@@ -383,7 +384,7 @@ impl ManagedServer {
             return self.shared.main().send(call);
         }
         if self.bounds.is_set() {
-            // A limit of the server counts its calls by this name.
+            // The limits of a server count its calls by this id.
             call.cx_mut().server = Some(self.id.clone());
             let server = Arc::clone(self);
             let send = Stack::from_fn(move |call| server.send_unbounded(call));
@@ -417,7 +418,7 @@ impl ManagedServer {
         }
     }
 
-    /// Returns two time limits for calls of a tool: without progress, and in total.
+    /// Returns two time limits for calls of a tool: the maximum time without progress, and the maximum time in total.
     fn time_limits(&self, tool: &str) -> (Duration, Duration) {
         self.all_config.config().kernel.call_timeouts(&self.config.read().timeouts, tool)
     }
@@ -439,7 +440,7 @@ impl ManagedServer {
         })
     }
 
-    /// Returns the connections to the server over which it may learn the roots of a principal.
+    /// Returns the connections over which the server is allowed to learn the roots of a principal.
     pub(crate) fn roots_clients(&self, principal: &Principal) -> Vec<Client> {
         match &self.isolated {
             None if self.shared.parts().answers_roots() => self.clients(),

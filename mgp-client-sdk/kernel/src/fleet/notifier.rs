@@ -15,7 +15,7 @@ use super::subscriptions::{self, Source};
 use crate::callers::Callers;
 use crate::events::KernelEvents;
 
-/// The time within which a client must accept the notification of a state.
+/// The maximum time that the kernel waits until clients accept the notification of a server's new state.
 const STATE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Handles the notifications of a server, without keeping the server alive.

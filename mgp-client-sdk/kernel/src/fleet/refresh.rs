@@ -121,7 +121,7 @@ async fn read_group(
     group: ListGroup,
     context: &FleetContext,
 ) -> Result<bool, RefreshError> {
-    // The client may become available a moment after the state "connected".
+    // The client can become available a moment after the state "connected".
     let reader = server.latest();
     let ready = timeout(READY_TIMEOUT, reader.ready()).await;
     let client = ready.unwrap_or_else(|_| reader.client())?;

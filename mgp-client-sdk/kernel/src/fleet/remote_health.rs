@@ -25,7 +25,7 @@ pub(super) struct RemoteHealth {
     is_remote: bool,
     /// The time of the last answer to a check. The lock is held while a check is running.
     answered_at: Mutex<Option<Instant>>,
-    /// `true` if the server did not answer the last check, but still has running calls, so that it may only be busy.
+    /// `true` if the server did not answer the last check but still has running calls, so that it might only be busy.
     is_silent: AtomicBool,
 }
 
@@ -50,7 +50,8 @@ impl RemoteHealth {
 
     /// Pings the server unless it answered a check just now; marks it as unhealthy if it does not answer.
     ///
-    /// A server that is busy with calls may be unable to answer a ping in time. Returns whether a ping succeeded.
+    /// While calls are running, a time-out of the ping does not count, because the server might only be busy. Returns
+    /// whether a ping succeeded.
     pub(super) async fn check(
         &self,
         client: &SupervisedClient,
@@ -97,7 +98,7 @@ async fn ping(client: &Client) -> Result<(), RpcError> {
 }
 
 /// If an error shows that the server does not work, returns a text that explains this, without anything that the server
-/// has sent. Returns `None` if a working server may cause the error, too.
+/// has sent. Returns `None` if a working server can cause the error, too.
 fn lack_of_answer(error: &RpcError) -> Option<String> {
     match HttpFailure::from_error(error) {
         Some(HttpFailure::Status(401) | HttpFailure::StatusWithError(401)) => Some(

@@ -62,7 +62,7 @@ impl ServerLog {
         }
     }
 
-    /// Begins the log of a start; the secrets are those in the server's configuration.
+    /// Records that a start of the server begins; `secrets` are those in the server's configuration.
     pub(super) fn begin_start(&self, secrets: Vec<String>) {
         let mut entries = self.0.lock();
         (entries.secrets, entries.is_starting, entries.stray) = (secrets, true, None);

@@ -87,7 +87,7 @@ impl Fleet {
         let is_registered = approved.is_some();
         let server = Arc::new(ManagedServer::new(config, approved, &self.0.context)?);
         if is_registered {
-            // The server is started by its first call.
+            // No list waits for the server, because its first call starts it.
             server.first_sync().finish();
         }
         if let Some(stored) = self.0.stored.lock().remove(server.id().as_str()) {
@@ -107,7 +107,7 @@ impl Fleet {
         self.0.context.known.contains(&server.config(), tools)
     }
 
-    /// Checks the servers at URLs because an operator looks at all servers, or only the given one.
+    /// Checks that servers at URLs answer, because an operator looks at them: at all servers, or only at the given one.
     pub(crate) async fn look(&self, server: Option<&str>) {
         let all = self.all();
         let wanted = |id: &ServerId| server.is_none_or(|server| server == id.as_str());
@@ -136,7 +136,7 @@ impl Fleet {
     pub(crate) fn reconfigure(&self, config: ServerConfig) {
         let Some(server) = self.get(config.id.as_str()) else { return };
         server.set_config(config);
-        // The known tools may be outdated now, e.g. because the server's tags changed, by which tools are searched.
+        // The known tools might be outdated now, e.g. because the server's tags changed, by which tools are searched.
         if !self.is_known(&server) {
             self.refresh_tools(server.id());
             tokio::spawn(async move { server.start().await });

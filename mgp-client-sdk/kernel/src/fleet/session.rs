@@ -30,7 +30,7 @@ const REFUSED_TTL: Duration = Duration::from_mins(10);
 /// The minimum time between two starts of a failed server that are caused by calls.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The two sessions that an instance of a server may have.
+/// The kinds of the two sessions that an instance of a server can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum SessionKind {
     /// The session of the configured era, or of the newest era that the server supports.
@@ -227,7 +227,7 @@ impl Session {
         })
     }
 
-    /// Checks the server in a task if the error of a call may mean that the server no longer answers.
+    /// Checks the server in a task if the error of a call could mean that the server no longer answers.
     fn note_failure(self: &Arc<Self>, error: &RpcError) {
         if self.health.is_doubtful_after(error) {
             let session = Arc::clone(self);
@@ -257,7 +257,7 @@ impl Session {
     }
 }
 
-/// The place where a session reports that its login at the server is missing, and the owner of that login.
+/// The log that contains the report about a missing login of a session, and the owner of that login.
 pub(super) struct LoginState {
     pub(super) log: Arc<ServerLog>,
     pub(super) owner: Option<Principal>,
@@ -295,8 +295,8 @@ impl Drop for RunningCall {
     }
 }
 
-/// The known facts about the eras of a server, learnt from its last connection or stored by the last kernel.
-/// All its instances share them.
+/// The known facts about the eras of a server, learnt from its last connection or stored by the last kernel. All
+/// instances of the server share them.
 #[derive(Default)]
 pub(super) struct KnownEras {
     needs: AtomicU8,
@@ -310,8 +310,8 @@ pub(super) enum SessionNeeds {
     Unknown,
     /// One session: the server is legacy, or can ask modern callers for all kinds of input.
     One,
-    /// One session per era: the server is modern, and may ask for more kinds of input in the legacy era, if it
-    /// supports that.
+    /// One session per era: the server is modern, but in the legacy era, if it supports that, it might ask for more
+    /// kinds of input.
     OnePerEra,
 }
 

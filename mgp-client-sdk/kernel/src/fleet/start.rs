@@ -95,7 +95,8 @@ impl FirstSync {
         *self.progress.borrow() == SyncProgress::Unknown
     }
 
-    /// Returns whether the server's lists may differ from the known ones, because this kernel has not read them itself.
+    /// Returns whether the server's lists might differ from the known ones, because this kernel has not read them
+    /// itself.
     pub(super) fn may_be_outdated(&self) -> bool {
         *self.progress.borrow() != SyncProgress::Done
     }

@@ -1,4 +1,4 @@
-//! Stores the lists of servers in the kernel's state, so that a known server need not be started to list them.
+//! Stores the lists of servers in the kernel's state, so that the kernel can list them without starting the servers.
 
 use std::collections::HashMap;
 use std::sync::Arc;

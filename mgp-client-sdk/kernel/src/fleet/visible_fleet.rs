@@ -70,7 +70,7 @@ pub(crate) struct VisibleFleet {
 }
 
 impl VisibleFleet {
-    /// Returns a server if the caller is an operator or may use any of its tools.
+    /// Returns a server if the caller is an operator or has access to any of the server's tools.
     fn get(&self, cx: &Context, server: &ServerId) -> Option<Arc<ManagedServer>> {
         let context = self.fleet.context();
         let found = self.fleet.get(server.as_str())?;

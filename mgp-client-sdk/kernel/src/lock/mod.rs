@@ -1,5 +1,5 @@
 //! The active lock file (`mgp serve --locked`): a server starts only if it is unchanged since the lock file was
-//! written, and a tool whose definition differs from it cannot be called.
+//! written, and a tool whose definition differs from the one in the lock file cannot be called.
 
 mod package;
 mod tree;
@@ -91,7 +91,7 @@ pub(crate) fn check_start(
 }
 
 /// Compares a tool's definition with the lock file. Returns the names of the places that differ, without any text of
-/// the server; `None` if it is the same, or if the server is not in the lock file.
+/// the server; `None` if the definition is the same, or if the server is not in the lock file.
 pub(crate) fn check_definition(
     lock: &LockFile,
     server: &ServerId,

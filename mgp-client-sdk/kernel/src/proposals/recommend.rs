@@ -29,9 +29,11 @@ const MAX_NEEDS: usize = 8;
 /// The maximum length of the need that a request for recommendations states, in bytes.
 const MAX_NEED_BYTES: usize = 2000;
 
-/// The minimum share of the need's words that the entry of a recommended server must contain.
+/// The share of the need's words that a server's entry must contain, so that the server is recommended even with a low
+/// score.
 const MIN_COVERAGE: f32 = 0.3;
-/// The minimum score of a recommended server that shares no word with the need.
+/// The search score that a server must have, so that it is recommended even if its entry contains fewer of the need's
+/// words.
 const MIN_SCORE: f32 = 0.68;
 
 /// The servers of a registry, with a search index of their own. This handle is cheap to clone.

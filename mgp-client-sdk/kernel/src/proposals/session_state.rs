@@ -40,7 +40,8 @@ struct Session {
     used: u64,
 }
 
-/// The token and the server under which the session state in a call's result is stored.
+/// Keeps the caller's token and the server while a call runs; the session state in the result is stored under these
+/// two.
 pub(crate) struct OpenSession {
     states: SessionStates,
     /// The caller's token; `None` if the caller has not received one yet.

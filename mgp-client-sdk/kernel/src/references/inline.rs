@@ -1,5 +1,5 @@
 //! Handles references in calls to servers that do not support references: the kernel replaces each reference in the
-//! arguments by its data.
+//! arguments by its data, or by a URL to read them.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -12,7 +12,7 @@ use super::table::KnownReference;
 use super::{Broker, NamedReference, unreadable};
 use crate::caller_view::CallerView;
 
-/// An argument that names a reference; the kernel replaces it by the data.
+/// An argument that names a reference, and that the kernel replaces by the data or their URL.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ReferenceArgument {
@@ -66,7 +66,8 @@ impl Property {
     }
 }
 
-/// Replaces each argument that names a reference by the data of the reference.
+/// Replaces each argument that names a reference: by a URL of the data if the tool's schema requires a URL there, or
+/// else by the data.
 pub(super) async fn put_into_arguments(
     broker: &Broker,
     call: &mut Call,

@@ -44,7 +44,7 @@ struct Broker {
     known: KnownReferences,
     /// The fetcher of data from servers on this machine.
     local: Arc<GuardedFetch>,
-    /// The fetcher of data from all other servers.
+    /// The fetcher of data from servers on other machines.
     public: Arc<GuardedFetch>,
     keep: Duration,
     max_inline: u64,
@@ -98,8 +98,9 @@ impl References {
 
     /// Stores the reference that a server added to a result; the caller receives the reference without its URL.
     ///
-    /// Drops a reference if the server does not serve its URL itself. Otherwise a program without network access could
-    /// put data into the URL, and the kernel would send the data out by reading from the URL.
+    /// Drops a reference of a server on this machine if its URL leads to another machine, or if the server must not
+    /// serve URLs. Otherwise a program without network access could put data into the URL, and the kernel would send
+    /// the data out by reading from the URL.
     ///
     /// # Errors
     /// −32603 if the reference cannot be written as JSON.
@@ -134,7 +135,8 @@ impl References {
         Ok(())
     }
 
-    /// Stores the complete result that was cut, and adds a reference to it to the part that the caller receives.
+    /// Stores a complete result of which the caller receives only a part, and adds a reference to the complete result
+    /// to that part.
     ///
     /// # Errors
     /// −32603 if the reference cannot be written as JSON.
@@ -230,7 +232,8 @@ impl Broker {
         Some(reference)
     }
 
-    /// Finds a reference that a caller may use: its own, and only while it has access to the exporting tool.
+    /// Finds a reference that this caller has received; fails if the caller no longer has access to the tool that
+    /// exported the data.
     fn find(
         &self,
         cx: &Context,
@@ -271,7 +274,8 @@ fn named(call: &Call) -> Result<Option<NamedReference>, RpcError> {
     Ok(arguments.get().ok().filter(|_| is_import))
 }
 
-/// Returns the reason why the kernel must not read data from the URL that a server returned; `None` if it may.
+/// Returns the reason why the kernel must not read data from the URL that a server returned; `None` if the kernel is
+/// allowed to.
 fn why_dropped(
     cx: &Context,
     governance: &Governance,

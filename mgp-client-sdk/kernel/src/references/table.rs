@@ -36,8 +36,8 @@ impl KnownReference {
 }
 
 impl KnownReferences {
-    /// Adds a reference; returns the ids of the references that were removed for it: one with the same name, or the
-    /// caller's oldest one if there were too many.
+    /// Adds a reference; returns the ids of the references that were removed for it: one with the same id of the same
+    /// server, or the caller's oldest one if there were too many.
     pub(super) fn insert(&self, new: KnownReference) -> Vec<String> {
         let now = Instant::now();
         let mut all = self.0.lock();

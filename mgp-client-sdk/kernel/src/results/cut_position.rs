@@ -71,7 +71,8 @@ fn next_element(text: &str, comma: usize) -> usize {
     text.len() - rest.trim_start().len()
 }
 
-/// Returns, for each depth of brackets, the position of the last comma below `max` between two elements of a list.
+/// Returns, for each depth of brackets, the position of the last comma before `max` that separates two elements of a
+/// list.
 ///
 /// The text is JSON; if it begins at an element, that element's list has depth 0.
 fn element_ends(text: &str, begin: usize, max: usize) -> Vec<Option<usize>> {

@@ -111,7 +111,8 @@ impl Results {
         }
     }
 
-    /// Returns the limits for a server's result to a caller, combined from the general, the agent's and the server's.
+    /// Returns the limits for a server's result to a caller, combined from the general limits, those of the agent and
+    /// those of the server.
     fn limits(&self, principal: &Principal, server: &ResultLimits) -> Limits {
         let config = self.0.config.config();
         let own = config.agent(principal).map(|agent| agent.results).unwrap_or_default();

@@ -4,7 +4,8 @@ use mgp_types::mcp::{ContentBlock, TextContent};
 
 use super::cut_position::{cut, cut_elements, cut_plain};
 
-/// The maximum size of a result that is sent to a model, in bytes.
+/// The maximum sizes of the parts of a result that is sent to a model, in bytes: of its texts, its structured content,
+/// and its images and other data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
     pub(super) text: usize,
@@ -65,7 +66,7 @@ impl Rest {
         self.len
     }
 
-    /// Returns the text of a block that can be read in parts.
+    /// Returns the text of the block; `None` if the block cannot be read in parts.
     fn text(&self) -> Option<&str> {
         match &self.block {
             ContentBlock::Text(content) => Some(&content.text),
@@ -75,7 +76,7 @@ impl Rest {
     }
 }
 
-/// Removes and returns the blocks that fit, and the beginning of the first text that does not fit.
+/// Splits a result into the blocks that fit, with the beginning of the first text that does not fit, and the rest.
 pub(super) fn first_part(content: Vec<ContentBlock>, limits: &Limits) -> Part {
     let (mut text_room, mut data_room) = (limits.text, limits.data);
     let mut part = Part::default();
@@ -145,7 +146,7 @@ pub(super) fn next_part(
 
 /// Returns the next part of a text, the position of its end, and whether the text is read by lines from there on.
 fn next_text(one: &Rest, text: &str, at: Position, room: usize) -> (String, usize, bool) {
-    // A caller may have invented the position, so move it to the beginning of a character.
+    // A caller could have invented the position, so move it to the beginning of a character.
     let from = text.floor_char_boundary(at.offset);
     if one.is_list
         && !at.is_plain

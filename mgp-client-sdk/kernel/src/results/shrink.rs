@@ -47,7 +47,7 @@ fn shrink_text(value: &str, max: usize) -> Option<String> {
         if shorter.len() <= max || room <= 1 {
             return Some(shorter);
         }
-        // The shortened text may still be too long, because escaped characters need more space; try half the length.
+        // The shortened text can still be too long, because escaped characters need more space; try half the length.
         room /= 2;
     }
 }

@@ -17,11 +17,11 @@ pub enum DpopMode {
     Offered,
     /// Tokens are always bound; a token that is not bound is not used.
     Always,
-    /// Tokens are never bound; a server that requires binding cannot be used.
+    /// Tokens are never bound to a key; a server that requires bound tokens cannot be used.
     Never,
 }
 
-/// The binding to ask for in one request for tokens.
+/// The way in which one token request asks for a token that is bound to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::auth) enum Binding {
     /// No proof is sent.
@@ -46,7 +46,7 @@ pub(in crate::auth) enum Schemes {
     Both,
 }
 
-/// The support for this client's proofs, as metadata or a challenge declares it.
+/// The support of a server for this client's proofs of possession, as metadata or a challenge declares it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::auth) enum ProofSupport {
     /// No algorithms are listed.

@@ -23,7 +23,7 @@ const MAX_DRAWS: u32 = 8;
 
 /// A private key on P-256 that tokens are bound to.
 ///
-/// `Debug` shows its thumbprint; serialising writes the key, for token stores.
+/// `Debug` shows only the thumbprint. Serialising writes the private key itself, for token stores.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ProofKey {
     key: SigningKey,
@@ -139,7 +139,7 @@ fn json(what: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(what).expect("text and numbers are always JSON")
 }
 
-/// Returns an address without query and fragment, in the form that client and server compare.
+/// Returns a URL without query and fragment, which is the form that a proof contains (`htu`).
 fn plain(url: &str) -> Result<String, AuthError> {
     let refuse = |_| AuthError::Address {
         what: "the request's URL",

@@ -40,8 +40,8 @@ impl Prover<'_> {
     }
 }
 
-/// Returns the name under which [`Nonces`] stores the nonce of a token endpoint. It differs from that of a protected
-/// server at the same origin.
+/// Returns the name under which [`Nonces`] stores the nonce of a token endpoint. The name differs from the one for the
+/// protected server, even if both have the same origin.
 fn nonce_name(endpoint: &str) -> Result<String, AuthError> {
     let url: Url = address::parse_secure("the token endpoint", endpoint)?;
     Ok(format!("token {}", address::origin(&url)))

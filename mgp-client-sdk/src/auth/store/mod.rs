@@ -27,8 +27,8 @@ const MAX_ENTRIES: usize = 256;
 
 /// A store of registrations and tokens.
 ///
-/// An entry belongs to one server *and* one issuer: credentials of one issuer are never sent to another. Implement it
-/// with the attribute `#[async_trait]` of the crate `async-trait`.
+/// An entry belongs to one server *and* one issuer: credentials of one issuer are never sent to another. Implement this
+/// trait with the attribute `#[async_trait]` of the crate `async-trait`.
 #[async_trait]
 pub trait TokenStore: Send + Sync + 'static {
     /// Returns the entry of a server and an issuer.
@@ -57,7 +57,8 @@ pub trait TokenStore: Send + Sync + 'static {
     /// store that several clients or processes share must implement this method. Default: nothing is locked.
     ///
     /// # Errors
-    /// [`TokenStoreError::Busy`] if it takes too long; after any other error tokens are renewed without a lock.
+    /// [`TokenStoreError::Busy`] if another client has the lock for too long; after any other error tokens are renewed
+    /// without a lock.
     ///
     /// # Cancel safety
     /// Dropping the future gives up the lock.

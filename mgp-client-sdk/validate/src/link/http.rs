@@ -19,7 +19,7 @@ use crate::json::MAX_SHOWN;
 
 type HttpClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
-/// A connection to an endpoint; each message is one request.
+/// The endpoint of a server at a URL; each message to the server is one HTTP request.
 #[derive(Clone)]
 struct Endpoint {
     client: HttpClient,

@@ -35,7 +35,7 @@ pub(crate) enum Received {
 pub(crate) enum Sent {
     /// A JSON value.
     Message(Value),
-    /// A text that may not be JSON.
+    /// A text that is sent unchanged, even if it is not JSON.
     Raw(String),
 }
 
@@ -80,12 +80,12 @@ mgp_types::opaque_debug!(Opener);
 type MemoryEnd = (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>);
 
 impl Target {
-    /// Returns a server that is started as a program, with messages over its standard input and output.
+    /// Describes a server that is started as a program and exchanges messages over its standard input and output.
     pub fn command<S: Into<String>>(command: impl IntoIterator<Item = S>) -> Self {
         Self(TargetKind::Command(command.into_iter().map(Into::into).collect()))
     }
 
-    /// Returns a server at a URL.
+    /// Describes a server at a URL.
     pub fn url(url: impl Into<String>) -> Self {
         Self(TargetKind::Url(url.into(), Vec::new()))
     }
@@ -99,7 +99,8 @@ impl Target {
         self
     }
 
-    /// Returns a server in this process; `open` returns its output and its input for each connection.
+    /// Describes a server in this process. For each connection, `open` returns a reader of the server's output and a
+    /// writer to its input.
     pub fn memory<R, W>(open: impl Fn() -> (R, W) + Send + Sync + 'static) -> Self
     where
         R: AsyncRead + Send + Unpin + 'static,
@@ -112,7 +113,7 @@ impl Target {
         Self(TargetKind::Memory(Opener(std::sync::Arc::new(boxed))))
     }
 
-    /// Returns the command or URL, for reports.
+    /// Returns the name of the target in reports: its command or URL.
     pub(crate) fn name(&self) -> String {
         match &self.0 {
             TargetKind::Command(command) => command.join(" "),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Report, RuleResult, Status};
 use crate::rule::RuleLevel;
 
-/// The tests of the proposal's own suite, and the rule that plays each.
+/// The tests of the proposal's own suite, each with the rule of this package that checks the same.
 const TESTS: [(&str, &str); 7] = [
     ("CONF-001", "proposals.manifest"),
     ("CONF-002", "proposals.permissions"),
@@ -43,7 +43,8 @@ pub(super) fn write(report: &Report) -> String {
     serde_json::to_string_pretty(&whole).unwrap_or_default()
 }
 
-/// Returns a result. The schema has no warnings, so a broken rule of level `should` passes with a message.
+/// Returns the entry for the result of a rule. The schema has no warnings, so a broken rule of level `should` passes
+/// with a message.
 fn entry(test: &str, result: &RuleResult) -> Value {
     let is_warning = result.status == Status::Failed && result.rule.level == RuleLevel::Should;
     let status = if is_warning { Status::Passed } else { result.status };

@@ -47,7 +47,7 @@ pub struct Subject {
     pub revisions: Vec<String>,
     /// The version of MGP, if it is offered.
     pub mgp_version: Option<String>,
-    /// The active extensions of MGP.
+    /// The extensions of MGP that the server answered with, or that the client offered.
     pub extensions: Vec<String>,
 }
 
@@ -93,7 +93,7 @@ pub struct RuleResult {
     /// The last answer that the judge received before a failure.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub received: String,
-    /// The duration of the rule.
+    /// The time that the check of the rule took, in milliseconds.
     pub duration_ms: u64,
 }
 
@@ -198,8 +198,8 @@ impl Report {
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 
-    /// Returns the report as JSON in the schema of proposal 12 (conformance reports). Its tests `CONF-001` to
-    /// `CONF-007` have the results of the rules that play them.
+    /// Returns the report as JSON in the schema of proposal 12 (conformance reports). The tests `CONF-001` to
+    /// `CONF-007` of the proposal have the results of the rules that check the same.
     #[must_use]
     pub fn to_conformance_json(&self) -> String {
         conformance::write(self)

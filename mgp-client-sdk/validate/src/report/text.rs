@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{Report, Status, Subject};
 use crate::rule::RuleLevel;
 
-/// Writes the broken rules, then how many rules of each tier have each outcome.
+/// Writes the broken rules, and then a table with the counts of the outcomes in each tier.
 pub(super) fn write(report: &Report) -> String {
     let mut out = String::new();
     if let Some(client) = &report.client {

@@ -19,7 +19,7 @@ server_rules! { Tier3;
         "a call whose arguments are no object fails with 4000 or -32602" => bad_arguments;
 }
 
-/// Calls an unknown tool, and returns the error.
+/// Calls an unknown tool, and returns the code and the error of the answer.
 async fn refused(session: &mut Session) -> Result<(i64, Value), crate::rule::Outcome> {
     if session.mgp().is_none() {
         return Err(skip("the server does not offer MGP"));

@@ -28,7 +28,7 @@ server_rules! { Mcp;
         "the folder of a skill is read, and an unknown one fails with -32602" => directories;
 }
 
-/// The most pages, and the most skills, that are read.
+/// The maximum number of pages, and of skills, that are read.
 const MAX_READ: usize = 16;
 
 const READ_DIRECTORY: &str = "resources/directory/read";

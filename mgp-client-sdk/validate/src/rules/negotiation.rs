@@ -141,7 +141,7 @@ fn answer_trust(session: &mut Session) -> Check {
     Ok(())
 }
 
-/// Sends `initialize` with an offer, and returns the result.
+/// Sends `initialize` with this offer of MGP, and returns the result.
 pub(crate) async fn hello_to(session: &mut Session, offer: Value) -> Result<Value, String> {
     let mut params = session.initialize();
     params["capabilities"]["mgp"] = offer;

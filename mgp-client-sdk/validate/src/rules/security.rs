@@ -138,7 +138,7 @@ async fn access_query(session: &mut Session) -> Check {
             one_of(&result, "permission", &["allow", "deny"])?;
             Ok(one_of(&result, "source", &["tool_grant", "server_grant", "default_policy"])?)
         }
-        // A server may refuse to reveal to a caller what others may access.
+        // A server is allowed to refuse this query, so that a caller does not learn what others have access to.
         refused @ Answer::Error { .. } => {
             refused.error("mgp/access/query", &[1000, 1001, 4001, 4004])?;
             Ok(())

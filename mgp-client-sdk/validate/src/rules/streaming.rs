@@ -23,7 +23,7 @@ server_rules! { Tier3;
 
 const CHUNK: &str = "notifications/mgp.stream.chunk";
 
-/// Calls the tool that the judge may call, and returns the id, the chunks and the result.
+/// Calls the tool that the judge is allowed to call, and returns the id of the call, its chunks and its result.
 async fn call(
     session: &mut Session,
     streams: bool,

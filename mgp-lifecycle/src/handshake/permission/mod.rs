@@ -25,7 +25,7 @@ use tokio::sync::watch;
 use self::notice::{GrantNotice, RequestedPermissions};
 use self::request_meta::GrantCache;
 
-/// The time a server may take to acknowledge a notification.
+/// The maximum time for a server to acknowledge a notification.
 const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The permission flow of one connection; a handle that is cheap to clone.
@@ -49,13 +49,13 @@ struct FlowShared {
 struct FlowState {
     /// The permission names that the server declared or requested.
     requested: RequestedPermissions,
-    /// The methods by which the server is notified; `None` if it is not notified by requests.
+    /// The methods by which the server is notified; `None` if the server is sent no such requests.
     dialect: Option<Dialect>,
     /// The sequence number of the latest exchange with the server; the name of the exchange contains it.
     number: u64,
     /// The latest notification that the server acknowledged.
     last: GrantNotice,
-    /// A decision that timed out and may still complete.
+    /// A decision that timed out but might still be made.
     late: Option<BoxFuture<'static, PermissionDecision>>,
     /// Number of permission requests from the server that are open.
     open_requests: usize,
@@ -67,7 +67,7 @@ struct FlowState {
 enum Dialect {
     /// `mgp/permission/request` and `mgp/permission/response`, in which a decision is a single word (§3.5, §3.6).
     Seed,
-    /// `mgp/permission/await` and `mgp/permission/grant`, in which a decision may have limits.
+    /// `mgp/permission/await` and `mgp/permission/grant`, in which a decision can have limits.
     Later,
 }
 

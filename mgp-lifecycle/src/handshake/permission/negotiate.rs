@@ -29,7 +29,7 @@ enum Delivery {
 }
 
 impl PermissionFlow {
-    /// Requests decisions about the permissions that the server needs, and notifies the server of them.
+    /// Requests decisions about the permissions that the server needs, and notifies the server of the decisions.
     pub(in crate::handshake) async fn run<S: MgpService>(
         &self,
         stack: &S,
@@ -103,8 +103,8 @@ impl PermissionFlow {
         Box::pin(async move { grantor.decide(&cx, &server, permissions).await })
     }
 
-    /// Notifies the server of the grants, and stores them once it has acknowledged. A server that does not know the
-    /// method is not notified again.
+    /// Notifies the server of the grants, and stores the grants once the server has acknowledged them. A server that
+    /// does not know the method is not notified again.
     pub(super) async fn notify_server<S: MgpService>(
         &self,
         stack: &S,
@@ -126,7 +126,8 @@ impl PermissionFlow {
         let mut state = self.0.state.lock();
         match delivery {
             Delivery::Acknowledged => state.last = notice,
-            // The next change causes another attempt. Clear `expires_at`, so that an expiry does not cause one.
+            // The next change of permissions causes another attempt. Clear `expires_at`, so that an expiry does not
+            // cause one.
             Delivery::Failed => state.last.expires_at = None,
             Delivery::Unsupported => state.dialect = None,
         }
@@ -140,7 +141,8 @@ impl PermissionFlow {
     }
 }
 
-/// Returns a decision if it is ready at the first poll, as one from a configuration is; otherwise `None`.
+/// Returns a decision if it is ready at the first poll, otherwise `None`. Decisions from a configuration are ready at
+/// once.
 async fn if_ready(
     deciding: &mut BoxFuture<'static, PermissionDecision>,
 ) -> Option<PermissionDecision> {

@@ -7,12 +7,12 @@ use std::time::SystemTime;
 use mgp_types::Timestamp;
 use mgp_types::mgp::{Grant, GrantDecision, Permission, PermissionDecision};
 
-/// Maximum number of permissions that a server may request; requests beyond it are ignored, so they are not granted.
+/// Maximum number of permissions that a server can request; further ones are ignored, so they are not granted.
 const MAX_REQUESTED: usize = 64;
 /// Maximum length of a permission name, in bytes; longer names are ignored.
 const MAX_NAME_BYTES: usize = 128;
 
-/// Permissions under the names that a server used.
+/// The permissions that a server requests, under the names that the server used.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequestedPermissions(Vec<Permission>);
 
@@ -121,7 +121,7 @@ impl GrantNotice {
         self
     }
 
-    /// Adds those permissions of an earlier notice that have no decision any more; they count as deferred.
+    /// Adds, as deferred, those permissions of an earlier notice that have no decision any more.
     pub(super) fn with_withdrawn(mut self, before: &Self) -> Self {
         for name in before.grants.keys() {
             self.grants.entry(name.clone()).or_insert_with(deferred);
@@ -146,8 +146,8 @@ impl GrantNotice {
         requested.names().iter().filter(has).map(|name| name.as_str().to_owned()).collect()
     }
 
-    /// Replaces each decision with limits by the word for it, because servers of the first revisions do not know
-    /// limits.
+    /// Replaces each decision that has limits by its single word, such as `approved`, because servers of the first
+    /// revisions do not know limits.
     pub(super) fn without_limits(mut self) -> Self {
         for grant in self.grants.values_mut() {
             *grant = grant.decision().into();

@@ -112,7 +112,7 @@ mod tests {
     use super::super::notice::RequestedPermissions;
     use super::*;
 
-    /// Grants the camera to one tenant, and counts how often its grants are read.
+    /// Test authority: grants the permission for the camera to one tenant, and counts how often its grants are read.
     struct Camera {
         reads: AtomicUsize,
         changes: watch::Sender<u64>,

@@ -22,7 +22,7 @@ impl PermissionFlow {
     /// Returns if no further notification is possible, e.g. because the server does not know the methods for it.
     ///
     /// # Cancel safety
-    /// If the future is dropped, notifications end; one that is being sent may or may not arrive.
+    /// If the future is dropped, notifications end. It is then unknown whether one that was being sent arrives.
     pub async fn follow<S: MgpService>(self, stack: S, cx: Context) {
         let mut changes = Some(self.0.changes.clone());
         if let Some(changes) = &mut changes {

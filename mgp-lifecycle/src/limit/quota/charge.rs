@@ -1,4 +1,4 @@
-//! The charge of one call, and its refund.
+//! Charges one call to a quota, and refunds the charge.
 
 use std::sync::Arc;
 

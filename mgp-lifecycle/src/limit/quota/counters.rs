@@ -38,8 +38,8 @@ struct Usage {
     units: u64,
 }
 
-/// The calls whose last round ended with questions, by their logical name, each with its sequence number, caller and
-/// charged units.
+/// The calls whose last round ended with questions, by their logical id, which all rounds of a call share. Each entry
+/// contains a sequence number, the caller and the charged units.
 #[derive(Debug, Default)]
 struct OpenCalls {
     calls: HashMap<ByteString, (u64, Caller, u64)>,
@@ -52,7 +52,8 @@ struct OpenCalls {
 pub(super) enum BeginResult {
     /// The call was charged in this period.
     Charged(u128),
-    /// The call is a further round of one that was already charged, including this many units.
+    /// The call is a further round of a call that was already charged. Its earlier rounds were charged for this many
+    /// units.
     Continued(u64),
 }
 

@@ -46,7 +46,8 @@ use crate::error::LifecycleError;
 pub struct QuotaLayer(Arc<QuotaCounters>);
 
 impl QuotaLayer {
-    /// Creates a layer with one quota for each principal. All stacks that are built with it share the counters.
+    /// Creates a layer that gives each principal this quota. All stacks that are built with the layer share the
+    /// counters.
     pub fn new(quota: Quota) -> Self {
         Self(Arc::new(QuotaCounters::new(quota)))
     }
@@ -118,7 +119,7 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
         let Some(charge) = this.charge.take() else { return Poll::Ready(outcome) };
         match &outcome {
             Ok(Reply::InputRequired(_)) => {
-                // In the next round, a call without a logical name is identified by its key.
+                // A call without a logical id is recognised in its next round by the key of this one.
                 let logical = this.logical.take();
                 charge.keep_open(logical.unwrap_or_else(|| this.key.to_text()));
             }

@@ -9,7 +9,7 @@ use super::RateLimit;
 pub(super) struct BucketParams {
     /// The interval between two calls at the average rate, in nanoseconds.
     interval: u64,
-    /// The amount of time by which calls may be ahead of the average rate; it allows a burst.
+    /// The amount of time by which calls can be ahead of the average rate; it allows a burst.
     tolerance: u64,
 }
 

@@ -29,7 +29,7 @@ const MAX_KEYS: usize = 65_536;
 /// counts, so a call that takes several rounds of questions counts more than once.
 ///
 /// The layer counts up to 65,536 keys separately, and forgets a key once its bucket is full again. While the table is
-/// full, all new keys of a caller share one bucket, which some callers also share with each other.
+/// full, all new keys of a caller share one bucket, and several callers can share that bucket.
 ///
 /// ```
 /// use mgp_lifecycle::{RateKey, RateLayer, RateLimit};
@@ -87,7 +87,8 @@ impl RateLayer {
         Self::with_max_keys(self.0.limits.clone(), MAX_KEYS, Some(Arc::new(is_tool)))
     }
 
-    /// Returns how much of each limit is used now by calls like this one, without counting it.
+    /// Returns how much of each limit is used now by calls with the same keys as this call. The call itself is not
+    /// counted.
     #[must_use]
     pub fn used(&self, call: &Call) -> Vec<RateUse> {
         let state = &*self.0;
@@ -298,7 +299,7 @@ mod tests {
             client.cx.principal = Principal::new("t", format!("s{name}"));
             admitted += usize::from(code(&mut client, "a").await == 0);
         }
-        // A few of them may happen to share the bucket of the first caller.
+        // A few of these callers might share the bucket of the first caller.
         assert!(admitted > 15, "{admitted}");
     }
 

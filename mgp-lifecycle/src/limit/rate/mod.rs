@@ -13,7 +13,7 @@ pub use layer::{RateLayer, RateService};
 
 /// Rate limit: the number of calls allowed per window, and the keys by which they are counted.
 ///
-/// The limit is an average rate: after a pause, up to a [burst](Self::burst) of calls may be made at once. So any
+/// The limit is an average rate: after a pause, up to a [burst](Self::burst) of calls can be made at once. So any
 /// window contains at most the limit plus one burst.
 ///
 /// ```
@@ -49,14 +49,14 @@ pub enum RateKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RateUse {
-    /// The calls that are allowed in a window.
+    /// The number of calls that are allowed in a window.
     pub limit: u32,
-    /// The calls that are counted now.
+    /// The number of calls that are counted now.
     pub used: u32,
-    /// The time until no call is counted any more, if there is no further call.
+    /// The time until the count is zero again, if no further call is made.
     pub free_in: Duration,
     /// The time until the next call is allowed, in whole milliseconds; zero if it is allowed now, and `None` if no call
-    /// will be.
+    /// will ever be allowed.
     pub next_in: Option<Duration>,
 }
 
@@ -87,7 +87,7 @@ impl RateLimit {
         Self { limit, window, burst: limit, by: Keys(0) }
     }
 
-    /// Sets how many calls may be made at once after a pause; the default is the limit. A burst of zero refuses all
+    /// Sets how many calls can be made at once after a pause; the default is the limit. A burst of zero refuses all
     /// calls.
     pub const fn burst(mut self, burst: u32) -> Self {
         self.burst = burst;
@@ -150,12 +150,12 @@ pub struct RateLimited {
     limit: RateLimit,
     /// The number of calls that the limit counts at present.
     current: u32,
-    /// The time until the next call is allowed; `None` if no call will be.
+    /// The time until the next call is allowed; `None` if no call will ever be allowed.
     wait: Option<Duration>,
 }
 
 impl RateLimited {
-    /// Returns the time until a call is allowed; `None` if no call will be.
+    /// Returns the time until a call is allowed; `None` if no call will ever be allowed.
     #[must_use]
     pub fn wait(&self) -> Option<Duration> {
         self.wait

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::bucket::{BucketParams, TooSoon};
 
-/// The minimum time, in nanoseconds, between two searches of the table for full buckets to remove.
+/// The minimum time, in nanoseconds, between two removals of all full buckets from the table.
 const SWEEP_INTERVAL: u64 = 100_000_000;
 
 /// Number of shared buckets per limit, for keys that do not fit into the table.

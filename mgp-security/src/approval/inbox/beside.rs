@@ -59,8 +59,8 @@ impl Approver for AskedAndKept {
         self.first.grants(server, permission)
     }
 
-    /// Returns the sum of the time limits of the approver and the inbox. The latter includes a margin in which the
-    /// waiting call can still get the approval id.
+    /// Returns the sum of the time limits of the approver and the inbox. The time limit of the inbox includes a margin
+    /// in which the waiting call can still get the approval id.
     fn timeout(&self) -> Duration {
         self.first.timeout() + self.inbox.timeout()
     }

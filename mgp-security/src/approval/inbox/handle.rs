@@ -106,9 +106,9 @@ struct InboxState {
 
 /// The result of looking up a question.
 pub(super) enum Lookup {
-    /// An operator has decided the approval request of the question.
+    /// The decision that an operator made about the approval request of the question.
     Decided(Decision),
-    /// The approval request of the question, about which no operator has decided yet.
+    /// The open approval request of the question: no operator has decided about it yet.
     Open(Arc<ApprovalRequest>),
 }
 
@@ -119,7 +119,7 @@ impl Inbox {
         Self::with_config(store, audit, InboxConfig::default())
     }
 
-    /// Creates an inbox with other limits.
+    /// Creates an inbox with the given limits.
     #[must_use]
     pub fn with_config(
         store: Arc<dyn Store>,
@@ -153,10 +153,10 @@ impl Inbox {
     /// Reads the content of the store, and follows its changes.
     ///
     /// # Errors
-    /// [`StoreError`] if it cannot be read.
+    /// [`StoreError`] if the store cannot be read.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the inbox may be unread; call this method again.
+    /// If the future is dropped, the store might not have been read; call this method again.
     pub async fn open(&self) -> Result<(), StoreError> {
         self.0.calls.open().await?;
         self.0.state.open().await
@@ -201,7 +201,8 @@ impl Inbox {
         Some(ApprovalRequest::clone(found))
     }
 
-    /// Approves a request, also one that was denied; the approval can be used once, within [`InboxConfig::answer_ttl`].
+    /// Approves an open request, or a call that was denied before; the approval can be used once, within
+    /// [`InboxConfig::answer_ttl`].
     ///
     /// # Errors
     /// 1000 if `by` is not an operator, or is the agent whose call is waiting; −32602 if no open request of its tenant
@@ -372,7 +373,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Returns an error if the principal may not list or decide requests, and records the attempt.
+    /// Returns an error if the principal is not allowed to list or decide requests, and records the attempt.
     async fn admit(
         &self,
         caller: AdminCheck<'_>,
@@ -415,7 +416,7 @@ impl Inbox {
         }
     }
 
-    /// Removes from an open request the permissions that the call of a question no longer lacks; returns the request.
+    /// Removes from an open request the permissions for which the question no longer asks; returns the request.
     async fn narrowed(
         &self,
         open: &Arc<ApprovalRequest>,

@@ -47,12 +47,13 @@ pub struct ApprovalRequest {
     /// A description of the calls that an approval of "calls like this" would cover.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub like: Option<String>,
-    /// The time until which an approval of permissions applies.
+    /// The time until which an approval of permissions applies; `None` if it does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holds_until: Option<Timestamp>,
     /// The hash of principal, tool, arguments, definition and permissions, to which the answer is bound.
     pub binding: String,
-    /// The hash of a call without its permissions, which may become fewer while the request is open.
+    /// The hash of the call alone, without the permissions that the server lacks for it, because these can become fewer
+    /// while the request is open. `None` if the hash is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<String>,
     /// `true` if the request is a review: it asks for permissions for all tools of a server that was not ready before.
@@ -84,7 +85,7 @@ pub struct ApprovalRequest {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum RequestState {
-    /// The request is a review of a server that is not ready yet; the operator is asked once it is ready.
+    /// The request is a review that waits for its server. The operator is asked once the server is ready.
     Later,
     /// Not decided yet.
     Open,
@@ -94,8 +95,8 @@ pub enum RequestState {
     Denied,
     /// Approved; the approval has been used.
     Used,
-    /// Closed without an answer: an operator decided about the permissions themselves, or a person denied the call on a
-    /// form.
+    /// Closed, but not by an answer in the inbox: an operator decided about the permissions themselves, or a person did
+    /// not allow the call when another approver asked, e.g. with a form.
     Settled,
 }
 
@@ -153,7 +154,7 @@ impl ApprovalRequest {
         }
     }
 
-    /// Creates the request for a review of a server that is not ready.
+    /// Creates the request for a review of the permissions of a server that is not ready yet.
     pub(super) fn review(
         by: &Principal,
         server: &ServerId,
@@ -233,7 +234,7 @@ impl ApprovalRequest {
         self.is_about(question) && names_all && is_same
     }
 
-    /// Returns the name of the state to show to people: a call that a person denied on a form is shown as denied.
+    /// Returns the name of the state to show to people: a settled request about a call is shown as denied.
     pub(super) fn state_word(&self) -> &'static str {
         match self.state {
             RequestState::Settled if self.arguments.is_some() => RequestState::Denied.as_str(),
@@ -268,7 +269,7 @@ impl ApprovalRequest {
         listed
     }
 
-    /// Returns the event of a decision about the request.
+    /// Returns the audit event about a decision of the request.
     pub(super) fn decided_event(&self, by: impl Into<EventActor>, word: &str) -> Event {
         Event::approval_decided(by, &self.id, word)
             .server(self.server_id.as_deref().map(ServerId::from).as_ref())
@@ -366,7 +367,7 @@ impl Requests {
         closed.into_iter()
     }
 
-    /// Returns the undecided requests.
+    /// Returns the undecided requests that have not expired.
     pub(super) fn open(&self, now: SystemTime) -> impl Iterator<Item = &Arc<ApprovalRequest>> {
         let open = move |request: &&Arc<ApprovalRequest>| {
             request.state == RequestState::Open && !request.is_over(now)

@@ -66,7 +66,7 @@ impl Event {
         }
     }
 
-    /// Creates `ACCESS_GRANTED`: an access entry was added, which may also be one that denies.
+    /// Creates `ACCESS_GRANTED`: an access entry was added. The entry can allow or deny access.
     pub fn access_granted(by: impl Into<EventActor>, entry: &Entry) -> Self {
         Self::new(EventType::AccessGranted, by, AuditResult::Success).entry(entry)
     }
@@ -118,7 +118,8 @@ impl Event {
         Self::own("key_added", by, AuditResult::Success).key(id, Some(for_whom))
     }
 
-    /// Creates `dev.cloto.key_revoked`: an API key was revoked, or has expired; its holder may be unknown.
+    /// Creates `dev.cloto.key_revoked`: an API key was revoked or removed. `for_whom` is its holder, or `None` if the
+    /// holder is unknown.
     pub fn key_revoked<'a>(
         by: impl Into<EventActor>,
         id: &str,

@@ -35,8 +35,8 @@ impl Event {
             .rule(Some(&Rule::new(REQUESTS_ONLY)))
     }
 
-    /// Creates `VALIDATION_FAILED`: a validator rejected a call; the call itself is `TOOL_BLOCKED` with the same trace
-    /// id.
+    /// Creates `VALIDATION_FAILED`: a validator rejected a call; the call itself is recorded as `TOOL_BLOCKED` with the
+    /// same trace id.
     pub fn validation_failed(
         by: impl Into<EventActor>,
         server: Option<&ServerId>,
@@ -45,12 +45,14 @@ impl Event {
         Self::refused(EventType::ValidationFailed, ErrorCode::VALIDATION_BLOCKED, by, server, tool)
     }
 
-    /// Creates `CODE_REJECTED`: the code safety framework rejected a call; the call itself is `TOOL_BLOCKED`.
+    /// Creates `CODE_REJECTED`: the code safety framework rejected a call; the call itself is recorded as
+    /// `TOOL_BLOCKED`.
     pub fn code_rejected(by: impl Into<EventActor>, server: Option<&ServerId>, tool: &str) -> Self {
         Self::refused(EventType::CodeRejected, ErrorCode::CODE_SAFETY_VIOLATION, by, server, tool)
     }
 
-    /// Creates `PERMISSION_DENIED`: a call lacked a permission or a confirmation; the call itself is `TOOL_BLOCKED`.
+    /// Creates `PERMISSION_DENIED`: a call lacked a permission or a confirmation; the call itself is recorded as
+    /// `TOOL_BLOCKED`.
     pub fn call_denied(by: impl Into<EventActor>, server: Option<&ServerId>, tool: &str) -> Self {
         Self::refused(EventType::PermissionDenied, ErrorCode::PERMISSION_DENIED, by, server, tool)
     }

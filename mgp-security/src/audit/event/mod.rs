@@ -174,7 +174,7 @@ impl Event {
         self.detail("after", value)
     }
 
-    /// Adds the cause of an automatic change: `expired`, `undeclared`, `superseded`.
+    /// Adds the cause of the event, e.g. `expired` or `deregistered` for an automatic change.
     pub fn cause(self, word: &str) -> Self {
         self.words("cause", Some(word))
     }
@@ -186,7 +186,7 @@ impl Event {
 
     /// Adds the error code of the answer, with its name as the reason.
     ///
-    /// The error message is not recorded: it may contain what a caller sent.
+    /// The error message is not recorded: it can contain what a caller sent.
     pub fn code(self, code: ErrorCode) -> Self {
         self.detail("code", &code).words("reason", code.name())
     }

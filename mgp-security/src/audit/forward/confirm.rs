@@ -15,7 +15,7 @@ use super::sink::context;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The number of queries without a new event after which the next event counts as missing. One query is not enough:
-/// events are notifications, so a query may overtake them.
+/// events are notifications, so a query can overtake them.
 const MAX_ATTEMPTS: u32 = 6;
 
 /// The delays between the queries.
@@ -32,8 +32,8 @@ pub(super) enum Unconfirmed {
     Missing(u64),
 }
 
-/// Queries a sink until it has received all events in `sent`. Sets `at` to the number of the last event before the
-/// first one that the sink lacks.
+/// Queries a sink until it has all events whose numbers are in `sent`. Sets `at` to the number of the last event before
+/// the first missing one.
 pub(super) async fn confirm_all(
     sink: &Stack,
     sent: &[u64],

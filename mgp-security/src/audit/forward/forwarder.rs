@@ -16,8 +16,8 @@ use super::sink::SinkTask;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Delivery {
-    /// The event was sent. If a sink dies, it lacks the events that were in transit until it notices the gap at the
-    /// next event and [requests](super::Replay) them.
+    /// The event was sent. If a sink dies, it loses the events that were in transit. It notices the gap at the next
+    /// event, and can [request](super::Replay) the missing ones.
     #[default]
     Sent,
     /// The sink confirmed the event: after each batch the forwarder queries the sink with `mgp.audit.replay`, and sends
@@ -85,8 +85,8 @@ impl Forwarder {
 
     /// Forwards to a sink over a connection, until the return value is dropped.
     ///
-    /// The connection may be a stack that reconnects. It replaces an earlier connection to the same sink.
-    /// It must not be a stack that records calls: each query to the sink would be another event to forward.
+    /// The connection can be a stack that reconnects. It replaces an earlier connection to the same sink. It must not
+    /// be a stack that records calls: each query to the sink would be another event to forward.
     ///
     /// # Errors
     /// [`UnknownSink`] if the sink was not [added](Self::sink), even if the peer negotiated `audit`.
@@ -130,7 +130,8 @@ impl Forwarding {
         *self.progress.borrow()
     }
 
-    /// Waits until the sink has received an event. Returns early if another connection replaces this one.
+    /// Waits until all events up to the number `seq` count as delivered to the sink. Returns early if another
+    /// connection replaces this one.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.

@@ -13,24 +13,24 @@ use tokio::time::Instant;
 
 use super::super::event::{Event, cut};
 
-/// The maximum size of an event that the endpoint receives, in bytes.
+/// The maximum size of a received event, in bytes; larger events are dropped.
 const MAX_BYTES: usize = 16 * 1024;
 
-/// The number of events that a server may send in a burst.
+/// The number of events that a server can send at once before the rate limit applies.
 const BURST: u32 = 200;
 
 /// The maximum number of events per second after the burst; events beyond it are dropped and counted.
 const EVENTS_PER_SECOND: u32 = 50;
 
-/// The interval at which the endpoint reports events that it dropped.
+/// The minimum interval between two reports about the dropped events of a server.
 const REPORT_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Records `notifications/mgp.audit` of servers, on the client's inbound side.
 ///
 /// In the recorded event, the actor and the target's server are always the sending server, named by its configured id,
 /// and the time is that of receipt. The values that the server sent for them, and its sequence number, are in the
-/// details. Events of more than 16 KiB are dropped, and so are those beyond 50 per second after the first 200. One
-/// `dev.cloto.events_dropped` per minute reports their number.
+/// details. Events of more than 16 KiB are dropped, and so are those beyond 50 per second after the first 200. At most
+/// once a minute, an event `dev.cloto.events_dropped` reports how many were dropped.
 ///
 /// ```
 /// use std::sync::Arc;

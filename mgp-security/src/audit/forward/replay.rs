@@ -1,4 +1,4 @@
-//! `mgp.audit.replay`, which returns recorded events to callers that may read the whole log (MGP §6).
+//! `mgp.audit.replay`, which returns recorded events to callers that are allowed to read the whole log (MGP §6).
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -64,7 +64,7 @@ struct ReplayLog {
     audit: Arc<dyn AuditSink>,
 }
 
-/// The callers to which a router answers.
+/// The callers whose requests a router answers.
 #[derive(Clone, Copy, PartialEq)]
 enum ReplayAccess {
     /// Operators whose credentials permit reading.
@@ -75,7 +75,8 @@ enum ReplayAccess {
 }
 
 impl Replay {
-    /// Creates the method, which returns the events of `source`. Refused requests are recorded in `audit`.
+    /// Creates the handler of `mgp.audit.replay`, which returns the events of `source`. Refused requests are recorded
+    /// in `audit`.
     pub fn new(source: Arc<dyn EventSource>, audit: Arc<dyn AuditSink>) -> Self {
         Self(Arc::new(ReplayLog { source, audit }))
     }
@@ -90,8 +91,8 @@ impl Replay {
     }
 
     /// Returns a router for a connection on which the sink calls the method as a tool. The router handles every
-    /// `tools/call`, so only the sink may use that connection. If `sink` was not added to the forwarder, the router
-    /// answers only operators, as [`router`](Self::router) does.
+    /// `tools/call`, so other parties must not use that connection. If `sink` was not added to the forwarder, the
+    /// router answers only operators, as [`router`](Self::router) does.
     #[must_use]
     pub fn router_for(&self, sink: &str, forwarder: &Forwarder) -> Router {
         let access = if forwarder.has_sink(sink) {
@@ -109,7 +110,7 @@ impl Replay {
         )
     }
 
-    /// Returns a router that answers every caller, so only the party that sends the events may have access to it.
+    /// Returns a router that answers every caller, so access to it must be limited to the sender of the events.
     ///
     /// A sink uses it to report to the forwarder which events it has.
     #[must_use]

@@ -144,7 +144,7 @@ impl SinkTask {
     }
 }
 
-/// Returns the context for a call that this process itself makes, so that it has no caller.
+/// Returns the context for a call that this process itself makes, without a caller.
 pub(super) fn context() -> Context {
     Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local())
 }

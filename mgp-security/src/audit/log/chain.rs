@@ -30,7 +30,7 @@ use super::error::RecordFlaw;
 const TAIL_LENGTH: usize = 9 + HASH_DIGITS + 2;
 const HASH_DIGITS: usize = 64;
 
-/// The size limit for a line; longer texts are cut before they are written.
+/// The size limit for a line, in bytes. An event whose line would be longer is shortened or refused.
 pub(super) const MAX_LINE: usize = 1024 * 1024;
 
 /// The state of the hash chain after a record.
@@ -204,7 +204,7 @@ impl<'a> Line<'a> {
 pub(super) struct Checkpoint {
     /// The hash of the record before the checkpoint, which makes it possible to start reading at the checkpoint.
     pub(super) prev: [u8; 32],
-    /// The number of the first record that is retained; files that contain only earlier records may be removed.
+    /// The number of the first record that is retained; files that contain only earlier records can be removed.
     pub(super) from: u64,
     /// The number that the last event taken from the store had there.
     pub(super) outbox: u64,

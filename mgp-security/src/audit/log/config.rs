@@ -13,8 +13,8 @@ pub struct LogConfig {
     pub name: String,
     /// Determines when the file is synced to the disk.
     pub fsync: Fsync,
-    /// The size in bytes from which on a file counts as full and the next file is begun. The last group of records may
-    /// exceed it.
+    /// The size in bytes at which a file is full: later records are written to a new file. The last group of records
+    /// can exceed it.
     pub segment_bytes: u64,
     /// The number of log files that are retained.
     pub retention: FileRetention,
@@ -81,7 +81,7 @@ impl LogConfig {
         self
     }
 
-    /// Sets the size in bytes from which on a file counts as full and the next one is begun.
+    /// Sets the size in bytes at which a file is full, so that later records are written to a new file.
     pub fn segment_bytes(mut self, bytes: u64) -> Self {
         self.segment_bytes = bytes;
         self

@@ -25,7 +25,7 @@ impl DigestKey {
         Self(key)
     }
 
-    /// Reads the key in a private file, or creates the file with a random key if it is missing; blocks.
+    /// Reads the key in a private file, or creates the file with a random key if it is missing; blocks the thread.
     ///
     /// # Errors
     /// [`PrivateFileError`] if the file cannot be read or created, is damaged, or is accessible to other users.

@@ -24,9 +24,11 @@ const COMPUTED: [&str; 8] =
 /// Encodes events, and caches the parts that successive events have in common.
 #[derive(Debug, Default)]
 pub(super) struct EventEncoder {
-    /// The current second as text. Formatting it is the expensive part of a timestamp.
+    /// The second of the last written timestamp, and its text. Formatting the second is the expensive part of a
+    /// timestamp.
     second: Option<(u64, [u8; 19])>,
-    /// The part of the last successful call's event that the next event may share: from the event type to the details.
+    /// The text of the last successful call's event, from the event type to the beginning of the details. The next
+    /// event often contains the same text.
     last_success: Option<CachedText>,
 }
 

@@ -88,7 +88,8 @@ impl AuditLog {
     /// changes by an attacker who can write both files.
     ///
     /// If a killed process left an incomplete line, it is cut off, and a checkpoint records this. Calls that were
-    /// running in that process are recorded as failed, `cancelled` and `interrupted`.
+    /// running in that process get a final event with the details `cancelled` and `interrupted`: as blocked if they
+    /// waited for an approval, otherwise as failed.
     ///
     /// # Errors
     /// [`LogError`] if the log cannot be opened, is open elsewhere or was changed.
@@ -201,7 +202,8 @@ impl AuditLog {
         flushed
     }
 
-    /// Returns matching durable events; each call reads a bounded part of the log.
+    /// Returns one page of the durable events that match a query. Each call reads a bounded part of the log, so a page
+    /// can contain few or no events although more pages follow.
     ///
     /// # Errors
     /// [`StoreError`] when the log cannot be read.
@@ -213,7 +215,7 @@ impl AuditLog {
     }
 
     /// Returns a receiver of the events that are recorded from now on, each with its number. Events of calls that ran
-    /// (`TOOL_EXECUTED`) are left out, because there may be thousands of them per second.
+    /// (`TOOL_EXECUTED`) are left out, because there can be thousands of them per second.
     ///
     /// A receiver that has more than 1,024 events left to receive loses the oldest of them; they can be read with
     /// [`after`](EventSource::after).

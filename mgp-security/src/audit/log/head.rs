@@ -1,5 +1,6 @@
-//! The head of a log, i.e. the number and hash of its last acknowledged record. It is saved in a store, which an
-//! attacker who can change only the log files cannot change, or else in a file in the log's directory.
+//! The head of a log, i.e. the number and hash of its last acknowledged record. It is saved in a store, if there is
+//! one, and otherwise in a file in the log's directory. An attacker who can change only the log files cannot change the
+//! store.
 
 use std::fs::{self, File};
 use std::io::{self, Seek as _, Write as _};
@@ -142,8 +143,8 @@ pub(super) enum HeadPlace {
 }
 
 impl HeadPlace {
-    /// Creates the key of a new log. If the head is saved in a store, the key is a secret, because programs that can
-    /// write only the log files cannot read the store.
+    /// Creates the key of a new log. If the head is saved in a store, the key is a random secret, which is saved there
+    /// too: programs that can write only the log files cannot read it. Otherwise, the log has no secret.
     pub(super) fn new_key(&self) -> Result<ChainKey, StoreError> {
         match self {
             Self::Store { .. } => ChainKey::random(),
@@ -180,7 +181,7 @@ impl HeadPlace {
             Self::Store { store, name, revision, doubtful } => {
                 if *doubtful {
                     // It is unknown whether our last commit succeeded, but the head in the store is one of the last two
-                    // that this process wrote. It is not the head of another writer, so it may be overwritten: use its
+                    // that this process wrote. It is not the head of another writer, so it can be overwritten: use its
                     // revision.
                     *revision = load(&**store, name)?.map(|record| record.revision);
                 }

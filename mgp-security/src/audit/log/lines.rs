@@ -82,7 +82,7 @@ impl ReverseLines {
         Ok(Self { file, buffer: Vec::new(), base })
     }
 
-    /// Returns the line that precedes the last returned one, without its newline.
+    /// Returns the next line in the direction of the start of the file, without its newline.
     pub(super) fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
             // The last byte of the buffer is the newline that ends the wanted line.

@@ -4,8 +4,8 @@
 //! - The writer collects waiting records into a group. It saves the head, i.e. number and hash of the last record, in
 //!   the store before it acknowledges any record of the group, so that a truncated or replaced log is detected.
 //!   Records without a waiting caller (the ends of calls) are written within 5 ms, and their head within a second.
-//! - A call of moderate, higher or unknown risk is on disk before it runs, as an intent. If the process dies, the next
-//!   process that opens the log records the call as interrupted.
+//! - Before a call of moderate, higher or unknown risk runs, an intent, i.e. a record that announces the call, is
+//!   written to the disk. If the process dies, the next process that opens the log records the call as interrupted.
 //! - While the disk or the store fails, no call can begin.
 //! - Files and directory are private. Names in events come from the operator and from peers. Arguments are in the log
 //!   only if [`Arguments`](crate::Arguments) is configured so.

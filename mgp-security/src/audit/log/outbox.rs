@@ -18,9 +18,10 @@ pub(super) const BATCH: usize = 256;
 /// long ago.
 const MAX_REMEMBERED: usize = 4 * BATCH;
 
-/// The events last taken from the store, each with its number and a hash of its content.
+/// The events last taken from the store, each with its number and a hash of its content, so that none of them is
+/// written a second time.
 ///
-/// The number alone does not identify a duplicate, because a store that lost power may assign a number twice.
+/// The number alone does not identify a duplicate, because a store that lost power can assign a number twice.
 #[derive(Debug, Default)]
 pub(super) struct RecentEvents(VecDeque<(u64, [u8; 32])>);
 
@@ -96,8 +97,9 @@ impl Outbox {
         Ok(pending)
     }
 
-    /// Removes from `waiting` the calls whose approval is named by an event that is still in the store: the event may
-    /// be the decision, so the call may have run. Removes all calls if the events cannot be read or are too many.
+    /// Removes from `waiting` the calls whose approval is named by an event that is still in the store: the event might
+    /// be the approval, and then the call might have run. Removes all calls if the events cannot be read or are too
+    /// many.
     pub(super) fn remove_decided(&self, waiting: &mut BTreeMap<u64, String>) {
         if waiting.is_empty() {
             return;

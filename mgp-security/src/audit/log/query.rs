@@ -164,10 +164,10 @@ pub(super) struct LogReader {
     until: ReadLimit,
 }
 
-/// The last record that a reader may read.
+/// The last record that a reader is allowed to read.
 #[derive(Clone, Debug)]
 enum ReadLimit {
-    /// The newest record on the disk of a log that is still written, so later reads may read further.
+    /// The newest durable record. The log is still being written, so a later read can reach further.
     Written(Arc<LogQueue>),
     /// A fixed record, by its number.
     Record(u64),
@@ -178,7 +178,7 @@ enum ReadLimit {
 pub struct LogFiles(LogReader);
 
 impl LogFiles {
-    /// Opens the files of a log. Without a head, no records are returned.
+    /// Creates a reader of the files of a log. Without a head, its queries return no events.
     ///
     /// # Errors
     /// [`LogError::Name`] if the name cannot be part of a file name.
@@ -187,7 +187,8 @@ impl LogFiles {
         Ok(Self(LogReader::at_rest(LogPlace::new(dir, name)?, last)))
     }
 
-    /// Returns matching events; each call reads a bounded part of the log.
+    /// Returns one page of the events that match a query. Each call reads a bounded part of the log, so a page can
+    /// contain few or no events although more pages follow.
     ///
     /// # Errors
     /// [`StoreError`] when the log cannot be read.
@@ -202,7 +203,8 @@ impl LogFiles {
 /// A query in progress.
 struct Search<'a> {
     query: &'a AuditQuery,
-    /// The number of the newest durable record when the query began; later records may still be removed.
+    /// The number of the newest durable record when the query began; later records are not returned, because the writer
+    /// might still remove them.
     durable: u64,
     limit: usize,
     records: usize,
@@ -361,7 +363,8 @@ impl Search<'_> {
         }
         let full = self.page.events.len() >= self.limit;
         if full || self.records >= MAX_RECORDS || self.bytes >= MAX_BYTES {
-            // When reading backwards, the number in an internal record is that of an event that has not been read yet.
+            // When reading backwards, the number in an internal record is that of an event that has not been read yet,
+            // so the next page must include that event.
             let internal = !oldest_first && read.kind != RecordKind::Event;
             self.page.next = Some(read.no + u64::from(internal));
             return Ok(Progress::Done);

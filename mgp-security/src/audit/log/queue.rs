@@ -22,7 +22,7 @@ pub(super) const MAX_BATCH: usize = 512;
 /// The maximum number of events that are kept for a receiver of [`AuditLog::watch`](super::AuditLog::watch).
 const MAX_UNSEEN: usize = 1024;
 
-/// The time for which records without a waiting caller are collected.
+/// The time for which records without a waiting caller are collected before they are written together.
 const GATHER_INTERVAL: Duration = Duration::from_millis(5);
 
 /// An item in the queue of the log's writer.
@@ -46,7 +46,7 @@ pub(super) type Acknowledge = oneshot::Sender<Result<u64, AuditError>>;
 /// The room in the queue that an item occupies until it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reservation {
-    /// A permit of the semaphore.
+    /// A permit of the semaphore [`LogQueue::room`].
     Permit,
     /// A place among the calls that wait for a permit of the semaphore.
     Waiting,
@@ -234,7 +234,8 @@ impl LogQueue {
         !self.suspended.lock().is_empty()
     }
 
-    /// Ends suspended calls that no later request continued in time, or all of them if the log is closing.
+    /// Records the end of suspended calls, which wait for an answer of their caller: of those that no later request
+    /// continued in time, or of all if the log is closing.
     pub(super) fn sweep(&self, closing: bool) {
         let mut suspended = self.suspended.lock();
         loop {

@@ -3,7 +3,7 @@
 //! Records up to the head were acknowledged, so each of them must exist and verify; otherwise the log counts as changed
 //! and is not opened. Records after the head were never acknowledged: they are kept as far as the chain verifies, and
 //! what follows is cut off. The next checkpoint records the number of bytes that were cut. A killed process can leave
-//! only a part of a line, so complete lines that do not verify may have been forged: an event reports their number.
+//! only a part of a line, so complete lines that do not verify might be forged. An event reports how many there were.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -68,7 +68,7 @@ impl LogPlace {
         Ok(Self { dir: dir.to_owned(), name: name.to_owned() })
     }
 
-    /// Returns the path of another file in the directory of the segments.
+    /// Returns the path of the log's file with this ending, e.g. `head` or `lock`.
     pub(super) fn beside(&self, ending: &str) -> PathBuf {
         self.dir.join(format!("{}.{ending}", self.name))
     }
@@ -135,7 +135,7 @@ impl LogPlace {
 pub(super) struct SegmentFile {
     place: LogPlace,
     file: File,
-    /// `true` if the directory entry of the file may not be on the disk yet.
+    /// `true` if the directory entry of the file might not be on the disk yet.
     is_new: bool,
 }
 

@@ -74,7 +74,7 @@ impl WaitingCalls {
         }
     }
 
-    /// Removes the requests that may belong to a call that has ended. The call is given by the number and the text of
+    /// Removes the requests that might belong to a call that has ended. The call is given by the number and the text of
     /// its intent.
     pub(super) fn note_end(&mut self, intent: u64, begun: &str) {
         if self.0.is_empty() {

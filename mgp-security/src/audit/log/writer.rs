@@ -5,9 +5,9 @@
 //! acknowledged and which [recovery](super::recover) verifies. The head is never ahead of the lines, unless the power
 //! fails and [`Fsync`] is not `Always`.
 //!
-//! If the disk or the store fails, no caller is acknowledged and no call can begin; final records of running
-//! calls stay queued until writing works again. Operators find these events in the log of the program as `failed`,
-//! `recovered`, `rotated` and `dropped`.
+//! If the disk or the store fails, no caller is acknowledged and no call can begin; final records of running calls stay
+//! queued until writing works again. The writer reports such failures, and new files, in the log of the program; the
+//! messages begin with `failed`, `recovered`, `rotated` or `dropped`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error as StdError;
@@ -37,7 +37,7 @@ const MAX_GROUP_BYTES: usize = 4 * MAX_LINE;
 /// The number of bytes after which a checkpoint is due, even if they are only a few records.
 const CHECKPOINT_BYTES: u64 = 8 * 1024 * 1024;
 
-/// The maximum time for which the saved head may lag behind records that no caller waits for.
+/// The maximum time for which the saved head can lag behind records that no caller waits for.
 const MAX_HEAD_LAG: Duration = Duration::from_secs(1);
 
 /// The time without items after which a newly opened log is synced to the disk.
@@ -64,11 +64,11 @@ pub(super) struct Writer {
     open: BTreeMap<u64, String>,
     /// The record number in the last saved head.
     head: u64,
-    /// The time since which the log has records after that head; `None` if it has none.
+    /// The time since which the log has records after the last saved head; `None` if it has none.
     head_lag_since: Option<Instant>,
     /// The length of the newest file in bytes, without an incomplete write at its end.
     length: u64,
-    /// `true` if there may be an incomplete write after `length`.
+    /// `true` if there might be an incomplete write after `length`.
     may_have_torn_end: bool,
     /// The record number with which each file begins, oldest file first.
     firsts: VecDeque<u64>,

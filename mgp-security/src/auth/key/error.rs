@@ -37,8 +37,8 @@ pub enum KeyError {
     /// The store of the API keys failed.
     #[error(transparent)]
     Store(#[from] KeyStoreError),
-    /// The audit log could not record the change. A new key was then not created; a revoked key is revoked
-    /// nevertheless.
+    /// The audit log could not record the change. If a key was to be created, it does not exist; a revocation or
+    /// removal took effect nevertheless.
     #[error("the change of the key was not recorded: {0}")]
     Unaudited(#[from] AuditError),
 }

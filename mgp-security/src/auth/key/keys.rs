@@ -29,7 +29,7 @@ const MIN_SECRET: usize = 22;
 
 /// The API keys of a server; a handle that is cheap to clone.
 ///
-/// A key may restrict its holder with these permissions, which [`AccessLayer`](crate::AccessLayer) enforces:
+/// A key can restrict its holder with these permissions, which [`AccessLayer`](crate::AccessLayer) enforces:
 ///
 /// | permission | allows |
 /// |---|---|
@@ -40,9 +40,9 @@ const MIN_SECRET: usize = 22;
 /// | `admin.write` | operators: granting and revoking access |
 /// | `admin.read` | operators: querying the access of others |
 ///
-/// A key without any `tools.` permission is not restricted; a key with one can call and list only what these allow.
-/// A key with any `tools.` or `admin.` permission can administer only what an `admin.` permission allows.
-/// No permission grants access that no entry or policy grants, or makes its holder an operator.
+/// A key without any `tools.` permission is not restricted; a key with one can call and list only what these allow. A
+/// key with any `tools.` or `admin.` permission can administer only what an `admin.` permission allows. A permission
+/// never grants access that the entries and policies do not grant, and never makes its holder an operator.
 ///
 /// ```
 /// use mgp_security::auth::{ApiKeys, KeyGrant};
@@ -72,10 +72,10 @@ struct ChangeAuditor {
 struct KeyCache {
     store: Box<dyn KeyStore>,
     snapshot: RwLock<Arc<Snapshot>>,
-    /// Locked while the store is read into the snapshot, but not while the store is changed: a change may wait for
-    /// another process, and requests wait for this lock.
+    /// Locked while the store is read into the snapshot. It is not locked while the store is changed, because requests
+    /// wait for this lock, and a change might wait for another process.
     reading: tokio::sync::Mutex<()>,
-    /// The time of the next check of the stamp, in milliseconds since `born`.
+    /// The time at which the store's stamp is compared next, in milliseconds since `born`.
     next_check: AtomicU64,
     /// `true` while a task reads the store on behalf of callers that cannot wait.
     catching_up: AtomicBool,
@@ -86,7 +86,7 @@ struct KeyCache {
 #[derive(Default)]
 struct Snapshot {
     stamp: u64,
-    /// `true` if the store cannot be read. Then no key is valid, because any of them may have been revoked in the
+    /// `true` if the store cannot be read. Then no key is valid, because any of them might have been revoked in the
     /// store.
     broken: bool,
     entries: HashMap<String, Entry>,
@@ -238,7 +238,7 @@ impl ApiKeys {
     }
 
     /// Returns the holder of a key. If the snapshot does not contain the key, reads the store, because another process
-    /// may have created the key.
+    /// might have created the key.
     async fn owner(&self, id: &str) -> Option<Principal> {
         let known = || {
             let snapshot = self.shared.snapshot();
@@ -247,7 +247,7 @@ impl ApiKeys {
         if let Some(owner) = known() {
             return Some(owner);
         }
-        // If the store cannot be read, the key is revoked nevertheless, and the audit event contains only its id.
+        // If the store cannot be read, the holder is unknown, and the audit event contains only the id of the key.
         let _ = self.shared.reload().await;
         known()
     }
@@ -291,10 +291,10 @@ impl ApiKeys {
         self.shared.snapshot().decide(key, SystemTime::now())
     }
 
-    /// Returns whether a key is still valid, according to the snapshot.
+    /// Returns whether a key exists and is not revoked, according to the snapshot. Does not check the expiry.
     ///
     /// It is called for every part of a stream, so it must not block. If the store has changed, a separate task reads
-    /// it; thus a stream ends even if no request causes the store to be read.
+    /// it; thus the stream of a revoked key ends even if no new request causes the store to be read.
     pub(in crate::auth) fn is_live(&self, id: &str) -> bool {
         let snapshot = self.shared.snapshot();
         if self.shared.is_due() {

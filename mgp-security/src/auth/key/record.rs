@@ -48,7 +48,7 @@ impl KeyGrant {
         self
     }
 
-    /// Grants administrative authority. In a tenant other than `local`, the holder may administer only that tenant.
+    /// Grants administrative authority. In a tenant other than `local`, the holder can administer only that tenant.
     #[must_use]
     pub fn operator(mut self) -> Self {
         self.operator = true;

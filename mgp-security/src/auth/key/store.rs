@@ -27,7 +27,8 @@ pub trait KeyStore: Send + Sync + 'static {
 
     /// Returns a number that changes whenever the records may have changed.
     ///
-    /// It must return within microseconds: it is called up to four times a second while a request waits.
+    /// This method must return within microseconds, because requests wait for it. It is called about four times a
+    /// second.
     fn stamp(&self) -> u64;
 }
 

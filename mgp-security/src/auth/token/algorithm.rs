@@ -3,8 +3,8 @@
 
 use jsonwebtoken::Algorithm;
 
-/// An algorithm with which a token may be signed. `none` and `HS256` are not in this list, so an operator cannot allow
-/// them by mistake.
+/// An algorithm that can be accepted for the signature of a token. `none` and `HS256` are not in this list, so an
+/// operator cannot allow them by mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum SignatureAlgorithm {
@@ -47,7 +47,8 @@ impl SignatureAlgorithm {
             "PS512" => Self::Ps512,
             "ES256" => Self::Es256,
             "ES384" => Self::Es384,
-            // RFC 9864 gives `EdDSA` with the curve Ed25519, the only one that is supported here, the name `Ed25519`.
+            // RFC 9864 adds the name `Ed25519` for `EdDSA` with the curve Ed25519. No other curve is supported here, so
+            // both names mean the same.
             "EdDSA" | "Ed25519" => Self::EdDsa,
             _ => return None,
         })

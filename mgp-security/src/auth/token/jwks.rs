@@ -155,7 +155,7 @@ impl VerifyingKey {
 
     fn has_signed(&self, token: &Jws<'_>) -> bool {
         let algorithm = token.algorithm.to_jsonwebtoken();
-        // Name the provider explicitly, because the process-wide one may be set by other crates.
+        // Name the provider explicitly, because other crates can replace the process-wide one.
         (DEFAULT_PROVIDER.verifier_factory)(&algorithm, &self.key)
             .is_ok_and(|key| key.verify(token.signed.as_bytes(), &token.signature).is_ok())
     }
@@ -186,7 +186,8 @@ impl Jwk {
         }
     }
 
-    /// Returns the key at a point of an elliptic curve, with its algorithms, if both coordinates have the given length.
+    /// Returns the elliptic-curve key with the coordinates `x` and `y`, and its algorithms; `None` if a coordinate does
+    /// not have the given length or the key is not valid.
     fn point(
         &self,
         length: usize,

@@ -22,7 +22,8 @@ pub(super) struct Jws<'a> {
     pub(super) signature: Vec<u8>,
 }
 
-/// Header members because of which a token is refused: they change the meaning of the signature, or contain a key.
+/// A token with one of these header members is refused, because they change the meaning of the signature or contain a
+/// key.
 ///
 /// `jku`, `x5u` and similar members only refer to the location of a key. They are ignored: keys come from the
 /// configured source only.

@@ -30,7 +30,8 @@ use super::refused::AuthRefused;
 /// An implementation needs the attribute `#[async_trait]` of the crate `async-trait`.
 #[async_trait]
 pub trait TokenVerifier: Send + Sync + 'static {
-    /// Verifies a token, which is a `b64token` of at most 16 KiB and otherwise unchecked, and returns its caller.
+    /// Verifies a token, and returns the caller that it authenticates. A token from the header of a request is a
+    /// `b64token` of at most 16 KiB; a token from [`AuthLayer::check`](super::AuthLayer::check) can be any text.
     async fn verify(&self, token: &str) -> Result<Authenticated, AuthRefused>;
 
     /// Returns the metadata of the resource, which is published and used in challenges.

@@ -17,7 +17,7 @@ use crate::auth::authenticated::{Authenticated, Credential};
 use crate::auth::metadata::{BadResource, ResourceMetadata};
 use crate::auth::refused::AuthRefused;
 
-/// The difference between the clocks of issuer and server that is tolerated.
+/// The tolerated difference between the clocks of the issuer and of this server.
 const LEEWAY: Duration = Duration::from_mins(1);
 
 /// Accepts access tokens that an issuer created for one resource.
@@ -105,13 +105,13 @@ impl ResourceServer {
         self
     }
 
-    /// Adds another name of this resource, which tokens may have as their audience.
+    /// Adds another name of this resource: tokens with this name in their audience are accepted, too.
     pub fn audience(mut self, name: impl Into<String>) -> Self {
         self.audiences.push(name.into());
         self
     }
 
-    /// Sets the algorithms tokens may be signed with; by default RS256, PS256, ES256, ES384 and `EdDSA`.
+    /// Sets the accepted signature algorithms; by default RS256, PS256, ES256, ES384 and `EdDSA`.
     pub fn algorithms(mut self, allowed: impl IntoIterator<Item = SignatureAlgorithm>) -> Self {
         self.algorithms = allowed.into_iter().collect();
         self
@@ -123,7 +123,7 @@ impl ResourceServer {
         self
     }
 
-    /// Sets the scopes a client may request, for the metadata document.
+    /// Sets the scopes that a client can request, for the metadata document.
     pub fn scopes_supported<T: Into<String>>(
         mut self,
         scopes: impl IntoIterator<Item = T>,
@@ -205,7 +205,8 @@ impl ResourceServer {
         self.read(&Claims::parse(jws.payload)?, now)
     }
 
-    /// Reads the claims of a token whose signature is valid, so error messages may describe what is wrong with them.
+    /// Reads the claims of a token whose signature is valid, so error messages are allowed to describe what is wrong
+    /// with the claims.
     fn read(&self, claims: &Claims, now: SystemTime) -> Result<Authenticated, AuthRefused> {
         let no = |why| Err(AuthRefused::Invalid(why));
         let Some(issuer) = claims.text("iss")? else { return no("the token has no issuer") };

@@ -22,8 +22,8 @@ pub(super) struct SignatureCache(Arc<Mutex<SignatureSet>>);
 
 #[derive(Default)]
 struct SignatureSet {
-    /// The key set with which the signatures were verified; `None` if the cache is empty. Under another key set, the
-    /// cached tokens do not count.
+    /// The key set with which the signatures were verified; `None` if the cache is empty. The cached tokens do not
+    /// count for any other key set.
     keys: Option<Arc<JwkSet>>,
     tokens: HashSet<TokenHash>,
 }

@@ -16,10 +16,11 @@ use crate::auth::refused::AuthRefused;
 const FRESH_TTL: Duration = Duration::from_mins(10);
 /// The time for which fetched keys are used while fetching them again fails.
 const STALE_TTL: Duration = Duration::from_hours(24);
-/// The minimum interval between fetches that are caused by tokens with unknown keys, which any client can send.
+/// The minimum interval between fetches while fetched keys can be used. Without it, any client could cause fetches by
+/// sending tokens with unknown keys.
 const REFETCH_INTERVAL: Duration = Duration::from_mins(1);
-/// The minimum interval between fetches while there are no keys. It is short, so that a server that started before its
-/// issuer recovers soon.
+/// The minimum interval between fetches while no keys can be used. It is short, so that a server that started before
+/// its issuer recovers soon.
 const FIRST_FETCH_INTERVAL: Duration = Duration::from_secs(5);
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -104,7 +105,8 @@ impl KeySource {
         }
     }
 
-    /// Returns a newer set of keys than `known`, which lacks the key of a token; `None` if there is no newer set.
+    /// Returns a set of keys that is newer than `known`, or `None` if there is none. Called if `known` lacks the key of
+    /// a token.
     pub(super) async fn newer(&self, known: &Arc<JwkSet>) -> Option<Arc<JwkSet>> {
         match self {
             Self::Fixed(_) => None,
@@ -210,7 +212,7 @@ impl KeysPlace {
     }
 }
 
-/// Returns the URLs at which an issuer may serve its metadata (RFC 8414 §3; `OpenID` Connect Discovery §4).
+/// Returns the URLs at which an issuer can serve its metadata (RFC 8414 §3; `OpenID` Connect Discovery §4).
 pub(super) fn metadata_urls(issuer: &str) -> Vec<String> {
     let issuer = issuer.trim_end_matches('/');
     let (origin, path) = issuer
@@ -243,7 +245,7 @@ impl CachedKeys {
         (since.elapsed() < age).then(|| Arc::clone(set))
     }
 
-    /// Returns whether a fetch may start, i.e. the last attempt was long enough ago. If so, notes the attempt.
+    /// Returns whether a fetch can start, i.e. the last attempt was long enough ago. If so, notes the attempt.
     fn may_try(&mut self) -> bool {
         let has_keys = self.younger_than(STALE_TTL).is_some();
         let pause = if has_keys { REFETCH_INTERVAL } else { FIRST_FETCH_INTERVAL };

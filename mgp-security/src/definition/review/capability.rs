@@ -9,7 +9,7 @@ use super::rule::Rule;
 /// Verbs that destroy something, as the first word of a name.
 const DESTROYS: &str = "delete remove drop destroy wipe purge erase truncate kill terminate";
 
-/// Verbs of [`DESTROYS`] that may also only detach something, e.g. `remove_label`.
+/// Verbs of [`DESTROYS`] that can also mean only detaching something, e.g. `remove_label`.
 const DETACHES: &str = "remove drop";
 
 /// Words in a name that say that the tool only shows what another one would change, e.g. `deploy_plan`.
@@ -60,7 +60,7 @@ pub(super) fn review(shown: &Value, findings: &mut Vec<Finding>) {
     let description = text("description").to_lowercase();
     let hint = |member: &str| shown.pointer("/annotations")?.get(member).and_then(Value::as_bool);
     let (reads, destroys) = (hint("readOnlyHint"), hint("destructiveHint"));
-    // A claim in a description may be about only one of several actions; annotations are about the whole tool.
+    // A claim in a description can be about only one of several actions; annotations are about the whole tool.
     let admits = reads == Some(false) || destroys == Some(true);
     let claims_read = reads == Some(true)
         || destroys == Some(false)

@@ -54,8 +54,8 @@ pub(super) fn hidden(text: &str) -> Option<(&'static str, String)> {
     None
 }
 
-/// Returns whether a character is visible and does not change how other characters look. All texts that this crate
-/// shows to people follow this rule.
+/// Returns whether a character is visible and does not change how other characters look. In texts that this crate shows
+/// to people, all other characters are escaped.
 pub(crate) fn shows(c: char) -> bool {
     c == ' ' || !(c.is_whitespace() || is_suspect(c))
 }
@@ -99,7 +99,8 @@ fn kind(c: char) -> Option<&'static str> {
     })
 }
 
-/// Returns how many suspect characters from an index on have a legitimate use there; `None` if they have none.
+/// Returns how many characters, beginning with the suspect one at an index, have a legitimate use together; `None` if
+/// the suspect one has no legitimate use there.
 fn honest(chars: &[char], at: usize) -> Option<usize> {
     let before = at.checked_sub(1).map(|at| chars[at]);
     let after = chars.get(at + 1).copied();
@@ -142,7 +143,8 @@ fn joins_letters(before: Option<char>, after: Option<char>) -> bool {
     })
 }
 
-/// Returns whether a direction mark is a single one next to a letter that is written from right to left.
+/// Returns whether a direction mark has no other one next to it, and is near a letter that is written from right to
+/// left.
 fn stands_with_rtl(chars: &[char], at: usize) -> bool {
     let is_mark = |c: &char| matches!(c, '\u{200E}' | '\u{200F}' | '\u{061C}');
     let near = |mut side: Box<dyn Iterator<Item = &char> + '_>| {
@@ -164,7 +166,7 @@ fn tagged_flag(chars: &[char], at: usize) -> Option<usize> {
     (flag == Some('\u{1F3F4}') && TAGGED_FLAGS.contains(&name.as_str()) && ends).then_some(6)
 }
 
-/// Returns whether a character is an emoji, or may be displayed as one.
+/// Returns whether a character is an emoji, or can be displayed as one.
 fn is_picture(c: char) -> bool {
     matches!(u32::from(c),
         0xA9 | 0xAE | 0x203C | 0x2049 | 0x20E3 | 0x2122 | 0x2139 | 0x2194..=0x21AA | 0x231A..=0x23FF | 0x24C2

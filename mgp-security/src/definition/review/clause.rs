@@ -45,7 +45,7 @@ pub(super) struct Match {
 struct Item {
     any: Concepts,
     orders: bool,
-    /// `true` if an order in the first sentence of a description does not count.
+    /// `true` if an imperative in the first sentence of a description does not count.
     later: bool,
 }
 
@@ -54,7 +54,7 @@ struct Clause {
     group: usize,
     weight: u32,
     within: usize,
-    /// `true` if the words must be in the order of the items. Words of languages without blanks may be in any order.
+    /// `true` if the words must be in the order of the items. Words of languages without blanks can be in any order.
     ordered: bool,
     items: Vec<Item>,
     without: Concepts,
@@ -115,7 +115,7 @@ impl Grammar {
         grammar
     }
 
-    /// Parses a line of the rules; returns `None` if the line is not a clause.
+    /// Parses a line of `clauses.txt`; returns `None` if the line is not a clause.
     fn clause(&self, line: &str, rule: Rule, group: usize) -> Option<Clause> {
         let mut parts = line.split_ascii_whitespace();
         let weight = parts.next()?;
@@ -164,8 +164,8 @@ pub(super) fn words(tokens: &[Token]) -> Vec<Word> {
     words
 }
 
-/// Analyses a word of a language that separates words with blanks. The word may form one meaning together with the next
-/// word.
+/// Analyses a word of a language that separates words with blanks. Also looks up the word together with the next one,
+/// because a pair of words can have its own meaning.
 fn spaced(token: &Token, next: Option<&Token>) -> Word {
     let mut concepts = 0;
     for spelling in token.spellings() {
@@ -295,11 +295,13 @@ impl Item {
     }
 }
 
-/// Returns whether a text only mentions a clause as its topic, e.g. describes what a scanner finds, instead of
-/// addressing the reader with it.
+/// Returns whether a text only mentions the matching words, e.g. to describe what a scanner detects, instead of
+/// addressing the reader with them.
 ///
-/// The clause must be quoted or described as something that texts attempt, and a word for detecting it must precede it
-/// in its sentence.
+/// Quoted words are only mentioned if a word such as `detects` precedes them in their sentence, or if a word such as
+/// `example` precedes them and the text has a word for detecting elsewhere. Other words are only mentioned if a word
+/// for detecting precedes them, they name no file, tool or address, and they are described as an attempt or do not
+/// begin a part of the sentence.
 pub(super) fn is_topic(words: &[Word], at: &Range<usize>, quotes: &[Range<usize>]) -> bool {
     let [detect, attempt, example] = ["detect", "attempt", "example"].map(|name| GRAMMAR.bit(name));
     let begin = (0..=at.start).rev().find(|at| words[*at].begins).unwrap_or(0);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// The maximum number of times that a text is decoded.
+/// The maximum number of encodings, one inside the other, that are decoded.
 const NESTED_MAX: usize = 3;
 
 /// The maximum number of texts that are decoded from one text.
@@ -16,8 +16,8 @@ const WORD_MIN: usize = 12;
 /// The minimum number of escapes or character codes in an encoded text; a text with fewer is not decoded.
 const ESCAPES_MIN: usize = 4;
 
-/// Words with which orders begin. A text that was rotated (ROT13) or reversed is reviewed only from such a word on,
-/// because any text can be rotated or reversed.
+/// Words with which instructions begin. A text that was rotated (ROT13) or reversed is reviewed only from such a word
+/// on, because any text can be rotated or reversed.
 const TURNED: &str = "ignore disregard forget override tell mention reveal read open send forward \
     always never do call include pass put copy run use";
 
@@ -31,7 +31,7 @@ pub(super) struct Decoded {
     pub(super) is_guess: bool,
 }
 
-/// Returns every text that a text can be decoded to.
+/// Returns all texts that result from decoding a text, also if it is encoded several times.
 pub(super) fn decoded(text: &str) -> Vec<Decoded> {
     let mut found: Vec<Decoded> = once(text);
     let (mut done, mut bytes) = (0, 0);
@@ -100,7 +100,7 @@ fn orders(text: &str) -> impl Iterator<Item = usize> {
     begins.map(|word| word.as_ptr() as usize - text.as_ptr() as usize).take(STARTS_MAX)
 }
 
-/// Returns the words that may be encoded, with their places.
+/// Returns the words that are long enough to be decoded, with their places.
 fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.split(|c: char| c.is_whitespace() || "\"'`<>()[]{},;:|".contains(c)).filter_map(|word| {
         let start = word.as_ptr() as usize - text.as_ptr() as usize;
@@ -220,7 +220,7 @@ fn numbers(text: &str) -> Option<String> {
     decode(10, 2..4).or_else(|| decode(16, 2..3)).or_else(|| decode(2, 7..9))
 }
 
-/// Returns the text that is written in tag characters.
+/// Returns the text that is hidden in Unicode tag characters, if it is long enough.
 fn tags(text: &str) -> Option<String> {
     let tag = |c: char| {
         char::from_u32(u32::from(c).checked_sub(0xE0000)?).filter(|c| (' '..='~').contains(c))

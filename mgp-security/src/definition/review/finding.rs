@@ -15,7 +15,7 @@ pub(in crate::definition) const EVIDENCE_MAX: usize = 160;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Severity {
-    /// A detail for operators who examine the tool closely.
+    /// The finding is only a detail, for operators who examine the tool closely.
     Noted,
     /// The tool can be used, and operators see the finding with it.
     Flagged,
@@ -57,12 +57,12 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Creates a finding described by the rule itself.
+    /// Creates a finding with the rule's description.
     pub(in crate::definition) fn new(rule: Rule, at: &str, evidence: &str) -> Self {
         Self::about(rule, at, rule.what(), evidence)
     }
 
-    /// Creates a finding with a description of its own.
+    /// Creates a finding with the description `what` instead of the rule's.
     pub(in crate::definition) fn about(
         rule: Rule,
         at: &str,

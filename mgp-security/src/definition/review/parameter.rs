@@ -45,7 +45,7 @@ const ASKED: &[&[&str]] = &[
     &["internal", "thoughts"],
 ];
 
-/// Words in a tool's name or description that make such parameters legitimate.
+/// Words in a tool's name or description that make the parameters of [`ASKED`] legitimate.
 const ABOUT: &[&str] = &[
     "prompt",
     "chat",

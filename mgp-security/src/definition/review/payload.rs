@@ -128,7 +128,7 @@ const UNSEEN: &[&str] = &[
     "<!doctype",
 ];
 
-/// Returns the signs in a text; `small` is the same text after normalization.
+/// Returns the signs of an attack in a text; `small` is the same text in normalized form.
 pub(super) fn signs(text: &str, small: &str) -> Vec<Sign> {
     let mut signs = Vec::new();
     let mut add = |rule, weight, evidence: &str| {
@@ -167,7 +167,8 @@ pub(super) fn signs(text: &str, small: &str) -> Vec<Sign> {
     signs
 }
 
-/// Returns the sign of the most dangerous encoded part of a text.
+/// Decodes the encoded parts of a text, and returns the most suspicious one as a sign of an attack; `None` if none of
+/// them is suspicious.
 fn encoded(text: &str) -> Option<Sign> {
     const COMMANDS: [&str; 8] =
         ["curl ", "wget ", "rm -", "bash ", "powershell", "eval(", "exec(", "/bin/sh"];
@@ -253,7 +254,7 @@ fn image(text: &str) -> Option<&str> {
     (address.contains("://") && address.contains('?')).then_some(address)
 }
 
-/// Returns the first URL whose scheme executes code or contains a whole page.
+/// Returns the first URL that executes code (`javascript:`) or contains a whole document (`data:text/`).
 fn running(text: &str) -> Option<&str> {
     let code = |scheme: &str| {
         let at = text.find(scheme)?;

@@ -57,7 +57,7 @@ impl Slot {
     }
 }
 
-/// All phrases, indexed by the words with which they may begin.
+/// All phrases, indexed by the words with which they can begin.
 pub(super) struct Phrases {
     all: Vec<Phrase>,
     /// For each word, the indices of the phrases that begin with it.
@@ -68,7 +68,7 @@ pub(super) struct Phrases {
 }
 
 impl Phrases {
-    /// Returns the phrases that may begin with a word.
+    /// Returns the phrases that can begin with this word.
     pub(super) fn from(&self, token: &Token) -> impl Iterator<Item = &Phrase> {
         let known = token.spellings().filter_map(|word| self.words.get(word)).flatten();
         known.chain(&self.kinds).map(|index| &self.all[*index])

@@ -14,16 +14,16 @@ use super::token::{Place, Token, tokens};
 /// The sum of weights at which an operator must review a text before the tool can be used.
 pub(super) const ENOUGH: u32 = 100;
 
-/// The sum of weights at which operators see the findings with the tool, and the lower sum at which findings are noted
-/// as details.
+/// If the weights of a text add up to at least this, operators see its findings with the tool. If they only add up to
+/// at least [`NOTED`], the findings are noted as details.
 const SHOWN: u32 = 60;
 const NOTED: u32 = 30;
 
-/// The names of the members of a tool's schemas, in lower case. They are not names of other tools.
+/// The names of the members of a tool's schemas, in lower case. These do not count as names of other tools.
 pub(super) type Members = HashSet<String>;
 
-/// The maximum length of a text that is analysed. A longer text must be reviewed by an operator just because of its
-/// length.
+/// The maximum length of a text that is analysed, in bytes. A longer text must be reviewed by an operator just because
+/// of its length.
 const READ_MAX: usize = 20_000;
 
 /// A sign that a text addresses the model: its rule, its weight, and the matching text.
@@ -94,8 +94,8 @@ pub(super) fn read(plain: &str, place: Place, members: &Members) -> Vec<Sign> {
     signs
 }
 
-/// Adds a blank after each end of a sentence. Scripts without blanks have none there, but the sentences must be
-/// separated.
+/// Adds a blank after each end of a sentence. Scripts without blanks have none there, but the search for sentences
+/// needs one.
 fn with_blanks(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     let mut chars = text.chars().peekable();

@@ -13,8 +13,8 @@ pub(super) struct Token {
     pub(super) plain: Option<String>,
     /// `true` if the word begins a sentence.
     pub(super) begins: bool,
-    /// `true` if the word may begin an order: it is the first word of a sentence or clause, or follows a word such as
-    /// `first` or `please`.
+    /// `true` if an imperative can begin with the word: it is the first word of a sentence or clause, or follows a word
+    /// such as `first` or `please`.
     pub(super) orders: bool,
     /// `true` if the word begins a clause.
     pub(super) clause: bool,
@@ -108,7 +108,8 @@ const VALUES: &[&str] = &[
     "enabled",
 ];
 
-/// The first words of names of tools that may end like those of values, e.g. `get_user_id`.
+/// Verbs at the beginning of tool names. A name that begins with one of them is a tool even if it ends like the name of
+/// a value, e.g. `get_user_id`.
 const VERBS: &[&str] = &[
     "get", "set", "list", "create", "find", "search", "read", "write", "update", "delete",
     "remove", "resolve", "fetch", "send", "add", "run", "call", "check", "make", "change",
@@ -197,7 +198,7 @@ fn is_secret_file(word: &str) -> bool {
         || word.split('.').next_back() == Some("pem")
 }
 
-/// Words after which an order may follow within a sentence.
+/// Words after which an imperative can follow within a sentence.
 const ORDERING: &str = "first then also and please always must should to now just silently \
     immediately secretly quietly additionally shall you need never afterwards so assistant ai \
     model agent llm next finally simply instead again or will bitte immer zuerst dann und \

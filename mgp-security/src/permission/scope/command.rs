@@ -43,7 +43,7 @@ pub(super) fn check(doors: &Doors<'_>, sudo: Sudo, found: &Findings) -> Result<(
     Ok(())
 }
 
-/// Checks one command; `others` are other argument texts that may be passed to it.
+/// Checks one command; `others` are other texts among the arguments, which the tool might pass to the command.
 fn one(doors: &Doors<'_>, sudo: Sudo, words: &[String], others: &[String]) -> Result<(), Outside> {
     let mut words = words;
     let all: Vec<String> =
@@ -138,7 +138,7 @@ fn is_open(entry: &str, words: &[String]) -> bool {
     same && entry.all(|word| rest.next().is_some_and(|own| own == word))
 }
 
-/// Returns whether the words of an entry occur among others in this order, i.e. the entry denies the command.
+/// Returns whether all words of an entry occur in `all` in the same order, i.e. the entry denies the command.
 fn is_closed(entry: &str, all: &[String]) -> bool {
     let mut rest = all.iter();
     let mut entry = entry.split_whitespace().map(folded);

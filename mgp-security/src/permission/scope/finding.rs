@@ -130,7 +130,7 @@ const ABOUT_IT: [&str; 14] = [
     "data",
 ];
 
-/// Last words of argument names that may stand for a path or a host.
+/// Last words of argument names that can stand for a path or a host.
 const EITHER: [&str; 21] = [
     "target",
     "targets",
@@ -215,13 +215,13 @@ struct Kinds {
     only_path: bool,
 }
 
-/// Determines which kinds the shape of a text may indicate; depends on the argument's name.
+/// The way in which the shape of a value is taken into account; depends on the argument's name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Text {
-    /// The shape may indicate any kind.
+    /// The shape can indicate any kind.
     #[default]
     Shaped,
-    /// The shape may indicate any kind, but a slash does not indicate a path.
+    /// The shape can indicate any kind, but a slash does not indicate a path.
     Slashed,
     /// The shape is ignored, because the value is free text.
     Free,
@@ -299,7 +299,7 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// A value that may be subject to limits, with the kinds that its name and shape suggest.
+/// A value among the arguments, with the kinds that its name and shape suggest.
 #[derive(Debug)]
 struct Item {
     name: String,
@@ -324,7 +324,8 @@ pub(super) struct Findings {
     pub(super) commands: Vec<Command>,
     /// All strings that are not commands, except free text.
     pub(super) others: Vec<String>,
-    /// The time limits among the arguments: name and milliseconds, or `None` if the value cannot be read.
+    /// The time limits among the arguments, each with its name and its value in milliseconds; `None` if the value
+    /// cannot be read.
     pub(super) times: Vec<(String, Option<u64>)>,
     pub(super) ports: Vec<Option<u16>>,
 }
@@ -351,7 +352,7 @@ impl Findings {
         texts.map_err(|name: &String| format!("`{}` should be a text, and is not", shown(name)))
     }
 
-    /// Returns the strings that may be paths, each with a flag that is `true` if the argument's name allows only a
+    /// Returns the strings that might be paths, each with a flag that is `true` if the argument's name allows only a
     /// path.
     ///
     /// # Errors
@@ -367,8 +368,8 @@ impl Findings {
         self.items.iter().any(|item| item.kinds.has(about))
     }
 
-    /// Refuses calls with a command or code among their arguments, because that could access anything; `what` names the
-    /// limit in the error message.
+    /// Refuses calls with a command or code among their arguments, because these could access anything; `what` names
+    /// the limit in the error message.
     pub(super) fn nothing_runs(&self, what: &str) -> Result<(), Outside> {
         if self.commands.is_empty() && !self.any(About::Code) {
             return Ok(());
@@ -398,8 +399,8 @@ impl Findings {
                 for (name, member) in members {
                     let mut of_name = Kinds::of(name);
                     if of_name.text != Text::Free {
-                        // The kinds of the outer name also apply to the inner value, except those that a name on this
-                        // level has itself.
+                        // The kinds of the outer name also apply to the inner values, except kinds that any of the
+                        // inner names suggests itself.
                         of_name.bits |= kinds.bits & !own;
                     }
                     // The names of members are checked, too, because some objects use paths as names.
@@ -489,8 +490,8 @@ fn by_shape(text: &str, mut kinds: Kinds) -> Kinds {
     kinds
 }
 
-/// Returns the time unit at the end of a name, in milliseconds; a name without a known unit counts as seconds. Returns
-/// `None` if the name is not that of a time limit.
+/// Returns the length of the time unit at the end of an argument's name, in milliseconds. A name without a known unit
+/// counts as seconds. Returns `None` if the name is not that of a time limit.
 fn unit(words: &[String]) -> Option<f64> {
     let [.., last] = words else { return None };
     let has = |name: &str| words.iter().any(|word| word == name);

@@ -136,7 +136,7 @@ impl Host {
 #[derive(Debug)]
 struct Place {
     host: Host,
-    /// The port that is used, which may be the default of the scheme; `None` if it is unknown.
+    /// The port that is used: the written one, or the default of the scheme; `None` if it is unknown.
     port: Option<u16>,
     /// The port that is written in the text, if there is one.
     named_port: Option<u16>,

@@ -5,14 +5,14 @@ use mgp_types::mgp::PermissionScope;
 use super::finding::{About, Command, Findings};
 use super::{check, host};
 
-/// The minimum number of components of a folder in which all paths count as similar.
+/// The minimum number of path components of a folder for all files in it to count as similar.
 const MIN_FOLDER_PARTS: usize = 2;
 
 /// Returns limits for calls that are similar to one with these arguments; `None` if only the same arguments are
 /// similar.
 ///
-/// Similar to a path are all files in the same folder, to an address all on the same host, and to a command all
-/// commands with the same first words.
+/// Calls are similar if their files are in the same folders, their addresses are on the same hosts, and their commands
+/// begin with the same words.
 pub(crate) fn like(arguments: &str) -> Option<PermissionScope> {
     let found = Findings::of(arguments).ok()?;
     let mut scope = PermissionScope::default();
@@ -58,8 +58,8 @@ pub fn scope_words(scope: &PermissionScope) -> String {
     named.collect::<Vec<_>>().join("; ")
 }
 
-/// Returns the path below which all paths count as similar: the folder of a file, unless it is too close to the root,
-/// otherwise the path itself. Returns `None` if the path is relative or has wildcards.
+/// Returns the path below which all paths count as similar. For a file, this is its folder, unless the folder is too
+/// close to the root; otherwise it is the path itself. Returns `None` if the path is relative or has wildcards.
 fn folder(text: &str) -> Option<String> {
     let is_plain = text.starts_with(['/', '~']) && !text.contains(['*', '?', '[', '{', '%', '\\']);
     if !is_plain {

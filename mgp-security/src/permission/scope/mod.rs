@@ -26,7 +26,7 @@ pub(crate) type Outside = String;
 /// Checks that the arguments of a call are within the limits of an approval.
 ///
 /// # Errors
-/// [`Outside`], a description of the first limit that the call exceeds or may exceed.
+/// [`Outside`], a description of the first limit that the call exceeds or might exceed.
 pub(crate) fn check(scope: &PermissionScope, arguments: Option<&str>) -> Result<(), Outside> {
     let lists = Lists::of(scope)?;
     let found = Findings::of(arguments.unwrap_or("{}"))?;

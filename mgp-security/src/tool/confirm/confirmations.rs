@@ -30,8 +30,8 @@ use crate::tool::assessment::Assessment;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConfirmConfig {
-    /// The time for which a confirmation is valid, counted from the question. It must not be shorter than the time that
-    /// the approver may take. Default: 15 minutes.
+    /// The time for which a confirmation is valid, counted from the question. It must not be shorter than the
+    /// approver's time limit. Default: 15 minutes.
     pub lives: Duration,
     /// The maximum number of open questions per caller; further calls are refused with 3001. Default: 16.
     pub open_each: usize,
@@ -85,7 +85,7 @@ pub(crate) struct RiskyCall {
     pub(crate) definition: Option<Sha256Hash>,
 }
 
-/// The state of a confirmation that is sealed and sent along with the rounds of a call.
+/// The state of a confirmation. It is sealed and carried by the caller from one round of a call to the next.
 #[derive(Serialize, Deserialize)]
 struct CarriedConfirmation {
     /// The time of the question, in milliseconds since 1970.
@@ -141,7 +141,8 @@ impl Confirmations {
         self.calls.as_ref()?.find(by, server, tool, arguments, at)
     }
 
-    /// Adds a source of operators' entries that name tools. Calls of a named tool may need no confirmation.
+    /// Adds a source of operators' entries that name tools. Such an entry can make a confirmation of the named tool's
+    /// calls unnecessary.
     pub fn named(mut self, named: impl NamedTools + 'static) -> Self {
         let one: Arc<dyn NamedTools> = Arc::new(named);
         self.named = self.named.iter().cloned().chain([one]).collect();
@@ -264,7 +265,7 @@ impl Confirmations {
         }
     }
 
-    /// Stores an approval for later calls. If that fails, a question is asked for those calls again.
+    /// Stores an approval for later calls. If storing fails, the later calls must be confirmed again.
     async fn keep(&self, question: &Question, decision: &Decision) {
         let Some(calls) = &self.calls else { return };
         let now = SystemTime::now();
@@ -412,7 +413,7 @@ pub(crate) fn note(cx: &Context, name: &str, word: &str) {
     }
 }
 
-/// Returns milliseconds since 1970. An `Instant` would not do, because different processes may handle the rounds of a
+/// Returns milliseconds since 1970. An `Instant` would not do, because different processes can handle the rounds of one
 /// call.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)

@@ -22,7 +22,7 @@ where
     }
 }
 
-/// An operator's entry that names a tool, so that its calls may need no confirmation.
+/// An operator's entry that names a tool. It can make confirmations of the tool's calls unnecessary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedTool {
     entry: ByteString,

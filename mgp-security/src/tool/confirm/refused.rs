@@ -75,7 +75,7 @@ pub enum Unconfirmed {
     /// The approver denied the call.
     #[error("a person denied it")]
     Denied,
-    /// The approver has not decided yet; the call can be repeated once a person has.
+    /// The approver has not decided yet; the call can be repeated after a person has decided.
     #[error("nobody confirmed it in time")]
     Deferred,
     /// The person closed the question without an answer.
@@ -102,7 +102,7 @@ pub enum Unconfirmed {
     /// The caller, or all callers together, have too many open questions.
     #[error("too many questions are open")]
     TooMany,
-    /// The maximum number of used confirmations is remembered, so that no further one can be used.
+    /// So many used confirmations are remembered that no further one can be used.
     #[error("too many confirmations were used")]
     Full,
 }

@@ -461,7 +461,7 @@ fn short(text: String) -> Value {
     if text.len() > MAX_TEXT { Value::AnyText } else { Value::Text(text) }
 }
 
-/// Returns the amount of work for copying values.
+/// Returns the amount of work for copying values, in the unit of `MAX_WORK`.
 pub(super) fn cost(values: &Values) -> usize {
     let cost = |value: &Value| match value {
         Value::Text(text) | Value::Path(text) => 40 + text.len() / 4,

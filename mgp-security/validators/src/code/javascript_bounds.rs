@@ -8,10 +8,10 @@ use super::javascript::Dialect;
 
 /// The maximum number of brackets, templates and elements that are open at once.
 const MAX_FRAMES: usize = 100;
-/// The maximum depth of nesting, counted in tokens: each token may be nested in the one before it, until a statement, a
-/// bracket or a part of a list ends.
+/// The maximum depth of nesting, counted in tokens: each token counts as nested in the one before it, until a
+/// statement, a bracket or a part of a list ends.
 const MAX_DEPTH: usize = 1_000;
-/// The maximum number of levels by which a comma lowers the counted depth. If one part of a list is nested deeper, the
+/// A comma in a list lowers the counted depth by at most this many levels. If one part of a list is nested deeper, the
 /// parts after it begin at a greater depth.
 const LIST_SLACK: usize = 64;
 /// The maximum number of tokens that the parser reads, counting each repetition.
@@ -36,10 +36,10 @@ const CONTINUING: [&str; 15] = [
     "implements",
     "from",
 ];
-/// Words that may precede a type.
+/// Words that can precede a type.
 const TYPE_OPERATORS: [&str; 6] = ["keyof", "unique", "readonly", "infer", "asserts", "is"];
 
-/// Checks the nesting of a source text; returns the number of levels that the parser may need.
+/// Checks the nesting of a source text; returns an upper limit for the number of levels that the parser needs.
 ///
 /// # Errors
 /// A description of the reason why the text must not be parsed.
@@ -88,7 +88,7 @@ struct Frame {
     after: Operand,
     /// The number of times that the parser reads the content.
     factor: usize,
-    /// One more than the number of open groups that may be the parameters of an arrow function.
+    /// One more than the number of open groups that might be the parameters of an arrow function.
     groups: usize,
     /// The number of open type arguments, which may turn out to be comparisons.
     angles: usize,
@@ -107,7 +107,7 @@ struct Scan<'s> {
     frame: Frame,
     /// The frames that surround `frame`.
     frames: Vec<Frame>,
-    /// The maximum number of tokens in which the next token may be nested.
+    /// The maximum number of tokens in which the next token can be nested.
     depth: usize,
     readings: usize,
     operand: Operand,
@@ -416,7 +416,7 @@ impl<'s> Scan<'s> {
         }
     }
 
-    /// Returns whether the statement may have ended at the end of a line before the next token.
+    /// Returns whether the statement might have ended at the end of a line before the next token.
     fn may_end(&self) -> bool {
         self.line && !matches!(self.frame.kind, b'(' | b'[')
     }

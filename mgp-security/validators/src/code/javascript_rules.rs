@@ -22,7 +22,8 @@ pub(super) static BUILTINS: Words = Words::new(
     eval Function require process setTimeout setInterval setImmediate execScript Reflect \
     WebAssembly module Deno Bun",
 );
-/// Paths that execute text, load code or start processes. Everything below them is blocked, too.
+/// Paths of names, e.g. `Deno.run`, that execute text, load code or start processes. Everything below such a path is
+/// blocked, too.
 static FLOOR: Words = Words::new(
     "\
     eval execScript AsyncFunction GeneratorFunction process.binding process._linkedBinding \
@@ -209,7 +210,7 @@ fn reference<'t>(policy: &CodePolicy, scope: &Scope<'t>, node: AstKind<'t>, foun
         {
             found.pattern(last(path));
         }
-        // A name that this code does not declare may be a module that was imported in an earlier call of the same
+        // A name that this code does not declare might be a module that was imported in an earlier call of the same
         // session.
         if scope.is_unbound(path) && DANGEROUS.has(last(path)) {
             found.pattern(path);

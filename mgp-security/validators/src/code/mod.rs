@@ -116,7 +116,7 @@ pub(crate) fn check_arguments(policy: &CodePolicy, arguments: &Value) -> Result<
 }
 
 impl CodePolicy {
-    /// Checks code.
+    /// Checks code against this policy.
     ///
     /// # Errors
     /// [`Rejection`], with the violated rules or with the reason why the code cannot be judged.
@@ -134,7 +134,7 @@ impl CodePolicy {
                 code.len()
             )));
         }
-        // All characters that are searched for here begin with one of these two bytes.
+        // In UTF-8, all characters that are searched for here begin with one of these two bytes.
         let can_hide = code.bytes().any(|byte| matches!(byte, 0 | 0xe2));
         if can_hide
             && let Some(c) = code

@@ -80,7 +80,7 @@ impl CodePolicy {
         hints
     }
 
-    /// Returns whether only the imports in the list of allowed imports may be used, i.e. whether the level is `strict`
+    /// Returns whether only imports from the list of allowed imports are accepted, i.e. whether the level is `strict`
     /// or stricter.
     pub(super) fn is_strict(&self) -> bool {
         rank(&self.level) >= 2
@@ -90,7 +90,7 @@ impl CodePolicy {
         rank(&self.level) >= 3
     }
 
-    /// Returns whether a module may not be imported; `name` is the name imported from the module, if any.
+    /// Returns whether the policy forbids the import of a module; `name` is the name imported from the module, if any.
     #[cfg(any(feature = "python", feature = "javascript"))]
     pub(super) fn blocks_import(&self, module: &str, name: Option<&str>) -> bool {
         let whole = name.map(|name| format!("{module}.{name}"));

@@ -181,7 +181,7 @@ impl<'t> Scope<'t> {
 
     /// Binds the names in a pattern to the values that are matched.
     fn bind_pattern(&mut self, pattern: &Pattern, values: &Values) {
-        // The pattern does not determine which part of the value a name gets, so the name may have any of them.
+        // The pattern does not determine which part of the value a name gets, so the name can have any of the values.
         let part = either(values.clone(), one(Value::Unknown));
         match pattern {
             Pattern::MatchAs(named) => {

@@ -13,8 +13,8 @@ use ahash::{AHashMap, AHashSet};
 use ruff_python_ast::{AnyNodeRef, ArgOrKeyword, Expr, ExprAttribute, ExprCall, ExprName, ExprRef};
 use std::{collections::HashMap, sync::OnceLock};
 
-/// Builtins that the rules look for. Such a name may mean the builtin even if the code binds it, because the binding
-/// may belong to another scope.
+/// Builtins that the rules look for. Such a name can mean the builtin even if the code binds it, because the binding
+/// might belong to another scope.
 pub(super) static BUILTINS: Words = Words::new(
     "\
     eval exec compile execfile __import__ breakpoint reload __builtins__ __loader__ __spec__ \
@@ -25,7 +25,7 @@ static FLOOR: Words = Words::new(
     eval exec compile execfile __import__ breakpoint reload __builtins__ __loader__ __spec__ \
     __build_class__",
 );
-/// Dangerous modules that other modules import, so that code may reach them as members, e.g. `random._os`.
+/// Dangerous modules that other modules import, so that code can reach them as members, e.g. `random._os`.
 pub(super) static MODULES: Words = Words::new(
     "\
     os sys subprocess builtins importlib socket shutil ctypes posix nt pickle marshal inspect \
@@ -72,7 +72,7 @@ static ATTRIBUTES: Words = Words::new(
     subprocess_exec subprocess_shell load_extension enable_load_extension exec_module load_module \
     __init_subclass__ __class_getitem__",
 );
-/// Attributes whose names may not be passed as text to `operator.attrgetter` or `operator.methodcaller`.
+/// Attributes whose names must not be passed as text to `operator.attrgetter` or `operator.methodcaller`.
 const INDIRECT: &[&str] = &[
     "system",
     "popen",
@@ -86,7 +86,7 @@ const INDIRECT: &[&str] = &[
     "__dict__",
     "kill",
 ];
-/// Modules that may not be passed on as values, e.g. as an argument, because then it is unknown how they are used.
+/// Modules that code must not pass on as values, e.g. as an argument, because then it is unknown how they are used.
 const ROOTS: &[&str] =
     &["@os", "@sys", "@importlib", "@builtins", "@subprocess", "@asyncio.subprocess"];
 
@@ -307,7 +307,8 @@ impl<'a, 't> Rules<'a, 't> {
                 self.found.import(module);
             }
         }
-        // A name that this code does not bind may be a module that was imported in an earlier call of the same session.
+        // A name that this code does not bind might be a module that was imported in an earlier call of the same
+        // session.
         if DANGEROUS.has(last(path)) && (self.scope.is_unbound(path) || is_of_module(path)) {
             self.found.pattern(&pattern_of(path.trim_end_matches("()")));
         }
@@ -329,7 +330,7 @@ impl<'a, 't> Rules<'a, 't> {
         }
     }
 
-    /// Reports the use of a module's private member that may itself be an imported module.
+    /// Reports the use of a module's private member that might itself be an imported module.
     fn private(&mut self, member: &ExprAttribute) {
         if !is_private(self.policy, &member.attr) {
             return;
@@ -424,8 +425,8 @@ fn listed_path(path: &str) -> Option<&'static str> {
     listed.get(module)?.iter().find(|listed| is_under(path, listed)).copied()
 }
 
-/// Returns whether a path ends with a member of a dangerous module that is an attribute of another object, e.g.
-/// `?.os.system`.
+/// Returns whether a path ends with the name of a dangerous module and one of its members, after the object through
+/// which the code reaches the module, e.g. `?.os.system`.
 fn is_of_module(path: &str) -> bool {
     let above = path.trim_end_matches("()").rsplit('.').nth(1).unwrap_or_default();
     matches!(
@@ -434,7 +435,7 @@ fn is_of_module(path: &str) -> bool {
     )
 }
 
-/// Returns whether a member of a module is private and may be an imported module, e.g. `_os` in `random`.
+/// Returns whether a member of a module is private and might be an imported module, e.g. `_os` in `random`.
 fn is_private(policy: &CodePolicy, name: &str) -> bool {
     let name = name.strip_prefix('_').filter(|name| !name.starts_with('_'));
     name.is_some_and(|name| policy.is_strict() || MODULES.has(name))
@@ -477,7 +478,7 @@ fn is_passed(scope: &Scope<'_>, node: ExprRef<'_>) -> bool {
 }
 
 /// Returns whether a node is used with a constant key, e.g. `m.__dict__["name"]`. In that case the member that is read
-/// is known and is checked itself. Any other use of a module's dictionary may give access to all members.
+/// is known and is checked itself. Any other use of a module's dictionary can give access to all members.
 fn is_indexed(scope: &Scope<'_>, node: ExprRef<'_>) -> bool {
     match scope.nodes.parent(node) {
         Some(AnyNodeRef::ExprSubscript(subscript)) => {

@@ -48,11 +48,11 @@ pub(super) fn height(source: &str) -> Result<usize, String> {
     Err(format!("the code has more than {MAX_TOKENS} tokens"))
 }
 
-/// An open bracket, formatted string, replacement field, or list of parameters.
+/// An open bracket, formatted string, replacement field, or list of a lambda's parameters.
 #[derive(Debug)]
 struct Level {
     close: Token,
-    /// The number of operators, calls and members since the last separator; each of them may add a level to the tree.
+    /// The number of operators, calls and members since the last separator; each of them can add a level to the tree.
     links: usize,
     /// The height of the highest bracketed part since the last separator.
     inner: usize,

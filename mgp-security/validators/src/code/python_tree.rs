@@ -11,7 +11,7 @@ use std::{
     thread,
 };
 
-/// The maximum number of levels that are parsed on the caller's stack, which may be that of a worker thread.
+/// The maximum number of levels that are parsed on the caller's stack, which might be that of a worker thread.
 const MAX_SHALLOW: usize = if cfg!(debug_assertions) { 8 } else { 40 };
 /// The size of the stack for code with more levels, in bytes.
 const DEEP_STACK: usize = if cfg!(debug_assertions) { 128 << 20 } else { 16 << 20 };

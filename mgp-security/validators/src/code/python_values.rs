@@ -204,7 +204,8 @@ impl<'t> Scope<'t> {
         Rc::new(values)
     }
 
-    /// Returns the values of both sides. The work grows with their number.
+    /// Returns the values of both sides, and counts the work for combining them; returns an unknown value if too much
+    /// work was done.
     fn both(&self, left: Values, right: &Values) -> Values {
         if self.work(left.len() * right.len() + cost(right)) {
             either(left, right.clone())
@@ -214,7 +215,7 @@ impl<'t> Scope<'t> {
     }
 
     /// Returns the possible values of a name. A builtin keeps its own value in addition, because a binding of the name
-    /// may belong to another scope.
+    /// might belong to another scope.
     fn name(&self, name: &str) -> Shared {
         if let Some(values) = self.used.borrow().get(name) {
             return Rc::clone(values);
@@ -401,7 +402,7 @@ fn is_kept(path: &str) -> bool {
     BUILTINS.has(path) || path.starts_with('@') && !path.contains('(')
 }
 
-/// Returns the amount of work for copying values.
+/// Returns the amount of work for copying values, in the unit of [`MAX_WORK`].
 fn cost(values: &Values) -> usize {
     values.iter().fold(0, |sum, value| {
         sum + match value {
@@ -423,7 +424,7 @@ fn integer(number: &Expr) -> Option<u32> {
     number.as_u64().and_then(|number| u32::try_from(number).ok())
 }
 
-/// Returns the character with the code that an expression contains as a constant.
+/// Returns the character for a constant character code, e.g. for `65` in `chr(65)`.
 fn character(number: &Expr) -> Option<char> {
     integer(number).and_then(char::from_u32)
 }

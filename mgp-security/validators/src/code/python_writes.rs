@@ -109,7 +109,8 @@ fn stored(scope: &Scope<'_>, object: &Expr, found: &mut Findings) {
     }
 }
 
-/// Returns whether a value is a standard stream or a buffer in memory, to which code without write access may write.
+/// Returns whether a value is a standard stream or a buffer in memory. Writing to these is allowed even at the level
+/// `readonly`.
 fn is_stream(values: &Values) -> bool {
     let streams = ["@sys.std", "@io.StringIO", "@io.BytesIO"];
     paths(values).any(|path| streams.iter().any(|stream| path.starts_with(stream)))
@@ -131,7 +132,7 @@ fn reads_method(method: &str) -> bool {
     matches!(method.to_ascii_uppercase().as_str(), "GET" | "HEAD" | "OPTIONS")
 }
 
-/// A call that may write to files or the environment, or send data over HTTP.
+/// A call that is checked for writing to files or the environment, and for sending data over HTTP.
 struct WritingCall<'a, 't> {
     scope: &'a Scope<'t>,
     call: &'a ExprCall,
@@ -144,7 +145,7 @@ impl<'a, 't> WritingCall<'a, 't> {
         Self { scope, call }
     }
 
-    /// Returns the positional arguments; `**` may contain any argument, so it is included.
+    /// Returns the positional arguments; an argument with `**` can contain any argument, so it is included.
     fn unnamed(&self) -> impl Iterator<Item = ArgOrKeyword<'a>> {
         let all = self.call.arguments.iter_source_order();
         all.filter(|argument| matches!(argument, ArgOrKeyword::Arg(_)) || argument.is_variadic())

@@ -3,7 +3,8 @@
 use crate::words::Words;
 use std::collections::HashMap;
 
-/// If a name or an expression has more values than this, [`Value::Unknown`] is added, because some may be left out.
+/// If a name or an expression has more values than this, [`Value::Unknown`] is added, because some values might be left
+/// out.
 const MAX_VALUES: usize = 12;
 
 /// One possible value of an expression.
@@ -18,7 +19,7 @@ pub(super) enum Value {
     Unknown,
 }
 
-/// All possible values of an expression; never empty.
+/// All possible values of an expression. The list is empty only for an argument that a call does not have.
 pub(super) type Values = Vec<Value>;
 
 /// Returns a list with a single value.
@@ -161,11 +162,11 @@ pub(super) fn matches_pattern(pattern: &str, path: &str, written: &str, builtins
     if is_under(plain, name) || written == name {
         return true;
     }
-    // A simple name that is not a builtin may have been imported from any module.
+    // A simple name that is not a builtin might have been imported from any module.
     !name.contains('.') && !builtins.has(name) && path.starts_with('@') && last(path) == name
 }
 
-/// Returns whether a declared pattern is a path of names.
+/// Returns whether a declared pattern is a path of names, e.g. `os.system(`.
 pub(super) fn is_path(pattern: &str) -> bool {
     let name = pattern.trim().trim_end_matches(['(', ' ']);
     let name = name.strip_prefix("new ").unwrap_or(name).trim().trim_start_matches('.');

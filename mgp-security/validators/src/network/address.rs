@@ -33,8 +33,8 @@ const V6: &[([u16; 3], u32)] = &[
     ([0x2620, 0x4f, 0x8000], 48),
 ];
 
-/// Returns whether an address belongs to the public internet. If an IPv6 address contains an IPv4 address, the IPv4
-/// address decides.
+/// Returns whether an address belongs to the public internet. For NAT64 and 6to4 addresses, the IPv4 address that they
+/// contain decides.
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_public_v4(v4),

@@ -62,7 +62,8 @@ impl<'a> NetworkRules<'a> {
         target::host(host, self.resolver)
     }
 
-    /// Checks an address right before a connection, because it may differ from the one that was resolved earlier.
+    /// Checks an address right before a connection, because the address might differ from the one that was resolved
+    /// earlier.
     ///
     /// # Errors
     /// The reason why it is refused.
@@ -85,7 +86,7 @@ static HOSTS: Words = Words::new(
 );
 /// Words in keys of arguments that contain a command, in which URLs are targets.
 static COMMANDS: Words = Words::new("command cmd curl wget args argv request fetch shell script");
-/// Words in keys of arguments whose text may mention URLs that are not targets.
+/// Words in keys of arguments whose text can mention URLs that are not targets.
 static TEXTS: Words = Words::new(
     "\
     code text title markdown content message description query q prompt body html path file name \
@@ -111,7 +112,7 @@ pub(crate) fn check(
         };
         match leaf.value {
             Value::String(text) => check_text(&leaf, text, declared, rules).map_err(named)?,
-            // Where a host is expected, a number may be an IPv4 address.
+            // Where a host is expected, a number can be an IPv4 address.
             Value::Number(number) if kind(leaf.key()) == Kind::Host => {
                 rules.check_host(&number.to_string()).map_err(named)?;
             }

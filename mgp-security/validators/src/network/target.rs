@@ -1,4 +1,4 @@
-//! A URL or host, and the decision about it.
+//! The check of one URL or host: it is refused unless it is on the public internet.
 
 use super::{Resolver, address::is_public};
 use std::net::{IpAddr, Ipv6Addr};
@@ -135,7 +135,7 @@ fn check_host(host: &Host<String>, resolver: Option<&dyn Resolver>) -> Result<()
     addresses.into_iter().try_for_each(public)
 }
 
-/// Checks an address right before a connection to it.
+/// Checks that an address belongs to the public internet.
 pub(super) fn public(address: IpAddr) -> Result<(), String> {
     if is_public(address) {
         Ok(())

@@ -1,10 +1,10 @@
-//! Subcommands of programs that only read.
+//! Decides whether commands in arguments only read, by lists of programs and their subcommands.
 
 use super::name::is_write;
 use crate::shell;
 use crate::words::Words;
 
-/// The subcommands of programs that only read. A program that is called with any other word counts as writing.
+/// The subcommands that only read, by program. A program that is called with any other subcommand counts as writing.
 const SUBCOMMANDS: &[(&str, &str)] = &[
     (
         "git",

@@ -48,7 +48,8 @@ static WRITE: Words = Words::new(
     impersonate wake unstage stage squash bump dim calibrate play skip ring shell bash terminal \
     powershell python repl console sudo script sandbox",
 );
-/// Verbs for writing that are also common nouns, so they may end a name after a verb for reading.
+/// Verbs for writing that are also common nouns. At the end of a name, after a verb for reading, they do not count as
+/// writing.
 static NOUNS: Words = Words::new(
     "\
     update post book order comment record log like star tag label vote rate message email mail \
@@ -106,7 +107,7 @@ fn of_clause(clause: &[String], later: bool) -> Intent {
     let Some(first) = (0..clause.len()).find(|at| known(*at)) else { return Intent::Unknown };
     let word = &clause[first];
     if is_write(word) {
-        // A verb may follow its object, e.g. `file.write`. A noun may precede a verb for reading, e.g. `comment_list`.
+        // A verb can follow its object, e.g. `file.write`. A noun can precede a verb for reading, e.g. `comment_list`.
         let read_after = clause[first + 1..].iter().find(|word| is(&READ, word));
         let noun = is(&NOUNS, word)
             && word != "mark"

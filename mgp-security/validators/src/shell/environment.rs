@@ -48,7 +48,7 @@ const LIBRARY_PATHS: &[&str] = &[
     "PKG_CONFIG_PATH",
 ];
 
-/// The programs to which a variable in [`PAGERS_AND_EDITORS`] may be set.
+/// The programs to which a call is allowed to set a variable in [`PAGERS_AND_EDITORS`].
 const PLAIN: &[&str] = &[
     "",
     "cat",

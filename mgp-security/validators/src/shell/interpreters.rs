@@ -27,8 +27,8 @@ const INFORMATION: &[&str] = &[
     "test",
     "--check",
 ];
-/// Returns the arguments with which only some interpreters print information; with others, e.g. `perl -i` and
-/// `python -v`, they read a program from standard input.
+/// Returns further arguments with which this interpreter only prints information. Other interpreters still read a
+/// program from standard input with the same arguments, e.g. `perl -i` and `python -v`.
 fn information_of(name: &str) -> &'static [&'static str] {
     match name {
         "php" => &["-i", "-m", "-v"],
@@ -154,7 +154,7 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Returns whether an argument of an editor or pager is a command for it, and not a position in the file.
+/// Returns whether an argument of an editor or pager is a command to run, and not a position in the file.
 fn is_editor_command(arg: &str) -> bool {
     arg.strip_prefix('+').is_some_and(|rest| {
         let is_line = rest.bytes().all(|b| b.is_ascii_digit());

@@ -91,7 +91,7 @@ fn named(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     stdin::check(name, args, frame)
 }
 
-/// Returns whether an argument is a certain long option. With one dash it must be complete; with two it may be
+/// Returns whether an argument is a certain long option. With one dash it must be complete; with two it can be
 /// abbreviated.
 fn is_long(arg: &str, long: &str, safe: &str, least: usize) -> bool {
     let written = arg.strip_prefix('-').and_then(|name| name.strip_prefix(long));
@@ -108,7 +108,7 @@ pub(super) fn assignment(word: &Word) -> Option<(&str, &str)> {
     is_name(name).then_some((name, value))
 }
 
-/// Returns the name under which the rules list a command: without folder, version and upper case.
+/// Returns the name under which the rules list a command: in lower case, without its folder and version.
 fn command_name(command: &Word) -> Result<String, Refusal> {
     let text = command.text.as_str();
     if command.expands && text != "[" {
@@ -167,7 +167,7 @@ pub(super) fn plain_name(base: &str) -> String {
     if short.is_empty() { name.to_owned() } else { short.to_owned() }
 }
 
-/// Checks each command of a script. Redirections may write to files of the project, but not to system files.
+/// Checks each command of a script. Redirections are allowed to write to files of the project, but not to system files.
 pub(crate) fn script(text: &str) -> Result<(), String> {
     if let Some(c) = hidden(text, true) {
         return Err(format!("the control character U+{:04X}", u32::from(c)));

@@ -1,6 +1,6 @@
 //! Splits shell commands into words and removes quotes; refuses whatever is not in the [`Grammar`].
 //!
-//! [`Grammar::Command`] has only one simple command. Operators, redirections, substitutions and newlines are errors
+//! [`Grammar::Command`] accepts only one simple command. Operators, redirections, substitutions and newlines are errors
 //! there, so a shell construct is refused even if this code does not know it.
 
 /// The maximum length of a command in bytes.

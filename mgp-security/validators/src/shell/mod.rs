@@ -77,7 +77,7 @@ pub(crate) fn check(tool: &str, arguments: &Value) -> Result<(), String> {
     if judged > 0 {
         return Ok(());
     }
-    // No key is known, so the command may be under a key that only this tool uses.
+    // No key is known, so the command might be under a key that only this tool uses.
     let mut texts = leaves.iter().filter(|leaf| leaf.value.is_string());
     match (texts.next(), texts.next()) {
         (Some(Leaf { value: Value::String(text), .. }), None) => command(text),
@@ -114,7 +114,7 @@ fn objects(tool: &str, value: &Value) -> Result<usize, String> {
             }
             if !named && !vector.is_empty() {
                 judge::judge(&vector, frame)?;
-                // The tool may be named after the program to which the vector is passed.
+                // The tool might be named after the program to which the vector is passed.
                 let mut own = vec![Word::literal(tool)];
                 own.extend(vector);
                 judge::judge(&own, frame)?;
@@ -126,7 +126,7 @@ fn objects(tool: &str, value: &Value) -> Result<usize, String> {
     }
 }
 
-/// Returns the standard input that the same object contains beside a command.
+/// Returns the standard input of a command; `members` are the members of the object that contains the command.
 fn input(members: &Map<String, Value>) -> Stdin<'_> {
     let is_input = |key: &str| stdin::KEYS.contains(&key_words(key).concat().as_str());
     let given = members.iter().filter(|(key, value)| is_input(key) && !value.is_null());

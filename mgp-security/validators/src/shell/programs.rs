@@ -139,7 +139,7 @@ fn database(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks an argument that may contain statements or commands for a database client.
+/// Checks an argument that can contain statements or commands for a database client.
 pub(super) fn database_text(name: &str, arg: &str) -> Result<(), Refusal> {
     let lower = arg.to_ascii_lowercase();
     let dot = lower.split(['\n', ';']).any(|line| {

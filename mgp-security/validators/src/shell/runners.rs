@@ -293,7 +293,7 @@ pub(super) fn text(command: &str, frame: Frame<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks operands that are run on another machine or in a container.
+/// Checks operands that form a command to run on another machine or in a container.
 pub(super) fn remote(operands: &[&str], frame: Frame<'_>) -> Result<(), Refusal> {
     match operands {
         [] => Ok(()),

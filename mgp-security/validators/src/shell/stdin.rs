@@ -9,7 +9,7 @@ use super::{
     programs::database_text,
 };
 
-/// The maximum number of words of the input that `xargs` may append.
+/// The maximum number of words of the input that `xargs` can append; a longer input is refused.
 const MAX_WORDS: usize = 1_000;
 /// The maximum number of words that are checked; the words of the command count once for each appended word.
 const MAX_JUDGED: usize = 10_000;
@@ -61,7 +61,7 @@ enum Language {
     Awk,
     Sql,
     Shell,
-    /// Words that are appended to the command in the program's own arguments.
+    /// The input has no code. Its words are appended to the command in the program's own arguments.
     Arguments,
     Unknown,
 }
@@ -138,7 +138,8 @@ fn appended(name: &str, args: Args<'_>, text: &str, frame: Frame<'_>) -> Result<
     if input.len() > MAX_WORDS || input.len() * words.len() > MAX_JUDGED {
         return Err(format!("more than {MAX_WORDS} words become arguments"));
     }
-    // Checking each word separately covers every way of grouping them and every place where one may be inserted.
+    // Checking each word separately covers every way of grouping the words and every place where a word can be
+    // inserted.
     let inner = frame.inner()?.without_input();
     for word in &input {
         let word = word.trim_matches(['"', '\'']);

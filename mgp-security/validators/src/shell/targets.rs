@@ -22,7 +22,7 @@ enum Operands {
     Urls,
     /// The operands are a host, followed by other words.
     Host,
-    /// The operands are hosts or remote paths, e.g. `user@host` or `host:path`; the host may be an alias from the
+    /// The operands are hosts or remote paths, e.g. `user@host` or `host:path`; the host can be an alias from the
     /// program's configuration.
     Remotes,
     /// The targets are the words that begin with a scheme, and remote paths with a user, e.g. `git@host:path`.
@@ -161,7 +161,7 @@ fn operand(form: Operands, at: usize, word: &str) -> Result<(), Refusal> {
     }
     match form {
         Operands::Urls => place(word.split(['/', '?', '#']).next().unwrap_or(word)),
-        // An HTTP method may precede the host; `:8080` is a port of the local machine.
+        // An HTTP method can precede the host; `:8080` is a port of the local machine.
         Operands::Host if at <= 2 => {
             if word.starts_with(':') {
                 return Err(format!("`{word}` is a port of this machine"));
@@ -195,7 +195,7 @@ fn named(value: &str) -> Result<(), Refusal> {
 /// Checks the host of a URL with any scheme; does nothing if a word is not a URL.
 fn with_scheme(word: &str) -> Result<(), Refusal> {
     let Ok(url) = Url::parse(word) else {
-        // It may be a pattern of curl, e.g. `http://10.0.0.[1-9]/`.
+        // It can be a pattern of curl, e.g. `http://10.0.0.[1-9]/`.
         let rest = word.split_once("://").map_or("", |(_, rest)| rest);
         return place(
             rest.split(['/', '?', '#', '[', '{']).next().unwrap_or(rest).trim_end_matches('.'),
@@ -207,10 +207,10 @@ fn with_scheme(word: &str) -> Result<(), Refusal> {
     }
 }
 
-/// Checks a host, which may have a user and a port.
+/// Checks a host, which can have a user and a port.
 ///
-/// A name without a dot may be an alias from the program's configuration; only `localhost` and similar names are
-/// refused.
+/// A name without a dot can be an alias from the program's configuration, so of these names only `localhost` and
+/// similar ones are refused.
 fn place(text: &str) -> Result<(), Refusal> {
     let host = text.rsplit('@').next().unwrap_or(text);
     let bare = host.trim_start_matches('[').split(']').next().unwrap_or(host);

@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 
 use super::schema::Relation;
 
-/// A function that receives each change: its relation, the keyword, and a description.
+/// A function that receives each change of a keyword: the relation of the new values to the old ones, the keyword, and
+/// a description.
 type Report<'a> = dyn FnMut(Relation, &str, String) + 'a;
 
 /// Bounds for which a higher number allows fewer values.

@@ -1,6 +1,6 @@
 //! Compares two definitions of a tool, and determines which part of the semantic version must be raised.
 //!
-//! Arguments and results are judged in opposite ways: a caller may fail if the tool accepts fewer arguments than
+//! Arguments and results are judged in opposite ways: a caller can fail if the tool accepts fewer arguments than
 //! before, or if it returns more kinds of results.
 
 mod keywords;
@@ -27,9 +27,9 @@ pub enum Bump {
     None,
     /// Only texts changed; calls are not affected.
     Patch,
-    /// The tool accepts or returns more, and every earlier call still works.
+    /// More than texts changed, e.g. a new optional argument, but every caller of the earlier definition still works.
     Minor,
-    /// A caller of the earlier definition may fail.
+    /// A caller that was written for the earlier definition can fail.
     Major,
 }
 

@@ -6,10 +6,11 @@ use serde_json::{Map, Value};
 
 use super::{Bump, Change, keywords};
 
-/// The maximum depth of schemas and references that are compared; deeper parts are compared as text.
+/// The maximum depth of schemas and references that are compared; deeper parts are only compared for equality.
 const MAX_DEPTH: usize = 32;
 
-/// The maximum number of schemas that are compared; a limit is needed because references can repeat parts.
+/// The maximum number of pairs of schemas that are compared in detail. References can repeat parts, so even short
+/// schemas can have very many pairs.
 const MAX_SCHEMAS: usize = 20_000;
 
 /// The purpose for which a tool uses a schema.
@@ -218,7 +219,7 @@ impl<'a> SchemaDiff<'a> {
         }
     }
 
-    /// Compares two lists of schemas; `added` is the relation to report if the list becomes longer.
+    /// Compares two lists of schemas; `added` is the relation that is reported for a schema that only the new list has.
     fn compare_lists(
         &mut self,
         old: Option<&'a Value>,

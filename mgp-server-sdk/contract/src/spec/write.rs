@@ -94,7 +94,7 @@ fn schema(schema: &Value, out: &mut String) {
     fence(schema, out);
 }
 
-/// The errors that every tool may return: type, code and cause.
+/// The errors that every tool can return: type, code and cause.
 const ERRORS: &[(&str, &str, &str)] = &[
     ("ValidationError", "4000", "The arguments do not fit the input schema."),
     ("ResourceNotFound", "4001", "There is no such tool."),

@@ -10,7 +10,7 @@ use super::{FromCall, ToolRequest};
 /// the call starts at the beginning.
 ///
 /// The server must offer [`CheckpointLayer`](crate::CheckpointLayer), which accepts a place only if an earlier call
-/// marked it that had the same caller, tool and arguments.
+/// with the same caller, tool and arguments marked it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resume<T>(pub Option<T>);
 

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 #[must_use]
 #[non_exhaustive]
 pub struct SentencesConfig {
-    /// The onnxruntime library, version 1.24 or newer; `None` uses the library in the model's folder.
+    /// The onnxruntime library, version 1.24 or newer. `None` uses the library in the model's folder, or for a model of
+    /// the hub the one that `Sentences::from_hub` describes.
     pub library: Option<PathBuf>,
     /// The maximum number of vectors in the cache of the encoder.
     pub cached_vectors: usize,

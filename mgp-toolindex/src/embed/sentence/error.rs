@@ -98,7 +98,7 @@ pub enum ModelError {
         #[source]
         reason: Cause,
     },
-    /// The hub has no model of this name.
+    /// The library `fastembed` has no model of this name.
     #[error("fastembed has no model `{name}`; use one of {known}")]
     NoSuchModel {
         /// The unknown name.

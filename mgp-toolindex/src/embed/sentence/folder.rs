@@ -69,7 +69,8 @@ enum ManifestError {
 
 impl ModelFolder {
     pub(super) fn new(path: &Path) -> Result<Self, ModelError> {
-        // The loader of libraries would look for a relative path beside the program.
+        // Make the path absolute, because the loader of libraries would look for a relative path in the folder of the
+        // program.
         let path = std::path::absolute(path).map_err(ModelError::file(path))?;
         Ok(Self { path })
     }
@@ -92,7 +93,7 @@ impl ModelFolder {
         Ok(bytes)
     }
 
-    /// Returns the path of the library after it was compared with the manifest, so that no other file is loaded.
+    /// Returns the path of the library. Compares the library with the manifest first, so that no other file is loaded.
     pub(super) fn library(&self, manifest: &ModelManifest) -> Result<PathBuf, ModelError> {
         let file = self.path.join(&manifest.runtime.file);
         let bytes = File::open(&file).map_err(ModelError::read(&file))?;
@@ -124,7 +125,7 @@ impl ModelManifest {
         Ok(manifest)
     }
 
-    /// Returns a key of everything that affects a vector; only vectors with the same key can be compared.
+    /// Returns a key that identifies everything that affects a vector; only vectors with the same key can be compared.
     pub(super) fn key(&self) -> String {
         // The library is not part of the key: it affects only the last digits of a vector.
         let mut hash = blake3::Hasher::new();

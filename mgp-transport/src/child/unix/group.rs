@@ -1,4 +1,4 @@
-//! The members of process groups, and the parents of processes, read from `/proc`.
+//! Reads the members of process groups, and the parents of processes, from `/proc`.
 //!
 //! Used to end a child together with its process group (MGP §11).
 
@@ -15,7 +15,7 @@ pub(super) fn has_members(group: Pid) -> Option<bool> {
         if !name.as_encoded_bytes().first().is_some_and(u8::is_ascii_digit) {
             continue;
         }
-        // The process may have ended since the scan began; its text is then empty.
+        // The process might have ended since the scan began; its text is then empty.
         let stat = std::fs::read(entry.path().join("stat")).unwrap_or_default();
         if living_in(&stat) == Some(group) {
             return Some(true);
@@ -29,10 +29,10 @@ pub(super) fn has_members(_group: Pid) -> Option<bool> {
     None
 }
 
-/// Returns the group of a living process from its `/proc` line.
+/// Reads the process group from the text of a `/proc/PID/stat` file; returns `None` if the process is dead.
 #[cfg(target_os = "linux")]
 fn living_in(stat: &[u8]) -> Option<i32> {
-    // The program's name, in parentheses, may contain any character, even parentheses.
+    // The program's name, in parentheses, can contain any character, even parentheses.
     let after_name = stat.get(memchr::memrchr(b')', stat)? + 1..)?;
     let mut fields = std::str::from_utf8(after_name).ok()?.split_ascii_whitespace();
     let state = fields.next()?;
@@ -40,7 +40,7 @@ fn living_in(stat: &[u8]) -> Option<i32> {
     (!matches!(state, "Z" | "X" | "x")).then_some(group)
 }
 
-/// Returns the parent of a process from its `/proc` line.
+/// Reads the parent's process id from the text of a `/proc/PID/stat` file.
 #[cfg(target_os = "linux")]
 pub(super) fn parent(stat: &[u8]) -> Option<i32> {
     let after_name = stat.get(memchr::memrchr(b')', stat)? + 1..)?;

@@ -32,7 +32,7 @@ const EXIT_NOT_STARTED: u8 = 127;
 
 /// State shared by the two threads.
 struct KeeperState {
-    /// The program's process id; `None` once the program is reaped and the id may belong to another process.
+    /// The program's process id; `None` once the program is reaped, because the id can then belong to another process.
     program: Mutex<Option<Pid>>,
     /// If set, all remaining processes are killed without waiting for the grace time.
     is_killing: AtomicBool,
@@ -144,7 +144,7 @@ fn end_descendants(state: &KeeperState, program: Pid, grace: Duration) {
     }
 }
 
-/// Returns the child processes. Only the calling thread reaps them, so their ids remain valid.
+/// Returns the child processes of the keeper. Only the calling thread reaps them, so their ids remain valid.
 fn children() -> Vec<Pid> {
     let us = getpid().as_raw_nonzero().get();
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };

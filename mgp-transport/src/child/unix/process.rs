@@ -1,8 +1,8 @@
 //! One child process: it is signalled under a lock, and reaped last.
 //!
-//! See MGP §11. A process id may be signalled only until the process is reaped; afterwards another process may get the
-//! same id. So this module first detects, without reaping, that the child has ended. Then it ends the other processes
-//! of the child's group. Only then it reaps the child, under the lock that is also held for every signal.
+//! See MGP §11. It is safe to signal a process id only until the process is reaped; afterwards another process can get
+//! the same id. So this module first detects, without reaping, that the child has ended. Then it ends the other
+//! processes of the child's group. Only then it reaps the child, under the lock that is also held for every signal.
 //!
 //! If a child has a keeper, the keeper sends the signals. The process that this module starts and reaps is then the
 //! keeper, which ends when the whole process tree has ended.
@@ -107,7 +107,7 @@ impl Process {
                 Step::Ended
             }
             Ok(Some(_)) => Step::Emptying,
-            // Another part of the program has reaped the child, so its process id may belong to another process now.
+            // Another part of the program has reaped the child, so its process id might belong to another process now.
             Err(_) => {
                 self.state.lock().reaped = true;
                 self.done.send_replace(Some(ExitReport::default()));
@@ -117,7 +117,7 @@ impl Process {
     }
 
     /// Ends the processes that remain in the group of a dead leader, one stage per call. Returns `true` if the leader
-    /// may now be reaped: no process is left, or the others cannot be listed or have not ended after SIGKILL.
+    /// can now be reaped: no other process is left, or the others cannot be listed or have not ended after SIGKILL.
     fn group_is_empty(&self) -> bool {
         let members = has_members(self.pid);
         let (terminated, killed) = {
@@ -142,7 +142,7 @@ impl Process {
 
     fn reap(&self, report: ExitReport) {
         let mut state = self.state.lock();
-        // Signals the group once more, because processes may have started since the check, and because some systems
+        // Signals the group once more, because processes might have started since the check, and because some systems
         // cannot list the members of a group.
         self.signal(&state, Signal::KILL);
         let _ = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);

@@ -49,12 +49,12 @@ pub struct HttpClientConfig {
     pub max_refusals: u32,
     /// Additional headers of every request, e.g. API keys; headers that the protocol defines take precedence.
     ///
-    /// Because they may be secrets, they are sent only over `https`, like [`credentials`](Self::credentials);
+    /// Because they can be secrets, they are sent only over `https`, like [`credentials`](Self::credentials);
     /// `User-Agent` and `Accept-Language` are exempt.
     pub headers: HeaderMap,
     /// The source of the `Authorization` header.
     pub credentials: Option<Arc<dyn Credentials>>,
-    /// If set, credentials and additional headers may be sent over plain `http` to another machine. Default: `false`.
+    /// If set, credentials and additional headers are also sent over plain `http` to another machine. Default: `false`.
     pub credentials_in_clear: bool,
     /// The proxy for new connections. Default: none, even if environment variables name one.
     pub proxy: Proxy,
@@ -91,9 +91,9 @@ impl Default for HttpClientConfig {
 }
 
 impl HttpClientConfig {
-    /// Adds certificate authorities, in PEM format, to those of the system. Several calls add up.
+    /// Adds certificate authorities, in PEM format, to those of the system. Further calls add further authorities.
     ///
-    /// The text is parsed when a connection is created, which fails if it is invalid.
+    /// The text is parsed when a connection is created; creating it fails if the text is invalid.
     ///
     /// ```
     /// use mgp_transport::http::HttpClientConfig;
@@ -108,7 +108,7 @@ impl HttpClientConfig {
     }
 }
 
-/// Shows only the number of headers, because their values may be secrets.
+/// Shows only the number of headers, because their values can be secrets.
 impl fmt::Debug for HttpClientConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpClientConfig")

@@ -14,8 +14,8 @@ use crate::connection::{CloseReason, ConnectionMonitor, Limits};
 
 /// A connection over HTTP that is not driven yet; nothing is sent before the first call.
 ///
-/// **Calls that are sent twice.** A call that the server may have run is not sent again, unless it changes nothing at
-/// the server. A call is sent again
+/// **Calls that are sent twice.** A call that the server might have run is not sent again, unless the call changes
+/// nothing at the server. A call is sent again
 /// - after 401 or 403, with other credentials, up to [`max_refusals`](HttpClientConfig::max_refusals) times;
 /// - after 404, or 400 with an error about the session, because the session is lost: once, in a new session;
 /// - after 307 or 308 to another path of the same origin, once;
@@ -23,7 +23,7 @@ use crate::connection::{CloseReason, ConnectionMonitor, Limits};
 /// - once more, if the connection broke before the answer began and the call changes nothing at the server: lists,
 ///   reads, `server/discover`, pings.
 ///
-/// A new session gets the subscriptions and the log level of the lost one. A client may resend calls in further cases:
+/// A new session gets the subscriptions and the log level of the lost one. A client can resend calls in further cases:
 /// `mgp-client-sdk` repeats a tool call whose headers a server refused with HTTP 400 and code −32020, and a request for
 /// the state of a task.
 ///

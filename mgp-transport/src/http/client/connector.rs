@@ -1,4 +1,4 @@
-//! The connector: name resolution, TCP, and TLS if it is built in.
+//! The connector, which opens connections: it resolves names, and uses TCP and, if it is built in, TLS.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(in crate::http) type Connector<R> = ProxyConnector<R>;
 /// The idle time after which the operating system checks whether the other end of a connection still exists.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_mins(1);
 
-/// The choice whether a connection uses TLS.
+/// Decides whether a connection uses TLS.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::http) enum Security {
     Tls,

@@ -142,8 +142,8 @@ impl Core {
 
     /// Opens the session's own stream, and waits up to [`LISTEN_TIMEOUT`] for the server's answer.
     ///
-    /// A server may send requests on that stream during the first call, and many servers cannot send them before the
-    /// client reads it.
+    /// A server can send requests on that stream during the first call, and many servers cannot send them before the
+    /// client reads the stream.
     pub(super) async fn listen(&self) {
         let (opened, known) = oneshot::channel();
         if self.send_job(Job::Listen(opened)) {
@@ -215,7 +215,7 @@ impl Core {
         self: &Arc<Self>,
         lost: SessionRef,
     ) -> BoxFuture<'static, Result<(), RpcError>> {
-        // The future is boxed, because its type is recursive: a handshake is a request, and a request may need a
+        // The future is boxed, because its type is recursive: a handshake is a request, and a request can need a
         // handshake.
         Box::pin(Arc::clone(self).reopen(lost))
     }
@@ -255,7 +255,7 @@ impl Core {
                 return Err(Fault::Session(format!("and refused a new one (HTTP {status})")).into());
             }
             guard.start(opening)?;
-            // Start the replay before the next `await`, because this future may be dropped there.
+            // Start the replay before the next `await`, because this future might be dropped there.
             let repeated = self.replay_settings();
             self.listen().await;
             // After a timeout, calls are sent nevertheless; the replay continues in the background.
@@ -319,7 +319,7 @@ impl Core {
         let _ = timeout(self.limits.linger_timeout, ending).await;
     }
 
-    /// Fails waiting requests, and ends the session on this side and the scope; a second call does nothing.
+    /// Fails waiting requests, ends the scope and, only on this side, the session; a second call does nothing.
     pub(super) fn end(&self) {
         self.send_half.outbox.close();
         self.send_half.pending.close("the connection ended");

@@ -28,7 +28,7 @@ const MESSAGE_COST: usize = 512;
 pub(super) enum MessageSource {
     /// The response to this legacy request of the client, sent in this session; `initialize` has no session.
     Request(i64, Option<SessionRef>),
-    /// The response to this modern request of the client, in which the server may not send requests.
+    /// The response to this modern request of the client, in which the server must not send requests.
     Modern(i64),
     /// The own stream of this session.
     Session(SessionRef),
@@ -136,7 +136,7 @@ impl Core {
         let future = self.stack.send(Call::request(method, params, cx));
         let running = RunningRequest::new(core, size);
         self.spawn_task(async move {
-            // If the session has ended, the server no longer knows its request and may reuse the id, so the answer is
+            // If the session has ended, the server no longer knows its request and can reuse the id, so the answer is
             // dropped.
             let Some(outcome) = running.core.while_in_session(from, future).await else {
                 tracing::debug!(%id, "dropped a server request: its session ended");
@@ -146,7 +146,7 @@ impl Core {
         });
     }
 
-    /// Runs a future until it completes, or until the session of its message ends.
+    /// Runs a future until it completes; returns `None` if the session of its message ends before.
     async fn while_in_session<T>(
         &self,
         from: MessageSource,

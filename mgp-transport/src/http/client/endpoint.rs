@@ -79,8 +79,8 @@ impl Endpoint {
 }
 
 impl Endpoint {
-    /// Returns the endpoint at an address from the server, absolute or relative; `None` if it
-    /// is not on the same origin.
+    /// Returns the endpoint at an address that the server sent, absolute or relative; `None` if the address is not on
+    /// the same origin.
     pub(super) fn resolve(&self, address: &str) -> Option<Self> {
         let address = address.trim();
         let uri = if address.contains("://") || address.starts_with('/') {
@@ -103,7 +103,7 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// Omits the query, which may contain a key.
+/// Omits the query, which can contain a secret key.
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 /// The maximum number of origins in the cache; at the maximum, a new entry replaces the oldest one.
 const MAX_ORIGINS: usize = 256;
-/// The time after which an entry expires, because the server may have been upgraded.
+/// The time after which an entry expires, because the server might have been upgraded.
 const ERA_TTL: Duration = Duration::from_hours(1);
 
 /// A cache of protocol eras by origin; clones share one cache.

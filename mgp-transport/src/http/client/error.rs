@@ -35,7 +35,7 @@ pub enum HttpClientError {
     /// An additional root certificate could not be read.
     #[error("the certificates given to `root_certificates` cannot be used: {0}")]
     RootCertificates(String),
-    /// Credentials, or headers that may contain keys, would be sent unencrypted.
+    /// Credentials, or headers that can contain secret keys, would be sent unencrypted.
     #[error(
         "`{0}` is not https, so the credentials and headers given for it could be read in transit; \
          use https, or set `credentials_in_clear` if the network is yours"
@@ -122,7 +122,7 @@ impl From<Fault> for RpcError {
                     None => error,
                 }
             }
-            // The server may have run the request, so the error code must not suggest a retry.
+            // The server might have run the request, so the error code must not suggest a retry.
             Fault::Broken { place, why } => Self::new(
                 ErrorCode::UPSTREAM_ERROR,
                 format!("the connection to {place} broke before the answer: {why}"),

@@ -233,7 +233,8 @@ struct Head {
     method: Option<IgnoredAny>,
 }
 
-/// Posts a message; if the server refuses a request, answers the request with the reason.
+/// Posts a message. If the server refuses a request, writes an error answer with the reason, as if the server had sent
+/// it.
 async fn post(posts: &HttpSender, body: Bytes, writer: &Writer) -> Sent {
     let error = match try_post(posts, &body).await {
         Ok(()) => return Sent::Done,

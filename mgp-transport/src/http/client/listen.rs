@@ -10,7 +10,8 @@ use super::core::{Core, is_session_lost};
 use super::request::StreamResponse;
 use super::sse::SseReader;
 
-/// Reads the stream, and resumes it, until the server refuses it, the session is replaced, or too many attempts fail.
+/// Reads the session's own stream, and resumes it, until the server refuses it, the session is replaced, or too many
+/// attempts fail.
 pub(super) async fn listen(core: Arc<Core>, opened: oneshot::Sender<()>) {
     let mut opened = Some(opened);
     let mut reader = SseReader::new(core.sender.config.event_bytes);
@@ -34,7 +35,7 @@ pub(super) async fn listen(core: Arc<Core>, opened: oneshot::Sender<()>) {
                     has_lived = true;
                 }
             }
-            // The stream worked before, so 404 means that the session is lost; a new one is opened before a call needs it.
+            // The stream worked before, so 404 means that the session is lost. Open a new one before a call needs it.
             Ok(StreamResponse::Refused(status, error))
                 if has_lived && is_session_lost(status, &error, session_ref) =>
             {

@@ -1,8 +1,8 @@
 //! The client of streamable HTTP (MCP transports, 2025-03-26 and later; MGP §1.4).
 //!
 //! [`HttpConnection`] corresponds to [`Connection`](crate::Connection) for byte streams: it has a handle to call the
-//! peer, and a future that must be driven for the server's messages. Its documentation lists the
-//! calls that may be sent twice.
+//! peer, and a future that must be driven for the server's messages. Its documentation lists the calls that can be sent
+//! twice.
 //!
 //! A request is one POST; its answer is JSON or an event stream. In the legacy era (revisions with `initialize`),
 //! requests belong to a session, the session has its own stream, and interrupted streams are resumed. In the modern

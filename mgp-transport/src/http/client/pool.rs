@@ -58,7 +58,7 @@ pub(super) enum PoolError {
     /// A new connection ended before a byte of the request was written.
     #[error("client error (Canceled)")]
     Unsent(#[source] hyper::Error),
-    /// The connection broke; the server may have received the request.
+    /// The connection broke; the server might have received the request.
     #[error("client error (SendRequest)")]
     Broken(#[source] hyper::Error),
 }
@@ -104,7 +104,7 @@ where
     /// # Cancel safety
     /// Dropping the future closes the connection of the request.
     pub(super) fn send(&self, message: Message) -> impl Future<Output = SendResult> + Send {
-        // Requests are large. If this one is passed to hyper immediately, the returned future does not contain it.
+        // Requests are large. Passing this one to hyper immediately keeps it out of the returned future.
         match self.idle.take() {
             Checkout::Free(mut sender) => {
                 let sent = Box::pin(sender.try_send_request(message));
@@ -117,7 +117,7 @@ where
     }
 
     /// Waits for the response on a connection that was used before. If the request was not written, sends it on another
-    /// one.
+    /// connection.
     async fn receive<F>(&self, sender: Sender, sent: Pin<Box<F>>) -> SendResult
     where
         F: Future<Output = Result<Response<Incoming>, TrySendError<Message>>>,
@@ -136,7 +136,8 @@ where
         elsewhere.await
     }
 
-    /// Sends a request on other idle connections, and then on a new one, until one of them accepts it.
+    /// Sends a request on another idle connection, or on a new one if none is idle. Tries again until a connection
+    /// accepts the request.
     async fn send_elsewhere(&self, mut message: Message) -> SendResult {
         loop {
             let (mut sender, is_new) = match self.checkout().await {
@@ -162,7 +163,7 @@ where
         match self.idle.take() {
             Checkout::Free(sender) => Some(sender),
             Checkout::None => None,
-            // A connection that has just read its answer may become ready as soon as its own task has run.
+            // A connection that has just read its answer might become ready as soon as its own task has run.
             Checkout::Busy => {
                 yield_now().await;
                 match self.idle.take() {
@@ -215,7 +216,7 @@ struct IdleConnections {
 
 #[derive(Default)]
 struct IdleState {
-    /// The idle connections, of which the oldest is the first.
+    /// The idle connections, oldest first.
     connections: Vec<IdleConnection>,
     /// The task that closes expired connections; it exists while at least one connection is idle.
     reaper: Option<JoinHandle<()>>,
@@ -279,7 +280,7 @@ impl IdleConnections {
         }
         let since = Instant::now();
         connections.push(IdleConnection { sender, since });
-        // The task is also missing if it ended with its runtime.
+        // If the task ended with its runtime, it must be started again, too.
         if reaper.as_ref().is_none_or(JoinHandle::is_finished)
             && let Some(until) = since.checked_add(idle.timeout)
         {

@@ -47,7 +47,7 @@ impl Proxy {
         Self { matcher: Some(Arc::new(Matcher::from_env())), others: None }
     }
 
-    /// Returns the proxy at a URL, which may contain a user name and password.
+    /// Returns the proxy at a URL, which can contain a user name and password.
     ///
     /// # Errors
     /// [`HttpClientError::Url`] unless it is an `http://` URL.
@@ -102,7 +102,7 @@ impl Proxy {
     }
 }
 
-/// Omits the URL, which may contain a password.
+/// Omits the URL, which can contain a password.
 impl fmt::Debug for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.matcher.is_some() { "Proxy" } else { "Proxy(none)" })

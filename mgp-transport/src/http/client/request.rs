@@ -1,4 +1,4 @@
-//! One request: its POST, the event stream that may answer it, and the resumption of an interrupted stream.
+//! Sends one request as a POST, reads its answer, which can be an event stream, and resumes an interrupted stream.
 
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
@@ -77,8 +77,8 @@ impl EncodedRequest {
         Answer::new(response)
     }
 
-    /// Returns the session that a response may report as lost; `None` if its status does not allow that, or if the
-    /// request must not open a new session.
+    /// Returns the session if the status of a response might mean that it is lost; `None` otherwise, and if the request
+    /// must not open a new session.
     fn suspect(
         &self,
         response: &Response<Incoming>,
@@ -123,7 +123,7 @@ impl Core {
             return Err(closed_here());
         }
         let permits = Arc::clone(&self.permits);
-        // A subscription takes no permit: it may last for as long as the connection, and would block other calls.
+        // A subscription takes no permit: it can last for as long as the connection, and would block other calls.
         let _permit = if call.is::<SubscriptionsListen>() {
             None
         } else {
@@ -264,8 +264,8 @@ impl Core {
         }
     }
 
-    /// Reads the response to a request whose session may be lost; returns the server's error if
-    /// the session is not lost.
+    /// Reads the response to a request whose session might be lost; returns the server's error if the session is not
+    /// lost.
     async fn check_lost(
         &self,
         response: Response<Incoming>,
@@ -311,7 +311,7 @@ impl Core {
         }
     }
 
-    /// Resumes a stream that was cut, until the server accepts the request or the attempts are used up.
+    /// Tries to resume a stream that was cut, until the server accepts the request or the attempts are used up.
     async fn resume(
         &self,
         reader: &mut SseReader,

@@ -1,6 +1,6 @@
 //! The rule about sending a request again after its connection broke before an answer began.
 //!
-//! A server may close an idle connection at the moment at which a request is written to it. The client then cannot know
+//! A server can close an idle connection at the moment at which a request is written to it. The client then cannot know
 //! whether the server read the request. It therefore sends the request again only if the request changes nothing at the
 //! server: lists, reads, a handshake that leaves nothing behind, pings, and `GET`. It does so once, on another
 //! connection. The server might run a second copy of any other request, above all of a tool call. Such a request is
@@ -21,9 +21,9 @@ use super::pool::PoolError;
 /// The rule about sending a request again after its connection broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResendPolicy {
-    /// The request may be sent once more, because it changes nothing at the server.
+    /// The request can be sent once more, because it changes nothing at the server.
     Once,
-    /// The request must not be sent again: the server may have run it, or it was sent again already.
+    /// The request must not be sent again: the server might have run it, or it was sent again already.
     Never,
 }
 
@@ -52,8 +52,8 @@ impl ResendPolicy {
         if SAFE_METHODS.contains(&method) { Self::Once } else { Self::Never }
     }
 
-    /// Returns whether the request may be sent again after this error; after the first use of this method, always
-    /// `false`.
+    /// Returns whether the request can be sent again after this error. From the second call of this method on, always
+    /// returns `false`.
     pub(super) fn allows(&mut self, error: &PoolError) -> bool {
         let allowed = *self == Self::Once && !error.is_connect() && is_broken(error);
         *self = Self::Never;

@@ -1,4 +1,4 @@
-//! One HTTP exchange: credentials, their renewal, and the one kind of redirect that is followed.
+//! Performs one HTTP exchange: adds credentials, renews refused ones, and follows the one permitted kind of redirect.
 
 use std::time::Duration;
 
@@ -140,7 +140,7 @@ impl HttpSender {
                 }
                 Err(error) => return Err(self.failed(&error).into()),
             }
-            // The credentials are for the current destination. A redirect changes the destination, a refusal does not.
+            // The credentials depend on the destination, which a redirect changes and a refusal does not.
             let destination = moved.as_ref().unwrap_or(&self.destination);
             sending.shown = self.shown(sending.method, destination).await?;
             let headers = (sending.headers)();
@@ -239,7 +239,7 @@ impl HttpSender {
     }
 }
 
-/// Returns whether an additional header may contain a key; only a few names are known to be harmless.
+/// Returns whether an additional header can contain a secret key; only a few names are known to be harmless.
 fn may_be_secret(name: &HeaderName) -> bool {
     ![USER_AGENT, ACCEPT_LANGUAGE].contains(name)
 }
@@ -283,7 +283,8 @@ fn is_redirect(status: StatusCode) -> bool {
     status.is_redirection() && status != StatusCode::NOT_MODIFIED
 }
 
-/// Returns whether a response refuses the credentials, so that others may be accepted: 401, or 403 with a challenge.
+/// Returns whether a response refuses the credentials, so that the server might accept others: 401, or 403 with a
+/// challenge.
 fn is_refusal(response: &Response<Incoming>) -> bool {
     match response.status() {
         StatusCode::UNAUTHORIZED => true,
@@ -302,7 +303,7 @@ pub(super) async fn drain(mut body: Incoming) {
             left = less;
         }
     };
-    // It does not matter whether the whole body was read.
+    // Ignore a timeout: it does not matter whether the whole body was read.
     let _ = tokio::time::timeout(DRAIN_TIMEOUT, reading).await;
 }
 

@@ -135,8 +135,8 @@ impl Session {
         self.state.lock().headers.revision.clone()
     }
 
-    /// Starts a session. If the connection is closed, returns `headers`, so that the caller can end the new session at
-    /// the server.
+    /// Starts a session. If the connection is closed, returns `headers` as the error, so that the caller can end the
+    /// new session at the server.
     pub(super) fn start(&self, headers: SessionHeaders, by: Call) -> Result<(), SessionHeaders> {
         let mut state = self.state.lock();
         if state.is_closed {
@@ -171,7 +171,7 @@ impl Session {
 pub(super) struct SessionGuard {
     core: Arc<Core>,
     headers: Option<SessionHeaders>,
-    /// The runtime on which the session was opened, because the guard may be dropped outside of a runtime.
+    /// The runtime on which the session was opened, because the guard might be dropped outside of a runtime.
     runtime: Option<Handle>,
 }
 

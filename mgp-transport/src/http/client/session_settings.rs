@@ -71,7 +71,8 @@ impl SessionSettings {
     /// Returns the requests to replay in a new session.
     pub(super) fn requests(&self) -> Vec<Call> {
         let watched = self.watched.iter().map(|(_, call)| call);
-        // The permissions are replayed first: a new session has none, and calls that need them may follow immediately.
+        // The permissions are replayed first: a new session has no permissions, and calls that need some can follow
+        // immediately.
         self.permissions.iter().chain(&self.level).chain(watched).map(replay_of).collect()
     }
 }

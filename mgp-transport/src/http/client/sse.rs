@@ -34,11 +34,11 @@ pub(super) struct SseReader {
     retry: Option<Duration>,
     is_start: bool,
     after_cr: bool,
-    /// The number of events with data or an id so far; the stream made progress if it has grown.
+    /// The number of events with data or an id so far. If the number has grown, the stream made progress.
     progress: u64,
 }
 
-/// The event of the stream that is being read.
+/// The event that is being read, as far as it has arrived.
 #[derive(Debug, Default)]
 struct Draft {
     name: Vec<u8>,

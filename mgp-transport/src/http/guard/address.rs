@@ -1,5 +1,5 @@
-//! The check of the addresses to which an untrusted URL resolves, e.g. one that a server supplied: only public
-//! addresses are allowed.
+//! Checks the addresses to which an untrusted URL resolves, e.g. one that a server supplied: only public addresses are
+//! allowed.
 //!
 //! The check does no I/O. The caller resolves the name, and must connect to exactly the address that was checked.
 
@@ -15,7 +15,7 @@ pub enum ForbiddenAddress {
     /// The address belongs to a private network.
     #[error("it is an address of a private network")]
     Private,
-    /// A link-local address. On cloud machines, such an address may be that of the metadata service, which returns the
+    /// A link-local address. On cloud machines, such an address can be that of the metadata service, which returns the
     /// machine's credentials.
     #[error("it is an address of the local link")]
     LinkLocal,
@@ -81,7 +81,8 @@ const CARRIERS: &[(Ipv6Addr, u32, u32)] = &[
     (Ipv6Addr::UNSPECIFIED, 96, 0),
 ];
 
-/// IPv6 networks without public servers; outside `2000::/3` no addresses are assigned.
+/// IPv6 networks without public servers. Addresses outside `2000::/3` are forbidden as well, because none are assigned
+/// there.
 const V6: &[(Ipv6Addr, u32, ForbiddenAddress)] = &[
     // NAT64 with a network-specific prefix: such addresses lead to hosts inside the network.
     (Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0), 48, ForbiddenAddress::Private),

@@ -38,8 +38,9 @@ const REDIRECTS: usize = 5;
 
 /// A downloader of documents over `https` from public addresses.
 ///
-/// Only [`download`](Self::download) follows redirects. By default, a document may take 10 s and have 1 MiB. With a
-/// [`proxy`](Self::proxy), only addresses that are written in a URL are checked, because the proxy resolves names.
+/// Only [`download`](Self::download) follows redirects. By default, fetching a document can take up to 10 s, and a
+/// document can have up to 1 MiB. With a [`proxy`](Self::proxy), only addresses that are written in a URL are checked,
+/// because the proxy resolves names.
 ///
 /// ```
 /// use mgp_transport::http::GuardedFetch;
@@ -107,7 +108,7 @@ impl GuardedFetch {
         self.changed(|rules| rules.roots.add(pem.as_ref()))
     }
 
-    /// Sets the proxy for connections. The proxy resolves names, and decides which hosts may be reached.
+    /// Sets the proxy for connections. The proxy resolves names, and decides which hosts can be reached.
     ///
     /// # Errors
     /// The errors of [`GuardedFetch::new`].
@@ -166,7 +167,7 @@ impl GuardedFetch {
     /// a part cannot be written.
     ///
     /// # Cancel safety
-    /// If the future is dropped, some parts may have been written.
+    /// If the future is dropped, some parts might have been written.
     pub async fn download(
         &self,
         url: &str,
@@ -326,7 +327,7 @@ fn bare(host: &str) -> String {
     host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.').to_ascii_lowercase()
 }
 
-/// A resolver that returns only the addresses that may be reached.
+/// A resolver that returns only allowed addresses.
 #[derive(Clone)]
 struct Guard(Arc<Rules>);
 
@@ -359,7 +360,7 @@ impl Service<Name> for Guard {
 }
 
 impl Rules {
-    /// Returns the addresses that may be reached; fails if all of them are forbidden.
+    /// Returns the allowed addresses; fails if all of them are forbidden.
     fn sieve(
         &self,
         host: &str,

@@ -20,7 +20,8 @@ const PIECE_BYTES: usize = 64 << 10;
 /// The bytes of a data reference, piece by piece.
 pub(super) type ByteStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
-/// A body with a part of a data reference. It fails if there are fewer bytes than the response announced.
+/// A body that contains a part of the data of a reference. It fails if there are fewer bytes than the response
+/// announced.
 pub(super) struct ReferenceBody {
     pieces: ByteStream,
     /// The number of bytes that remain to be sent; `None` if the body extends to the end of the stream.
@@ -70,7 +71,7 @@ impl Body for ReferenceBody {
     }
 }
 
-/// Reads a file from a position on.
+/// Returns the bytes of a file, from a position on.
 pub(super) async fn read_file(path: &Path, from: u64) -> io::Result<ByteStream> {
     let mut file = File::open(path).await?;
     file.seek(SeekFrom::Start(from)).await?;

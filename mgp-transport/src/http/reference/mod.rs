@@ -1,4 +1,4 @@
-//! The data of data references: served at signed URLs, and read with resumption and a checksum (proposal 9).
+//! Serves the data of data references at signed URLs, and reads such data with resumption and a checksum (proposal 9).
 //!
 //! A URL contains a sealed token with an expiry time, so that reading needs no credentials, and URLs cannot be guessed.
 

@@ -29,7 +29,7 @@ pub enum ReferenceData {
 pub struct RemoteReference {
     /// The URL of the other server's reference.
     pub url: String,
-    /// The client that decides which addresses may be reached.
+    /// The downloader that decides which addresses can be reached.
     pub fetch: Arc<GuardedFetch>,
 }
 
@@ -76,7 +76,7 @@ impl Entry {
 }
 
 impl ReferenceTable {
-    /// Adds an entry within the limits.
+    /// Adds an entry; fails if a limit would be exceeded.
     pub(super) fn insert(
         &mut self,
         id: String,

@@ -13,15 +13,15 @@ pub struct HttpConfig {
     pub endpoint: Option<String>,
     /// The principal of requests that no outer layer authenticated; if `None`, such requests get 401. Default: `None`.
     pub anonymous: Option<Principal>,
-    /// The host names (without port) that the header `Host` may contain, in addition to those of this
-    /// machine; others get 403.
+    /// The host names (without port) that are accepted in the header `Host`, in addition to those of this machine;
+    /// requests with other names get 403.
     ///
     /// This prevents DNS rebinding: a web page can make its own host name resolve to this machine, but the browser then
     /// sends that name as `Host`.
     pub hosts: Vec<String>,
-    /// The origins whose web pages may call the server, as browsers write them (`https://app.example`), in addition to
-    /// loopback origins; others get 403. Requests without `Origin` are accepted, because they do
-    /// not come from a web page.
+    /// The origins whose web pages are allowed to call the server, as browsers write them (`https://app.example`), in
+    /// addition to loopback origins; others get 403. Requests without `Origin` are accepted, because they do not come
+    /// from a web page.
     pub origins: Vec<String>,
     /// The maximum length of a request body; a longer one gets 413. Default: 16 MiB.
     pub body_bytes: usize,
@@ -30,17 +30,17 @@ pub struct HttpConfig {
     pub body_timeout: Duration,
     /// The maximum total size, in bytes, of all request bodies in memory; further requests get 503. Default: 256 MiB.
     ///
-    /// The bodies of one caller may have at most eight times as many bytes as are free at that moment; further requests
+    /// The bodies of one caller can have at most eight times as many bytes as are free at that moment; further requests
     /// of this caller get 429. So there is always room for other callers.
     pub held_bytes: usize,
     /// The maximum number of requests that run at once; further ones get 503, except for up to 64 pings. Default:
     /// 8,192.
     ///
-    /// One caller (tenant, subject and agent) may run at most eight times as many requests as there are free places;
+    /// One caller (tenant, subject and agent) can run at most eight times as many requests as there are free places;
     /// further requests of this caller get 429. A single caller thus gets up to 8/9 of all places, two callers up to
     /// 8/17 each, and there is always room for a new caller.
     pub in_flight: usize,
-    /// If set, a request body may be `multipart/related`: a message, followed by binary parts. A string `cid:NAME` in
+    /// If set, a request body can be `multipart/related`: a message, followed by binary parts. A string `cid:NAME` in
     /// the message is replaced by the data of the part `NAME`. Default: not set, unless the server offers
     /// `multimodal_signatures`.
     pub multipart: bool,

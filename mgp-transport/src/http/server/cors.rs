@@ -94,7 +94,7 @@ fn preflight<R: From<Bytes>>(request: &HeaderMap, origin: HeaderValue) -> Respon
     allow(headers, origin);
     let methods = HeaderValue::from_static("GET, POST, DELETE");
     headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
-    // An allowed page may also choose its headers, so all requested headers are allowed.
+    // An allowed page is free to choose its headers, so all requested headers are allowed.
     if let Some(names) = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
         headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
     }

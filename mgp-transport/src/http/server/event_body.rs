@@ -17,7 +17,7 @@ use super::stream::Stream;
 /// A comment event: it prevents proxies from timing out, and shows whether the client has disconnected.
 const KEEP_ALIVE_COMMENT: &[u8] = b": \n\n";
 
-/// A reader of a stream for a response that may not have begun yet.
+/// A reader of a stream for a response that might not have begun yet.
 ///
 /// The reader is attached when the request arrives, so that no event is dropped before the response begins.
 pub(super) struct StreamReader {
@@ -40,8 +40,8 @@ impl Drop for StreamReader {
 
 /// The events of a response, as its body.
 pub(super) struct EventBody {
-    /// The call that writes the events. Declared before `reader`, so that it is dropped first: its
-    /// destructor may still write.
+    /// The call that writes the events. Declared before `reader`, so that it is dropped first: its destructor can still
+    /// write events.
     driven: Option<DrivenCall>,
     reader: StreamReader,
     /// The credentials of the client; the stream ends when they become invalid.
@@ -88,7 +88,7 @@ impl EventBody {
         self
     }
 
-    /// Sets the call to drive; it ends when the response is dropped.
+    /// Sets the call that this body drives. The call ends when the response is dropped.
     pub(super) fn with_call(mut self, driven: DrivenCall) -> Self {
         self.driven = Some(driven);
         self

@@ -29,7 +29,7 @@ fn is_known_host(host: &str, config: &HttpConfig) -> bool {
     is_loopback_host(name) || config.hosts.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Returns whether web pages of this origin may call the server.
+/// Returns whether web pages of this origin are allowed to call the server.
 pub(super) fn is_known_origin(origin: &str, config: &HttpConfig) -> bool {
     if config.origins.iter().any(|known| known.eq_ignore_ascii_case(origin)) {
         return true;

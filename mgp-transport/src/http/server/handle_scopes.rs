@@ -1,8 +1,8 @@
 //! The scopes of requests that belong to no session (modern era).
 //!
-//! A client may send a handle, an id that it chose, with its requests. All requests with the same handle share a scope,
-//! so that one can refer to another by its request id, e.g. to cancel it. Clients of the same principal that use
-//! different handles cannot reach each other's requests, even if the request ids are equal.
+//! A client can send a handle, an id that it chose, with its requests. All requests with the same handle share a scope,
+//! so that one request can refer to another by its request id, e.g. to cancel it. Clients of the same principal that
+//! use different handles cannot reach each other's requests, even if the request ids are equal.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
-//! The headers that have a meaning in MCP, collected in one pass. A request that repeats one of them is refused.
+//! Reads the headers that have a meaning in MCP, in one pass. A request that contains one of them twice is refused,
+//! except for `Accept`.
 //!
-//! If a header occurred twice, an intermediary could act on a different value than this server.
+//! If another header occurred twice, an intermediary could act on a different value than this server.
 
 use std::sync::{Arc, LazyLock};
 

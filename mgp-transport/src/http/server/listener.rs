@@ -44,14 +44,14 @@ pub struct ConnectionLimits {
     /// The maximum number of connections from one loopback address, as local proxies and tests use. Default: 16,384.
     pub per_loopback: usize,
     /// The time within which the head of a request must arrive, counted from the start of the connection or the last
-    /// answer. It is checked in intervals of this length, so a slow client may take up to twice as long. Default: 30 s.
+    /// answer. It is checked in intervals of this length, so a slow client can take up to twice as long. Default: 30 s.
     pub head_timeout: Duration,
     /// The maximum length of the head of a request; a longer one gets 431. Default: 64 KiB.
     pub head_bytes: usize,
     /// The time within which a client must read at least 4 KiB while data waits for it; a slower client is
     /// disconnected. Default: 30 s.
     pub stall_timeout: Duration,
-    /// The time for which running answers may continue after the listener was stopped. Default: 5 s.
+    /// The time for which running answers can continue after the listener was stopped. Default: 5 s.
     pub drain_timeout: Duration,
     /// The counter of the listener's open connections.
     pub open: OpenConnections,
@@ -106,7 +106,7 @@ const MAX_REJECTIONS: usize = 64;
 /// The maximum time for answering one connection that the listener rejects.
 const REJECTION_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A bound address, with or without TLS.
+/// A listener that is bound to an address, with or without TLS.
 #[derive(Debug)]
 pub struct Listener {
     tcp: TcpListener,
@@ -153,7 +153,7 @@ pub async fn listen<S, R>(
     let mut connections = JoinSet::new();
     let mut stop = pin!(stop);
     loop {
-        // Removes the tasks of connections that have ended.
+        // Forgets the tasks of connections that have ended.
         while connections.try_join_next().is_some() {}
         let accepted = pin!(async {
             // The permit is always `Some`, because the semaphore is never closed.

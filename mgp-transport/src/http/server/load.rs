@@ -1,4 +1,4 @@
-//! The load of a server, and the share that each caller may use.
+//! The load of a server, and the share of it that each caller can use.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -128,7 +128,7 @@ enum ExceededLimit {
 }
 
 impl LoadGuard {
-    /// Counts bytes of the body; fails if a limit is exceeded, unless the body may still be that of a ping.
+    /// Counts bytes of the body; fails if a limit is exceeded, unless the body is still short enough for a ping.
     pub(super) fn add_bytes(&mut self, bytes: usize, bound: usize) -> Result<(), Refusal> {
         self.bytes += bytes;
         let held = self.load.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -178,8 +178,8 @@ impl Drop for LoadGuard {
         self.share.held.fetch_sub(self.bytes, Ordering::Relaxed);
         if self.share.requests.fetch_sub(1, Ordering::AcqRel) == 1 {
             let mut callers = self.load.callers.lock();
-            // Compares the entry before removing it: the same caller may have started and ended another request
-            // meanwhile, so the entry may be a newer one.
+            // Compares the entry before removing it: the same caller might have started and ended another request
+            // meanwhile, so the entry might be a newer one.
             let is_this = |known: &Arc<CallerLoad>| Arc::ptr_eq(known, &self.share);
             if self.share.requests.load(Ordering::Acquire) == 0
                 && callers.get(&self.share.caller).is_some_and(is_this)

@@ -54,7 +54,7 @@ use self::tool_paths::ToolPath;
 /// An HTTP service that passes requests to a stack. Mount it in a router, or pass it to [`listen`].
 ///
 /// The service reads the caller from the extensions of the HTTP request. An authenticating outer layer stores a
-/// [`Principal`] there, and a [`CredentialGrant`] if the credentials may expire. A request without a principal gets
+/// [`Principal`] there, and a [`CredentialGrant`] if the credentials can expire. A request without a principal gets
 /// 401, unless the configuration sets a principal for such requests ([`HttpConfig::anonymous`]).
 ///
 /// ```
@@ -77,8 +77,8 @@ use self::tool_paths::ToolPath;
 #[derive(Clone)]
 pub struct HttpService(Arc<ServerState>);
 
-/// The capacities with which a connection reuses a header map for its next request: reusing a smaller map costs more
-/// than creating one, and a larger one would occupy memory for as long as the connection exists.
+/// A header map is reused for the connection's next request if its capacity is in this range. Reusing a smaller map
+/// costs more than creating one, and a larger one would occupy memory for as long as the connection exists.
 const REUSED_HEADERS: RangeInclusive<usize> = 7..=32;
 
 /// State shared by all requests.
@@ -175,8 +175,8 @@ where
     let mut response =
         answer(state, &parts, body).await.unwrap_or_else(|refusal| refusal.into_response(None));
     if parts.method == Method::POST && REUSED_HEADERS.contains(&parts.headers.capacity()) {
-        // The map has enough room for a response, and the connection reuses the map of its last
-        // response for the next request.
+        // Moves the headers of the response into the map of the request. The connection then reuses that map for its
+        // next request.
         parts.headers.clear();
         parts.headers.extend(std::mem::take(response.headers_mut()));
         *response.headers_mut() = parts.headers;

@@ -87,7 +87,7 @@ impl Post<'_> {
         params: Params,
     ) -> Result<Response<HttpBody>, Refusal> {
         // The notification is ignored: a modern client cancels by closing its response stream, and different clients
-        // may use the same request id.
+        // can use the same request id.
         if method.as_str() == Cancelled::METHOD {
             return Ok(empty(StatusCode::ACCEPTED));
         }

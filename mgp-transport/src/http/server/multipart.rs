@@ -163,7 +163,7 @@ mod tests {
             ("Multipart/Related; type=\"application/json\"; Boundary=\"a b\"", Some("a b")),
             ("multipart/related; boundary=", None),
             ("multipart/related", None),
-            // Web pages may send this content type to other origins without a preflight request.
+            // Web pages can send this content type to other origins without a preflight request.
             ("multipart/form-data; boundary=b", None),
             ("application/json; boundary=b", None),
         ] {

@@ -81,7 +81,7 @@ impl Refusal {
             Self::Path { .. } | Self::UnknownSession | Self::UnknownEvent(_) => {
                 StatusCode::NOT_FOUND
             }
-            // With status 404, the client would repeat the call in a new session, although the call may already have
+            // With status 404, the client would repeat the call in a new session, although the call might already have
             // had effects.
             Self::SessionEnded => StatusCode::OK,
             Self::Method(_) | Self::ToolMethod(..) | Self::Stateless => {

@@ -1,7 +1,7 @@
 //! Event streams, which carry the messages of one call or of one session to the client.
 //!
-//! A legacy stream can outlive its reader. Events that were not read, and the last ones that were, are kept for a
-//! client that resumes the stream after the last event that it received.
+//! A legacy stream can outlive its reader. Unread events, and the last of the events that were read, are kept for a
+//! client that resumes the stream after an interruption.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -26,7 +26,7 @@ pub(super) struct EventBudget {
     held: AtomicUsize,
     /// The maximum of `held`, in bytes.
     bound: usize,
-    /// The number of bytes that a single stream may keep for a client that resumes it.
+    /// The number of bytes that a single stream can keep for a client that resumes it.
     replay: usize,
     /// The maximum time for which senders wait for a reader.
     stall: Duration,
@@ -182,7 +182,8 @@ impl Stream {
         if state.ended {
             return false;
         }
-        // At least 1, so that the first reader ends too, even if it attaches later.
+        // The first reader gets number 1. If no reader has attached yet, release number 1, so that the first reader
+        // ends too.
         state.released = state.reader.max(1);
         if let Some(waker) = state.waker.take() {
             waker.wake();
@@ -234,7 +235,7 @@ impl Stream {
             push_id(&mut event, EventId { stream, number });
         }
         event.extend_from_slice(b"data: ");
-        // A message may contain line breaks; each of its lines then gets a `data:` prefix.
+        // A message can contain line breaks; each of its lines then gets a `data:` prefix.
         for (at, line) in message.split(|byte| matches!(byte, b'\n' | b'\r')).enumerate() {
             if at > 0 {
                 event.extend_from_slice(b"\ndata: ");
@@ -302,7 +303,8 @@ impl Stream {
         }
     }
 
-    /// Attaches a new reader, after the last event that was read or after a given one; an earlier reader ends.
+    /// Attaches a new reader, and returns its number. It continues after the last event that was read or, if given,
+    /// after event `after`. An earlier reader ends.
     pub(super) fn attach(&self, after: Option<u64>) -> u64 {
         let mut state = self.state.lock();
         if let Some(after) = after {
@@ -319,7 +321,7 @@ impl Stream {
         let reader = state.reader;
         drop(state);
         if after.is_some() {
-            // The client has already received some of the events, so there may be room for waiting senders.
+            // The client has already received some of the events, so there might be room for waiting senders.
             self.room.notify_waiters();
         }
         reader
@@ -364,7 +366,7 @@ impl Stream {
         };
         state.next += unread as u64;
         state.unread = 0;
-        // The last piece is kept, because it may be lost in transit, and may contain the answer.
+        // The last piece is kept, because it might be lost in transit, and might contain the answer.
         let (keep, last) = if self.number.is_none() || self.budget.is_full() {
             (0, 0)
         } else {
@@ -392,7 +394,7 @@ impl Stream {
         all.into()
     }
 
-    /// Returns whether nothing was sent.
+    /// Returns whether the call has sent no message yet, so that the response need not be an event stream.
     pub(super) fn is_silent(&self) -> bool {
         !self.state.lock().as_events
     }
@@ -401,7 +403,7 @@ impl Stream {
         self.state.lock().ended
     }
 
-    /// Returns the number in the session.
+    /// Returns the sequence number of the stream in its session; `None` for a modern stream.
     pub(super) fn number(&self) -> Option<u64> {
         self.number
     }

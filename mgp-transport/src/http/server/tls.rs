@@ -1,4 +1,4 @@
-//! TLS for a listener; the certificate and key are in files that may be replaced while the server runs.
+//! TLS for a listener; the files with the certificate and the key can be replaced while the server runs.
 
 #[cfg(feature = "tls")]
 pub use self::files::{ServerTls, ServerTlsError};

@@ -66,7 +66,7 @@ impl Drop for ActiveRequest {
 pub(super) struct TrackedService<S> {
     pub(super) service: S,
     pub(super) activity: Arc<Activity>,
-    /// If set, several requests may run at the same time. Their wake-ups cannot be distinguished, so every poll is
+    /// If set, several requests can run at the same time. Their wake-ups cannot be distinguished, so every poll is
     /// passed on.
     pub(super) is_multiplexed: bool,
 }

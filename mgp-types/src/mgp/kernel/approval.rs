@@ -75,12 +75,13 @@ record! {
         /// The place where the operator answers: `page` or `terminal`; it is recorded, but does not affect the
         /// decision.
         opt via: Option<String>,
-        /// Permissions to approve although the server is sandboxed.
+        /// Only for a registration: the permissions to approve although the server is sandboxed.
         list permissions: List<Permission>,
-        /// The later calls that the approval also covers: `once` for no later calls, `tool` for all calls of the tool,
-        /// `like` for calls of the tool with similar arguments.
+        /// The later calls that the approval also covers: `once` (the default) for no later calls, `tool` for all calls
+        /// of the tool, `like` for calls of the tool with similar arguments.
         opt term: Option<String>,
-        /// The time at which the approval ends; with the term `like` it may be absent.
+        /// The time at which the approval ends: required with the term `tool`, optional with `like`, refused with
+        /// `once`.
         opt until: Option<Timestamp>,
     }
 

@@ -15,7 +15,8 @@ record! {
         opt tool: Option<String>,
         /// The type of the event.
         opt event_type: Option<EventType>,
-        /// The result of the event as people read it, e.g. `BLOCKED`, or `DENIED` for an approval that was denied.
+        /// The result of the event as commands and pages show it, e.g. `BLOCKED`, or `DENIED` for an approval that was
+        /// denied.
         opt result: Option<String>,
         /// The trace id of the event; named `trace` because `trace_id` is the trace of this query itself (§6.5).
         opt trace: Option<String>,

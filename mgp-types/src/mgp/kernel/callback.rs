@@ -14,7 +14,7 @@ record! {
         def callbacks: Vec<KernelCallback>,
     }
 
-    /// A question that a server asks during a call, and that the caller of the call cannot answer.
+    /// A question that a server asks during a call and that an operator must answer, because the caller cannot.
     pub struct KernelCallback {
         /// The id of the question, which the answer must name.
         req id: String,

@@ -13,7 +13,7 @@ record! {
         opt min_severity: Option<Severity>,
         /// The earliest time of the event.
         opt since: Option<Timestamp>,
-        /// The `next` of the previous answer: return only later events.
+        /// The `next` of the previous result, so that only later events are returned.
         opt after: Option<u64>,
         /// The maximum number of events. Without `after`, the newest events are returned.
         opt limit: Option<u64>,
@@ -23,7 +23,7 @@ record! {
     pub struct KernelEventsResult {
         /// The events, oldest first.
         def events: Vec<Payload>,
-        /// The position after the last event that was read.
+        /// The position of the last event that was considered; the next request passes it as `after`.
         req next: u64,
         /// The number of events that are missing after the position `after`, because the kernel no longer keeps them.
         opt dropped: Option<u64>,

@@ -65,7 +65,7 @@ record! {
         req stage: String,
         /// The result of the rule.
         req result: ExplainedResult,
-        /// A description of the rule: the entry that decided, the permission, or the validator.
+        /// A description of the rule, which names e.g. the access entry, the permission or the validator.
         req rule: String,
     }
 }

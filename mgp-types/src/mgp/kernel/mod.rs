@@ -1,7 +1,7 @@
 //! Operator methods of a running kernel: `mgp/kernel/*` (outside the specification of MGP).
 //!
 //! Only this kernel has these methods; other kernels need not implement them.
-//! Only operators may call them, and no list of tools contains them.
+//! Only operators are allowed to call them, and no list of tools contains them.
 
 mod approval;
 mod audit;

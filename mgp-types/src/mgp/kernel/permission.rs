@@ -22,7 +22,8 @@ record! {
     pub struct KernelPermission {
         /// The id of the server.
         opt server_id: Option<String>,
-        /// The permission or, for an approval of calls, the id of the approval, which begins with `call-`.
+        /// The permission or, if the decision is an approval of calls, the id of that approval, which begins with
+        /// `call-`.
         req permission: Permission,
         /// The agent to which the decision is limited; absent if it is for all agents.
         opt agent_id: Option<String>,
@@ -40,7 +41,7 @@ record! {
         opt expires_at: Option<Timestamp>,
         /// The limits of the permission, e.g. paths.
         opt scope: Option<PermissionScope>,
-        /// The only tools that may use the permission; empty means all tools.
+        /// The only tools that are allowed to use the permission; empty means all tools.
         list tools: List<String>,
         /// The reason for the decision.
         opt justification: Option<String>,
@@ -52,7 +53,7 @@ record! {
         req server_id: String,
         /// The permissions to approve, deny or revoke.
         req permissions: Vec<Permission>,
-        /// The only tools that may use the permissions; empty means all tools.
+        /// The only tools that are allowed to use the permissions; empty means all tools.
         list tools: List<String>,
         /// The limits of the permissions, e.g. paths.
         opt scope: Option<PermissionScope>,

@@ -38,7 +38,7 @@ record! {
 
     /// A client of a kernel.
     pub struct KernelClient {
-        /// The agent that the client is authenticated as.
+        /// The agent as which the client is authenticated; absent for a client without an agent.
         opt agent: Option<String>,
         /// `true` if the client is an operator.
         req operator: bool,
@@ -64,8 +64,8 @@ record! {
 
     /// Parameters of `mgp/kernel/reload`.
     pub struct KernelReloadParams {
-        /// Ids of removed servers whose access entries, permissions and tool definitions are deleted; ids in use are
-        /// skipped.
+        /// The ids of removed servers. Their access entries, permissions and tool definitions are deleted; ids of
+        /// servers that still exist are skipped.
         list forget: List<String>,
     }
 
@@ -83,7 +83,7 @@ record! {
     pub struct KernelChange {
         /// The kind of the changed part: `server`, `agent`, `kernel` or `tool_creation`.
         req kind: String,
-        /// The name of the part, if the kernel may have several parts of this kind.
+        /// The name of the part, if the kernel can have several parts of this kind.
         opt id: Option<String>,
         /// The change: `added`, `removed` or `changed`.
         req change: String,
@@ -117,7 +117,7 @@ record! {
         def sessions: Vec<KernelSession>,
     }
 
-    /// The tools in the context of a caller (§16.7).
+    /// The session of a caller, with the tools in its context (§16.7).
     pub struct KernelSession {
         /// The id of the agent.
         opt agent_id: Option<String>,

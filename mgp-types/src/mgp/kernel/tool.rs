@@ -49,8 +49,8 @@ record! {
         opt description: Option<String>,
         /// The risk of the tool, as the kernel assesses it.
         req risk_level: RiskLevel,
-        /// A lower risk that the operator may set. It is proposed if the tool counts as dangerous only because its
-        /// server declares no effects, while its name and arguments suggest that it only reads.
+        /// The lower risk that the kernel proposes to the operator. Present only if the tool counts as dangerous
+        /// because its server declares no effects, while its name and arguments suggest that it only reads.
         opt proposed_risk: Option<RiskLevel>,
         /// The number of tokens that the definition costs.
         req tokens: u64,
@@ -59,8 +59,8 @@ record! {
         /// The reasons for a review: findings about the definition, the worst first, then the differences of a waiting
         /// definition from the approved one. If there are many, only the first ones and the number of the others.
         list reasons: List<String>,
-        /// The definition as JSON; if a changed definition waits for a decision, the waiting one. Present only if the
-        /// request named the id of this tool. It is the text of the server: show it to a person, not to a model.
+        /// The definition as JSON; if a changed definition waits for a decision, that one. Present only if the request
+        /// named the id of this tool. The server wrote this text: show it to a person, not to a model.
         opt definition: Option<String>,
         /// The fingerprint of the definition that waits.
         opt fingerprint: Option<String>,
@@ -87,7 +87,7 @@ record! {
     pub struct KernelToolDecisionResult {
         /// `approved` or `rejected`.
         req status: String,
-        /// The fingerprint of the decided definition.
+        /// The fingerprint of the definition that was approved or rejected.
         req fingerprint: String,
     }
 
@@ -101,7 +101,7 @@ record! {
     pub struct KernelTokensResult {
         /// The number of tokens that the agent's list of tools costs at the start of a session.
         req listed: u64,
-        /// The number of tokens that a list of all tools the agent may use would cost.
+        /// The number of tokens that the list would cost if it contained all tools that the agent is allowed to use.
         req all: u64,
         /// The tokens saved by the shorter list, in percent with one decimal.
         req saved_percent: crate::Number,
@@ -128,9 +128,9 @@ record! {
     pub struct KernelUnmetSearch {
         /// The text of the search.
         req query: String,
-        /// The number of times that it found nothing.
+        /// The number of times that the search found nothing.
         req found_nothing: u64,
-        /// The number of times that it found tools of which none was called.
+        /// The number of times that the search found tools, but none of them was called.
         req not_called: u64,
         /// The time of the last such search.
         req last: Timestamp,
@@ -140,7 +140,7 @@ record! {
     pub struct KernelServerTokens {
         /// The id of the server.
         req server_id: String,
-        /// The number of the server's tools that the agent may use.
+        /// The number of the server's tools that the agent is allowed to use.
         req tools: u64,
         /// The number of tokens that these tools cost.
         req tokens: u64,

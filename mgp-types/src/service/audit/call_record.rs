@@ -36,9 +36,10 @@ pub struct CallRecord {
     pub tool: ByteString,
     /// The risk as the kernel assesses it, if known.
     pub risk: Option<RiskLevel>,
-    /// The digest that is recorded instead of the arguments themselves; a note named `arguments` replaces it.
+    /// The digest that is recorded instead of the arguments themselves; a note ([`CallRecord::add_note`]) named
+    /// `arguments` replaces it.
     pub arguments: Option<ArgumentsDigest>,
-    /// The time the first round of the call began.
+    /// The time at which the first round of the call began.
     pub started_at: SystemTime,
     since: Instant,
     rounds: u32,
@@ -105,7 +106,7 @@ impl CallRecord {
             notes: Mutex::default(),
             outer: cx.extensions.get_shared(),
         };
-        // An attempt is recorded only if the call is part of a logical call.
+        // A retry is noted only if the call is part of a logical call.
         if cx.logical.is_some()
             && let Some(attempt) = cx.extensions.get::<RetryAttempt>()
         {
@@ -114,8 +115,8 @@ impl CallRecord {
         Some(start)
     }
 
-    /// Returns whether an intent record must be written before the call runs: always, unless the risk is known to be
-    /// lower than moderate.
+    /// Returns whether the audit log must announce the call before it runs (an intent record): always, unless the risk
+    /// is known to be lower than moderate.
     #[must_use]
     pub fn needs_intent(&self) -> bool {
         self.risk.as_ref().is_none_or(|risk| *risk >= RiskLevel::Moderate)
@@ -177,7 +178,7 @@ impl CallRecord {
 
     /// Marks that a call was passed to the code that runs it: a peer, or the handler of a tool.
     ///
-    /// Later errors are not recorded as refusals, because they may come from that code.
+    /// Later errors are not recorded as refusals, because they might come from that code.
     pub fn mark_executed(cx: &Context) {
         let mut start = cx.extensions.get::<Self>();
         while let Some(this) = start {
@@ -192,7 +193,7 @@ impl CallRecord {
         self.ran.load(Ordering::Relaxed)
     }
 
-    /// Marks that a layer holds the call until a person decides about it, or (`false`) that it no longer does.
+    /// Records whether a layer holds the call until a person decides about it.
     pub fn mark_held(cx: &Context, is_held: bool) {
         let mut start = cx.extensions.get::<Self>();
         while let Some(this) = start {

@@ -23,7 +23,7 @@ pub enum AuditOutcome {
     Failed(ErrorCode),
     /// The caller cancelled the call, or the caller's connection ended.
     Cancelled,
-    /// The caller cancelled the call while a layer held it for a person's decision, so that it did not run.
+    /// The caller cancelled the call while a layer held it for a person's decision, so the call did not run.
     Withdrawn,
     /// The call was refused before it ran.
     Blocked {
@@ -63,7 +63,7 @@ impl AuditOutcome {
     }
 }
 
-/// An ended call: cheap to store, and converted to an event on demand.
+/// A call that has ended. It is cheap to store, and converted to an event only on demand.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EndedCall {
@@ -111,7 +111,8 @@ impl EndedCall {
         for (name, value) in self.start.notes().iter() {
             details.insert(name, value.clone());
         }
-        // A note named `risk_level` takes precedence: an inner layer that determined the risk later added it.
+        // A note named `risk_level` takes precedence, because it comes from an inner layer, which determined the risk
+        // later.
         let risk = self.start.risk.as_ref().filter(|_| details.get("risk_level").is_none());
         let mut put = |name: &str, value: Result<Payload, _>| {
             if let Ok(value) = value {

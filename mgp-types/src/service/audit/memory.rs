@@ -16,8 +16,10 @@ use crate::sync::Mutex;
 /// An audit sink that keeps the most recent events in memory; older ones are dropped and counted. It never waits
 /// and never refuses a call.
 ///
-/// The intent record of a call is kept only while the call runs, see [`MemoryAudit::intents`].
-/// A suspended call that is not continued within an hour is recorded as cancelled.
+/// The record that announces a risky call (its intent record) is kept only while the call runs, see
+/// [`MemoryAudit::intents`].
+/// A call that was answered with questions, and that its caller does not repeat within an hour, is recorded as
+/// cancelled.
 #[derive(Clone)]
 pub struct MemoryAudit(Arc<EventLog>);
 
@@ -31,8 +33,8 @@ struct EventLog {
 struct LogState {
     ring: VecDeque<Record>,
     dropped: u64,
-    /// The intent records of running calls, sorted by key. Calls begin nearly in that order, so a new record goes to
-    /// the end or near it.
+    /// The records that announce running calls (intent records), sorted by key. Calls begin nearly in that order, so a
+    /// new record goes to the end or near it.
     intents: VecDeque<Arc<CallRecord>>,
     suspended: SuspendedCalls,
 }
@@ -99,7 +101,7 @@ impl MemoryAudit {
         self.0.newest.subscribe()
     }
 
-    /// Returns the intent records of running calls, in the order the calls began.
+    /// Returns the records that announce running risky calls (intent records), in the order in which the calls began.
     #[must_use]
     pub fn intents(&self) -> Vec<Arc<CallRecord>> {
         self.0.state.lock().intents.iter().map(Arc::clone).collect()
@@ -151,7 +153,7 @@ impl AuditSink for MemoryAudit {
 
 impl MemoryAudit {
     fn ledger(&self) -> Arc<dyn TicketSink> {
-        // Clone with the concrete type first: only the result can be converted to a trait object.
+        // Clones with the concrete type first, because only the result can be converted to a trait object.
         let log: Arc<EventLog> = Arc::clone(&self.0);
         log
     }

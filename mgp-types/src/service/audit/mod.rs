@@ -1,8 +1,8 @@
 //! The audit of calls: a sink issues a ticket before a call may run (MGP §6).
 //!
 //! [`AuditSink::begin`] reserves room for the final record, so that [`Ticket::finish`] never waits and never fails.
-//! For a moderate, higher or unknown risk, the sink first writes an intent record, so that the log shows even after
-//! a crash that the call was about to run.
+//! For a moderate, higher or unknown risk, the sink first writes a record that announces the call (an intent record),
+//! so that the log shows even after a crash that the call was about to run.
 //! Intent records are internal to the sink: they are not among the eleven types of §6.4 and are never forwarded.
 
 mod call_record;
@@ -66,8 +66,8 @@ pub trait AuditSink: Send + Sync {
     /// Returns [`AuditError`] if the event cannot be recorded; the recorded action must then not happen.
     fn record(&self, event: AuditEvent) -> AuditFuture<()>;
 
-    /// Returns the log name under which this sink reads the pending events of `store`, or `None`
-    /// if it does not read them.
+    /// Returns the name of the log for which this sink reads the pending events of `store`, or `None` if the sink does
+    /// not read them.
     ///
     /// If this returns a name, code that changes state commits its audit events together with the change, instead of
     /// calling [`record`](Self::record). Then neither the change nor the event is ever stored without the other.

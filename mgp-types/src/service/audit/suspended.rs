@@ -1,4 +1,5 @@
-//! Suspended calls: calls that were answered with questions, and that the caller should repeat with its answers.
+//! Suspended calls: calls that were answered with questions, and that the caller is expected to repeat with its
+//! answers.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,7 +13,8 @@ use super::CallRecord;
 /// The maximum number of suspended calls; if it is exceeded, the oldest one expires.
 pub(super) const MAX_SUSPENDED: usize = 1024;
 
-/// The time for which a suspended call can be continued; longer than the lifetime of the call's sealed state.
+/// The time for which a suspended call can be continued. It is longer than the lifetime of the sealed state with which
+/// the caller repeats the call.
 pub(super) const SUSPENDED_TTL: Duration = Duration::from_hours(1);
 
 /// The suspended calls of a sink, each with additional data that the sink attaches.
@@ -42,7 +44,7 @@ impl<T> SuspendedCalls<T> {
         self.calls.push_back(SuspendedCall { start, data, since: Instant::now() });
     }
 
-    /// Removes and returns the previous round of a call; caller, server and tool must be the same as in that round.
+    /// Removes and returns the previous round of a call, if caller, server and tool are the same as in that round.
     pub fn resume(&mut self, start: &CallRecord) -> Option<(Arc<CallRecord>, T)> {
         let same = |data: &CallRecord| {
             data.logical == start.logical

@@ -8,7 +8,8 @@ use crate::wire::ErrorCode;
 
 /// The part of an [`AuditSink`](super::AuditSink) to which tickets report their outcomes.
 ///
-/// Exactly one of the methods is called per ticket. Neither may wait or fail, since `begin` reserved the room.
+/// Exactly one of the methods is called per ticket. Neither is allowed to wait or fail; `begin` has reserved the room
+/// for the record.
 pub trait TicketSink: Send + Sync {
     /// Writes the final record of a call.
     fn close(&self, ended: EndedCall);

@@ -88,8 +88,8 @@ impl TargetKind {
 
 /// The parameters of a call.
 ///
-/// Reading params copies only the target of a long message, and names that are written with escapes. All other parts
-/// are byte ranges of the received line.
+/// Params are stored as the received text and the byte ranges of their parts. Only the target of a long message, and
+/// names that are written with escapes, are copied.
 #[derive(Clone, Default)]
 pub struct Params {
     text: ByteString,
@@ -145,7 +145,8 @@ impl Span {
     }
 }
 
-/// The maximum number of body members with escapes in their names. Bounded, because each of these names is copied.
+/// The maximum number of body members with escapes in their names. It is limited, because each of these names is
+/// copied.
 const MAX_ESCAPED: usize = 256;
 
 /// The members that are forwarded unchanged, as runs: a run is a stretch of the received text that
@@ -201,7 +202,7 @@ impl Body {
 }
 
 impl Params {
-    /// Returns absent params.
+    /// Returns the params of a call that has none.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
@@ -254,7 +255,7 @@ impl Params {
         ByteString::try_from(text).map_or_else(|_| Self::default(), |text| Self { text, parts })
     }
 
-    /// Splits the text of a params value.
+    /// Reads the text of a params value, and splits it into its parts.
     ///
     /// # Errors
     /// Returns −32700 if the text is not JSON, `arguments` is repeated, or too many member names contain escapes.
@@ -434,8 +435,8 @@ impl Params {
         serde_json::from_str(self.meta_member(MetaKey::ProgressToken)?).ok()
     }
 
-    /// Returns whether the body may have a member with this name, given with its quotes. If the result is `false`, the
-    /// body certainly has no such member; `true` may be wrong.
+    /// Returns whether the body might have a member with this name, which must be given with its quotes. If the result
+    /// is `false`, the body certainly has no such member; `true` can be wrong.
     #[must_use]
     pub fn may_contain_member(&self, quoted: &str) -> bool {
         const ARGUMENTS: &str = "\"arguments\"";
@@ -478,7 +479,8 @@ impl Params {
         }
     }
 
-    /// Writes the params as a JSON object, with the members in `meta`; these replace received members of the same name.
+    /// Appends the params as a JSON object, with the members in `meta`; these replace received members of the same
+    /// name.
     pub fn write(&self, out: &mut Vec<u8>, meta: &HopMembers) {
         out.push(b'{');
         let mut first = true;

@@ -136,8 +136,8 @@ impl<'de> de::Visitor<'de> for PartsSeed<'_> {
     }
 }
 
-/// The maximum length of a message whose target shares its memory. The target of a longer message is copied, so that
-/// storing a target never keeps a long message in memory.
+/// The maximum length of a message, in bytes, whose target shares the memory of the message. The target of a longer
+/// message is copied, so that storing a target never keeps a long message in memory.
 const MAX_SHARED: usize = 1_024;
 
 fn read_target(message: &ByteString, json: &str) -> Option<ByteString> {

@@ -10,11 +10,11 @@ use crate::store::StoreError;
 
 /// A fault of the file of a [`Db`](super::Db). It is the source of a [`StoreError::Failed`].
 ///
-/// Only an error that occurs while the file is opened contains the path, because later errors may be sent to callers.
+/// Only an error that occurs while the file is opened contains the path, because later errors can reach callers.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DbError {
-    /// The file was not opened.
+    /// The file could not be opened.
     #[error("`{path}`: {source}")]
     Opening {
         /// The file.

@@ -11,19 +11,20 @@ use crate::service::BoxFuture;
 use crate::store::StoreError;
 
 pub(super) trait Job: Send {
-    /// Runs the job in a transaction; if the job fails, the caller rolls back what it wrote.
+    /// Runs the job; `conn` is in a transaction. If the job fails, the caller of this method rolls back what the job
+    /// wrote.
     fn run(&mut self, conn: &Connection) -> Result<(), StoreError>;
 
     /// Sends the result to the caller. `kept` is the outcome of the commit that contained the job.
     fn answer(self: Box<Self>, kept: Result<(), StoreError>);
 }
 
-/// The receiving end of a queue. A thread ends when all senders of its queue are dropped.
+/// The receiver of a queue. The thread that reads the queue ends when all senders are dropped.
 pub(super) type Jobs = Receiver<Box<dyn Job>>;
 
 pub(super) type Queue = SyncSender<Box<dyn Job>>;
 
-/// Queues a closure immediately, and returns the future of its result.
+/// Queues a closure immediately, and returns a future for the closure's result.
 pub(super) fn ask<T, F>(queue: Option<&Queue>, work: F) -> BoxFuture<'static, Result<T, StoreError>>
 where
     T: Send + 'static,

@@ -1,4 +1,5 @@
-//! Schema migrations: each user of the file has a namespace and a list of steps, which may only grow at its end.
+//! Schema migrations: each component that has tables in the file has a namespace and a list of steps; new steps are
+//! added only at the end of the list.
 
 use rusqlite::{Connection, OptionalExtension as _};
 

@@ -81,8 +81,8 @@ pub struct DbConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Durability {
-    /// Committed changes survive the end of the process. A loss of power may undo the most recent ones (each
-    /// completely), and the creation of the file itself, if that was less than a tenth of a second earlier.
+    /// Committed changes survive the end of the process. A loss of power can undo the most recent ones (each
+    /// completely), and also the creation of the file, if that was less than a tenth of a second earlier.
     ///
     /// Revisions and event numbers of changes that were undone are used again. Therefore an audit log that syncs each
     /// of its records needs [`Full`](Self::Full).
@@ -108,7 +108,7 @@ struct Shared {
 struct Queues {
     write: Queue,
     read: Queue,
-    /// For reads by callers of [`Db::read`]; `read` is for the store itself.
+    /// The queue for reads by callers of [`Db::read`]; the queue `read` is for reads by the store itself.
     query: Queue,
 }
 
@@ -165,7 +165,7 @@ impl Db {
 
     /// Migrates the tables of a namespace: runs the steps that the file has not run yet, either all or none.
     ///
-    /// Each step is SQL. New steps may only be added at the end of the list.
+    /// Each step is SQL. New steps must be added at the end of the list.
     /// Tables must be named after their namespace, because all namespaces share one file.
     ///
     /// ```
@@ -199,8 +199,8 @@ impl Db {
 
     /// Writes with SQL (see [`sql`](crate::store::sql)); if the closure fails, what it wrote is rolled back.
     ///
-    /// The closure runs on the writing thread, in a transaction with other changes, which all wait for it. It does not
-    /// change [`Store::revision`].
+    /// The closure runs on the writing thread, in a transaction with other changes, which all wait for it. What it
+    /// writes does not change [`Store::revision`].
     ///
     /// # Errors
     /// Returns the error of the closure, or of writing the store.

@@ -92,7 +92,7 @@ pub(super) fn pending(
         .collect()
 }
 
-/// Returns an event that replaces one that cannot be decoded, so that later events are not blocked and no number is
+/// Returns a substitute for an event that cannot be decoded, so that later events are not blocked and no number is
 /// missing.
 fn unreadable(number: u64) -> AuditEvent {
     let event_type = EventType::Other("dev.cloto.event_unreadable".into());

@@ -31,7 +31,8 @@ struct Writer {
     conn: Connection,
     jobs: Jobs,
     readers: Vec<JoinHandle<()>>,
-    /// Dropped after the file is closed, which wakes the handles that wait for the store to close.
+    /// The sender of revisions. It is dropped after the file is closed; this wakes the handles that wait for the store
+    /// to close.
     news: watch::Sender<u64>,
 }
 

@@ -8,8 +8,8 @@
 //!   | cargo run -q -p mgp-programs --bin access
 //! ```
 //!
-//! Unreadable input never widens access: the answer to an unreadable line is a denial. A grant that might be a deny is
-//! treated as a deny for everything that it could refer to, and an unreadable allow is ignored.
+//! Unreadable input never widens access: the answer to an unreadable line is a denial. A grant whose `permission` is
+//! not `allow` counts as a deny for everything that it could refer to. An unreadable grant with `allow` is ignored.
 
 use std::io::{self, BufRead, Write};
 use std::sync::Arc;
@@ -102,9 +102,10 @@ impl Query {
         Ok(query)
     }
 
-    /// Returns the access entries that a grant can mean; an ambiguous grant yields one entry for each possible meaning.
+    /// Returns the access entries for a grant: none for an allow that is unreadable or contradicts itself, two for a
+    /// deny that could mean the server or one tool, else one.
     fn entries_of(&self, grant: &Value) -> Vec<Entry> {
-        // A grant that is not an object is replaced by one with an invalid type, which denies everything.
+        // Replaces a grant that is not an object by one with an invalid type, which denies everything.
         let anything = Map::from_iter([("entry_type".to_owned(), Value::Bool(true))]);
         let grant = grant.as_object().unwrap_or(&anything);
         let word = |names: &[&str]| word(grant, names);
@@ -145,8 +146,8 @@ impl Query {
             let allow = || make(tenant, who, server, tool, AccessPermission::Allow);
             return if fits { vec![allow()] } else { Vec::new() };
         }
-        // From here on, the grant is treated as a deny. If its tenant, agent or server is unknown or unreadable, it
-        // applies to all of them, because unreadable input must not widen access.
+        // From here on, the grant is treated as a deny. If its tenant, agent or server is missing or unreadable, it
+        // applies to those of this query, because unreadable input must not widen access.
         let tenant = tenant.unwrap_or(&self.tenant);
         let who = who.as_deref().unwrap_or("*");
         let server = server.ok().filter(|server| *server != "*").unwrap_or(&self.server);
@@ -209,7 +210,7 @@ fn member<'a>(object: &'a Map<String, Value>, names: &[&str]) -> Option<&'a Valu
     names.iter().find_map(|name| object.get(*name).filter(|value| !value.is_null()))
 }
 
-/// Returns the value of the first of these member names as a string.
+/// Returns the value of the first of these members that is present, as a string; `None` if none is present.
 ///
 /// # Errors
 /// If the value is not a string, or is empty.
@@ -229,9 +230,10 @@ fn timestamp(value: &Value) -> Option<Timestamp> {
 
 /// Parses a time: RFC 3339 text, or a number of seconds or milliseconds since 1970.
 fn time(value: &Value) -> Option<SystemTime> {
-    /// The number above which a time is read as milliseconds: in seconds it means the year 5138, in milliseconds 1973.
+    /// Numbers from this one on are read as milliseconds. In seconds, this number would be a time in the year 5138; in
+    /// milliseconds, it is in 1973.
     const MILLISECONDS_FROM: f64 = 1e11;
-    /// The beginning of the year 10,000 in seconds; RFC 3339 cannot express times from there on.
+    /// The beginning of the year 10,000, in seconds since 1970; RFC 3339 cannot express times from there on.
     const END: f64 = 253_402_300_800.0;
     let seconds = match value {
         Value::String(text) => return Timestamp::from(text.as_str()).to_system_time(),

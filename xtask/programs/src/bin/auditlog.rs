@@ -4,8 +4,8 @@
 //! - `auditlog verify DIR` prints `ok N`, or `bad SEQ: why` for the first record that has been changed.
 //!
 //! The head of the log, which identifies its last record, is saved in a database in the same directory. This detects
-//! changes to the log files only; an attacker who can change both remains undetected unless the database is stored
-//! elsewhere.
+//! changes to the log files only. An attacker who can change the database too remains undetected, unless the database
+//! is stored elsewhere.
 
 use std::io::{self, BufRead as _, Write};
 use std::path::Path;
@@ -18,10 +18,10 @@ use mgp_types::service::AuditFuture;
 use mgp_types::store::{Store, StoreError};
 use tokio::sync::mpsc;
 
-/// The name of the log: a prefix of its files, and the key of its head in the database.
+/// The name of the log: the beginning of its file names, and the key of its head in the database.
 const NAME: &str = "audit";
 
-/// The number of events that may wait for their acknowledgement before the program stops reading input.
+/// The maximum number of events that wait for their acknowledgement. At this number, the program stops reading input.
 const WAITING: usize = 4096;
 
 #[tokio::main(flavor = "current_thread")]

@@ -18,7 +18,7 @@ use mgp_types::service::{Call, Router, Stack};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::time::timeout;
 
-/// The maximum growth of this process's memory, however much the child writes.
+/// The maximum growth of this process's memory in bytes, however much the child writes.
 const MAX_GROWTH: u64 = 32 << 20;
 
 #[tokio::main(flavor = "current_thread")]
@@ -118,7 +118,7 @@ async fn next(lines: &mut Lines<BufReader<ChildReader>>) -> Result<String, Box<d
     Ok(lines.next_line().await?.ok_or("the child closed its stdout")?)
 }
 
-/// Returns a memory figure of this process in bytes, e.g. `VmRSS:`; 0 on systems without `/proc`.
+/// Returns a memory figure of this process, e.g. that of `VmRSS:`, in bytes; 0 on systems without `/proc`.
 fn memory(name: &str) -> Result<u64, Box<dyn Error>> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name));

@@ -62,7 +62,7 @@ fn reply_twice() -> Result<(), Box<dyn Error>> {
         // A notification has no id and gets no reply.
         if let Some(id) = request.get("id") {
             let answer = serde_json::json!({ "jsonrpc": "2.0", "id": id, "result": { "of": id } });
-            // The parent may exit after the first reply and before the second.
+            // Ignores errors, because the parent might exit between the two replies.
             let _ = writeln!(io::stdout(), "{answer}\n{answer}");
         }
     }
@@ -153,8 +153,8 @@ fn descriptors() -> io::Result<Vec<u32>> {
 async fn parent() -> Result<(), Box<dyn Error>> {
     let mut child = ChildCommand::new(std::env::current_exe()?).arg("hang").spawn()?;
     let (mut reader, _writer) = child.take_io().ok_or("the pipes are taken")?;
-    // Wait until the child ignores the end of its input. Before that, the closed pipe would end the child, and the test
-    // would not show that the death of its parent does.
+    // Waits until the child ignores the end of its input. Before that, the closed pipe would end the child, and the
+    // test could not show that the death of the parent ends it.
     reader.read_exact(&mut [0; 6]).await?;
     println!("{}", child.pid());
     std::future::pending().await

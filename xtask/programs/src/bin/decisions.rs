@@ -33,7 +33,7 @@ const TOOLS: usize = 100;
 const PERMISSIONS: [Permission; 3] =
     [Permission::FilesystemRead, Permission::NetworkOutbound, Permission::MemoryRead];
 
-/// The number of runs; the median run is printed.
+/// The number of times that each kind of decision is timed; the median run is printed.
 const RUNS: usize = 15;
 
 #[tokio::main(flavor = "current_thread")]
@@ -161,8 +161,8 @@ fn tools() -> Result<Vec<Tool>, serde_json::Error> {
     (0..TOOLS).map(tool).collect()
 }
 
-/// Creates `ENTRIES` access entries. On every server, the group `one` may call one tool; the group `two` may call
-/// another, which the group `three` is denied. The other entries grant servers to single agents.
+/// Creates `ENTRIES` access entries. On every server, the group `one` has access to tool 1, and the group `two` to tool
+/// 2, which the group `three` is denied. The other entries grant servers to single agents.
 async fn access(policies: Policies) -> Result<Access, Failure> {
     let entry = |who: String, server: usize, tool: Option<usize>, permission| {
         let kind = tool.map_or(EntryType::ServerGrant, |_| EntryType::ToolGrant);

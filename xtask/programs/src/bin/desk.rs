@@ -127,7 +127,7 @@ fn on_thing(verb: &'static str, kind: &str, file: &str) -> Tool {
     Tool::new(name, format!("Does `{verb}` with a {kind}"), move |Args(thing): Args<Thing>| {
         let (line, file) = (format!("{line} {}\n", thing.name), file.clone());
         async move {
-            // Wait, so that a test can kill this process before or after the effect.
+            // Waits, so that a test can kill this process before or after the effect.
             tokio::time::sleep(Duration::from_millis(2)).await;
             let opened = fs::OpenOptions::new().append(true).create(true).open(&file);
             let written = opened.and_then(|mut file| file.write_all(line.as_bytes()));

@@ -52,7 +52,7 @@ pub(crate) struct Answer {
     pub(crate) confirm: bool,
     /// The permissions that the call needs and the server does not have.
     pub(crate) missing_permissions: Vec<Permission>,
-    /// The reason why the line could not be read.
+    /// The reason why the line could not be read; `None` if it was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
 }
@@ -104,7 +104,8 @@ struct Config {
     permission_policy: Option<ApprovalPolicy>,
 }
 
-/// Returns a setting for a tool, from either a value for all tools or a table of values by tool name.
+/// Returns a setting for a tool. The setting is configured as one value for all tools, or as a table of values by tool
+/// name.
 fn word<'a>(words: Option<&'a Value>, tool: &str) -> Result<Option<&'a str>, String> {
     let words = match words {
         Some(Value::Object(by_tool)) => by_tool.get(tool),
@@ -155,8 +156,8 @@ fn decide(line: &str) -> Result<Answer, String> {
     })
 }
 
-/// Stores the grants. Returns the operator's entry that names the tool, if there is one, and the permissions that the
-/// call lacks.
+/// Stores the grants, and returns what they mean for the call: the operator's entry that names the tool, if any, and
+/// the permissions that are missing.
 async fn kept(
     policy: &ServerPolicy,
     grants: &[Grant],

@@ -1,4 +1,5 @@
-//! An MCP server over the older HTTP+SSE transport (2024-11-05), on 127.0.0.1, for the tests of its client.
+//! An MCP server over the older HTTP+SSE transport (2024-11-05), on 127.0.0.1, for the tests of our client of this
+//! transport.
 //!
 //! The program prints its address. `GET /sse` opens a connection, and `POST /messages?session=N` sends a message to it.
 //! Other requests are refused in the way servers of that revision refuse them, e.g. POST of `/sse` with 405.
@@ -22,7 +23,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, WriteHalf};
 
 type Writer = Arc<tokio::sync::Mutex<WriteHalf<tokio::io::DuplexStream>>>;
 
-/// The open connections by session number; each entry writes to the server's side of the connection.
+/// The open connections by session number; each value writes messages to the MCP server of its connection.
 #[derive(Clone, Default)]
 struct Connections(Arc<Mutex<HashMap<u64, Writer>>>);
 

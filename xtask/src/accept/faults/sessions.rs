@@ -1,5 +1,5 @@
-//! The fault "10,000 idle sessions": each session may need only little memory, and the server must release it when the
-//! session ends.
+//! The fault "10,000 idle sessions": each session must need little memory, and the server must release this memory when
+//! the session ends.
 
 use super::{head, mebibytes};
 use crate::{
@@ -15,7 +15,7 @@ const MAX_BYTES: u64 = (1 << 30) / 100_000;
 /// The time limit of each step, e.g. of opening all sessions.
 const TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Opens the sessions, ends them, and opens as many again; checks the server's memory after each step.
+/// Opens the sessions, ends them, and opens as many again; checks the server's memory each time all sessions are open.
 pub(super) fn idle(served: &Served) -> Outcome<String> {
     let resident = || memory(served.process(), "VmRSS").context("the server's memory");
     // Opens one session before memory is measured, because the first one allocates what all sessions share.

@@ -1,4 +1,5 @@
-//! The acceptance checks of governance that are not plain tests: audit log, cost of a call, tool definitions.
+//! The acceptance checks of governance that are more than test binaries: the audit log, the cost of decisions, tool
+//! definitions and their review, and validators.
 
 mod kills;
 mod review;

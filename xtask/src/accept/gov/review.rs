@@ -8,7 +8,7 @@ use crate::{
 use serde_json::{Value, json};
 use std::{fs, process::Command};
 
-/// The sets of real definitions.
+/// The names of the sets of real tool definitions.
 const SETS: [&str; 7] =
     ["mcp_large", "livemcp", "bfcl", "sealtools", "stabletoolbench", "metatool", "mcpm_server"];
 
@@ -46,7 +46,7 @@ pub(in crate::accept) fn review() -> Outcome<Verdict> {
     let mut held = 0_u32;
     for answer in ended.stdout.lines() {
         let answer: Value = serde_json::from_str(answer)?;
-        // Ignore definitions with an unusable schema or size: that is a fault of the collection, not of their texts.
+        // Ignores definitions that are held back because of their schema or size: their texts are not the reason.
         let reason = answer["reason"].as_str().unwrap_or_default();
         let is_form = ["schema.", "definition."].iter().any(|rule| reason.starts_with(rule));
         if answer["decision"] == "block" && !is_form {

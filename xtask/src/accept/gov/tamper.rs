@@ -14,13 +14,13 @@ use std::{
     thread,
 };
 
-/// The number of events in the small log; every byte of it is flipped once.
+/// The number of events in the small log; one bit of each of its bytes is flipped.
 const SMALL: usize = 200;
 
 /// The number of events in the large log, which gets random changes.
 const LARGE: usize = 10_000;
 
-/// The number of random changes to the large log, each made to the original.
+/// The number of random changes to the large log; each is applied to an unchanged copy.
 const CHANGES: usize = 10_000;
 
 /// The number of verifiers that run in parallel, each on its own copy of the log.
@@ -31,12 +31,12 @@ const AT_A_TIME: usize = 2;
 struct Tally {
     made: usize,
     found: usize,
-    /// The number of changes for which the verifier named the changed record.
+    /// The number of changes for which the verifier named the first changed record or the next one.
     exact: usize,
     missed: Vec<String>,
 }
 
-/// Flips every byte of a small log, and applies random changes to a large one.
+/// Flips a bit of each byte of a small log, and applies random changes to a large one.
 pub(super) fn all(program: &Path) -> Outcome<Verdict> {
     let bytes = over(program, SMALL, |log| (0..log.len()).map(Change::Flip).collect())?;
     let random = over(program, LARGE, |log| {
@@ -115,8 +115,7 @@ fn work(
             Ok(()) => found.missed.push(format!("{change:?}")),
             Err(named) => {
                 found.found += 1;
-                // The verifier may also name the next record, because a change at the end of a record may be detected
-                // there.
+                // The next record counts too, because a change at the end of a record is sometimes detected there.
                 let near = |seq: u64| touched.is_some_and(|line| seq == line || seq == line + 1);
                 found.exact += usize::from(named.is_some_and(near));
             }
@@ -126,7 +125,7 @@ fn work(
 
 fn copy_folder(from: &Path, to: &Path) -> Outcome {
     fs::create_dir_all(to)?;
-    // Copies the mode of the folder too, because a log refuses a folder that other users may read.
+    // Copies the mode of the folder too, because a log refuses a folder that other users can read.
     fs::set_permissions(to, fs::metadata(from)?.permissions())?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;
@@ -164,8 +163,8 @@ impl Change {
                 let one = dice.below(lines);
                 Self::Swap(one, (one + 1 + dice.below(lines - 1)) % lines)
             }
-            // Half of the cuts are at the end of a line: then no line is damaged, and only the saved head shows the
-            // loss.
+            // Half of the cuts are at the beginning of a line: then no line is damaged, and only the saved head shows
+            // the loss.
             _ if dice.below(2) == 0 => Self::Truncate(log.lines[dice.below(lines)].start),
             _ => Self::Truncate(dice.below(log.len())),
         }
@@ -193,7 +192,7 @@ impl Log {
     }
 
     /// Returns the contents of the files after a change, and the sequence number of the first record that the change
-    /// touched.
+    /// affected.
     fn with(&self, change: &Change) -> (Vec<Vec<u8>>, Option<u64>) {
         let mut all = self.parts.concat();
         let line_of = |at: usize| self.lines.iter().position(|line| line.contains(&at));

@@ -8,8 +8,8 @@ use crate::{
 };
 use std::{fs, process::Command};
 
-/// A corpus, the judge for its lines, the minimum share of harmful lines that it must block, and the maximum share of
-/// harmless lines that it may block.
+/// A labelled corpus, the validator that judges its lines, and the bounds for this validator: the minimum share of
+/// harmful lines that it blocks, and the maximum share of harmless lines.
 struct Corpus {
     judge: &'static str,
     file: &'static str,
@@ -29,7 +29,7 @@ const CORPORA: &[Corpus] = &[
     corpus("code_safety", "code_safety_javascript", 0.95, 0.02),
 ];
 
-/// Passes each corpus to the example `guard`; the check is skipped if the corpora are not on this machine.
+/// Passes each corpus to the example `guard`, and checks its decisions; skips a corpus that is not on this machine.
 pub(in crate::accept) fn corpora() -> Outcome<Verdict> {
     let mut total: Option<Verdict> = None;
     for corpus in CORPORA {

@@ -19,7 +19,7 @@ impl Folder {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("mgp-gov-{}-{number}", std::process::id()));
-        // An earlier process with the same process id may have left a folder of this name.
+        // Removes the folder of an earlier process that had the same process id.
         let _ = fs::remove_dir_all(&path);
         Self(path)
     }
@@ -62,7 +62,7 @@ impl Writer {
 
     /// Writes `count` events and waits for their acknowledgements; returns the acknowledged sequence numbers.
     pub(super) fn write(&mut self, from: usize, count: usize) -> Outcome<Vec<u64>> {
-        // Wait after every 64 events: their acknowledgements fit into the pipe, so the writer and this check cannot
+        // Waits after every 64 events: their acknowledgements fit into the pipe, so the writer and this check cannot
         // block each other.
         let mut acks = Vec::new();
         for number in from..from + count {
@@ -96,7 +96,7 @@ pub(super) fn ack(output: &mut BufReader<ChildStdout>) -> Outcome<Option<u64>> {
     Ok(Some(number.parse()?))
 }
 
-/// Returns an event line with the given trace id, by which tests can find it.
+/// Returns an event as a line of JSON; its trace id distinguishes it from other events.
 pub(super) fn event(trace: &str) -> String {
     let event = json!({
         "timestamp": "2026-03-01T12:00:00.000Z",
@@ -139,7 +139,7 @@ pub(super) fn segments(log: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Returns the time from the start of a writer on an existing log to its first acknowledgement.
+/// Starts a writer on an existing log; returns the time until its first acknowledgement.
 pub(super) fn reopening(program: &Path, log: &Path) -> Outcome<Duration> {
     let begin = now();
     let mut writer = Writer::start(program, log)?;

@@ -34,7 +34,7 @@ pub(super) struct Ask<'a> {
     pub(super) queries: Option<&'a Path>,
     /// A file with earlier queries and the tools that were called after them.
     pub(super) history: Option<&'a Path>,
-    /// If set, users of a tenant learn from each other.
+    /// Set if the calls of all users of a tenant improve the searches of each of them.
     pub(super) is_shared: bool,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Answer {
     pub(super) figures: Value,
 }
 
-/// The example program, and the folders it uses.
+/// Runs the example program `search_eval`.
 #[derive(Debug)]
 pub(super) struct Searcher {
     program: PathBuf,
@@ -77,7 +77,8 @@ impl<'a> Ask<'a> {
 }
 
 impl Searcher {
-    /// Builds the example as users would; with support for the sentence encoder only if its folder is available.
+    /// Builds the example as users would. It supports the sentence encoder only if the folder of the encoder is
+    /// available.
     pub(super) fn build() -> Outcome<Self> {
         let model = model();
         let features: &[&str] = if model.is_some() { &["--features", "fastembed"] } else { &[] };

@@ -1,8 +1,8 @@
 //! The part of `index.laws` about history: once the search knows which tools were called after earlier queries, it must
 //! reach a minimum recall on two sets, and must not become worse on any set.
 //!
-//! Queries are split into history and test queries by task or, without a task, by their words, so that similar queries
-//! are on the same side.
+//! Queries are split into history and test queries. Queries of the same task or, without a task, with the same text are
+//! on the same side.
 
 use super::{
     data::{Query, Set},
@@ -23,8 +23,8 @@ const BOUNDS: [(&str, f64); 2] = [("metatool", 0.88), ("livemcp", 0.66)];
 /// The maximum loss of recall that history may cause on any set.
 const SLACK: f64 = 0.005;
 
-/// The seeds of the random splits. The check uses the mean over the splits, because a split of a small set has at most
-/// 70 test queries.
+/// The seeds of the random splits. The check uses the mean over the splits, because a split of a small set has few test
+/// queries, at most 70.
 pub(super) const SEEDS: [u64; 3] = [7, 11, 13];
 
 /// The number of splits, as a divisor for the mean.

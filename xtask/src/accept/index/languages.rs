@@ -1,5 +1,5 @@
 //! The acceptance checks `find.languages` and `find.speed`: requests in thirteen languages ("wishes") find the tools of
-//! real servers, and do so as quickly as requests in English.
+//! real servers, and do so quickly.
 //!
 //! `mgp-toolindex/tests/wishes` has a file of wishes for each language; the same line of `tools.txt` lists the tools of
 //! which any one is right. The authors of the lexicon knew the first half of the lines when they chose its words. The
@@ -25,11 +25,11 @@ pub(super) const SET: &str = "livemcp";
 const LANGUAGES: [&str; 13] =
     ["en", "ar", "de", "es", "fr", "hi", "it", "ja", "ko", "pt", "ru", "tr", "zh"];
 
-/// A wish is fulfilled if a right tool is among this many first results.
+/// A wish is fulfilled if a right tool is among the first `TOP` results.
 const TOP: usize = 3;
 
-/// The minimum share of fulfilled wishes in English. `MIN_EACH` is that in each other language, and `MIN_ALL` the
-/// minimum mean of the other languages.
+/// The minimum share of fulfilled wishes in English. `MIN_EACH` is the minimum for each other language, and `MIN_ALL`
+/// the minimum for the mean of the other languages.
 const MIN_ENGLISH: f64 = 0.90;
 const MIN_EACH: f64 = 0.75;
 const MIN_ALL: f64 = 0.85;
@@ -75,8 +75,8 @@ pub(in crate::accept) fn languages(options: &Options) -> Outcome<Verdict> {
     Ok(verdict(&shares))
 }
 
-/// The maximum time of the first search with a foreign word, in microseconds. `MAX_LATER` is that of 99 of 100 later
-/// searches, and `MAX_MEMORY` the maximum memory in KiB that the first search adds.
+/// The maximum time of the first search with a foreign word, in microseconds. `MAX_LATER` is the maximum for 99 of 100
+/// later searches, and `MAX_MEMORY` the maximum memory that the first search adds, in KiB.
 const MAX_FIRST: u64 = 3_000;
 const MAX_LATER: u64 = 500;
 const MAX_MEMORY: u64 = 4 * 1024;

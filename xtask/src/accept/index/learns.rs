@@ -36,7 +36,7 @@ const NOISE: usize = 10;
 /// The number of calls of the adversary.
 const ADVERSE_CALLS: usize = 1_000;
 
-/// A call of a tool after a query.
+/// A call of a tool after a query; `subject` is the caller, or `None` for the simulated user.
 struct Called<'a> {
     query: &'a str,
     tool: &'a str,
@@ -51,7 +51,8 @@ struct Recall {
     after: f64,
 }
 
-/// Compares searches without a history, with one, and with one that also contains an adversary's calls.
+/// Compares searches without a history, with the user's history, and with a history that also contains an adversary's
+/// calls.
 pub(in crate::accept) fn learns(options: &Options) -> Outcome<Verdict> {
     let Some(sets) = Set::all(options)? else { return Ok(skipped("find.learns")) };
     let searcher = Searcher::build()?;
@@ -119,7 +120,7 @@ impl Recall {
     }
 }
 
-/// Adds to `same` the recall of searches for tools that were called, and to `other` that of the other searches.
+/// Adds the recall of searches for tools that were called to `same`, and the recall of the other searches to `other`.
 fn compare(
     set: &Set,
     asked: &[&Query],
@@ -137,7 +138,7 @@ fn compare(
     }
 }
 
-/// Returns the calls of a user who got these results.
+/// Returns the calls that the simulated user makes after the queries `past`, whose results are in `seen`.
 fn calls<'a>(past: &[&'a Query], seen: &'a Ranking) -> Vec<Called<'a>> {
     let mut dice = Dice::new(SEED);
     past.iter()
@@ -153,7 +154,7 @@ fn calls<'a>(past: &[&'a Query], seen: &'a Ranking) -> Vec<Called<'a>> {
         .collect()
 }
 
-/// Returns calls of wrong tools by another user, after exactly the queries that are searched for later.
+/// Returns calls of random tools by another user, after exactly the queries that are searched for later.
 fn adverse_calls<'a>(set: &'a Set, asked: &[&'a Query]) -> Vec<Called<'a>> {
     let mut dice = Dice::new(SEED);
     (0..ADVERSE_CALLS)

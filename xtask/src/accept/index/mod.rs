@@ -1,4 +1,5 @@
-//! The acceptance checks of the tool index that are not plain tests: quality, laws, tokens (MGP §16).
+//! The acceptance checks of the tool index that are more than test binaries: quality, laws, learning, languages, joined
+//! requests and tokens (MGP §16).
 //!
 //! The labelled sets are in the folder `--data`, or in `../shared` beside the repository. A check whose sets are
 //! missing is reported as skipped.

@@ -23,7 +23,7 @@ const MIN_EXACT: f64 = 0.995;
 /// The minimum share of names with one typing error whose tool ranks among the first three.
 const MIN_MISTYPED: f64 = 0.95;
 
-/// The minimum length of names that get a typing error; a shorter name with an error may be similar to several names.
+/// The minimum length of names that get a typing error; a shorter name with an error might be similar to several names.
 const MIN_LENGTH: usize = 5;
 
 /// The seed of the generated typing errors.
@@ -82,8 +82,8 @@ fn exactly(tools: &[Listed]) -> Vec<Query> {
     unique.map(|(name, ids)| Query::new(ids[0], name)).collect()
 }
 
-/// Returns the queries with one typing error each. If an error produces the name of another tool, a different error is
-/// tried.
+/// Returns the queries of at least [`MIN_LENGTH`] letters, with one typing error each. If an error produces the name of
+/// another tool, another error is tried.
 fn slips(exactly: &[Query], set: &Set) -> Vec<Query> {
     let names: BTreeSet<String> = set.tools.iter().map(|tool| tool.name.to_lowercase()).collect();
     let mut dice = Dice::new(SEED);

@@ -50,7 +50,8 @@ impl Scores {
 
 /// Returns the mean scores over queries; a query without a ranking scores zero.
 ///
-/// With `servers`, which maps tools to their servers, a query that is labelled with servers is scored by servers.
+/// With `servers`, which maps tools to their servers, a query whose label names servers is scored by the servers of the
+/// ranked tools.
 pub(super) fn score<'a>(
     queries: impl IntoIterator<Item = &'a Query>,
     ranking: &Ranking,

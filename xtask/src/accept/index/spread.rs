@@ -15,7 +15,7 @@ use crate::{
 };
 use std::collections::BTreeSet;
 
-/// Phrases that join requests, with which the weights were tried.
+/// Phrases that join requests; they were used to choose the weights of the search.
 const TRIED: [&str; 8] = [
     "{}, then {}",
     "{} and {}",
@@ -27,7 +27,7 @@ const TRIED: [&str; 8] = [
     "please {} and {} and {}",
 ];
 
-/// Phrases that join requests, with which the weights were not tried.
+/// Phrases that join requests; they were not used to choose the weights of the search.
 const ASIDE: [&str; 8] = [
     "I need two things: {}; {}",
     "{} and while you are at it {}",
@@ -42,12 +42,12 @@ const ASIDE: [&str; 8] = [
 /// The number of joined wishes for each of the two lists of phrases.
 const WISHES: u16 = 160;
 
-/// A need is found if a right tool is among this many first results. `TOP_ALL` is used instead for wishes of which all
-/// needs must be found.
+/// A need is found if a right tool is among the first `TOP` results. Where all needs of a wish must be found, the first
+/// `TOP_ALL` results count.
 const TOP: usize = 5;
 const TOP_ALL: usize = 8;
 
-/// The minimum share of needs that are found. `MIN_ALL` is the minimum share of wishes of which all needs are found.
+/// The minimum share of needs that are found. `MIN_ALL` is the minimum share of wishes whose needs are all found.
 const MIN_FOUND: f64 = 0.72;
 const MIN_ALL: f64 = 0.55;
 
@@ -102,7 +102,7 @@ fn join(half: &str, ways: &[&str], wishes: &[Query]) -> Vec<Joined> {
     let server = |tool: &String| tool.split('.').next().unwrap_or_default().to_owned();
     let servers: Vec<BTreeSet<String>> =
         wishes.iter().map(|wish| wish.relevant.iter().map(server).collect()).collect();
-    // Visit all wishes in a full cycle: the step has no common divisor with their number.
+    // Visits all wishes in a full cycle: the step has no common divisor with their number.
     let (mut at, step) = (0, 27);
     let of_number = |number: usize| {
         let way = ways[number % ways.len()];
@@ -122,7 +122,7 @@ fn join(half: &str, ways: &[&str], wishes: &[Query]) -> Vec<Joined> {
     (0..usize::from(WISHES)).map(of_number).collect()
 }
 
-/// Returns a wish in the form in which it continues a sentence.
+/// Returns a wish as a part of a sentence: with a small first letter, and without its final punctuation.
 fn lowered(text: &str) -> String {
     let text = text.trim_end_matches(['?', '!', '.']);
     let mut chars = text.chars();

@@ -3,7 +3,7 @@
 use super::score::{COLUMNS, Scores};
 use std::fmt::Write;
 
-/// The scores of all sets for one configuration.
+/// The scores of all sets for one strategy and embedder.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) title: String,

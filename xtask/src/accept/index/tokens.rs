@@ -11,10 +11,10 @@ use crate::{
     run::{Context, Outcome},
 };
 
-/// Pairs: a number of tools, and the minimum share of tokens that is saved in catalogues of at least this size.
+/// Pairs of a number of tools, and the minimum share of tokens that is saved in catalogues with at least so many tools.
 const PROMISES: [(usize, f64); 2] = [(1_000, 0.99), (15_000, 0.999)];
 
-/// Compares the tokens of the whole catalogue with those of a request, at the 95th percentile of the requests.
+/// Compares the tokens of the whole catalogue with those of a large request (the 95th percentile).
 pub(in crate::accept) fn tokens(options: &Options) -> Outcome<Verdict> {
     let Some(sets) = Set::all(options)? else { return Ok(skipped("index.tokens")) };
     let searcher = Searcher::build()?;

@@ -107,7 +107,7 @@ fn run_by_a_test(package: &str, example: &str) -> Outcome {
     Err(Failure::new("no test runs it"))
 }
 
-/// Returns whether any Rust file in a folder or below has a text that satisfies a condition.
+/// Returns whether the text of any Rust file in a folder or its subfolders satisfies a condition.
 fn any_file(folder: &Path, wanted: &mut dyn FnMut(&str) -> bool) -> Outcome<bool> {
     for entry in fs::read_dir(folder).context(folder.display())? {
         let path = entry?.path();

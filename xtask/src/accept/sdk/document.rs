@@ -7,8 +7,8 @@ use crate::{
 };
 use std::fs;
 
-/// The messages in the document, in order: the handshake's request and reply, and an error reply. The name of a file
-/// selects the type that reads it.
+/// A file name for each message in the document, in order: the request and the reply of the handshake, and an error
+/// reply. The file name selects the Rust type that reads the message.
 const MESSAGES: &[&str] = &["mcp_initialize.json", "mcp_initialize_result.json", "mcp_error.json"];
 
 /// Reads the messages of the document with our types, writes them again, and compares them.

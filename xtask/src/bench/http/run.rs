@@ -13,7 +13,8 @@ use std::{
 
 /// The length of the echoed message in bytes.
 const PAYLOAD: &str = "64";
-/// The maximum time, in seconds, that a server under valgrind may need to listen, and to exit.
+/// The time limits, in seconds, for a server to begin to listen and to exit; long, because the server might run under
+/// valgrind.
 const TIMEOUT_SECS: &str = "120";
 
 /// The protocol revision of the requests.
@@ -67,8 +68,8 @@ impl Ask {
 
 /// Counts the server's instructions for one call with callgrind.
 ///
-/// Two runs of different lengths are compared, each with its own server: a server that saves state would read at the
-/// start of the second run what the first run saved.
+/// Two runs of different lengths are compared. `servers` has a server for each run, because a server that saves state
+/// would read in the second run what the first run saved.
 pub(in crate::bench) fn call_instructions(
     generator: &Generator,
     servers: [&Server; 2],
@@ -81,7 +82,7 @@ pub(in crate::bench) fn call_instructions(
     let [few, many] = [(servers[0], lengths.0), (servers[1], lengths.1)].map(|(server, calls)| {
         let mut watched = server.clone();
         watched.command.splice(0..0, tool.map(str::to_owned));
-        // Removes the file of an earlier run; it may not exist.
+        // Removes the file of an earlier run, if there is one.
         let _ = fs::remove_file(&file);
         drive(generator, &watched, ask.flags(calls, 0))?;
         let text = fs::read_to_string(&file).context(file.display())?;

@@ -1,4 +1,4 @@
-//! Writes the linker script that places those functions of `mgp` together that run at its start and for each call.
+//! Writes the linker script that places together the functions of `mgp` that run at its start and for each call.
 //!
 //! For each page of a program that is used, the system maps 16 pages into memory. The functions that an idle kernel
 //! uses are a twelfth of the program, but the linker's own order spreads them over half of it.
@@ -21,23 +21,24 @@ use std::{
 /// The linker script, relative to the root of the workspace; the build script of `mgp` passes it to the linker.
 const SCRIPT: &str = "mgp-client-sdk/cli/link-order.ld";
 
-/// The time after its start for which a kernel is watched; long, because callgrind slows everything down some fifty
-/// times.
+/// The time for which a kernel is watched after its start; long, because callgrind makes everything about fifty times
+/// slower.
 const WATCH: Duration = Duration::from_secs(10);
 
 /// The source of a library that lets a kernel under valgrind start servers.
 const LIBRARY: &str = include_str!("own_program.c");
 
-/// The number of calls for which a kernel is watched.
+/// The number of calls that are made while a kernel is watched.
 const CALLS: usize = 50;
 
-/// The maximum length of a pattern. Names of generic functions are much longer, but differ within this length.
+/// The maximum length of the part of a function's name in a pattern. Names of generic functions are much longer, but
+/// this part distinguishes them.
 const MAX_LENGTH: usize = 96;
 
 /// Parts of the names of functions that have very many instances, few of which run.
 const TOO_GENERAL: &[&str] = &["$RF$T$u20$as$u20$core..fmt..Debug", "14reserve_rehash"];
 
-/// Runs a kernel under callgrind, and writes the functions that it used.
+/// Runs kernels under callgrind, and writes the linker script with the functions that they used.
 pub(super) fn write(world: &World) -> Outcome {
     let scratch = &world.generator.scratch;
     let file = scratch.join("callgrind.functions");
@@ -50,7 +51,7 @@ pub(super) fn write(world: &World) -> Outcome {
     let mut order = Vec::new();
     let mut add = |file: &Path| {
         let text = fs::read_to_string(file).context(file.display())?;
-        // Removed, so that it is not taken for the file of the next run.
+        // Removes the file, so that it is not taken for the file of the next run.
         fs::remove_file(file).context(file.display())?;
         let used = functions(&text);
         order.extend(
@@ -84,7 +85,7 @@ pub(super) fn write(world: &World) -> Outcome {
     Ok(())
 }
 
-/// Compiles the library of [`LIBRARY`].
+/// Compiles [`LIBRARY`] in a folder, and returns the path of the library.
 fn library(folder: &Path) -> Outcome<PathBuf> {
     let (source, library) = (folder.join("own_program.c"), folder.join("own_program.so"));
     fs::write(&source, LIBRARY).context(source.display())?;
@@ -94,8 +95,8 @@ fn library(folder: &Path) -> Outcome<PathBuf> {
 
 /// Returns a section pattern for each function of `mgp` that ran, according to a callgrind file.
 ///
-/// A line names an object or a function by a number, and by its name where the number is new:
-/// `ob=(3) /usr/bin/mgp`, `fn=(12) main`. Lines that begin with `c` do so for a function that is called.
+/// A line names an object or a function by a number, and by its name where the number is new: `ob=(3) /usr/bin/mgp`,
+/// `fn=(12) main`. Lines that begin with `c` name a function that is called, or its object.
 fn functions(text: &str) -> BTreeSet<String> {
     let mut objects = BTreeMap::new();
     let mut names = BTreeMap::new();
@@ -126,7 +127,7 @@ fn functions(text: &str) -> BTreeSet<String> {
 /// name.
 ///
 /// The pattern has `*` for the part of a name that differs from build to build: the hash at the end of a Rust name, or
-/// the number that the compiler adds to a name that several crates have.
+/// the number that the compiler adds if several crates have the same name.
 fn pattern(name: &str) -> Option<String> {
     // Callgrind adds `'2` to the name of a function that calls itself.
     let name = name.split('\'').next()?;

@@ -29,7 +29,7 @@ pub(super) fn servers(world: &World) -> Vec<(String, String)> {
     (1..=SERVERS).map(|number| (format!("echo{number}"), command.clone())).collect()
 }
 
-/// Measures the time from the start of the kernel to its ready file, with a new and with an existing state folder.
+/// Measures the time until a started kernel writes its ready file, with a new and with an existing state folder.
 pub(super) fn start(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     let rounds = match effort {
         Effort::Quick => 7,
@@ -70,7 +70,7 @@ pub(super) fn memory(world: &World) -> Outcome<Vec<Row>> {
     Ok(rows)
 }
 
-/// Waits until the memory of a kernel no longer changes, and returns it.
+/// Waits until the memory of a kernel no longer changes, and returns a row with this memory.
 fn resident(what: &str, running: &Running) -> Outcome<Row> {
     let process = running.process();
     let figure = || mib(process, "VmRSS").context("memory");

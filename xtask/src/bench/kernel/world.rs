@@ -23,7 +23,7 @@ const AGENT: &str = "bench";
 /// The time limit for a kernel to become ready, to know its servers, and to exit.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The interval at which readiness of the kernel is checked; it is short, because a start takes only milliseconds.
+/// The interval between two checks whether the kernel is ready; short, because a start takes only milliseconds.
 const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
 /// Starts the built programs of the benchmark, and creates their configurations.
@@ -44,7 +44,7 @@ pub(super) struct Place {
 /// A running kernel, which is stopped on drop.
 pub(super) struct Running {
     child: Child,
-    /// The time from the start of the process to its ready file, in milliseconds.
+    /// The time from the start of the process until it has written its ready file, in milliseconds.
     pub(super) ready_ms: f64,
 }
 
@@ -68,7 +68,7 @@ impl World {
         Served::words(&words.map(Into::into), &self.scratch.join("upstream.log"))
     }
 
-    /// Creates a configuration with servers that the agent may use; the kernel does not know their tools yet.
+    /// Creates a configuration with servers to which the agent has access; the kernel does not know their tools yet.
     pub(super) fn place(&self, name: &str, servers: &[(String, String)]) -> Outcome<Place> {
         let place = self.bare(name, servers)?;
         for (id, _) in servers {
@@ -133,7 +133,8 @@ impl World {
         self.start_under(&[], place)
     }
 
-    /// Starts a kernel over HTTP under another program, which runs its arguments, and waits until the kernel is ready.
+    /// Starts a kernel over HTTP, and waits until it is ready; `tool` is put before the command of the kernel, e.g.
+    /// valgrind.
     pub(super) fn start_under(&self, tool: &[&str], place: &Place) -> Outcome<Running> {
         let ready = place.state.with_file_name("ready");
         let _ = fs::remove_file(&ready);
@@ -212,7 +213,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Stop the kernel with SIGTERM, so that it stores what it has learned and stops its child processes.
+        // Stops the kernel with SIGTERM, so that it stores its knowledge of tools and stops its child processes.
         let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
         let end = now() + TIMEOUT;
         while matches!(self.child.try_wait(), Ok(None)) {

@@ -33,8 +33,8 @@ struct Size {
     tools: usize,
     /// The number of queries in a round, and the number of rounds.
     asked: [usize; 2],
-    /// The time within which 99 of 100 hybrid searches must end, in milliseconds; `None` for no bound. `keyword` is the
-    /// same for keyword searches.
+    /// The maximum time of 99 of 100 hybrid searches, in milliseconds; `None` if there is no bound. `keyword` is the
+    /// maximum for keyword searches.
     hybrid: Option<f64>,
     keyword: Option<f64>,
     /// The maximum memory per tool in KiB, without the text of its definition.
@@ -76,12 +76,12 @@ const OPENED: usize = 7;
 /// The maximum time from opening a stored index to the first search result, in milliseconds.
 const OPENING: f64 = 300.0;
 
-/// The number of tools in the index to which tools are added, and the time within which searches must find them, in
-/// milliseconds.
+/// The number of tools in the index to which more tools are added, and the maximum time until a search finds the added
+/// tools, in milliseconds.
 const ADDED_TO: usize = 100_000;
 const ADDING: f64 = 10.0;
 
-/// The labelled sets that the queries are taken from in turn, so that short and long queries alternate.
+/// The labelled sets from which the queries are taken. The sets take turns, so that short and long queries alternate.
 const ASKED: [&str; 6] =
     ["livemcp", "metatool", "bfcl", "sealtools", "stabletoolbench", "mcpm_server"];
 
@@ -135,12 +135,12 @@ fn section(rows: &[Row], effort: Effort) -> String {
     )
 }
 
-/// The processors on which the measuring program may run.
+/// The processors on which the measuring program is allowed to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// The measuring program runs on one processor.
     One,
-    /// The measuring program may use all processors.
+    /// The measuring program is allowed to use all processors.
     Free,
 }
 

@@ -4,10 +4,10 @@ use super::secrets::{self, KeyState};
 use crate::run::Outcome;
 use serde_json::{Value, json};
 
-/// The prefixes of the names that are placeholders, besides `PORT`.
+/// The beginnings of placeholder names; the only other placeholder is `PORT`.
 const KINDS: [&str; 3] = ["KEY_", "JWT_", "SESSION_"];
 
-/// Returns whether a byte may be part of a placeholder's name: a capital letter, a digit or `_`.
+/// Returns whether a byte can be part of a placeholder's name: a capital letter, a digit or `_`.
 fn part_of_a_name(byte: u8) -> bool {
     byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_'
 }
@@ -49,7 +49,7 @@ pub(super) fn secret(name: &str) -> Option<Outcome<String>> {
     }
 }
 
-/// The name of a key that no row uses itself; it is needed to open a session of another caller.
+/// The placeholder for an API key that no row contains. Sessions of another caller are opened with this key.
 pub(super) const OTHER: &str = "KEY_OTHER";
 
 /// Returns the contents of the JSON file with which the server is started: the API keys with these names, except those

@@ -28,7 +28,7 @@ const AT_A_TIME: usize = 3;
 struct Report {
     ok: bool,
     alive: bool,
-    /// The HTTP status as a number, or `"closed"`, or `"silent"` if no reply arrived.
+    /// The HTTP status as a number; `"closed"` if the server closed the connection, `"silent"` if no reply arrived.
     status: Value,
     code: Option<i64>,
     why: String,

@@ -1,4 +1,4 @@
-//! Translates the map `gen` of a row into changes of its request and a plan for sending it.
+//! Translates the map `gen` of a row into changes of the row's request and a plan for sending it.
 //!
 //! | Words | Meaning |
 //! |---|---|
@@ -21,9 +21,9 @@ use std::time::Duration;
 
 /// The time limit of an ordinary row of the corpus.
 const LIMIT: Duration = Duration::from_secs(15);
-/// The time limit of a row that makes the server wait; the server's own limits must be shorter.
+/// The time limit of a row that makes the server wait. The server must end its wait earlier, by limits of its own.
 const STALLED: Duration = Duration::from_secs(35);
-/// The time added to a limit that the row gives, for a busy machine.
+/// The time that is added to the limit in a row, because the machine might be busy.
 const GRACE: Duration = Duration::from_secs(3);
 /// The time limit of a new request while many other connections are open.
 const FRESH: Duration = Duration::from_secs(1);

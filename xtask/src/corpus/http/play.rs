@@ -50,8 +50,8 @@ fn attempt(row: &Row, host: &Mutex<Host>, report: &mut Report) -> Result<(), Str
     let before = memory(process, PEAK);
     let mut seen = play(row, port);
     for _ in 1..TRIES {
-        // A TCP reset may destroy the reply, so the row is repeated. If the connection is closed each time, that is the
-        // reply.
+        // Repeats the row, because a TCP reset can destroy the reply. If every attempt ends with a closed connection,
+        // that is the server's reaction.
         let lost = seen.as_ref().is_ok_and(|(status, _)| *status == Status::Closed);
         if !lost || row.expect.judge(Status::Closed, None).is_ok() {
             break;
@@ -110,7 +110,7 @@ fn play(row: &Row, port: u16) -> Result<(Status, Option<i64>), String> {
         }
         Act::Reset(count) => return Ok((rapid_reset(port, count, limit), None)),
     };
-    // Of several replies, judges the first one with a status other than 200.
+    // If there are several replies, judges the first one whose status is not 200.
     let odd = answers.iter().find(|answer| answer.status != Status::Of(200));
     let answer = odd.or(answers.first()).ok_or("no answer was read")?;
     Ok((answer.status, answer.code()))
@@ -212,7 +212,8 @@ fn cut(port: u16, wire: &Wire, length: usize, limit: Duration) -> Vec<Answer> {
     vec![Reader::new(&stream, crate::run::now() + limit).answer(&wire.method)]
 }
 
-/// Opens the connections that a row keeps open beside its request; dropping the result closes them.
+/// Opens the other connections or sessions that a row needs while its request is sent; dropping the result closes the
+/// connections.
 fn beside(kind: Beside, count: usize, port: u16, wire: &Wire) -> Result<Vec<TcpStream>, String> {
     let failed = |error: std::io::Error| format!("what stands by: {error}");
     let mut streams = Vec::new();

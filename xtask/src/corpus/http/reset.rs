@@ -50,12 +50,12 @@ fn pieces(count: usize) -> impl Iterator<Item = Piece> {
     std::iter::once((start, Duration::ZERO)).chain(batches)
 }
 
-/// Opens and resets the streams, and returns the reaction of the server. The server may close the connection, or keep
-/// it open and continue to work.
+/// Opens and resets the streams, and returns the reaction of the server. The server is allowed to close the connection,
+/// or to keep it open and continue to work.
 pub(super) fn rapid_reset(port: u16, count: usize, limit: Duration) -> Status {
     let Ok(mut stream) = connect(port) else { return Status::Closed };
     let end = now() + limit;
-    // Limits the time of writes, because the server may not read.
+    // Limits the time of writes, because the server might stop reading.
     if stream.set_write_timeout(Some(limit)).is_err() {
         return Status::Closed;
     }

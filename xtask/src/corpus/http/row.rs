@@ -60,7 +60,7 @@ impl Row {
             value = serde_json::json!({"id": value["id"], "transport": value["transport"]});
         }
         let id = value["id"].to_string();
-        // The corpus has `bytes_b64` either beside the request or in the request.
+        // Moves `bytes_b64` into the request: some rows have it next to the request, others in the request.
         if let (Some(bytes), Some(request)) =
             (value.get("bytes_b64").cloned(), value.get_mut("request"))
         {
@@ -69,7 +69,7 @@ impl Row {
         serde_json::from_value(value).context(id)
     }
 
-    /// Returns whether the row is meant for the server with authentication.
+    /// Returns whether the request has the header `X-Test-Mode`, which asks the server to authenticate the caller.
     pub(super) fn wants_auth(&self) -> bool {
         self.request.headers.keys().any(|name| name.eq_ignore_ascii_case("x-test-mode"))
     }

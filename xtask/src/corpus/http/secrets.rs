@@ -17,7 +17,7 @@ const LIFE: i64 = 3600;
 /// The id of the key that signs the tokens in the corpus.
 const KEY_ID: &str = "corpus-1";
 
-/// The private key that signs the tokens of this check. It is used nowhere else, so it may be public.
+/// The private key that signs the tokens of this check. The key can be public, because nothing else uses it.
 const SIGNING: &str = "-----BEGIN PRIVATE KEY-----
 MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg0SmxwroZGfQ07V1k
 1GbPBg4U+uBVzofjhCtao0IDIhyhRANCAARWuvb2YSiygg3RqlfM0loeH0IfR6kl
@@ -49,7 +49,7 @@ pub(super) enum KeyState {
     Unknown,
 }
 
-/// Returns the state of the key that a placeholder's name asks for.
+/// Returns the state that the key of a placeholder must have, according to the words in its name.
 pub(super) fn key_state(name: &str) -> KeyState {
     if has_word(name, &["REVOKED"]) {
         KeyState::Revoked

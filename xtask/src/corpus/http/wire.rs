@@ -60,7 +60,8 @@ impl Wire {
         self.lines.push(format!("{name}: {value}"));
     }
 
-    /// Returns the head of the request; adds the body's length unless the row frames the body itself.
+    /// Returns the head of the request, with the length of the body unless the row sets the length or the chunks
+    /// itself.
     pub(super) fn head(&self) -> Vec<u8> {
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path).into_bytes();
         for line in &self.lines {

@@ -23,7 +23,7 @@ use std::process::Command;
 struct Server {
     name: &'static str,
     pin: Pin,
-    /// The revision that mode `auto` must negotiate, which is the newest one that the server supports.
+    /// The revision that mode `auto` must negotiate: the newest one that the server supports.
     best: &'static str,
     command: fn(&Places, u16) -> Outcome<Command>,
 }

@@ -30,7 +30,8 @@ pub(super) const PREFIX: &str = "kernel/";
 /// The time limit of one conversation, long enough for a busy machine.
 const TIMEOUT: Duration = Duration::from_mins(3);
 
-/// The minimum share of tokens, in percent, that an agent's tool list saves compared with all definitions.
+/// The minimum share of tokens, in percent, that the tool list of an agent saves, compared with the definitions of all
+/// tools.
 const MIN_SAVED_PERCENT: f64 = 95.0;
 
 /// The way in which a client is connected to the kernel.
@@ -149,8 +150,8 @@ fn talk(
 }
 
 /// Checks the recorded traffic between the kernel and the server instance of this client. The kernel must have
-/// forwarded the cancellation of the client's call, and must not have sent members of MGP, except for its offer in the
-/// handshake.
+/// forwarded the cancellation of the client's call. Apart from its offer in the handshake, it must not have sent
+/// members of MGP.
 fn below(root: &str, world: &World) -> Outcome {
     let all = world.below(world::EVERYTHING)?;
     let own = all.iter().find(|one| one.up.iter().any(|line| line.contains(root)));
@@ -165,7 +166,8 @@ fn below(root: &str, world: &World) -> Outcome {
     }
 }
 
-/// Returns whether a line contains a member or a method of MGP; the names of the tools for tool discovery do not count.
+/// Returns whether a line contains a member or a method of MGP; the names of the kernel's own tools, e.g.
+/// `mgp_tools_call`, do not count.
 fn has_member(line: &str) -> bool {
     ["\"_mgp\"", "\"mgp\":", "dev.cloto/", "\"mgp/", "\"notifications/mgp"]
         .iter()

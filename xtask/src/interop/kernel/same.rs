@@ -16,7 +16,7 @@ use crate::{
 use serde_json::{Value, json};
 use std::{ffi::OsString, path::Path};
 
-/// Returns the requests to a server; only those that have no side effects and return no times.
+/// Returns the requests to a server. Each can be sent twice with the same result.
 fn asked(server: &str, folder: &Path) -> Vec<Value> {
     let file = folder.join("turtle.txt");
     let call =
@@ -107,13 +107,13 @@ fn answers(
     let account = script::read(&ended.stdout)?;
     let answers = (0..steps.len()).map(|number| {
         let mut seen = script::step(&account, &number.to_string())?.clone();
-        // Remove members that each hop sets itself: the server that produced a result, its lifetime and its cache
+        // Removes members that each hop sets itself: the server that produced a result, its lifetime and its cache
         // scope.
         if let Some(result) = seen["result"].as_object_mut() {
             for own in ["_meta", "ttlMs", "cacheScope"] {
                 result.remove(own);
             }
-            // Removes the item of another server, which a list through the kernel also contains.
+            // Removes an item that is in the lists of the kernel only, because another server offers it.
             for list in ["resources", "resourceTemplates", "prompts"] {
                 if let Some(all) = result.get_mut(list).and_then(Value::as_array_mut) {
                     all.retain(|one| one["name"] != "knowledge-graph");
@@ -125,8 +125,8 @@ fn answers(
     answers.collect()
 }
 
-/// Returns whether the kernel refused arguments that the server refuses too. The kernel checks them against the schema
-/// before the call is sent, and names the same member in its own words.
+/// Returns whether the kernel refused arguments that the server refuses too. The kernel checks arguments against the
+/// schema before it sends the call, and its message must name the same member as the server's.
 fn is_refused_earlier(itself: &Value, through: &Value) -> bool {
     let text = |answer: &Value| {
         let is_error = answer["result"]["isError"] == true;

@@ -35,8 +35,8 @@ const LISTED: [&str; 2] = ["mgp_tools_discover", "mgp_tools_call"];
 const DOCUMENT: &str = "demo://resource/static/document/features.md";
 const DYNAMIC: &str = "demo://resource/dynamic/text/7";
 
-/// Returns all steps in order. `root` is the folder that the client offers as a root; `folder` contains a file and a
-/// git repository.
+/// Returns all steps in order. `root` is the folder that the client offers as an MCP root; `folder` is a git repository
+/// with a file.
 fn steps(root: &str, folder: &Path) -> Vec<Step> {
     let find = |name, query: &str, arguments: Value, wanted: &[&str]| {
         Step::new(name, "find", json!({"query": query, "arguments": arguments}), wanted)
@@ -231,11 +231,11 @@ fn right(wanted: &Step, seen: &Value) -> Outcome {
             let tools = seen["result"]["tools"].as_array().context("tools")?;
             tools.iter().map(|tool| tool["name"].as_str()).eq(LISTED.map(Some))
         }
-        // The TypeScript SDK may lose one of the five progress notifications: it handles a result at once, but a
+        // The TypeScript SDK can lose one of the five progress notifications: it handles a result at once, but a
         // notification a moment later, when the call may have ended.
         "progress" => seen["progress"].as_u64() >= Some(4),
         "watch" => has("updated", DYNAMIC),
-        // The name of the server that sent the log message must be in it.
+        // The log message must contain the name of its server.
         "log" => has("logs", "everything"),
         _ => true,
     };

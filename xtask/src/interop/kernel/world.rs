@@ -23,7 +23,7 @@ use std::{
 /// The time within which the kernel must know the tools of all five servers, long enough for a busy machine.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// The time limit of each command of `mgp` in the conversation.
+/// The time limit of each command of `mgp` that administers the kernel.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The id of the server that requests roots and keeps state, so each agent gets its own instance of it.
@@ -142,15 +142,15 @@ fn ask(mgp: &Path, folder: &Path, home: &Path, words: &[&str]) -> Outcome<Value>
     serde_json::from_str(&ended.stdout).context(&ended.stdout)
 }
 
-/// Returns the flags for a kernel's configuration and state folder; the state folder must be last, see
-/// [`World::alone`].
+/// Returns the flags for a kernel's configuration and state folder; the state folder must be last, because
+/// [`World::alone`] replaces it.
 fn of(folder: &Path) -> [OsString; 4] {
     let (file, state) = (folder.join("mgp.toml"), folder.join("state"));
     ["--config".into(), file.into(), "--state".into(), state.into()]
 }
 
-/// Returns a configuration with five servers that every agent may use, each started behind a recording relay; the
-/// agents in `pinned` have a pinned tool.
+/// Returns a configuration with five servers that are open to every agent. Each server runs behind a recording relay,
+/// and the agents in `pinned` have a pinned tool.
 fn configuration(places: &Places, folder: &Path, pinned: &[String]) -> Outcome<String> {
     let mut text =
         "[kernel]\nsurface = \"search\"\npermission_policy = \"auto_approve\"\n".to_owned();
@@ -171,8 +171,8 @@ fn configuration(places: &Places, folder: &Path, pinned: &[String]) -> Outcome<S
             all.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(", "),
         );
         if id == EVERYTHING {
-            // The name of this tool suggests a risk, although the server declares it read-only; the operator declares
-            // it safe.
+            // Declares a tool safe as the operator: its name suggests a risk, although the server declares it
+            // read-only.
             text.push_str("risk = { trigger-long-running-operation = \"safe\" }\n");
             text.push_str("isolation = \"per_agent\"\n");
         }

@@ -89,10 +89,10 @@ impl Filters {
     }
 }
 
-/// The beginning of the types of events that are not in the specification.
+/// The prefix of the event types that are not in the specification.
 const OWN_PREFIX: &str = "dev.cloto.";
 
-/// The types of events that are not in the specification.
+/// The event types that are not in the specification.
 pub(crate) const OWN_KINDS: [&str; 20] = [
     "dev.cloto.administered",
     "dev.cloto.approval_decided",
@@ -151,7 +151,7 @@ fn event_type(word: &str) -> CliResult<String> {
 /// A source of audit events.
 pub(super) enum EventReader {
     Kernel(Client),
-    /// The files of the log; a kernel may start while they are read.
+    /// The files of the log. They are read without the lock, so a kernel can start meanwhile.
     Files(LogFiles),
 }
 

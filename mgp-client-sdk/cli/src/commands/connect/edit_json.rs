@@ -6,7 +6,7 @@ use std::ops::Range;
 
 const MAX_DEPTH: usize = 128;
 
-/// Sets a member of the object at a path; creates the object if it is missing at the top level.
+/// Sets a member of the object at a path. A missing object is created at the top level.
 ///
 /// # Errors
 /// If the file is not a JSON object, or the value at the path is not one.
@@ -47,7 +47,8 @@ fn create(text: &str, table: &str, name: &str, value: &str) -> Result<String, St
     Ok(root.insert(text, table, &value, 1))
 }
 
-/// Removes a member of the object at a path; returns the new text and the removed value, or `None` if it was missing.
+/// Removes a member of the object at a path. Returns the new text and the removed value; `None` if the member is
+/// missing.
 pub(super) fn remove(
     text: &str,
     path: &[String],

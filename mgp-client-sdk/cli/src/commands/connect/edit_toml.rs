@@ -68,7 +68,7 @@ fn table_or_new<'a>(
 }
 
 fn parse(text: &str) -> Result<DocumentMut, String> {
-    // The error names only the position, because values of the file may be secret.
+    // Drop the parser's error text: it can quote values of the file, which might be secret.
     text.parse().map_err(|_| "it is not TOML".to_owned())
 }
 
@@ -106,7 +106,7 @@ fn to_json(item: &Item) -> Json {
         Some(Value::String(text)) => text.value().as_str().into(),
         Some(Value::Boolean(flag)) => (*flag.value()).into(),
         Some(Value::Integer(number)) => (*number.value()).into(),
-        // The members are only compared and never written back, so the TOML text of other values is enough.
+        // For values of other types, the TOML text is enough: members are only compared and never written back.
         _ => item.to_string().trim().into(),
     }
 }

@@ -1,7 +1,7 @@
 //! Edits single members in the YAML file of a host and keeps every other byte.
 //!
-//! No library edits YAML and keeps its formatting. The edits move whole lines of a mapping in block style, and the
-//! result is read again: an edit that would change anything else is refused.
+//! No library edits YAML and keeps its formatting. These functions add and remove whole lines of a mapping in block
+//! style, and then parse the result: an edit that would change anything else is refused.
 
 use std::ops::Range;
 
@@ -46,7 +46,7 @@ pub(super) fn insert(
     checked(text, after, key, insert).map(Some)
 }
 
-/// Removes a member of a mapping; returns the new text and the removed lines, or `None` if it was missing.
+/// Removes a member of a mapping. Returns the new text and the removed lines; `None` if the member is missing.
 pub(super) fn remove(
     text: &str,
     path: &[String],
@@ -166,7 +166,7 @@ fn parse(text: &str) -> Result<Value, String> {
     if text.trim().is_empty() {
         return Ok(Map::new().into());
     }
-    // Drop the parser's error text, because values of the file may be secret.
+    // Drop the parser's error text: it can quote values of the file, which might be secret.
     let root: Value = serde_saphyr::from_str(text).map_err(|_| "it is not YAML".to_owned())?;
     Ok(if root.is_null() { Map::new().into() } else { root })
 }

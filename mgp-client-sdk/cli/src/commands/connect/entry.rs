@@ -71,7 +71,7 @@ impl HostEntry {
     }
 }
 
-/// The time limit of a call in Goose, in seconds: as long as a person may take to confirm the call.
+/// The time limit of a call in Goose, in seconds. It includes the time that a person has to confirm the call.
 const GOOSE_TIMEOUT: u32 = 600;
 
 /// Builds the entry of mgp for the host's file.

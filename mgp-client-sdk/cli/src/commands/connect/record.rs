@@ -20,7 +20,7 @@ const MAX_BYTES: u64 = 16 << 20;
 /// The name of the file of records in the state folder.
 const FILE_NAME: &str = "connected.json";
 
-/// The time a command waits while another command changes the records.
+/// The maximum time that a command waits while another command changes the records.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The name of the entry of mgp in hosts' files.
@@ -55,7 +55,7 @@ pub(crate) struct TakenEntry {
     value: String,
 }
 
-/// The text of a host's file without mgp.
+/// The result of taking mgp out of the text of a host's file.
 pub(crate) struct Restored {
     /// The text; `None` if there was no file before mgp was connected.
     pub(crate) text: Option<String>,
@@ -80,7 +80,7 @@ impl Record {
         Self { before, before_sha256, after_sha256: digest(after), taken }
     }
 
-    /// Returns the record of a file; `None` if the file is not connected.
+    /// Returns the record of a file; `None` if `mgp connect` has not changed the file.
     pub(crate) fn read(global: &Global, file: &Path) -> CliResult<Option<Self>> {
         Ok(read_all(&records(global)?)?.files.remove(file))
     }

@@ -64,7 +64,7 @@ impl Syntax {
         }
     }
 
-    /// Removes a member; returns the new text and the removed text, or `None` if it was missing.
+    /// Removes a member. Returns the new text and the removed text; `None` if the member is missing.
     pub(super) fn remove(
         self,
         text: &str,

@@ -23,7 +23,7 @@ use crate::state;
 /// The maximum number of remembered changes; each contains the whole file as it was before.
 const MAX_CHANGES: usize = 20;
 
-/// The maximum size of the file of changes; the oldest changes are forgotten first.
+/// The maximum size of the file that stores the changes. The oldest changes are dropped to stay below it.
 const MAX_BYTES: u64 = 16 << 20;
 
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -134,7 +134,7 @@ impl Render for UndoResult {
     }
 }
 
-/// Remembers a change of a host's file after it was made.
+/// Stores a change that was made to a host's file, so that `mgp undo` can take it back.
 pub(super) fn remember(
     global: &Global,
     run: CommandRun,

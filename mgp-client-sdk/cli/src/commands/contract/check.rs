@@ -15,7 +15,8 @@ use crate::output::{Cell, Color, Output, Render, plural, print};
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct CheckReport {
-    /// The number of required tools that are missing or broke their contract.
+    /// The number of required tools that are missing or broke their contract. A server that could not be checked counts
+    /// as one.
     broken: usize,
     /// The result for each server.
     servers: Vec<ServerCheck>,

@@ -12,7 +12,7 @@ use crate::output::{Cell, Color, Output, Render, print};
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct DiffReport {
-    /// The part of a version that all changes together raise: `none`, `patch`, `minor` or `major`.
+    /// The version change that all differences together require: `none`, `patch`, `minor` or `major`.
     bump: &'static str,
     /// The tools that differ.
     tools: Vec<ToolDiff>,
@@ -24,9 +24,10 @@ pub(crate) struct DiffReport {
 pub(super) struct ToolDiff {
     /// The name of the tool.
     pub(super) tool: String,
-    /// The part of the tool's version that the changes raise.
+    /// The version change that the differences of the tool require: `patch`, `minor` or `major`.
     pub(super) bump: &'static str,
-    /// The lowest version that the changes permit, if the earlier definition has a version.
+    /// The lowest version that the later definition is allowed to have; absent if the earlier definition has no
+    /// version.
     #[serde(skip_serializing_if = "Option::is_none")]
     required_version: Option<String>,
     /// The version of the later definition.
@@ -42,7 +43,7 @@ pub(super) struct ToolDiff {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ChangeRow {
-    /// The part of a version that the change raises.
+    /// The version change that this difference requires.
     bump: &'static str,
     /// The place of the change, as a JSON pointer into the definition.
     path: String,

@@ -1,4 +1,4 @@
-//! Compares this shell's environment with the variables that servers inherit, and tries the proxies that it names.
+//! Checks this shell's environment: which of its variables servers do not get, and whether its proxies answer.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ const NAMES: &[&str] = &[
     "npm_config_registry",
 ];
 
-/// The variables that name proxies; servers and the kernel use them, too.
+/// The variables that name the proxies of this shell. Servers and the kernel use the same proxies.
 const PROXIES: [&str; 6] =
     ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 
@@ -82,7 +82,7 @@ pub(super) async fn check_proxies() -> Option<Check> {
     None
 }
 
-/// Returns the host and port of the URL of a proxy. The rest may be secret.
+/// Returns the host and port of the URL of a proxy. The rest of the URL is left out, because it can contain a password.
 fn address(url: &str) -> Option<(String, u16)> {
     let uri: Uri = url.parse().ok()?;
     let host = uri.host()?.trim_matches(['[', ']']).to_owned();

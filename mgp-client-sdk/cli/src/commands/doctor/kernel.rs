@@ -27,7 +27,7 @@ impl KernelState {
         self.servers.iter().find(|server| server.id == id)
     }
 
-    /// Returns a warning if the kernel does not have some or all tools of a server.
+    /// Returns a warning if the kernel lacks tools of a server, or if the server does not work in the kernel.
     pub(super) fn check_server(&self, id: &str) -> Option<Check> {
         let server = self.server(id)?;
         let Some(lacks) = &server.lacks else { return check_running(server) };
@@ -45,8 +45,8 @@ impl KernelState {
         Some(check.for_server(id))
     }
 
-    /// Reports the configured `metrics` address if no kernel could listen there. It is tried only if no kernel runs,
-    /// because a running kernel uses the address itself.
+    /// Reports the configured `metrics` address if no kernel could listen there. The address is tried only if no kernel
+    /// runs, because a running kernel uses it itself.
     pub(super) fn check_metrics(&self, config: &KernelConfig) -> Option<Check> {
         let address = config.metrics.as_ref().filter(|_| self.is_absent)?;
         let error = TcpListener::bind(address).err()?;
@@ -65,8 +65,8 @@ impl KernelState {
     }
 }
 
-/// Returns a warning if a server does not work in the kernel, although the kernel knows its tools. The server may work
-/// in this shell, which has other variables than the kernel.
+/// Returns a warning if a server does not work in the kernel, although the kernel knows its tools. The server might
+/// still work in this shell, because the shell has other variables than the kernel.
 fn check_running(server: &KernelServer) -> Option<Check> {
     let error = server.error.as_ref().filter(|_| server.status != ServerState::Connected)?;
     let what = format!("in the running kernel it is {}: {error}", server.status.as_str());

@@ -9,7 +9,7 @@ use super::kernel::KernelState;
 use super::report::{Check, Level};
 use super::server::ServerReport;
 
-/// The maximum number of tokens of the tool discovery tools, which are in every list.
+/// The maximum number of tokens that the kernel's tools for finding tools take. They are in every list of tools.
 const MAX_DISCOVERY_TOKENS: u64 = 450;
 
 /// The known tools of all servers.

@@ -19,7 +19,7 @@ pub(crate) struct Report {
     pub(super) broken: usize,
     /// The number of tools of all servers.
     pub(super) tools: usize,
-    /// The tokens of a list of all tools.
+    /// The number of tokens that a list of all tools takes.
     pub(super) tokens: u64,
     /// All checks.
     pub(super) checks: Vec<Check>,

@@ -204,8 +204,8 @@ fn flawed_id(flaw: &NameFlaw, server: &ServerConfig) -> Check {
     Check::new("server", Level::Fail, what).with_fix(fix).for_server(server.id.as_str())
 }
 
-/// Returns the remedy for a package that `npx` installed incompletely, which no later start repairs. The server's
-/// messages name the folder of the package.
+/// Returns the remedy if `npx` has installed the server's package incompletely, which no later start repairs. The
+/// server's messages on standard error name the folder of the package.
 fn incomplete_package(stderr: &str) -> Option<String> {
     let is_missing = ["Cannot find package", "Cannot find module", "ERR_MODULE_NOT_FOUND"]
         .iter()
@@ -243,7 +243,8 @@ fn summary(probed: &ProbedServer, tokens: u64) -> String {
     format!("{tools}, {tokens}, MCP {revision} ({era}){mgp}{name}{version}")
 }
 
-/// Returns the finding and the remedy for a tool that cannot be called yet.
+/// Returns the finding and the remedy for a tool whose definition was refused or waits for an operator; `None` for any
+/// other tool.
 fn held_definition(
     server: &ServerConfig,
     tool: &str,

@@ -47,7 +47,7 @@ pub(super) async fn check(global: &Global) -> (Vec<Check>, Option<Arc<dyn Store>
     }
 }
 
-/// Reports a state folder that does not exist yet, which may be a mistyped one.
+/// Reports a state folder that does not exist yet, because its path might be mistyped.
 fn not_created(folder: &Path) -> Check {
     let path = folder.display();
     let default = [state::folder_from_environment(), state::folder_in_home()];

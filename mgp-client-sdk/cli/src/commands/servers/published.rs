@@ -1,4 +1,4 @@
-//! `mgp servers add` for servers of a registry and for bundles.
+//! The command `mgp servers add`, for servers of a registry and for bundles.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,8 +34,8 @@ impl Offer {
         Ok(Self::Bundle { file, folder })
     }
 
-    /// Creates the offer for an entry of the registry; downloads the entry's bundle if it has no package that starts
-    /// without one.
+    /// Creates the offer for an entry of the registry. If the server can be started only from a bundle, downloads the
+    /// bundle.
     async fn published(
         global: &Global,
         registry: &Registry,
@@ -140,7 +140,8 @@ pub(super) async fn add(global: &Global, add: &Add) -> CliResult {
     finish_add(global, add, &planned, result).await
 }
 
-/// Finds the server by its full name, or by its short one if only one server has it.
+/// Finds the server that the argument names: a bundle file, or a server of the registry. A server is found by its full
+/// name, or by its short name if no other server has that.
 async fn find(global: &Global, add: &Add) -> CliResult<Offer> {
     let new_id = add.new_id.as_deref();
     if is_bundle(&add.id) {

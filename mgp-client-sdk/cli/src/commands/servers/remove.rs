@@ -23,10 +23,11 @@ use crate::output::ActionReport;
 use crate::socket_hello::Intent;
 use crate::{control, state};
 
-/// The time a removed server may take to drain.
+/// The time that the command waits until a removed server has finished its running calls.
 const REMOVE_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Removes a server from the configuration, with the decisions about it, or deregisters it.
+/// Removes a server from the configuration, together with the decisions about it. A server that was registered at run
+/// time is deregistered instead.
 pub(super) async fn run(global: &Global, rm: &Rm) -> CliResult {
     let id = &rm.server;
     let removed = ActionReport::new(&**id, "removed");
@@ -41,7 +42,7 @@ pub(super) async fn run(global: &Global, rm: &Rm) -> CliResult {
         }
         return removed.with_notes(notes).print(global);
     }
-    // If the configuration file has no such server, it may be a registered one.
+    // A server that is not in the configuration file might have been registered at run time.
     let client = match control::connect_to_change(global).await {
         Ok(client) => client,
         Err(failure) if failure.is_no_kernel() => {
@@ -86,7 +87,7 @@ async fn forget(global: &Global, rm: &Rm) -> CliResult<Vec<String>> {
             client.request::<KernelReload>(&params).await?.forgotten.contains(id)
         }
         Backend::Folder(governance, _) => {
-            // A project's configuration may define another server with this id, which keeps the decisions.
+            // A project's configuration can define another server with this id, which keeps the decisions.
             let is_gone = rm.config.sources().load(&trust).await?.config.server(id).is_none();
             if is_gone {
                 governance.remove_server(&ServerId::from(&**id)).await?;

@@ -64,7 +64,8 @@ struct FoundServer {
     /// The latest version.
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<String>,
-    /// The ways to run it: `npm`, `pypi`, `oci`, `url`, or others that cannot be added.
+    /// The ways to run the server: the types of its packages, e.g. `npm`, `pypi` or `oci`, and `url` if it is at a URL.
+    /// `mgp servers add` cannot add packages of every type.
     runs: Vec<String>,
     /// The description.
     description: String,
@@ -130,7 +131,8 @@ impl Ranking {
     }
 }
 
-/// Returns a published server as an entry of the index: a server with one tool that is named like it.
+/// Returns a published server as an entry of the tool index: a server with one tool, which has the short name of the
+/// published server.
 fn indexed(at: usize, server: &PublishedServer) -> ServerEntry {
     let mut tool = Tool::new(short_name(&server.name), RawObject::empty());
     tool.title.clone_from(&server.title);
@@ -141,7 +143,7 @@ fn indexed(at: usize, server: &PublishedServer) -> ServerEntry {
     ServerEntry::new(at.to_string()).tool(tool)
 }
 
-/// Names that do not distinguish a server.
+/// Last parts of full names that do not distinguish one server from another.
 const GENERAL: &[&str] = &["mcp", "server", "mcp-server", "server-mcp", "mcpserver"];
 
 /// Returns the part of a full name that distinguishes the server: the last part, or the publisher if the last part is

@@ -101,8 +101,8 @@ impl BundleFile {
         Ok(state::create_folder(global)?.join("bundles"))
     }
 
-    /// Returns the folder for this version of the bundle, below a folder of the server `id`; so servers whose bundles
-    /// have the same name have different folders.
+    /// Returns the folder for this version of the bundle. It is below a folder of the server `id`, so that servers
+    /// whose bundles have the same name do not share a folder.
     pub(super) fn folder(&self, bundles: &Path, id: &str) -> PathBuf {
         bundles.join(folder_name(id)).join(folder_name(&self.bundle.version))
     }

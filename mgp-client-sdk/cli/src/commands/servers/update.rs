@@ -1,4 +1,5 @@
-//! The command `mgp servers update`: replaces the versions of servers from the registry, and of bundles.
+//! The command `mgp servers update`: compares servers from the registry, and bundles, with other versions, and updates
+//! them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,7 @@ use crate::operator::admit_edit;
 use crate::output::{Cell, Color, Output, Render, first_line, print, print_note};
 use crate::{control, prompt};
 
-/// The time an updated server may take to start and list its tools.
+/// The time that the command waits for an updated server to start and to list its tools.
 const START_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// `mgp servers update`.
@@ -121,7 +122,7 @@ impl Render for UpdateReport {
     }
 }
 
-/// Texts of a server's entry in the configuration, and what replaces each.
+/// The texts to replace in a server's entry in the configuration, each with its replacement.
 type Replacements = BTreeMap<String, String>;
 
 pub(super) async fn run(global: &Global, update: &Update) -> CliResult {
@@ -305,8 +306,8 @@ fn described(server: &PublishedServer) -> Vec<String> {
     lines
 }
 
-/// Compares the server's entry with that of the new version, and adds the texts to replace and the values to add to the
-/// plan.
+/// Compares the server's entry with that of the new version. Records in the plan which texts to replace in the entry,
+/// and which values to add to it.
 fn compare(
     plan: &mut PlannedUpdate,
     server: &ServerConfig,
@@ -459,7 +460,7 @@ async fn apply(global: &Global, file: &Path, plan: &mut PlannedUpdate) -> CliRes
     Ok(())
 }
 
-/// Returns the tools of a server that wait for a decision, once it has started.
+/// Waits until an updated server has started, and returns its tools that wait for a decision.
 async fn waiting(global: &Global, before: &KernelServer) -> CliResult<Vec<String>> {
     let client = control::connect_with_timeout(global, START_TIMEOUT).await?;
     let (id, end) = (before.id.as_str(), Instant::now() + START_TIMEOUT);

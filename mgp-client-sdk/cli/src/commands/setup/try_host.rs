@@ -1,4 +1,4 @@
-//! Starts what a host will start, and counts the servers and tools that its agent can use.
+//! Starts what a host will start, and counts the servers and tools that the host's agent can use.
 //!
 //! A separate process, `mgp __try-host`, starts the command of each host. The kernel regards the process that starts
 //! `mgp serve --stdio` as a host, which can be only one agent and cannot act as an operator afterwards.
@@ -113,9 +113,9 @@ pub(super) async fn try_hosts(global: &Global, config: &ConfigArg, result: &mut 
     result.not_ready = late;
 }
 
-/// Connects to the kernel as an operator, so that the failure of a server is known at once. Returns `None` if that is
-/// not needed, because all servers of the hosts were started for the grants, or if there is no connection; the hosts
-/// are then tried until the time limit.
+/// Connects to the kernel as an operator, so that the failure of a server is known at once. Returns `None` if there is
+/// no connection, or if none is needed because all servers of the hosts were started for the grants. Failures are then
+/// known only at the time limit.
 ///
 /// The connection is made before any host is tried: afterwards this process is an ancestor of a host, and is no longer
 /// admitted.
@@ -167,7 +167,7 @@ async fn try_host(
         while let (Ok(()), Some(stdin)) = (failed.changed().await, &mut stdin) {
             let ids = failed.borrow_and_update().clone();
             let ids = ids.into_iter().fold(String::new(), |all, id| all + &id + "\n");
-            // A process that has ended does not read.
+            // The write fails if the process has ended, which the other branch below handles.
             let _ = stdin.write_all(ids.as_bytes()).await;
         }
         pending::<Infallible>().await

@@ -1,4 +1,4 @@
-//! The agent whose view a command shows, if the command line does not name one.
+//! Chooses the agent whose view a command shows if the command line names no agent.
 
 use crate::args::Global;
 use crate::backend;

@@ -1,4 +1,4 @@
-//! `mgp tools approve`: decides about definitions that wait.
+//! The command `mgp tools approve`: approves or rejects tool definitions that wait for a decision.
 
 use std::collections::BTreeMap;
 

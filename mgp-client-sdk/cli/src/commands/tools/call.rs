@@ -1,4 +1,4 @@
-//! `mgp tools call`: a call as an agent, under the rules for that agent.
+//! The command `mgp tools call`: calls a tool as an agent, under the rules for that agent.
 
 use std::io::Read as _;
 
@@ -80,7 +80,7 @@ pub(super) async fn run(global: &Global, call: &Call) -> CliResult {
         if call.stream { print_stream(global, running.stream()).await? } else { running.await };
     if let Err(error) = &outcome
         && error.code() == ErrorCode::TOOL_NOT_FOUND
-        // A process that a host started may not ask about servers; it gets the kernel's error unchanged.
+        // A process that a host started is not allowed to ask about servers; it gets the kernel's error unchanged.
         && let Ok(operator) = control::connect(global).await
         && let Ok(Some(failure)) = disabled_server_of(&operator, &call.tool).await
     {
@@ -107,12 +107,13 @@ pub(super) async fn run(global: &Global, call: &Call) -> CliResult {
     if failed { Err(Failure::failed("the tool reported an error")) } else { Ok(()) }
 }
 
-/// Returns the agent of a call: the named one, else `default`, or the only other agent that sees the tool.
+/// Returns the agent of a call: the named one, else `default`. If `default` does not see the tool, returns the only
+/// other agent that sees it.
 async fn calling_agent(global: &Global, call: &Call) -> CliResult<String> {
     if let Some(agent) = &call.agent {
         return Ok(agent.clone());
     }
-    // A process that a host started may not ask as an operator; it can call only as the agent that `--agent` names.
+    // A process that a host started is not allowed to ask as an operator, so without `--agent` it calls as `default`.
     let Ok(client) = control::connect_or_start(global).await else {
         return Ok(DEFAULT_AGENT.to_owned());
     };

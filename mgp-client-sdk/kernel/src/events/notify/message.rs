@@ -122,8 +122,8 @@ impl Message {
 }
 
 impl Waiting {
-    /// Returns the time at which the first event without a stored position was read; `None` if all positions are
-    /// stored. A position is stored once the message about its event is sent.
+    /// Returns the time at which the first event since the last message was read; `None` if no event was read since
+    /// then.
     pub(super) fn since(&self) -> Option<Instant> {
         self.last.as_ref().and(self.since)
     }

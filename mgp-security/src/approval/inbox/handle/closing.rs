@@ -130,7 +130,7 @@ fn is_decision(approval: &Approval) -> bool {
 }
 
 /// Returns whether an approval grants a permission to every call of the tool that a request is about. Returns `false`
-/// for an approval with limits, because it may not cover every call.
+/// for an approval with limits, because it might not cover every call.
 fn is_grant(
     approval: &Approval,
     permission: &Permission,

@@ -23,7 +23,8 @@ use crate::state::Writes;
 const REVIEW_TTL: Duration = Duration::from_hours(24 * 30);
 
 impl Inbox {
-    /// Stores a review of a server, unless the operator's tenant already has an undecided one.
+    /// Stores a review of a server's permissions, unless the operator's tenant already has an undecided review of this
+    /// server.
     pub(crate) async fn keep_review(
         &self,
         by: &Principal,
@@ -50,8 +51,8 @@ impl Inbox {
     }
 
     /// Returns the review that serves as the request for a question about permissions, if there is one: an open review
-    /// that names all permissions of the question, or a review that waited for its server. The latter is opened with
-    /// these permissions.
+    /// that names all permissions of the question, or a review that waited for its server. Such a waiting review is
+    /// opened with these permissions.
     ///
     /// The caller of this method must hold the lock of the requests.
     pub(super) async fn review_for(

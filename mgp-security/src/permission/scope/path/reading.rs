@@ -2,7 +2,7 @@
 
 use unicode_normalization::UnicodeNormalization as _;
 
-/// The maximum length of a path that limits are checked for, in bytes.
+/// The maximum length of a path, in bytes; calls with a longer one are out of scope.
 const LENGTH_MAX: usize = 4096;
 
 /// The maximum number of layers of percent-encoding that are decoded.
@@ -13,7 +13,7 @@ const ENCODED_MAX: usize = 3;
 pub(super) struct Path {
     pub(super) root: Root,
     pub(super) parts: Vec<String>,
-    /// `true` if a shell or tool may expand the path to several paths.
+    /// `true` if a shell or tool can expand the path to several paths.
     pub(super) may_expand: bool,
 }
 
@@ -39,7 +39,7 @@ pub(super) enum Backslash {
     IsLetter,
 }
 
-/// Returns every path that a tool may understand a text to mean.
+/// Returns all paths that a text can mean, depending on how a tool interprets it.
 ///
 /// # Errors
 /// A description of the reason why the paths cannot be determined.
@@ -128,7 +128,7 @@ fn decoded(text: &str) -> Result<Option<String>, String> {
     String::from_utf8(out).map(Some).map_err(|_| "is encoded wrongly".to_owned())
 }
 
-/// Returns whether a shell or tool may expand a component to `..` or to hidden components.
+/// Returns whether a shell or tool can expand a component to `..` or to hidden components.
 fn may_climb(part: &str, may_expand: bool) -> bool {
     // Alternatives such as `(..|a)` need no wildcard.
     let mut climbs = ["(.", "|."].iter().any(|mark| part.contains(mark));
@@ -146,7 +146,8 @@ fn may_climb(part: &str, may_expand: bool) -> bool {
 }
 
 impl Path {
-    /// Parses a caller's text with one meaning of `\`. Refuses a path that may lead to another place than it seems to.
+    /// Parses a caller's text with one meaning of `\`. Refuses a path that might lead to another place than it seems
+    /// to.
     ///
     /// # Errors
     /// A description of the reason why the text is not a path that can be compared.

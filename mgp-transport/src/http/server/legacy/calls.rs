@@ -66,8 +66,8 @@ impl Post<'_> {
         let mut cx = context(session.peer(), session.scope(), session.principal(), received);
         cx.wire_id = Some(id.clone());
         let open = session.open(cx.key);
-        // The session may have ended since it was found. Nothing has run yet, so the client may safely
-        // retry in another session.
+        // The session might have ended since it was found. Nothing has run yet, so the client can safely retry in
+        // another session.
         if session.is_ended() {
             return Err(Refusal::UnknownSession);
         }
@@ -185,7 +185,7 @@ impl Drop for OpeningSession<'_> {
     }
 }
 
-/// Answers a request with the output in the stream of its call.
+/// Answers an HTTP request with the output of its call, as JSON or as an event stream.
 async fn respond_from(
     stream: &Stream,
     mut awaited: AwaitedCall<'_>,

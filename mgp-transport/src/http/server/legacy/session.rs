@@ -222,7 +222,7 @@ impl Drop for OpenCall {
         self.stream.end();
         let mut state = self.running.0.state.lock();
         let known = state.calls.remove(&self.key);
-        // A client that has received no event of the stream knows no event id with which it could resume it.
+        // A client that has received no event of the stream knows no event id with which it could resume the stream.
         if let Some(stream) = known
             && stream.has_events()
             && !state.is_ended

@@ -13,7 +13,7 @@ use super::super::refusal::Refusal;
 use super::super::stream::EventBudget;
 use super::session::Session;
 
-/// The idle time after which a session may be evicted to make room for a new one.
+/// The idle time after which a session can be evicted to make room for a new one.
 const EVICTION_DELAY: Duration = Duration::from_mins(1);
 
 /// The number of equal shares of a full table; a principal with more than one share evicts only its own sessions.
@@ -78,7 +78,7 @@ impl Sessions {
         if session.principal() != principal {
             return None;
         }
-        // A handler may have closed the session in the meantime.
+        // A handler might have closed the session in the meantime.
         if session.is_ended() {
             self.table.lock().remove(id);
             return None;

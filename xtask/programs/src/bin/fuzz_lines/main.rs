@@ -21,7 +21,7 @@ use self::wire::TestConnection;
 
 /// The maximum growth of this process's memory after the warm-up.
 const MAX_GROWTH: u64 = 32 << 20;
-/// One of this many lines is sent through the connection.
+/// Out of this many lines, one is also sent through the connection.
 const CONNECTION_INTERVAL: u64 = 5;
 /// The number of lines between two checks of the memory.
 const MEMORY_CHECK_INTERVAL: u64 = 100_000;
@@ -110,7 +110,7 @@ fn failure(seed: u64, number: u64, why: &str, line: &[u8]) -> Box<dyn Error> {
     format!("seed {seed}, line {number}: {why}: {}", shown.escape_ascii()).into()
 }
 
-/// Returns a memory figure of this process in bytes, e.g. `VmRSS:`; 0 on systems without `/proc`.
+/// Returns a memory figure of this process, e.g. that of `VmRSS:`, in bytes; 0 on systems without `/proc`.
 fn memory(name: &str) -> Result<u64, Box<dyn Error>> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name));

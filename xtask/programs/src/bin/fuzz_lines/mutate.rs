@@ -4,7 +4,7 @@ use super::corpus::{LINES, PIECES};
 
 /// The maximum length of a line, except for the rare long lines.
 const MAX_LINE: usize = 4 << 10;
-/// One of this many lines gets a long repetition of up to [`MAX_LONG_LINE`] bytes.
+/// Out of this many lines, one on average gets a repeated piece with a total length of up to [`MAX_LONG_LINE`] bytes.
 const LONG_LINE_INTERVAL: usize = 2_000;
 const MAX_LONG_LINE: usize = 80 << 10;
 
@@ -97,7 +97,7 @@ impl Mutator {
         self.put(at, &nest);
     }
 
-    /// Inserts one piece many times, so that the line may exceed the length limit of the connection.
+    /// Inserts one piece many times, so that some lines exceed the length limit of the connection.
     fn long_run(&mut self) {
         let piece = PIECES[self.below(PIECES.len())];
         let times = self.below(MAX_LONG_LINE / piece.len());

@@ -32,7 +32,7 @@ pub(crate) struct TestConnection {
     answers: u64,
 }
 
-/// An expected answer, with the id of the request; `None` for an error about an unreadable line.
+/// An answer that the connection must send: the id of the request, or `None` for an error about an unreadable line.
 #[derive(Debug, PartialEq)]
 struct ExpectedAnswer(Option<Id>);
 

@@ -55,7 +55,7 @@ async fn main() -> ExitCode {
     };
     match done {
         Ok(figures) => {
-            // Ignores errors, because the reader may have closed the pipe.
+            // Ignores errors, because the reader might have closed the pipe.
             let _ = writeln!(io::stdout(), "{figures}");
             ExitCode::SUCCESS
         }
@@ -100,13 +100,14 @@ impl Options {
         self.all("templates").last().map(Path::new)
     }
 
-    /// Returns the path of a required option.
+    /// Returns the path that a required option gives.
     pub(crate) fn file(&self, name: &str) -> Result<PathBuf, Failure> {
         let file = self.all(name).last().ok_or_else(|| format!("--{name} FILE is missing"))?;
         Ok(PathBuf::from(file))
     }
 
-    /// Returns `count` queries: from all `--queries` files in turn, or generated ones if there are no files.
+    /// Returns up to `count` queries, taken from all `--queries` files in turn; without files, generates `count`
+    /// queries.
     pub(crate) fn queries(&self, count: usize) -> Result<Vec<String>, Failure> {
         #[derive(Deserialize)]
         struct Line {

@@ -1,6 +1,6 @@
 //! Reads the resident memory of this process.
 
-/// The resident memory of this process in kB: all of it, the part without files, and the maximum so far.
+/// The resident memory of this process in kB, at the moment (`now` and its part `heap`) and at most so far (`most`).
 pub(crate) struct Memory {
     pub(crate) now: u64,
     /// The part of `now` that is not backed by files.

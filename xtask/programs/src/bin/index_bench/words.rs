@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use super::catalogue::Server;
 use super::dice::{below, hash};
 
-/// This many of the most frequent words are never replaced.
+/// The number of most frequent words, which are never replaced.
 const FREQUENT: usize = 150;
 
 /// A word with fewer occurrences than this number is rare, e.g. a product, a place or a typing error.
 const RARE: usize = 3;
 
-/// The percentage of the other words, neither frequent nor rare, that are replaced in a copy.
+/// Of the words that are neither frequent nor rare, the percentage that is replaced in a copy.
 const SWAPPED: usize = 30;
 
 /// The percentage of rare words whose replacement is an invented word, not a word of the catalogue.
@@ -28,7 +28,7 @@ const SYLLABLES: [&str; 32] = [
 
 /// The replaceable words of a catalogue, grouped by kind.
 pub(crate) struct Words {
-    /// The kind of each word that may be replaced.
+    /// The kind of each word that can be replaced.
     kinds: HashMap<Box<str>, Kind>,
     by_kind: HashMap<Kind, Vec<Box<str>>>,
 }
@@ -87,7 +87,7 @@ impl Words {
 }
 
 impl Swap<'_> {
-    /// Returns a text with the words and numbers of this copy.
+    /// Returns the text with its words and numbers replaced as in this copy.
     pub(crate) fn text(&self, text: &str) -> String {
         let Some(seed) = self.seed else { return text.to_owned() };
         let mut swapped = String::with_capacity(text.len() + 8);
@@ -168,7 +168,7 @@ fn pieces<'a>(text: &'a str, mut each: impl FnMut(&'a str)) {
                 (one, other) => one == other,
             };
         if !joined {
-            // A piece begins and ends beside an ASCII letter or digit, so its ends are character boundaries.
+            // Every cut is next to an ASCII letter or digit, so it is a character boundary.
             if let Some(piece) = text.get(start..at).filter(|piece| !piece.is_empty()) {
                 each(piece);
                 start = at;
@@ -177,7 +177,7 @@ fn pieces<'a>(text: &'a str, mut each: impl FnMut(&'a str)) {
     }
 }
 
-/// Returns whether a piece is a word that may be replaced: at least three letters.
+/// Returns whether a piece counts as a word: at least three characters, all of them ASCII letters.
 fn is_word(piece: &str) -> bool {
     piece.len() > 2 && piece.bytes().all(|byte| byte.is_ascii_alphabetic())
 }

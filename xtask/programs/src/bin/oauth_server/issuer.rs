@@ -60,7 +60,7 @@ impl Issuer {
         )
     }
 
-    /// Returns the user of a valid access token, and adds the call to the log.
+    /// Returns the user of an access token, and adds the call to the log; `None` if the token is unknown or expired.
     pub(crate) fn user_of(&self, token: &str) -> Option<String> {
         let mut state = self.state.lock();
         let (user, until) = state.access.get(token)?.clone();
@@ -126,7 +126,7 @@ async fn register(Json(application): Json<Value>) -> (StatusCode, Json<Value>) {
     (StatusCode::CREATED, Json(registered))
 }
 
-/// Serves the login page: logs in the `user` of the query at once, without asking for consent.
+/// Serves the login page: logs in the user in the query parameter `user` at once, without asking for consent.
 async fn authorize(State(issuer): State<Arc<Issuer>>, Query(query): Query<Fields>) -> Response {
     let field = |name: &str| query.get(name).cloned().unwrap_or_default();
     if field("code_challenge_method") != "S256" || field("resource").is_empty() {

@@ -1,8 +1,9 @@
 //! An OAuth authorization server, and an MCP server that requires its tokens, on one port of 127.0.0.1; for the tests
 //! of logins.
 //!
-//! The program prints its address. A browser that opens the login page is logged in as the `user` of the query. With
-//! `/test/…` a test changes which tokens are valid, and `/test/log` lists the users of the calls.
+//! The program prints its address. A browser that opens the login page is logged in as the user in the query parameter
+//! `user`. With `/test/…` a test changes which tokens are valid. `/test/log` lists the calls and token refreshes since
+//! it was last read, each with its user.
 
 #![expect(clippy::print_stdout, reason = "the address is its output")]
 
