@@ -3,9 +3,11 @@
 //! When a program handles a signal, the system's default action no longer happens. So this module must end the process
 //! itself: at the second signal, or at the first one after all servers have ended.
 
+#[cfg(unix)]
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+#[cfg(unix)]
 use std::task::Poll;
 
 use mgp_lifecycle::Drain;

@@ -11,8 +11,11 @@ use mgp_types::mgp::KernelReloadParams;
 
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
+#[cfg(unix)]
 use crate::output::print_note;
-use crate::socket_hello::{Hello, HelloReply, Intent};
+#[cfg(unix)]
+use crate::socket_hello::HelloReply;
+use crate::socket_hello::{Hello, Intent};
 use crate::{operator, state};
 
 /// The time the client waits beyond the timeout in its request, so that the kernel's own timeout error arrives first.

@@ -181,6 +181,7 @@ fn terminal_width() -> Option<usize> {
 }
 
 /// The minimum width of a terminal, in columns. Tables are not fitted to a narrower one.
+#[cfg(unix)]
 const MIN_WIDTH: usize = 40;
 
 /// The minimum width, in columns of the terminal, to which a column of a table is narrowed.

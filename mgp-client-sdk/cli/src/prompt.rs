@@ -11,6 +11,7 @@ use mgp_types::sync::Mutex;
 
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
+#[cfg(unix)]
 use crate::operator::MAX_PASSPHRASE_BYTES;
 
 /// The operator's passphrase after the first prompt. A command can connect several times, but should ask only once.

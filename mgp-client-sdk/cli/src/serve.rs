@@ -108,6 +108,7 @@ struct Running {
     http: Option<JoinHandle<()>>,
     stdio: Option<JoinHandle<()>>,
     linger: Option<Duration>,
+    #[cfg_attr(not(unix), expect(dead_code, reason = "only Unix has the local socket"))]
     hello: HelloReply,
     ready_file: Option<ReadyFile>,
 }

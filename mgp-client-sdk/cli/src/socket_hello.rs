@@ -6,6 +6,8 @@
 //! adds `"changes":true`, and `"passphrase"` if the kernel asks for it. Before a command edits a configuration, it asks
 //! each kernel of the user with `"file"`; a kernel that does not use this file cannot prevent the edit.
 
+#![cfg_attr(not(unix), expect(dead_code, reason = "only Unix has the local socket"))]
+
 use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -390,3 +390,16 @@ fn texts_that_are_not_tools_are_refused_with_the_reason() {
         assert!(error.contains(expected), "{text}: {error}");
     }
 }
+
+#[test]
+fn a_breaking_change_after_hundreds_of_others_counts_and_is_listed() {
+    let schema = |text: &str, last: &str| {
+        let arguments = (0..250).map(|number| (format!("a{number}"), json!({ "title": text })));
+        let mut properties: serde_json::Map<_, _> = arguments.collect();
+        properties.insert("z".to_owned(), json!({ "type": last }));
+        json!({ "type": "object", "properties": properties }).to_string()
+    };
+    let (old, new) = (schema("one", "string"), schema("two", "integer"));
+    let found = compare(&tool("in", &old), &tool("in", &new));
+    assert_eq!((found.bump, found.changes.len(), found.changes[0].bump), (Major, 200, Major));
+}

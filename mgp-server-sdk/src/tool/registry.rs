@@ -61,8 +61,7 @@ type ObserveFn = dyn Fn(&[mcp::Tool]) + Send + Sync;
 
 mgp_types::opaque_debug!(DefinitionObserver);
 
-/// The tools at one point in time. A change replaces the snapshot as a whole, so that a call can use its snapshot
-/// without holding a lock.
+/// The tools at one point in time. A change replaces the snapshot, so that calls use theirs without holding a lock.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "facts about all tools, read for each call")]
 struct Snapshot {
@@ -126,8 +125,7 @@ impl Entry {
         Arc::new(Self { tool, definition, permissions, headers, max_input, wrapped, is_enabled })
     }
 
-    /// Compares the headers of a call with its arguments. They must be equal, because a proxy might have routed the
-    /// call by its headers.
+    /// Compares the headers of a call with its arguments; they must be equal, because a proxy might route by headers.
     ///
     /// Only calls over HTTP in the modern era have such headers.
     fn check_headers(&self, call: &Call) -> Result<(), RpcError> {
@@ -145,8 +143,7 @@ impl Entry {
 impl Tools {
     /// Adds a tool, or replaces the tool with the same name.
     ///
-    /// If the tool is invalid, the error is logged and the tool is not added; [`Tools::try_add`] returns the error
-    /// instead.
+    /// If the tool is invalid, it is logged and not added; [`Tools::try_add`] returns the error instead.
     pub fn add(&self, tool: Tool) {
         if let Err(error) = self.try_add(tool) {
             tracing::error!(%error, "invalid tool left out");
@@ -542,8 +539,7 @@ impl Snapshot {
     }
 }
 
-/// Returns a definition as one kind of peer receives it: with the security metadata both in `security` and in `_meta`,
-/// or in neither.
+/// Returns a definition as one kind of peer receives it: with security metadata in `security` and `_meta`, or neither.
 fn shown(entry: &Entry, form: Form) -> Result<mcp::Tool, RpcError> {
     #[derive(Serialize)]
     struct Mirror<'a, T> {

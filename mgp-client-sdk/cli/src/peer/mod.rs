@@ -27,6 +27,10 @@ pub(crate) fn own_place() -> Place {
 
 /// The place of a process among hosts and servers, which decides whether it is allowed to act as an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(dead_code, reason = "only Linux shows the ancestors of a process")
+)]
 pub(crate) enum Place {
     /// No server and no host started the process. `is_at_terminal` is `true` if it runs in the foreground of a
     /// terminal.

@@ -201,6 +201,7 @@ pub(crate) fn private_folder(path: &Path) -> Result<(), LogError> {
 
 /// Returns options for creating files that only their owner can access.
 pub(super) fn private() -> OpenOptions {
+    #[cfg_attr(not(unix), expect(unused_mut, reason = "only Unix has modes of files"))]
     let mut options = OpenOptions::new();
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, FILE_MODE);

@@ -81,8 +81,13 @@ impl fmt::Display for Change {
 }
 
 impl ToolDifference {
-    fn new(tool: &str, changes: Vec<Change>) -> Self {
+    fn new(tool: &str, mut changes: Vec<Change>) -> Self {
         let bump = changes.iter().map(|change| change.bump).max().unwrap_or_default();
+        if changes.len() > MAX_CHANGES {
+            // Keep those that raise the highest part of the version.
+            changes.sort_by_key(|change| std::cmp::Reverse(change.bump));
+            changes.truncate(MAX_CHANGES);
+        }
         Self { tool: tool.to_owned(), bump, changes }
     }
 
@@ -122,7 +127,6 @@ pub fn compare(old: &Contract, new: &Contract) -> ToolDifference {
         (None, Some(_)) => changes.push(change(Bump::Minor, path, "the output schema is added")),
         (None, None) => {}
     }
-    changes.truncate(MAX_CHANGES);
     ToolDifference::new(&new.name, changes)
 }
 

@@ -165,6 +165,7 @@ impl Process {
 // === impl KeeperHandle ===
 
 impl KeeperHandle {
+    #[cfg(target_os = "linux")]
     pub(super) fn new(socket: UnixStream, program: Pid) -> Self {
         Self { socket, program }
     }

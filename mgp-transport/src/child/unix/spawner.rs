@@ -21,8 +21,10 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use mgp_types::Backoff;
+#[cfg(target_os = "linux")]
+use mgp_types::millis;
 use mgp_types::sync::Mutex;
-use mgp_types::{Backoff, millis};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Pid;
 
