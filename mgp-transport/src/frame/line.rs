@@ -221,8 +221,7 @@ fn copy(line: &[u8]) -> Bytes {
 fn trim(line: &[u8]) -> std::ops::Range<usize> {
     let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r');
     let start = line.iter().position(|byte| !blank(byte)).unwrap_or(line.len());
-    let end =
-        line.iter().rposition(|byte| !blank(byte)).map_or(start, |hard_deadline| hard_deadline + 1);
+    let end = line.iter().rposition(|byte| !blank(byte)).map_or(start, |last| last + 1);
     start..end
 }
 
