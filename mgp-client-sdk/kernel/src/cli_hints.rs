@@ -68,7 +68,7 @@ const COMMANDS: [(&str, &str); 36] = [
     (KernelExplain::METHOD, "mgp why AGENT TOOL"),
 ];
 
-/// Rewrites remedies in refusals as commands of the program `mgp`.
+/// Rewrites the remedies in refusals: for operators as commands of the program `mgp`, for all others in plain words.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CliHintLayer;
 

@@ -1,5 +1,5 @@
-//! A fair semaphore. Taking a free permit costs one atomic operation; waiting for a permit and passing it on happen
-//! under a lock.
+//! A fair semaphore. Taking a free permit costs one atomic operation if there are no limits for callers or tools;
+//! otherwise, and while calls wait, permits are taken and passed on under a lock.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;

@@ -98,7 +98,8 @@ impl AskOutcomes {
 }
 
 impl Permissions {
-    /// Creates permissions over a store. Until [`open`](Self::open) has read the store, only the policies decide.
+    /// Creates permissions over a store. Until the store has been read (see [`open`](Self::open)), a call that needs a
+    /// permission is refused, whatever the policy.
     ///
     /// Without an approver, calls that need an undecided permission are refused.
     #[must_use]

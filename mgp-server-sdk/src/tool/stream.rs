@@ -127,11 +127,12 @@ impl ChunkRecorder {
 
     async fn flush(self: Arc<Self>) {
         let _turn = self.order.lock().await;
-        // The error is ignored, because the result contains the chunk in any case.
+        // The error is ignored: the connection has ended, or the result contains the chunk.
         let _ = self.send_held().await;
     }
 
-    /// Runs the function of the tool, and returns its result joined with the content that the function streamed.
+    /// Runs the function of the tool, and returns its result. A complete result that is no error is joined with the
+    /// content that the function streamed.
     pub(super) async fn run<F>(self: Arc<Self>, running: F, era: Era) -> Result<Reply, RpcError>
     where
         F: Future<Output: IntoToolResult>,
@@ -224,7 +225,7 @@ impl ChunkRecorder {
         let last = left.len().checked_sub(1);
         for (index, mut chunk) in left.into_iter().enumerate() {
             chunk.done = Some(index) == last;
-            // The error is ignored, because the result contains the chunk in any case.
+            // The error is ignored: the connection has ended, or the result contains the chunk.
             if self.inner.send(OutletItem::Chunk(chunk)).await.is_err() {
                 return;
             }

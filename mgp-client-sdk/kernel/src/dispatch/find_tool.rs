@@ -66,6 +66,7 @@ pub(super) fn resolve_tool(
         Some(tool) => (tool, true),
         None => match find_by_params(dispatcher, call, meta, address) {
             Ok(ForwardedCall { tool, arguments, .. }) if meta.is_some() => {
+                check_tool_version(call, &tool)?;
                 *call.params_mut() = Params::tool(tool.name(), &arguments.into());
                 return Ok(ResolvedTool::Found(tool));
             }
@@ -87,8 +88,7 @@ pub(super) fn resolve_tool(
             Err(error) => return Err(error),
         },
     };
-    let definition = || serde_json::from_str::<mcp::Tool>(tool.definition()).ok()?.meta;
-    check_version(call.params(), tool.name(), definition).map_err(Refusal::from)?;
+    check_tool_version(call, &tool)?;
     header_params::check(dispatcher, call, &tool)?;
     if call.params().may_contain_member("\"task\"") {
         // If the caller asks for a task, the kernel runs the task, and the server receives a plain call.
@@ -96,6 +96,12 @@ pub(super) fn resolve_tool(
     }
     call.params_mut().set_target(Target::Tool(tool.name().into()));
     Ok(if is_visible { ResolvedTool::Visible(tool) } else { ResolvedTool::Found(tool) })
+}
+
+/// Refuses a call that requires another version of the tool.
+fn check_tool_version(call: &Call, tool: &IndexedTool) -> Result<(), RpcError> {
+    let definition = || serde_json::from_str::<mcp::Tool>(tool.definition()).ok()?.meta;
+    Ok(check_version(call.params(), tool.name(), definition).map_err(Refusal::from)?)
 }
 
 /// Finds a visible tool by its name alone, without parsing the params. This is sufficient for most calls.
@@ -155,7 +161,8 @@ fn last_used(
     session.last_used(&tools).map(|tool| tool.server_id().to_owned())
 }
 
-/// Finds the server of a tool that is hidden from the caller only because its definition waits for an operator.
+/// Finds the server of a tool that is hidden from the caller only because its definition waits for an operator, and
+/// replaces the name in the call by the server's own name.
 fn find_held(
     dispatcher: &Dispatcher,
     call: &mut Call,

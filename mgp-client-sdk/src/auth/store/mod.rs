@@ -72,7 +72,7 @@ pub trait TokenStore: Send + Sync + 'static {
     }
 }
 
-/// All data that a client received from one issuer for one server.
+/// All data that a client keeps for one server and one issuer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TokenEntry {

@@ -20,8 +20,8 @@ use crate::audit::Event;
 use crate::auth::authenticated::{Authenticated, Credential};
 use crate::auth::refused::AuthRefused;
 
-/// The interval at which the store is checked for changes of other processes. A revocation in another process takes
-/// effect here after this time at the latest.
+/// The interval at which the store is checked for changes of other processes. After a revocation in another process,
+/// this one refuses new requests with the key after this time at the latest; an open stream can send one part more.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The minimum length of an imported secret that is considered hard to guess: 128 bits in base64.

@@ -61,10 +61,12 @@ pub(super) fn open(config: &DbConfig) -> Result<OpenFile, StoreError> {
     })
 }
 
-/// Syncs all commits and the names of the files to disk; any connection can do this.
-pub(super) fn settle(conn: &Connection) -> rusqlite::Result<()> {
+/// Syncs all commits and the names of the files to disk; any connection can do this. Returns `false` if another
+/// connection prevents it at the moment.
+pub(super) fn settle(conn: &Connection) -> rusqlite::Result<bool> {
     // Pages that a reader still uses are left to the next checkpoint, so this does not wait for readers.
-    conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+    let is_busy: bool = conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(0))?;
+    Ok(!is_busy)
 }
 
 /// Opens a database in memory, which no other connection sees.

@@ -65,10 +65,12 @@ pub(super) fn read_and_watch(
             watcher.watcher(conn, news);
             due = Instant::now() + CHECK_INTERVAL;
         }
-        if unsynced_since.take_if(|since| since.elapsed() >= SYNC_DELAY).is_some()
-            && let Err(error) = file::settle(conn)
-        {
-            tracing::warn!(%error, "sync of a new store postponed");
+        if unsynced_since.take_if(|since| since.elapsed() >= SYNC_DELAY).is_some() {
+            match file::settle(conn) {
+                Ok(true) => {}
+                Ok(false) => unsynced_since = Some(Instant::now()),
+                Err(error) => tracing::warn!(%error, "sync of a new store postponed"),
+            }
         }
     }
 }

@@ -102,13 +102,13 @@ fn join(half: &str, ways: &[&str], wishes: &[Query]) -> Vec<Joined> {
     let server = |tool: &String| tool.split('.').next().unwrap_or_default().to_owned();
     let servers: Vec<BTreeSet<String>> =
         wishes.iter().map(|wish| wish.relevant.iter().map(server).collect()).collect();
-    // Visits all wishes in a full cycle: the step has no common divisor with their number.
-    let (mut at, step) = (0, 27);
+    // Visits all wishes in full cycles: no step has a common divisor with their number.
+    let (mut at, steps) = (0, [27, 29, 31, 33, 37, 39]);
     let of_number = |number: usize| {
         let way = ways[number % ways.len()];
         let mut chosen: Vec<usize> = Vec::new();
         while chosen.len() < way.matches("{}").count() {
-            at = (at + step + number / wishes.len()) % wishes.len();
+            at = (at + steps[number / wishes.len() % steps.len()]) % wishes.len();
             if chosen.iter().all(|other| servers[*other].is_disjoint(&servers[at])) {
                 chosen.push(at);
             }
