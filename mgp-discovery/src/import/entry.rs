@@ -177,7 +177,8 @@ pub(super) fn entry(
     if let Some(reason) = findings.refusal.take() {
         return Err(reason);
     }
-    // Files in the home folder belong to the user and not to a project; their servers start in the home folder anyway.
+    // A host's file in the home folder is the user's own, not a project's. Without a `cwd` its servers start in the home
+    // folder anyway, so none is written.
     if let (Some(_), Some(project)) = (&entry.command, meaning.project)
         && (entry.cwd.is_some() || !is_home(project))
     {

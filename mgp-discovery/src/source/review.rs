@@ -88,7 +88,8 @@ pub(super) fn sha256(text: &str) -> String {
 }
 
 impl ProjectReview {
-    /// Parses the text of a project's file; `own` returns whether the user's own file declares a server with an id.
+    /// Parses the text of a project's file. `own(id)` returns whether the user's own file declares a server with that
+    /// id.
     pub(super) fn of(file: &Path, text: &str, own: impl Fn(&str) -> bool) -> Self {
         let (config, findings) = match Config::parse(file, text) {
             Ok(parsed) => (parsed.config, parsed.findings),

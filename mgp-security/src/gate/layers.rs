@@ -220,7 +220,8 @@ gate_layer! {
 }
 
 impl ValidateLayer {
-    /// Creates a layer without checks; `tools` determines which validators apply to a tool.
+    /// Creates a layer in which no validator is installed yet, so it blocks each call of a tool that needs one. `tools`
+    /// determines which validators apply to a tool.
     pub fn new(tools: impl Assess + 'static) -> Self {
         let (validators, tools): (_, Arc<dyn Assess>) = (Validators::default(), Arc::new(tools));
         let none = Sources::new(Policies::default());

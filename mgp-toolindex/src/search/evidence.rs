@@ -179,8 +179,8 @@ impl Evidence {
         hint_cosines
     }
 
-    /// Adds the evidence of the hints, i.e. of the words that tools use for everyday words, to units with little
-    /// evidence.
+    /// Adds the evidence of each unit's hints: words of tools that correspond to everyday words of the query, e.g.
+    /// `weather` for `umbrella`. The more evidence the best candidate already has for a unit, the less its hints count.
     fn add_hints(&mut self, parsed: &ParsedQuery<'_>, scores: &[f32], cosines: &[f32]) {
         let count = self.slots.len();
         let names = parsed.hints.terms.len() / 2;

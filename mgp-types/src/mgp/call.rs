@@ -14,7 +14,7 @@ record! {
         opt session_handle: Option<String>,
         /// The trace id of the call, in the place where another implementation of MGP sends it.
         opt trace_id: Option<String>,
-        /// The agent on whose behalf the call is made (later revisions).
+        /// The agents on whose behalf the call is made (later revisions).
         opt delegation: Option<RawObject>,
     }
 

@@ -121,7 +121,7 @@ pub trait Sink: Send + Sync {
 }
 
 impl Chunk {
-    /// Creates a chunk from a content block as JSON, `Payload::of(&ContentBlock::text("…"))`.
+    /// Creates a chunk from a content block in JSON, e.g. `Payload::of(&ContentBlock::text("…"))?`.
     #[must_use]
     pub const fn new(content: Payload) -> Self {
         Self { content, done: false }

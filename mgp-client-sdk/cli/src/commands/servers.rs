@@ -125,7 +125,7 @@ pub(crate) struct Add {
     /// Version in the registry; the default is the latest
     #[arg(long, value_name = "VERSION", conflicts_with_all = ["url", "command"])]
     version: Option<String>,
-    /// Value that a server from the registry or a bundle asks for; secret ones are stored as `mgp secrets`
+    /// Value that a server from the registry or a bundle asks for; a secret value is stored as with `mgp secrets set`
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair, conflicts_with_all = ["url", "command"])]
     set: Vec<(String, String)>,
     /// Add a server from the registry or a bundle without asking

@@ -22,7 +22,7 @@ enum Answers {
     Events,
 }
 
-/// Returns a cell for each SDK, mode and form of reply.
+/// Returns a cell with JSON replies for each SDK and mode, and for the legacy mode also one with event streams.
 pub(super) fn cells() -> Vec<Cell> {
     let mut cells = Vec::new();
     for sdk in SDKS {

@@ -15,7 +15,7 @@ use crate::hosts::{KnownHost, home};
 use crate::socket_hello::DEFAULT_AGENT;
 use crate::state;
 
-/// The entry of mgp in a host's file; its members are in the order in which they are written.
+/// The entry of mgp in a host's file. The order of the fields is the order of the members in the file.
 #[derive(Default, Serialize)]
 pub(super) struct HostEntry {
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]

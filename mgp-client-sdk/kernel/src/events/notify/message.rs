@@ -19,7 +19,7 @@ const MAX_WAITING: usize = 256;
 /// The maximum length of an id in a link to the console, in bytes.
 const MAX_LINK_ID: usize = 256;
 
-/// The maximum length of a name in a message to a person.
+/// The maximum length of a name in a message to a person, in bytes.
 const MAX_NAME: usize = 64;
 
 /// A message to a person.
