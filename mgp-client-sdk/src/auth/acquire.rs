@@ -86,8 +86,8 @@ impl Session {
         let mut again = 0;
         if let Some(tokens) = before.as_ref().and_then(|entry| entry.tokens.as_ref()) {
             again = self.with_limits(|limits| limits.refused(tokens, now()))?;
-            // 0 means that the token was at least a minute old when it was refused, so the server has presumably accepted
-            // it before, and supports bound tokens even if its challenge names only `Bearer`.
+            // 0 means that the token was at least a minute old when it was refused. So the server has presumably
+            // accepted it before, and supports bound tokens even if its challenge names only `Bearer`.
             if tokens.kind == TokenKind::Dpop && again == 0 {
                 forget_bearers(&mut demand);
             }

@@ -177,8 +177,7 @@ pub(super) fn entry(
     if let Some(reason) = findings.refusal.take() {
         return Err(reason);
     }
-    // A host's file in the home folder is the user's own, not a project's. Without a `cwd` its servers start in the home
-    // folder anyway, so none is written.
+    // For a file in the home folder, none is written: its servers start in the home folder anyway.
     if let (Some(_), Some(project)) = (&entry.command, meaning.project)
         && (entry.cwd.is_some() || !is_home(project))
     {

@@ -131,7 +131,7 @@ impl ChunkRecorder {
         let _ = self.send_held().await;
     }
 
-    /// Runs the function of the tool, and returns its result. A complete result that is no error is joined with the
+    /// Runs the function of the tool, and returns its result. A complete, successful result is joined with the
     /// content that the function streamed.
     pub(super) async fn run<F>(self: Arc<Self>, running: F, era: Era) -> Result<Reply, RpcError>
     where

@@ -94,8 +94,8 @@ pub(super) fn read(plain: &str, place: Place, members: &Members) -> Vec<Sign> {
     signs
 }
 
-/// Adds a space after each `。`, and after each `;`, `!` and `?` that a letter outside ASCII follows. Languages written
-/// without spaces have none there, but the search for sentences needs one.
+/// Adds a space after each `。`, and after each `;`, `!` and `?` that a letter outside ASCII follows. Languages
+/// written without spaces have none there, but the search for sentences needs one.
 fn with_blanks(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     let mut chars = text.chars().peekable();

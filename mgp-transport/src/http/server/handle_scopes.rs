@@ -29,8 +29,8 @@ struct HandleScope {
 }
 
 impl HandleScopes {
-    /// Adds a request to the scope of its handle; a request without a handle, or with one that is too long, gets its own
-    /// scope.
+    /// Adds a request to the scope of its handle; a request without a handle, or with one that is too long, gets its
+    /// own scope.
     pub(super) fn enter(
         self: &Arc<Self>,
         principal: Principal,
