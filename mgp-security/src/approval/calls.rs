@@ -191,7 +191,7 @@ impl CallApproval {
 
     fn covers_arguments(&self, arguments: Option<&str>) -> bool {
         match (&self.scope, &self.arguments) {
-            (Some(scope), _) => scope::check(scope, arguments).is_ok(),
+            (Some(scope), _) => scope::is_like(scope, arguments).is_ok(),
             (None, Some(exact)) => {
                 canonical(arguments.unwrap_or("{}")).is_ok_and(|own| own == *exact)
             }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use mgp_types::{Payload, Sha256Hash, mcp};
+use serde_json::Value;
 
 use super::name::NameFlaw;
-use super::review::{Finding, Rule, Severity, names_only, review, steered};
+use super::review::{Finding, Rule, Severity, is_own_advice, review, steered};
 use super::shown::Shown;
 
 /// The size of a definition, in bytes, above which an operator must review it, because a model reads all of it with
@@ -105,13 +106,18 @@ impl Inspection {
         for name in steered(description, is_known).into_iter().take(MENTIONS_MAX) {
             self.findings.push(Finding::new(Rule::Mention, "/description", &name));
         }
+        self.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     }
 
     /// Turns the findings about a text into notes if the text only gives advice about tools of the same server, e.g.
     /// `use this instead of read_all`. If the text also has another blocking finding, its findings stay as they are.
     pub(super) fn excuse_own_tools(&mut self, is_own: impl Fn(&str) -> bool) {
+        let value = self.shown.as_ref().and_then(|shown| shown.text.get::<Value>().ok());
+        // The whole text decides, because the evidence may end before its dangerous part.
+        let text = |finding: &Finding| value.as_ref()?.pointer(&finding.at)?.as_str();
         let is_advice = |finding: &Finding| {
-            finding.rule == Rule::Shadow.id() && names_only(&finding.evidence, &is_own)
+            finding.rule == Rule::Shadow.id()
+                && text(finding).is_some_and(|text| is_own_advice(text, &is_own))
         };
         let blocking: Vec<&Finding> = self.findings.iter().filter(|one| one.blocks()).collect();
         let places: Vec<String> = blocking.iter().map(|one| one.at.clone()).collect();

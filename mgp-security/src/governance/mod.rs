@@ -32,6 +32,8 @@ use crate::decision::{
     Sources, ToolOrigin,
 };
 use crate::definition::Definitions;
+#[cfg(feature = "validators")]
+use crate::definition::Severity;
 use crate::error::Refusal;
 use crate::hooks::HookState;
 use crate::permission::{MissingPermission, MissingStatus, Permissions};
@@ -485,7 +487,15 @@ impl Governance {
         server: &ServerId,
         tool: &str,
     ) -> Option<mgp_types::mgp::RiskLevel> {
-        let definition = self.0.definitions.definition(Some(server), tool)?;
+        let definitions = &self.0.definitions;
+        let definition = definitions.definition(Some(server), tool)?;
+        if definitions
+            .findings(Some(server), tool)
+            .iter()
+            .any(|one| one.severity >= Severity::Flagged)
+        {
+            return None;
+        }
         crate::tool::proposed_risk(&definition, &self.0.policies.get(Some(server)), server.as_str())
     }
 

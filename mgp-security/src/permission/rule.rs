@@ -123,7 +123,18 @@ impl<'a> PermissionState<'a> {
         };
         let undecided =
             |status, why| if asks { Self::Open(status, why) } else { Self::Closed(status, why) };
-        let held = Book::find(held, permission).filter(|held| counts(held, decides));
+        // What a policy approved without limits must not take the place of the configuration, which may have some.
+        let is_replaced = |held: &StoredApproval| {
+            let approval = &held.approval;
+            let is_unlimited = approval.scope.is_none() && approval.tools.is_empty();
+            approval.source == ApprovalSource::Policy
+                && approval.decision == ApprovalDecision::Approved
+                && is_unlimited
+                && !held.is_over(at)
+                && is_listed(policy, permission)
+        };
+        let held =
+            Book::find(held, permission).filter(|held| counts(held, decides) && !is_replaced(held));
         if let Some(state) = held.and_then(|held| Self::of_approval(held, at, undecided)) {
             return state;
         }

@@ -89,6 +89,9 @@ struct Session {
     /// The hash of the session's refresh token.
     refresh: String,
     revoked: bool,
+    /// `true` while the revocation is not stored; if storing fails, it can be tried again.
+    #[serde(skip)]
+    is_unstored: bool,
 }
 
 /// The scopes of a request that are granted and those that are denied, and the duration of the grant.
@@ -169,6 +172,7 @@ impl Scopes {
             used: now(),
             refresh: hash(&refresh),
             revoked: false,
+            is_unstored: false,
         };
         let event = Event::new(EventType::PermissionGranted, by, AuditResult::Success)
             .detail("scopes", &granted.scopes)
@@ -190,18 +194,20 @@ impl Scopes {
     pub async fn revoke(&self, by: &Principal, token: &str) -> Result<bool, RpcError> {
         let (key, owner) = (hash(token), owner(by));
         let found = {
-            let sessions = self.0.sessions.lock();
-            sessions.get(&key).filter(|one| one.owner == owner && !one.revoked).cloned()
+            let mut sessions = self.0.sessions.lock();
+            let found = sessions.get_mut(&key).filter(|one| one.owner == owner);
+            found.filter(|one| !one.revoked || one.is_unstored).map(|session| {
+                (session.revoked, session.is_unstored) = (true, true);
+                session.clone()
+            })
         };
-        let Some(mut session) = found else { return Ok(false) };
-        session.revoked = true;
+        let Some(session) = found else { return Ok(false) };
         let event = Event::new(EventType::PermissionRevoked, by, AuditResult::Success)
             .detail("scopes", &session.scopes);
         self.0.audit.record(event.build()).await.map_err(Refusal::Unaudited)?;
         self.0.store.commit(Change::new().put(SPACE, key.clone(), Payload::of(&session)?)).await?;
-        // Mark the session in memory only now, so that a revocation that was not stored can be tried again.
         if let Some(session) = self.0.sessions.lock().get_mut(&key) {
-            session.revoked = true;
+            session.is_unstored = false;
         }
         Ok(true)
     }

@@ -2,9 +2,10 @@
 
 use mgp_types::mcp;
 use mgp_types::mgp::RiskLevel;
+use serde_json::Value;
 
 use super::assessment::Assessment;
-use super::words::{READS, words};
+use super::words::{CHANGES, MAY_CHANGE, READS, any, words};
 use crate::policy::ServerPolicy;
 
 /// Verbs for reading or calculating, in addition to [`READS`], with which the name of a harmless tool can begin.
@@ -24,6 +25,26 @@ const HARMLESS: &[&str] = &[
     "verify",
 ];
 
+/// Verbs after which an argument `query` is the text to search for, and not a statement.
+const SEARCHES: &[&str] = &["search", "find", "lookup", "list", "browse"];
+
+/// Words in names of arguments that contain a statement of a language that can also write.
+const STATEMENTS: &[&str] = &[
+    "sql",
+    "cypher",
+    "sparql",
+    "graphql",
+    "statement",
+    "statements",
+    "mutation",
+    "expression",
+    "pipeline",
+];
+
+/// Keywords of schemas by which a tool takes arguments without describing each of them.
+const UNDESCRIBED: &[&str] =
+    &["patternProperties", "dependentRequired", "dependentSchemas", "propertyNames"];
+
 /// Returns the risk that a tool of this server would have if the server declared that the tool only reads.
 ///
 /// Returns `None` if the server declares anything about the effects of the tool, if the operator has set the risk, or
@@ -37,7 +58,11 @@ pub(crate) fn proposed_risk(
     let has_hints = hints
         .is_some_and(|hints| hints.read_only_hint.is_some() || hints.destructive_hint.is_some());
     let declares = has_hints || tool.find_security().is_some();
-    if declares || policy.risk.contains_key(&tool.name) || !reads(&tool.name, server) {
+    if declares
+        || policy.risk.contains_key(&tool.name)
+        || !reads(&tool.name, server)
+        || arguments_can_write(tool)
+    {
         return None;
     }
     let now = Assessment::of(tool, policy);
@@ -48,12 +73,56 @@ pub(crate) fn proposed_risk(
 }
 
 /// Returns whether a name begins with a verb for reading, possibly after the name of the server, and contains no verb
-/// for writing.
+/// for writing. `query` does not count, because queries of databases can write.
 fn reads(tool: &str, server: &str) -> bool {
     let (own, all) = (words(server), words(tool));
-    let first = all.iter().find(|word| !own.contains(word)).map(String::as_str);
-    first.is_some_and(|word| READS.contains(&word) || HARMLESS.contains(&word))
+    let mut rest = all.iter().skip_while(|word| own.contains(word)).map(String::as_str);
+    let verb = rest.next().unwrap_or_default();
+    let changes = |word: &str| CHANGES.contains(&word) || MAY_CHANGE.contains(&word);
+    let things: Vec<&str> = rest.collect();
+    (READS.contains(&verb) && verb != "query" || HARMLESS.contains(&verb))
+        && (things.len() == 1 || !things.iter().any(|word| changes(word)))
         && mgp_validators::reads_by_name(tool)
+}
+
+/// Returns whether the arguments can make a tool with a harmless name do more than read: they contain a statement of a
+/// query language, a value that is a verb for writing, or arguments that the schema does not describe.
+fn arguments_can_write(tool: &mcp::Tool) -> bool {
+    let searches = words(&tool.name).iter().any(|word| SEARCHES.contains(&word.as_str()));
+    let Ok(schema) = tool.input_schema.get::<Value>() else { return true };
+    let mut left = vec![&schema];
+    while let Some(value) = left.pop() {
+        match value {
+            Value::Object(members) => {
+                let names = members.get("properties").and_then(Value::as_object);
+                let is_listed = |name: &Value| {
+                    let name = name.as_str().unwrap_or_default();
+                    names.is_some_and(|names| names.contains_key(name))
+                };
+                let required = members.get("required").and_then(Value::as_array);
+                if UNDESCRIBED.iter().any(|keyword| members.contains_key(*keyword))
+                    || required.is_some_and(|required| !required.iter().all(is_listed))
+                {
+                    return true;
+                }
+                let is_statement = |name: &String| {
+                    any(&words(name), STATEMENTS) || !searches && any(&words(name), &["query"])
+                };
+                if names.is_some_and(|names| names.keys().any(is_statement)) {
+                    return true;
+                }
+                let values = members.get("enum").and_then(Value::as_array).into_iter().flatten();
+                let mut values = values.chain(members.get("const")).filter_map(Value::as_str);
+                if values.any(mgp_validators::has_write_verb) {
+                    return true;
+                }
+                left.extend(members.values());
+            }
+            Value::Array(items) => left.extend(items),
+            _ => {}
+        }
+    }
+    false
 }
 
 #[cfg(test)]
@@ -93,13 +162,40 @@ mod tests {
             "lese_datei",
             "frobnicate",
             "check_in",
+            "list_add_item",
+            "list_clear_all",
+            "list_move_cards",
+            "view_set_filter",
+            "status_set_message",
+            "query_cancel_job",
+            "check_approve_request",
+            "search_replace_text",
+            "check_and_capture_payment",
+            "get_and_wire_funds",
+            "list_then_nuke",
+            "query",
             "get_\u{4e00}",
         ] {
             assert_eq!(of(name, &id), None, "{name}");
         }
-        for arguments in [json!({"sql": {}}), json!({"command": {}}), json!({"content": {}})] {
+        for arguments in [
+            json!({"sql": {}}),
+            json!({"command": {}}),
+            json!({"content": {}}),
+            json!({"query": {"type": "string"}}),
+            json!({"cypher": {"type": "string"}}),
+            json!({"action": {"enum": ["show", "delete"]}}),
+            json!({"options": {"patternProperties": {"": {}}}}),
+        ] {
             assert_eq!(of("get_data", &arguments), None, "{arguments}");
         }
+        assert_eq!(
+            of("search_notes", &json!({"query": {"type": "string"}})).as_deref(),
+            Some("safe")
+        );
+        assert_eq!(of("get_post", &id).as_deref(), Some("safe"));
+        let hidden = json!({"name": "get_result", "inputSchema": {"type": "object", "required": ["command"]}});
+        assert_eq!(proposed(hidden, &ServerPolicy::default()), None);
     }
 
     #[test]

@@ -35,6 +35,6 @@ pub use argument_values::UniqueJson;
 pub use code::CodePolicy;
 pub use lines::{CaseKind, Cases};
 pub use network::{NetworkRules, Resolver};
-pub use readonly::reads_by_name;
+pub use readonly::{has_write_verb, reads_by_name};
 pub use rejection::Rejection;
 pub use set::{GuardedCall, ValidatorSet};

@@ -267,7 +267,8 @@ async fn grant_server(
         needed.into_iter().partition(|permission| permission.risk() == RiskLevel::Dangerous);
     // Decisions that the operator has made before are kept.
     let decided = decided(backend, &server.id).await?;
-    granted.retain(|permission| !decided.contains(permission));
+    granted
+        .retain(|permission| !decided.contains(permission) && !is_configured(server, permission));
     if !granted.is_empty() {
         let mut params = KernelPermissionChangeParams::new(id, granted.clone());
         params.because = Some(because.to_owned());
@@ -289,6 +290,17 @@ async fn grant_server(
         tools,
         waiting,
         error,
+    })
+}
+
+/// Returns whether the configuration grants a permission to a server. An approval would take its place, and lift its
+/// limits.
+fn is_configured(server: &ServerConfig, permission: &Permission) -> bool {
+    let mut listed = server.mgp.iter().flat_map(|mgp| &mgp.permissions).map(Permission::as_str);
+    listed.any(|name| {
+        let group = name.strip_suffix(".*").unwrap_or(name);
+        let rest = permission.as_str().strip_prefix(group);
+        name == "*" || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     })
 }
 

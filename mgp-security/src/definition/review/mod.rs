@@ -37,6 +37,52 @@ pub(super) use rule::Rule;
 /// The number of findings in the texts of a definition after which no further texts are reviewed.
 const FINDINGS_MAX: usize = 64;
 
+/// Words that, in a text about tools, can mean tools of other servers or of the host, or that order more than a choice
+/// between tools.
+const FOREIGN: &[&str] = &[
+    "all",
+    "always",
+    "any",
+    "anything",
+    "bash",
+    "before",
+    "broken",
+    "browser",
+    "built-in",
+    "builtin",
+    "default",
+    "deprecated",
+    "disabled",
+    "editor",
+    "every",
+    "everything",
+    "existing",
+    "first",
+    "include",
+    "insecure",
+    "intercept",
+    "intercepts",
+    "must",
+    "native",
+    "never",
+    "obsolete",
+    "official",
+    "other",
+    "others",
+    "replace",
+    "replaces",
+    "send",
+    "server",
+    "servers",
+    "shell",
+    "standard",
+    "terminal",
+    "through",
+    "unsafe",
+    "unreliable",
+    "via",
+];
+
 /// Reviews the part of a definition that a model sees. Returns the findings, most severe first.
 pub(super) fn review(shown: &Value) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -69,7 +115,7 @@ pub(super) fn added(before: &Value, findings: &[Finding]) -> Vec<Finding> {
     let known = review(before);
     let is_new = |one: &&Finding| {
         let same = |old: &Finding| old.rule == one.rule && old.evidence == one.evidence;
-        !known.iter().any(same)
+        one.rule == Rule::Many.id() || !known.iter().any(same)
     };
     findings.iter().filter(is_new).cloned().collect()
 }
@@ -81,14 +127,30 @@ pub(super) fn steered(description: &str, is_known: impl Fn(&str) -> bool) -> Vec
     steered.map(|token| token.word.clone()).collect()
 }
 
-/// Returns whether a text names at least one tool, only tools of the server itself (`is_own`), and neither an address
-/// nor a file with secrets.
-pub(super) fn names_only(text: &str, is_own: impl Fn(&str) -> bool) -> bool {
-    let tokens = token::tokens(text, Place::Elsewhere);
+/// Returns whether a text that says how tools are to be used is about tools of the server itself (`is_own`) alone: it
+/// names at least one of them and no other tool, and has no address, no secret, and no word for tools of others.
+pub(super) fn is_own_advice(text: &str, is_own: impl Fn(&str) -> bool) -> bool {
+    let plain = plain::plain_text(text);
+    let tokens = token::tokens(&plain, Place::Elsewhere);
     let mut names = tokens.iter().filter(|token| token.is_tool()).peekable();
-    !tokens.iter().any(|token| token.is_address() || token.is_secret_file())
-        && names.peek().is_some()
+    let is_foreign = |token: &token::Token| {
+        token.is_address()
+            || token.is_secret_file()
+            || token.is_secret_variable()
+            || FOREIGN.contains(&token.word.as_str())
+    };
+    // Names such as `WebFetch` and `mail.send` can be tools of others, too.
+    let is_other_name = |word: &str| {
+        let word = word.trim_matches(|c: char| !c.is_alphanumeric());
+        let mut pairs = word.as_bytes().windows(2);
+        let has_hump =
+            pairs.any(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase());
+        (has_hump || word.contains('.')) && !is_own(word)
+    };
+    names.peek().is_some()
         && names.all(|token| is_own(&token.word))
+        && !tokens.iter().any(is_foreign)
+        && !text.split_whitespace().any(is_other_name)
 }
 
 /// Returns the names of all members of a tool's schemas, in lower case.
@@ -138,14 +200,21 @@ fn walk(value: &Value, at: &mut String, members: &Members, findings: &mut Vec<Fi
 }
 
 fn one(text: &str, at: &str, members: &Members, findings: &mut Vec<Finding>) {
+    let hidden = characters::hidden(text);
     if findings.len() > FINDINGS_MAX {
+        // Hidden characters are looked for in all texts, because definitions with them are refused.
+        if let Some((what, evidence)) = hidden
+            && !findings.iter().any(|one| one.rule == Rule::Hidden.id())
+        {
+            findings.push(Finding::about(Rule::Hidden, at, what, &evidence));
+        }
         // This finding remains even if all others turn out to be harmless, so an operator must read the other texts.
         if !findings.iter().any(|one| one.rule == Rule::Many.id()) {
             findings.push(Finding::new(Rule::Many, "", ""));
         }
         return;
     }
-    if let Some((what, evidence)) = characters::hidden(text) {
+    if let Some((what, evidence)) = hidden {
         findings.push(Finding::about(Rule::Hidden, at, what, &evidence));
     }
     if let Some(evidence) = script::mixed(text) {

@@ -33,7 +33,7 @@ pub(super) fn check(
         let meant: Vec<Option<u16>> = if apart.is_empty() {
             vec![place.port]
         } else {
-            apart.iter().copied().chain(place.named_port).map(Some).collect()
+            apart.iter().copied().chain(place.port).map(Some).collect()
         };
         for port in meant {
             one(&closed, open.as_deref(), ports, &place.host, port)

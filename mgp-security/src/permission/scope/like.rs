@@ -3,7 +3,7 @@
 use mgp_types::mgp::PermissionScope;
 
 use super::finding::{About, Command, Findings};
-use super::{check, host};
+use super::{Outside, check, host};
 
 /// The minimum number of path components of a folder for all files in it to count as similar.
 const MIN_FOLDER_PARTS: usize = 2;
@@ -38,6 +38,27 @@ pub(crate) fn like(arguments: &str) -> Option<PermissionScope> {
         scope.commands = found.commands.iter().map(beginning).collect::<Option<Vec<_>>>()?.into();
     }
     check(&scope, Some(arguments)).ok().map(|()| scope)
+}
+
+/// Checks that a call is similar to one from which [`like`] derived these limits: it is within them, and has no file,
+/// address or command if that call had none.
+pub(crate) fn is_like(scope: &PermissionScope, arguments: Option<&str>) -> Result<(), Outside> {
+    check(scope, arguments)?;
+    let found = Findings::of(arguments.unwrap_or("{}"))?;
+    if !scope.commands.is_empty() {
+        return Ok(());
+    }
+    let has_path = found.paths()?.iter().any(|(text, is_named)| *is_named || !text.contains("://"));
+    for (is_new, what) in [
+        (scope.paths.is_empty() && has_path, "file"),
+        (scope.hosts.is_empty() && !found.texts(About::Host)?.is_empty(), "address"),
+        (!found.commands.is_empty(), "command"),
+    ] {
+        if is_new {
+            return Err(format!("the approved call had no {what}"));
+        }
+    }
+    Ok(())
 }
 
 /// Describes the limits of an approval, for a person.

@@ -17,8 +17,8 @@ mod tests;
 use mgp_types::mgp::PermissionScope;
 
 use self::finding::{About, Findings};
-pub(crate) use self::like::like;
 pub use self::like::scope_words;
+pub(crate) use self::like::{is_like, like};
 
 /// A description of the reason why a call is out of scope.
 pub(crate) type Outside = String;

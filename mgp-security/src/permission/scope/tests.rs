@@ -401,6 +401,8 @@ fn ports_come_from_the_address_or_stand_apart() {
     fails(only, r#"{"host":"a.example"}"#, "without a port");
     fails(only, r#"{"url":"https://a.example:8443"}"#, "port 8443");
     fails(only, r#"{"host":"a.example:25","port":22}"#, "port 25");
+    fails(only, r#"{"url":"http://10.0.0.5/","port":443}"#, "port 80");
+    passes(only, r#"{"url":"https://a.example","port":443}"#);
     fails(only, r#"{"host":"a.example","port":25}"#, "port 25");
     fails(only, r#"{"host":"a.example","port":-1}"#, "port cannot be read");
     fails(only, r#"{"host":"a.example","port":"x"}"#, "port cannot be read");
@@ -562,4 +564,19 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn similar_calls_add_no_other_kind_of_target() {
+    let is_like = |approved: &str, call: &str| {
+        super::is_like(&super::like(approved).unwrap(), Some(call)).is_ok()
+    };
+    let page = r#"{"url":"https://api.example.com/x"}"#;
+    assert!(is_like(page, r#"{"url":"https://api.example.com/y"}"#));
+    let saved = r#"{"url":"https://api.example.com/x","output":"/home/u/.bashrc"}"#;
+    assert!(!is_like(page, saved));
+    let file = r#"{"path":"/srv/notes/a.txt"}"#;
+    assert!(is_like(file, r#"{"path":"/srv/notes/b.txt"}"#));
+    assert!(!is_like(file, r#"{"path":"/srv/notes/b.txt","webhook":"https://evil.example"}"#));
+    assert!(!is_like(file, r#"{"path":"/srv/notes/b.txt","command":"rm x"}"#));
 }

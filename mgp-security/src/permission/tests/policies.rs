@@ -68,6 +68,20 @@ async fn each_limit_of_the_configuration_limits_the_permissions_it_is_about() {
 }
 
 #[tokio::test]
+async fn limits_of_the_configuration_apply_after_the_policy_approved_by_itself() {
+    let mut world = World::new(ApprovalPolicy::AutoApprove, None);
+    world.call_with("read", r#"{"path":"/etc/passwd"}"#).await.unwrap();
+    let limits = serde_json::from_str(r#"{"paths":["/srv"]}"#).unwrap();
+    let policy = ServerPolicy::clone(&world.policies.get(None))
+        .permissions([Permission::FilesystemRead])
+        .permission_limits(limits);
+    world.policies.set("files", policy);
+    world.call_with("read", r#"{"path":"/srv/a"}"#).await.unwrap();
+    let error = world.call_with("read", r#"{"path":"/etc/passwd"}"#).await.unwrap_err();
+    assert_eq!(lacking(&error), "filesystem.read out_of_scope");
+}
+
+#[tokio::test]
 async fn wildcards_cover_no_unknown_permission() {
     let mut world = World::new(ApprovalPolicy::DenyAll, None);
     world.list(&["filesystem.*", "com.example.*"]);

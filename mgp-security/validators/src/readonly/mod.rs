@@ -41,15 +41,22 @@ pub(crate) fn check(
     writing_arguments::check(tool, arguments)
 }
 
-/// Returns whether the verbs in the name of a tool indicate that the tool only reads.
+/// Returns whether the words in the name of a tool indicate that the tool only reads.
 ///
 /// ```
 /// assert!(mgp_validators::reads_by_name("list_issues"));
 /// assert!(!mgp_validators::reads_by_name("get_or_create"));
+/// assert!(!mgp_validators::reads_by_name("list_clear_all"));
 /// ```
 #[must_use]
 pub fn reads_by_name(tool: &str) -> bool {
-    hidden(tool, false).is_none() && tool.is_ascii() && name::intent(tool) == Intent::Read
+    hidden(tool, false).is_none() && tool.is_ascii() && name::only_reads(tool)
+}
+
+/// Returns whether a word of a text is a verb for writing or executing, e.g. a value of an argument `action`.
+#[must_use]
+pub fn has_write_verb(text: &str) -> bool {
+    name::writes(text)
 }
 
 /// Checks annotations and security metadata, and refuses a tool that declares a write. Returns whether the server

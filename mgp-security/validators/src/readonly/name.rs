@@ -91,6 +91,24 @@ pub(super) fn intent(name: &str) -> Intent {
     if read { Intent::Read } else { Intent::Unknown }
 }
 
+/// Returns whether a name consists of a verb for reading and things that are read: it joins no second verb, and a verb
+/// for writing occurs in it only as a noun directly after the first verb, at the end, e.g. `get_post`.
+pub(super) fn only_reads(name: &str) -> bool {
+    let words = key_words(name);
+    let Some(verb) = words.iter().position(|word| READ.has(word)) else { return false };
+    let things = &words[verb + 1..];
+    let is_noun = |word: &String| things.len() == 1 && NOUNS.has(word);
+    intent(name) == Intent::Read
+        && !words.iter().any(|word| JOINS.contains(&word.as_str()))
+        && !words[..verb].iter().any(|word| is_write(word))
+        && things.iter().all(|word| !is_write(word) || is_noun(word))
+}
+
+/// Returns whether any word is a verb for writing.
+pub(super) fn writes(text: &str) -> bool {
+    key_words(text).iter().any(|word| is_write(word))
+}
+
 fn of_clause(clause: &[String], later: bool) -> Intent {
     let is = |list: &Words, word: &String| list.has(word);
     // Whether opening a file or page writes depends on the mode of `open`, so the verb alone does not decide.
