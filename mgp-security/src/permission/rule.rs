@@ -123,18 +123,8 @@ impl<'a> PermissionState<'a> {
         };
         let undecided =
             |status, why| if asks { Self::Open(status, why) } else { Self::Closed(status, why) };
-        // What a policy approved without limits must not take the place of the configuration, which may have some.
-        let is_replaced = |held: &StoredApproval| {
-            let approval = &held.approval;
-            let is_unlimited = approval.scope.is_none() && approval.tools.is_empty();
-            approval.source == ApprovalSource::Policy
-                && approval.decision == ApprovalDecision::Approved
-                && is_unlimited
-                && !held.is_over(at)
-                && is_listed(policy, permission)
-        };
-        let held =
-            Book::find(held, permission).filter(|held| counts(held, decides) && !is_replaced(held));
+        let held = Book::find(held, permission).filter(|held| counts(held, decides));
+        let held = held.filter(|held| !is_replaced(held, policy, permission, at));
         if let Some(state) = held.and_then(|held| Self::of_approval(held, at, undecided)) {
             return state;
         }
@@ -253,6 +243,23 @@ fn outside(held: &StoredApproval, tool: &str, arguments: Option<&str>) -> Option
     }
     let scope = approval.scope.as_ref()?;
     scope::check(scope, arguments).err()
+}
+
+/// Returns whether the configuration replaces an approval: what a policy approved without limits must not take the place
+/// of the configuration, which may have limits.
+fn is_replaced(
+    held: &StoredApproval,
+    policy: &ServerPolicy,
+    permission: &Permission,
+    at: SystemTime,
+) -> bool {
+    let approval = &held.approval;
+    approval.source == ApprovalSource::Policy
+        && approval.decision == ApprovalDecision::Approved
+        && approval.scope.is_none()
+        && approval.tools.is_empty()
+        && !held.is_over(at)
+        && is_listed(policy, permission)
 }
 
 /// Returns whether an approval counts under a policy. An approval by a policy counts only while that policy applies.

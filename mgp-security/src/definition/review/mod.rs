@@ -127,7 +127,7 @@ pub(super) fn steered(description: &str, is_known: impl Fn(&str) -> bool) -> Vec
     steered.map(|token| token.word.clone()).collect()
 }
 
-/// Returns whether a text that says how tools are to be used is about tools of the server itself (`is_own`) alone: it
+/// Returns whether a text about the use of tools is about tools of the server itself (`is_own`) alone: it
 /// names at least one of them and no other tool, and has no address, no secret, and no word for tools of others.
 pub(super) fn is_own_advice(text: &str, is_own: impl Fn(&str) -> bool) -> bool {
     let plain = plain::plain_text(text);
