@@ -361,3 +361,27 @@ pub(super) fn policy(server: &ServerConfig) -> ServerPolicy {
     let policy = ServerPolicy::default().trust(mgp.trust_level.clone());
     mgp.risk.iter().fold(policy, |policy, (tool, risk)| policy.risk(tool.as_str(), risk.clone()))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn permissions_that_the_configuration_grants_get_no_approval() {
+        let is_granted = |listed: &str, permission: Permission| {
+            let text = format!(
+                "[[servers]]\nid = 'files'\ncommand = 'x'\n[servers.mgp]\npermissions = ['{listed}']\n"
+            );
+            let config = Config::parse(Path::new("mgp.toml"), &text).unwrap().config;
+            is_configured(&config.servers[0], &permission)
+        };
+        for listed in ["filesystem.read", "filesystem", "filesystem.*", "*"] {
+            assert!(is_granted(listed, Permission::FilesystemRead), "{listed}");
+        }
+        for listed in ["filesystem.write", "file", "network.outbound"] {
+            assert!(!is_granted(listed, Permission::FilesystemRead), "{listed}");
+        }
+    }
+}
