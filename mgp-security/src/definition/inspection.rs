@@ -1,5 +1,6 @@
 //! The parsing and review of a single definition, without any knowledge about its server.
 
+use std::cell::LazyCell;
 use std::sync::Arc;
 
 use mgp_types::{Payload, Sha256Hash, mcp};
@@ -112,7 +113,8 @@ impl Inspection {
     /// Turns the findings about a text into notes if the text only gives advice about tools of the same server, e.g.
     /// `use this instead of read_all`. If the text also has another blocking finding, its findings stay as they are.
     pub(super) fn excuse_own_tools(&mut self, is_own: impl Fn(&str) -> bool) {
-        let value = self.shown.as_ref().and_then(|shown| shown.text.get::<Value>().ok());
+        // Few definitions have such a finding, so the others are not parsed again.
+        let value = LazyCell::new(|| self.shown.as_ref()?.text.get::<Value>().ok());
         // The whole text decides, because the evidence may end before its dangerous part.
         let text = |finding: &Finding| value.as_ref()?.pointer(&finding.at)?.as_str();
         let is_advice = |finding: &Finding| {
