@@ -41,6 +41,7 @@ pub mod spec;
 pub mod store;
 pub mod sync;
 mod timestamp;
+mod unique_json;
 mod wire;
 
 #[cfg(doctest)]
@@ -60,4 +61,5 @@ pub use record::{Extras, Lenient, List, Nullable, Number, Object, OneOrMany, Raw
 #[cfg(feature = "seal")]
 pub use seal::{Sealer, UnsealError, random_name};
 pub use timestamp::Timestamp;
+pub use unique_json::UniqueJson;
 pub use wire::{Category, ErrorCode, Id, Payload, Recovery, RetryStrategy, RpcError};

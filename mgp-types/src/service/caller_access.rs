@@ -35,6 +35,11 @@ pub trait CallerChannel: Send + Sync {
     /// Stores a value, which [`kept`](Self::kept) returns when the caller repeats the call.
     fn keep(&self, _key: &str, _value: &Payload) {}
 
+    /// Returns whether a reply of this round already asks the question with this key.
+    fn has_asked(&self, _key: &str) -> bool {
+        false
+    }
+
     /// Removes the suspended questions, and returns them as the reply to the call; `None` if there are none.
     fn take_suspended(&self) -> Option<Reply> {
         None
@@ -172,6 +177,10 @@ impl CallerChannel for Rounds {
 
     fn keep(&self, key: &str, value: &Payload) {
         self.0.lock().state.kept.insert(key.to_owned(), value.clone());
+    }
+
+    fn has_asked(&self, key: &str) -> bool {
+        self.0.lock().asked.iter().any(|asked| asked == key)
     }
 
     fn take_suspended(&self) -> Option<Reply> {

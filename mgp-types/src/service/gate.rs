@@ -1,6 +1,6 @@
 //! Layers created from closures: a gate that admits or refuses calls, and a wrapper around calls.
 //!
-//! Applies to: both.
+//! Applies to: inbound and outbound.
 
 use std::future::{Ready, ready};
 use std::task::{Context as Task, Poll};

@@ -1,6 +1,6 @@
 //! An adapter for tower layers from other crates: waits for readiness in each call, and converts errors.
 //!
-//! Applies to: both.
+//! Applies to: inbound and outbound.
 
 use std::error::Error as StdError;
 use std::future::poll_fn;

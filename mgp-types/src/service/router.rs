@@ -1,6 +1,6 @@
 //! Routers, which select the handler of a call by its method name.
 //!
-//! Applies to: both.
+//! Applies to: inbound and outbound.
 
 use std::fmt;
 use std::future::Future;

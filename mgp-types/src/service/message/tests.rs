@@ -1,6 +1,8 @@
 //! Parsing and writing of messages.
 
 use super::*;
+use crate::service::hop::HopMembers;
+use crate::service::reply::Reply;
 
 #[track_caller]
 fn parse(text: &str) -> Message {

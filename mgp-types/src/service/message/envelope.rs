@@ -1,0 +1,286 @@
+//! The members of a JSON-RPC message, read in one pass without copying, and the message that they form.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use bytestring::ByteString;
+use serde::Deserializer;
+use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess};
+use serde_json::value::RawValue;
+
+use super::{InvalidMessage, Message};
+use crate::record::{Key, text_of};
+use crate::service::method::Method;
+use crate::service::params::{Params, Parts, PartsSeed, TargetKind};
+use crate::wire::{Id, Payload, RpcError};
+
+/// The maximum number of messages in one JSON array. A limit is needed because short messages can cause long answers.
+const MAX_BATCH: usize = 128;
+
+/// The result of interpreting the members of a message.
+pub(super) enum Parsed {
+    /// A complete message.
+    Message(Message),
+    /// A request or notification whose params are stored as ranges of the received line.
+    Call { id: Option<Id>, method: Method, parts: Parts },
+}
+
+/// The members of a message that were read so far.
+#[derive(Default)]
+pub(super) struct Envelope<'a> {
+    /// `Some(true)` if `jsonrpc` is "2.0", and `None` if there is no such member.
+    is_version_2: Option<bool>,
+    id: Option<&'a RawValue>,
+    /// The method, if it is a string.
+    method: Option<Cow<'a, str>>,
+    /// `true` if there is a member `method`, even one that is not a string.
+    has_method: bool,
+    params: Option<ParamsSlot<'a>>,
+    result: Option<&'a RawValue>,
+    error: Option<&'a RawValue>,
+    /// `true` if there is a member `result` or `error`, even one that cannot be decoded.
+    has_outcome: bool,
+    /// `true` if one of the members of a request is repeated.
+    repeated: bool,
+}
+
+/// The params of a request or notification.
+enum ParamsSlot<'a> {
+    /// Params that follow the method, as ranges of the received line.
+    Read(Parts),
+    /// Params that precede the method in the message: until the method is known, the member that names the target is
+    /// not known either.
+    Raw(&'a RawValue),
+}
+
+impl<'a> Envelope<'a> {
+    /// Reads the members of a message until its end or the first error, and keeps those that were read.
+    #[inline]
+    pub(super) fn read(&mut self, text: &'a ByteString) -> Result<(), serde_json::Error> {
+        let mut reader = serde_json::Deserializer::from_str(text);
+        EnvelopeSeed { out: self, text }.deserialize(&mut reader).and_then(|()| reader.end())
+    }
+
+    /// Returns the id, if there is a valid one.
+    pub(super) fn id(&self) -> Option<Id> {
+        read_id(self.id?.get())
+    }
+
+    /// Returns whether the members that were read are those of a response.
+    pub(super) fn is_response(&self) -> bool {
+        self.has_outcome && !self.has_method
+    }
+
+    /// Converts the members of a whole message into the message.
+    pub(super) fn interpret(self, line: &ByteString) -> Result<Parsed, InvalidMessage> {
+        let raw_id = self.id.map(RawValue::get);
+        let id = raw_id.and_then(read_id);
+        if self.is_response() {
+            return self.response(line, id, raw_id).map(Parsed::Message);
+        }
+        let refuse = |why: &str| Err(InvalidMessage::invalid_request(id.clone(), why));
+        if self.is_version_2 != Some(true) {
+            return refuse("`jsonrpc` must be \"2.0\"");
+        }
+        if self.repeated {
+            return refuse("a member is repeated");
+        }
+        let Some(method) = &self.method else { return refuse("`method` must be a string") };
+        if self.has_outcome {
+            return refuse("a message is a request or a response, not both");
+        }
+        if raw_id.is_some() && id.is_none() {
+            return refuse("`id` must be a string or an integer");
+        }
+        let method = Method::of(method);
+        let params = match self.params {
+            None => Params::none(),
+            Some(ParamsSlot::Read(parts)) if parts.is_object() => {
+                return Ok(Parsed::Call { id, method, parts });
+            }
+            Some(ParamsSlot::Read(_)) => return refuse("`params` must be an object"),
+            Some(ParamsSlot::Raw(raw)) => Params::split(method.as_str(), line.slice_ref(raw.get()))
+                .map_err(|error| InvalidMessage { id: id.clone(), error: Some(error) })?,
+        };
+        if !params.is_object_or_none() {
+            return refuse("`params` must be an object");
+        }
+        Ok(Parsed::Message(match id {
+            Some(id) => Message::Request { id, method, params },
+            None => Message::Notification { method, params },
+        }))
+    }
+
+    /// Converts a response that cannot be parsed into an error response with its id, so that the call that waits for it
+    /// ends.
+    ///
+    /// Such responses occur in practice: e.g. Python writes `NaN`, which is not valid JSON.
+    pub(super) fn unreadable_response(&self, why: &serde_json::Error) -> Option<Message> {
+        if !self.is_response() {
+            return None;
+        }
+        let id = Some(self.id()?);
+        let error = RpcError::internal(format!("the peer's answer cannot be read: {why}"));
+        Some(Message::Response { id, outcome: Err(error) })
+    }
+
+    /// Converts the members of a response into the message.
+    fn response(
+        self,
+        line: &ByteString,
+        id: Option<Id>,
+        raw_id: Option<&str>,
+    ) -> Result<Message, InvalidMessage> {
+        // A response is never answered, not even an invalid one.
+        let ignored = Err(InvalidMessage { id: None, error: None });
+        if id.is_none() && raw_id.is_some_and(|raw| raw != "null") {
+            return ignored;
+        }
+        let outcome = match (self.result, self.error) {
+            (Some(result), None) => Ok(Payload::from_trusted(line.slice_ref(result.get()))),
+            (None, Some(error)) => match serde_json::from_str::<RpcError>(error.get()) {
+                Ok(error) => Err(error),
+                // The call that waits for this response must end, so it gets a new error; the malformed one is dropped.
+                Err(_) => Err(RpcError::internal("the peer answered with a malformed error")),
+            },
+            (Some(_), Some(_)) => {
+                Err(RpcError::internal("the peer answered with a result and an error"))
+            }
+            (None, None) => return ignored,
+        };
+        Ok(Message::Response { id, outcome })
+    }
+
+    /// Splits a line into the messages of a batch if it is an array, or finds the reason why it is not a message. This
+    /// takes a second, slower pass.
+    pub(super) fn split_or_explain(
+        &self,
+        line: &ByteString,
+        why: &serde_json::Error,
+    ) -> Result<Message, InvalidMessage> {
+        if let Err(error) = serde_json::from_str::<de::IgnoredAny>(line) {
+            return Err(InvalidMessage { id: None, error: Some(RpcError::parse(error)) });
+        }
+        match line.trim_start().as_bytes().first() {
+            Some(b'{') => {
+                let id = self.id.and_then(|raw| serde_json::from_str(raw.get()).ok());
+                return Err(InvalidMessage::invalid_request(id, why.to_string()));
+            }
+            Some(b'[') => {
+                let mut reader = serde_json::Deserializer::from_str(line);
+                match reader.deserialize_seq(BatchItems(line)) {
+                    Ok(items) if items.is_empty() => {}
+                    Ok(items) => return Ok(Message::Batch(items)),
+                    Err(_) => {
+                        let why = format!("an array may hold at most {MAX_BATCH} messages");
+                        return Err(InvalidMessage::invalid_request(None, why));
+                    }
+                }
+            }
+            _ => {}
+        }
+        let why = "a message is a JSON object with `jsonrpc` and `method`";
+        Err(InvalidMessage::invalid_request(None, why))
+    }
+}
+
+/// Reads an id. Short numbers, the most common ids, are read without the JSON parser.
+fn read_id(raw: &str) -> Option<Id> {
+    let is_short = matches!(raw.as_bytes(), [b'1'..=b'9', rest @ ..]
+        if rest.len() < 18 && rest.iter().all(u8::is_ascii_digit));
+    if is_short {
+        let value = raw.bytes().fold(0, |value, digit| value * 10 + i64::from(digit - b'0'));
+        return Some(Id::Number(value));
+    }
+    serde_json::from_str(raw).ok()
+}
+
+/// The messages of a JSON array, as parts of the line that contains them.
+struct BatchItems<'a>(&'a ByteString);
+
+impl<'de> de::Visitor<'de> for BatchItems<'_> {
+    type Value = Vec<ByteString>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("messages")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(raw) = seq.next_element::<&RawValue>()? {
+            if items.len() == MAX_BATCH {
+                return Err(de::Error::custom("too many messages"));
+            }
+            items.push(self.0.slice_ref(raw.get()));
+        }
+        Ok(items)
+    }
+}
+
+/// The reader of a message's members.
+struct EnvelopeSeed<'e, 'de> {
+    out: &'e mut Envelope<'de>,
+    text: &'de ByteString,
+}
+
+impl<'de> DeserializeSeed<'de> for EnvelopeSeed<'_, 'de> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> de::Visitor<'de> for EnvelopeSeed<'_, 'de> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a message")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Self { out, text } = self;
+        while let Some(Key(key)) = map.next_key()? {
+            match &*key {
+                "jsonrpc" => {
+                    out.repeated |= out.is_version_2.is_some();
+                    let raw: &RawValue = map.next_value()?;
+                    out.is_version_2 = Some(raw.get() == "\"2.0\"");
+                }
+                "id" => {
+                    out.repeated |= out.id.is_some();
+                    out.id = Some(map.next_value()?);
+                }
+                "method" => {
+                    out.repeated |= out.has_method;
+                    let raw: &RawValue = map.next_value()?;
+                    // The method is read as raw JSON, so that the id can be read even if the method is not a string.
+                    out.has_method = true;
+                    out.method = text_of(raw.get());
+                }
+                "params" => {
+                    out.repeated |= out.params.is_some();
+                    out.params = Some(match &out.method {
+                        Some(method) => {
+                            let target = TargetKind::of(method);
+                            ParamsSlot::Read(map.next_value_seed(PartsSeed { text, target })?)
+                        }
+                        None => ParamsSlot::Raw(map.next_value()?),
+                    });
+                }
+                "result" => {
+                    out.has_outcome = true;
+                    out.result = Some(map.next_value()?);
+                }
+                "error" => {
+                    out.has_outcome = true;
+                    out.error = Some(map.next_value()?);
+                }
+                _ => {
+                    map.next_value::<de::IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
