@@ -2,6 +2,7 @@
 //!
 //! Starts servers, as MGP §11 requires.
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::PathBuf;
@@ -14,6 +15,8 @@ use tokio::runtime::Handle;
 use tracing::instrument::WithSubscriber;
 
 use super::handle::ShutdownTimeouts;
+#[cfg(windows)]
+use super::program;
 use super::stderr::{StderrCallback, drain};
 use super::{Child, ChildError, Confinement, Keeper, StderrLimits, environment, imp};
 
@@ -228,7 +231,7 @@ impl ChildCommand {
                 command.args(arguments).arg(&self.program);
                 command
             }
-            None => Command::new(&self.program),
+            None => Command::new(self.found_program()),
         };
         command
             .args(&self.args)
@@ -242,6 +245,23 @@ impl ChildCommand {
             command.current_dir(directory);
         }
         command
+    }
+
+    /// Returns the program to start. On Windows, a name without an extension can also be that of a script such as
+    /// `npx.cmd`, which the system itself does not find.
+    fn found_program(&self) -> Cow<'_, OsStr> {
+        #[cfg(windows)]
+        {
+            let own = self.env.iter().rev().find(|(name, _)| name.eq_ignore_ascii_case("PATH"));
+            let path = own.map(|(_, path)| path.clone()).or_else(|| std::env::var_os("PATH"));
+            let extensions = std::env::var("PATHEXT").ok();
+            let extensions = extensions.as_deref().unwrap_or(program::EXTENSIONS);
+            let path = path.unwrap_or_default();
+            if let Some(found) = program::find(&self.program, &path, extensions) {
+                return Cow::Owned(found.into_os_string());
+            }
+        }
+        Cow::Borrowed(&self.program)
     }
 
     fn server_name(&self) -> String {

@@ -49,6 +49,8 @@ mod environment;
 mod handle;
 mod keeper;
 mod pipes;
+#[cfg(any(windows, test))]
+mod program;
 mod stderr;
 
 #[cfg(not(unix))]

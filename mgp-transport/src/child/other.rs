@@ -1,11 +1,15 @@
-//! Processes on systems without process groups: only the child itself is ended.
+//! Processes on systems without process groups.
 //!
 //! See MGP §11; for Windows. One thread per child checks every 20 ms whether the child has ended. Windows has no
-//! equivalent of SIGTERM, so a shutdown closes stdin, waits, and then kills the child.
+//! equivalent of SIGTERM, so a shutdown closes stdin, waits, and then kills the child with the processes that it
+//! started.
 
 use std::io;
+#[cfg(windows)]
+use std::process::Stdio;
 use std::process::{Child as StdChild, Command};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -16,13 +20,25 @@ use super::{ChildError, ExitReport, Started};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
+/// The time that `taskkill` has to find the descendants of a process before the process itself is ended.
+const KILL_DELAY: Duration = Duration::from_millis(500);
+
+/// The flag with which Windows starts a process without a window.
+#[cfg(windows)]
+const NO_WINDOW: u32 = 0x0800_0000;
+
 pub(super) struct Process {
     pid: u32,
     child: Mutex<StdChild>,
+    /// `true` if the thread that waits for the child must end it.
+    is_unwanted: AtomicBool,
     done: watch::Sender<Option<ExitReport>>,
 }
 
 pub(super) fn start(mut command: Command, _term_grace: Duration) -> Result<Started, ChildError> {
+    // The kernel has no window, so a server would open one of its own.
+    #[cfg(windows)]
+    std::os::windows::process::CommandExt::creation_flags(&mut command, NO_WINDOW);
     let program = command.get_program().to_owned();
     let failed = |source| ChildError::Start { program: program.clone(), source };
     let mut child = command.spawn().map_err(failed)?;
@@ -30,16 +46,17 @@ pub(super) fn start(mut command: Command, _term_grace: Duration) -> Result<Start
     let process = Arc::new(Process {
         pid: child.id(),
         child: Mutex::new(child),
+        is_unwanted: AtomicBool::new(false),
         done: watch::Sender::new(None),
     });
     let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
-        process.kill();
+        process.end();
         return Err(ChildError::Pipes(io::ErrorKind::BrokenPipe.into()));
     };
     let watched = Arc::clone(&process);
     let thread = thread::Builder::new().name("mgp-wait".to_owned()).spawn(move || watched.watch());
     if let Err(error) = thread {
-        process.kill();
+        process.end();
         return Err(ChildError::Spawner(error));
     }
     Ok(Started { process, stdin, stdout, stderr })
@@ -61,12 +78,26 @@ impl Process {
     }
 
     pub(super) fn kill(&self) {
-        // Killing fails only if the child has already ended.
+        if self.done.borrow().is_some() {
+            return;
+        }
+        // This goes on if the present process ends. The child itself must be there until its descendants are found, so
+        // the thread that waits for it ends it a moment later.
+        end_with_descendants(self.pid);
+        self.is_unwanted.store(true, Ordering::Release);
+    }
+
+    fn end(&self) {
+        // This fails only if the child has already ended.
         let _ = self.child.lock().kill();
     }
 
     fn watch(&self) {
         loop {
+            if self.is_unwanted.swap(false, Ordering::AcqRel) {
+                thread::sleep(KILL_DELAY);
+                self.end();
+            }
             let ended = self.child.lock().try_wait();
             match ended {
                 Ok(None) => thread::sleep(POLL_INTERVAL),
@@ -82,4 +113,19 @@ impl Process {
             }
         }
     }
+}
+
+/// Starts a program that ends a process and those that it started, e.g. a server that a script such as `npx.cmd` started.
+fn end_with_descendants(pid: u32) {
+    #[cfg(windows)]
+    {
+        let mut command = Command::new("taskkill");
+        command.args(["/T", "/F", "/PID", &pid.to_string()]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        std::os::windows::process::CommandExt::creation_flags(&mut command, NO_WINDOW);
+        // If this fails, the process itself is ended by other means.
+        let _ = command.spawn();
+    }
+    #[cfg(not(windows))]
+    let _ = pid;
 }

@@ -65,7 +65,7 @@ where
             Phase::Open => {
                 // Above the high mark, senders and their callers wait, so the time for which the peer can block them
                 // must be limited.
-                if !self.connection.send_half.outbox.is_high(self.unwritten()) {
+                if !self.outbox().is_high(self.unwritten()) {
                     return Poll::Pending;
                 }
                 ready!(self.poll_deadline(stall, task));

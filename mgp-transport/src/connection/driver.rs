@@ -13,7 +13,7 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use futures_util::stream::{FuturesUnordered, Stream};
 use mgp_types::service::{
-    Call, CallKey, Context, CutMessage, Message, Method, Params, Reply, WireRules, write_answer,
+    Call, CallKey, Context, Message, Method, Params, Reply, WireRules, write_answer,
 };
 use mgp_types::{ErrorCode, Id, RpcError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -22,16 +22,16 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use super::closing::{FlushReason, Phase};
 use super::link::read_reply;
 use super::notifications::{NotificationQueue, is_report};
-use super::outbox::CloseRequest;
+use super::outbox::{CloseRequest, Outbox};
 use super::priority::{MAX_PING_BYTES, extra_places, is_ping};
 use super::read_ahead::ReadAhead;
 use super::running::{Batch, Running};
 use super::{CloseReason, Connection};
-use crate::frame::{Line, LineBuffer, bytes_text};
+use crate::frame::{Line, LineBuffer};
 
 /// The estimated memory of a running call in addition to its params. It is counted so that many tiny calls reach the
 /// limit too.
-const CALL_COST: usize = 512;
+pub(super) const CALL_COST: usize = 512;
 /// The time for which reading pauses at the limit of running calls, before further calls are refused.
 ///
 /// The pause gives the runtime time to run short calls, which a peer can send faster than they are scheduled. If calls
@@ -48,9 +48,9 @@ pub(super) struct Driver<R, W> {
     lines: LineBuffer,
     /// The beginning of an overlong message that does not contain the message's id; stored until the
     /// end of the message arrives.
-    cut_head: Option<Bytes>,
+    pub(super) cut_head: Option<Bytes>,
     pub(super) read_ahead: ReadAhead,
-    /// If set, the peer closed its side; messages that were read ahead might still wait to be dispatched.
+    /// `true` if the peer closed its side; messages that were read ahead might still wait to be dispatched.
     is_eof: bool,
     /// The bytes that are being written; the first `written` bytes are done.
     writing: Vec<u8>,
@@ -70,11 +70,12 @@ pub(super) struct Driver<R, W> {
 /// The result of dispatching the lines that were read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Dispatched {
-    /// No line was dispatched, because none was left.
-    All,
+    /// At least one line was dispatched, or queued until reading resumes.
     Some,
+    /// No line was dispatched, because none was left.
+    NoneLeft,
     /// No line was dispatched, because the next one must wait.
-    Nothing,
+    Blocked,
 }
 
 impl<R, W> Driver<R, W>
@@ -113,6 +114,7 @@ where
         closed
     }
 
+    /// Repeats the steps of the loop until none of them makes progress, then waits or closes the connection.
     fn turn(&mut self, task: &mut Task<'_>) -> Poll<CloseReason> {
         loop {
             let answered = self.answer_finished(task);
@@ -136,9 +138,7 @@ where
     /// it stopped after `MAX_FINISHED_PER_TURN` calls, because more finished calls might then be left.
     fn answer_finished(&mut self, task: &mut Task<'_>) -> bool {
         for _ in 0..MAX_FINISHED_PER_TURN {
-            if self.calls.is_empty()
-                || self.connection.send_half.outbox.holds_answers(self.unwritten())
-            {
+            if self.calls.is_empty() || self.outbox().holds_answers(self.unwritten()) {
                 return false;
             }
             match Pin::new(&mut self.calls).poll_next(task) {
@@ -160,12 +160,16 @@ where
 
     // === Writing ===
 
+    pub(super) fn outbox(&self) -> &Outbox {
+        &self.connection.send_half.outbox
+    }
+
     pub(super) fn unwritten(&self) -> usize {
         self.writing.len() - self.written
     }
 
     fn write(&mut self, task: &mut Task<'_>) -> std::io::Result<()> {
-        self.connection.send_half.outbox.register_driver(task);
+        self.outbox().register_driver(task);
         loop {
             if self.unwritten() == 0 {
                 self.writing.clear();
@@ -189,7 +193,7 @@ where
                 Poll::Ready(Ok(0)) => return Err(std::io::ErrorKind::WriteZero.into()),
                 Poll::Ready(Ok(count)) => {
                     self.written += count;
-                    self.connection.send_half.outbox.notify_senders();
+                    self.outbox().notify_senders();
                     // The peer reads again, so the stall is over; an answer that is being written can take as long as
                     // it needs.
                     if matches!(self.phase, Phase::Open | Phase::Draining) {
@@ -210,7 +214,7 @@ where
         if self.phase != Phase::Open {
             return Ok(false);
         }
-        match self.connection.send_half.outbox.close_request() {
+        match self.outbox().close_request() {
             None => {}
             Some(CloseRequest::Flush) => {
                 self.start_flush(FlushReason::Local);
@@ -218,16 +222,16 @@ where
             }
             Some(CloseRequest::Drain) => {
                 // The requests in the buffer still get an answer, even if it is only an error.
-                self.take_lines(task);
+                self.dispatch_lines(task);
                 self.start_draining();
                 return Ok(true);
             }
         }
-        match self.take_lines(task) {
-            Dispatched::All => {}
+        match self.dispatch_lines(task) {
+            Dispatched::NoneLeft => {}
             // The answers to the dispatched lines are written before more is read.
             Dispatched::Some => return Ok(true),
-            Dispatched::Nothing => return Ok(false),
+            Dispatched::Blocked => return Ok(false),
         }
         if !self.is_eof {
             let buffer = self.lines.reading();
@@ -236,43 +240,42 @@ where
                 Poll::Ready(result) => self.is_eof = result? == 0,
                 Poll::Pending => return Ok(false),
             }
-            self.take_lines(task);
+            self.dispatch_lines(task);
         }
         if self.is_eof && self.phase == Phase::Open {
             if !self.read_ahead.is_empty() {
                 return Ok(false);
             }
             if let Some(line) = self.lines.rest() {
-                self.take_line(line, task);
+                self.dispatch_line(line, task);
             }
             self.start_lingering();
         }
         Ok(true)
     }
 
+    // === Dispatching ===
+
     /// Dispatches the lines that were read, as long as there is room for their answers.
-    fn take_lines(&mut self, task: &mut Task<'_>) -> Dispatched {
-        let mut dispatched = Dispatched::Nothing;
+    fn dispatch_lines(&mut self, task: &mut Task<'_>) -> Dispatched {
+        let mut dispatched = Dispatched::Blocked;
         while self.phase == Phase::Open {
-            if self.connection.send_half.outbox.is_full(self.unwritten()) {
+            if self.outbox().is_full(self.unwritten()) {
                 return dispatched;
             }
             let reading_pauses = self.reading_pauses(task);
             if reading_pauses && self.read_ahead.is_full() {
                 return dispatched;
             }
-            if !reading_pauses
-                && !self.read_ahead.is_empty()
-                && let Some((message, size)) = self.read_ahead.pop()
-            {
-                self.take_message(message, size, None, task);
+            if !reading_pauses && let Some((message, size)) = self.read_ahead.pop() {
+                self.dispatch(message, size, None, task);
                 dispatched = Dispatched::Some;
                 continue;
             }
             match self.lines.next_line() {
                 Some(line) if reading_pauses => self.queue_line(line, task),
-                Some(line) => self.take_line(line, task),
-                None if dispatched == Dispatched::Nothing => return Dispatched::All,
+                Some(line) => self.dispatch_line(line, task),
+                None if dispatched == Dispatched::Blocked => return Dispatched::NoneLeft,
                 None => return dispatched,
             }
             dispatched = Dispatched::Some;
@@ -282,10 +285,10 @@ where
 
     /// Queues a line until reading resumes. A ping is dispatched immediately, so it overtakes other messages.
     fn queue_line(&mut self, line: Line, task: &mut Task<'_>) {
-        let Some((message, size)) = self.read_line(line) else { return };
+        let Some((message, size)) = self.parse_line(line) else { return };
         match message {
             Message::Request { ref method, .. } if Self::is_light_ping(method, size) => {
-                self.take_message(message, size, None, task);
+                self.dispatch(message, size, None, task);
             }
             message => self.read_ahead.push(message, size),
         }
@@ -301,85 +304,13 @@ where
         !pause.is_elapsed() && pause.as_mut().poll(task).is_pending()
     }
 
-    fn take_line(&mut self, line: Line, task: &mut Task<'_>) {
-        if let Some((message, size)) = self.read_line(line) {
-            self.take_message(message, size, None, task);
+    fn dispatch_line(&mut self, line: Line, task: &mut Task<'_>) {
+        if let Some((message, size)) = self.parse_line(line) {
+            self.dispatch(message, size, None, task);
         }
     }
 
-    /// Parses a line into a message and its size; answers a line that is not a message with an error.
-    fn read_line(&mut self, line: Line) -> Option<(Message, usize)> {
-        let error = match line {
-            Line::Text(text) => return self.read_message(text, None),
-            Line::NotText(bytes) => {
-                if let Some(answer) = Message::response_from_invalid_utf8(&bytes) {
-                    return Some((answer, CALL_COST));
-                }
-                self.report_stray(&bytes);
-                RpcError::new(ErrorCode::PARSE_ERROR, "parse error: the line is not UTF-8")
-            }
-            Line::TooLong(head) => return self.read_cut(&head, None),
-            Line::LongTail(tail) => {
-                let head = self.cut_head.take()?;
-                return self.read_cut(&head, Some(&tail));
-            }
-        };
-        self.refuse(None, None, error);
-        None
-    }
-
-    /// Handles an overlong message. The id is at the beginning or at the end of the message. Once the id is known, an
-    /// overlong request is answered with an error, and an overlong answer fails the call that waits for it.
-    fn read_cut(&mut self, head: &Bytes, tail: Option<&Bytes>) -> Option<(Message, usize)> {
-        let bound = self.connection.limits.line_bytes;
-        let id = match CutMessage::read(head, tail.map_or(&[], |tail| &tail[..])) {
-            Some(CutMessage::Answer(id)) => {
-                tracing::warn!(?id, bound, "dropped an answer that is too long");
-                // The error code must not suggest a retry, because the server has already executed the request.
-                let error = RpcError::new(
-                    ErrorCode::UPSTREAM_ERROR,
-                    format!(
-                        "the answer is larger than {}, so it cannot be delivered; the request was carried out: do not repeat it, and ask for less at a time",
-                        bytes_text(bound)
-                    ),
-                );
-                return Some((Message::Response { id: Some(id), outcome: Err(error) }, CALL_COST));
-            }
-            Some(CutMessage::Request(id)) => Some(id),
-            None if tail.is_none() => {
-                self.cut_head = Some(head.clone());
-                return None;
-            }
-            _ => None,
-        };
-        let error = RpcError::invalid_request(format!("a message may have at most {bound} bytes"));
-        self.refuse(id.as_ref(), None, error);
-        None
-    }
-
-    fn read_message(&self, text: ByteString, batch: Option<&Batch>) -> Option<(Message, usize)> {
-        let size = text.len() + CALL_COST;
-        let (invalid, line) = match Message::parse_line(text) {
-            Ok(message) => return Some((message, size)),
-            Err(invalid) => invalid,
-        };
-        self.report_stray(line.as_bytes());
-        if let Some(error) = invalid.error {
-            self.refuse(invalid.id.as_ref(), batch, error);
-        } else {
-            tracing::debug!("ignored a malformed answer");
-        }
-        None
-    }
-
-    /// Reports a line that is not a message to the owner of the connection.
-    fn report_stray(&self, line: &[u8]) {
-        if let Some(stray) = &self.connection.stray_lines {
-            stray.report(line);
-        }
-    }
-
-    fn take_message(
+    fn dispatch(
         &mut self,
         message: Message,
         size: usize,
@@ -388,10 +319,10 @@ where
     ) {
         match message {
             Message::Request { id, method, params } => {
-                self.request(id, method, params, size, batch, task);
+                self.dispatch_request(id, method, params, size, batch, task);
             }
             Message::Notification { method, params } => {
-                self.notification(method, params, size, task);
+                self.dispatch_notification(method, params, size, task);
             }
             Message::Response { id, outcome } => {
                 let known = id.as_ref().is_some_and(|id| {
@@ -404,11 +335,16 @@ where
                     tracing::debug!(?id, "ignored an answer to an unknown request");
                 }
             }
-            Message::Batch(items) => self.batch(items, batch, task),
+            Message::Batch(items) => self.dispatch_batch(items, batch, task),
         }
     }
 
-    fn batch(&mut self, items: Vec<ByteString>, outer: Option<&Batch>, task: &mut Task<'_>) {
+    fn dispatch_batch(
+        &mut self,
+        items: Vec<ByteString>,
+        outer: Option<&Batch>,
+        task: &mut Task<'_>,
+    ) {
         let allowed =
             outer.is_none() && self.connection.scope.state::<WireRules>().accepts_batches();
         if !allowed {
@@ -422,14 +358,14 @@ where
         // answer would complete the batch too early.
         batch.open();
         for item in items {
-            if let Some((message, size)) = self.read_message(item, Some(&batch)) {
-                self.take_message(message, size, Some(&batch), task);
+            if let Some((message, size)) = self.parse_message(item, Some(&batch)) {
+                self.dispatch(message, size, Some(&batch), task);
             }
         }
         self.answer_batch(&batch, &[]);
     }
 
-    fn request(
+    fn dispatch_request(
         &mut self,
         id: Id,
         method: Method,
@@ -459,7 +395,7 @@ where
             batch.open();
         }
         let mut future = self.connection.stack.send(Call::request(method, params, cx));
-        if !self.connection.send_half.outbox.holds_answers(self.unwritten())
+        if !self.outbox().holds_answers(self.unwritten())
             && let Poll::Ready(outcome) = future.as_mut().poll(task)
         {
             return self.answer(&id, size, batch, &outcome);
@@ -479,7 +415,13 @@ where
         is_ping(method) && size <= MAX_PING_BYTES + CALL_COST
     }
 
-    fn notification(&mut self, method: Method, params: Params, size: usize, task: &mut Task<'_>) {
+    fn dispatch_notification(
+        &mut self,
+        method: Method,
+        params: Params,
+        size: usize,
+        task: &mut Task<'_>,
+    ) {
         let limits = &self.connection.limits;
         let counters = &self.connection.counters;
         let held = counters.held.load(Ordering::Relaxed);
@@ -516,35 +458,32 @@ where
         let counters = &self.connection.counters;
         counters.running.fetch_sub(1, Ordering::Relaxed);
         counters.held.fetch_sub(size, Ordering::Relaxed);
-        match batch {
-            None => {
-                self.connection
-                    .send_half
-                    .outbox
-                    .push_without_wake(|out| write_answer(out, Some(id), outcome));
-            }
-            Some(batch) => {
-                let mut answer = Vec::new();
-                write_answer(&mut answer, Some(id), outcome);
-                self.answer_batch(batch, &answer);
-            }
-        }
+        self.queue_answer(Some(id), batch, outcome);
     }
 
-    fn refuse(&self, id: Option<&Id>, batch: Option<&Batch>, error: RpcError) {
+    pub(super) fn refuse(&self, id: Option<&Id>, batch: Option<&Batch>, error: RpcError) {
         tracing::debug!(?id, %error, "refused a message");
         let takes_recovery = self.connection.scope.state::<WireRules>().allows_recovery();
-        let error = Err(if takes_recovery { error } else { error.without_recovery() });
+        let error = if takes_recovery { error } else { error.without_recovery() };
+        // A refused message was not counted in its batch yet.
+        if let Some(batch) = batch {
+            batch.open();
+        }
+        self.queue_answer(id, batch, &Err(error));
+    }
+
+    /// Queues an answer, or adds it to the answers of its batch.
+    fn queue_answer(
+        &self,
+        id: Option<&Id>,
+        batch: Option<&Batch>,
+        outcome: &Result<Reply, RpcError>,
+    ) {
         match batch {
-            None => self
-                .connection
-                .send_half
-                .outbox
-                .push_without_wake(|out| write_answer(out, id, &error)),
+            None => self.outbox().push_without_wake(|out| write_answer(out, id, outcome)),
             Some(batch) => {
                 let mut answer = Vec::new();
-                write_answer(&mut answer, id, &error);
-                batch.open();
+                write_answer(&mut answer, id, outcome);
                 self.answer_batch(batch, &answer);
             }
         }
@@ -552,7 +491,7 @@ where
 
     fn answer_batch(&self, batch: &Batch, answer: &[u8]) {
         if let Some(array) = batch.close(answer) {
-            self.connection.send_half.outbox.push_without_wake(|out| out.extend_from_slice(&array));
+            self.outbox().push_without_wake(|out| out.extend_from_slice(&array));
         }
     }
 }

@@ -8,6 +8,7 @@ mod driver;
 mod link;
 mod notifications;
 mod outbox;
+mod parse;
 mod pending;
 mod priority;
 mod read_ahead;

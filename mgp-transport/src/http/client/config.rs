@@ -43,7 +43,9 @@ pub struct HttpClientConfig {
     pub retry: Duration,
     /// The maximum time that a server can make the client wait before it resumes a stream. Default: 60 s.
     pub max_retry: Duration,
-    /// The maximum number of consecutive attempts to resume a stream without receiving a new event. Default: 10.
+    /// The maximum number of consecutive attempts to resume the stream of a request without receiving a new event.
+    /// After as many failures of the session's own stream, the client tries to open it only every
+    /// [`max_retry`](Self::max_retry). Default: 10.
     pub max_reconnects: u32,
     /// The maximum number of times that one request is sent again with other credentials. Default: 3.
     pub max_refusals: u32,

@@ -13,7 +13,7 @@ use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use mgp_types::service::{HttpFailure, write_answer};
+use mgp_types::service::{CutMessage, HttpFailure, write_answer};
 use mgp_types::{Id, RpcError};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -28,8 +28,9 @@ use super::headers::post_headers;
 use super::resend::ResendPolicy;
 use super::response::Answer;
 use super::sender::{HttpSender, drain};
-use super::sse::{Event, SseReader};
+use super::sse::{Event, SseReader, TooLong};
 use crate::duplex::{DuplexEnd, duplex};
+use crate::frame::answer_too_long;
 
 /// The reason why a server cannot be used over HTTP+SSE.
 #[derive(Debug, thiserror::Error)]
@@ -115,7 +116,10 @@ impl EventStream {
         let reader = SseReader::new(sender.config.event_bytes);
         let mut stream = Self { body, reader, rest: Bytes::new() };
         let event = stream.next().await?;
-        let address = event.filter(|event| event.name == "endpoint").ok_or_else(no_stream)?;
+        let address = event
+            .and_then(Result::ok)
+            .filter(|event| event.name == "endpoint")
+            .ok_or_else(no_stream)?;
         let address = sender.endpoint.resolve(&address.data).ok_or_else(|| {
             Fault::Malformed("the address for messages is on another origin".to_owned())
         })?;
@@ -123,15 +127,14 @@ impl EventStream {
     }
 
     /// Returns the next event; `None` at the end.
-    async fn next(&mut self) -> Result<Option<Event>, RpcError> {
+    async fn next(&mut self) -> Result<Option<Result<Event, TooLong>>, RpcError> {
         loop {
             let mut input: &[u8] = &self.rest;
             let event = self.reader.next(&mut input);
             let left = input.len();
             self.rest = self.rest.slice(self.rest.len() - left..);
             match event {
-                Some(Ok(event)) => return Ok(Some(event)),
-                Some(Err(_)) => tracing::warn!("skipped an event that is too long"),
+                Some(event) => return Ok(Some(event)),
                 None => match self.body.frame().await {
                     Some(Ok(frame)) => self.rest = frame.into_data().unwrap_or_default(),
                     Some(Err(error)) => return Err(Fault::Cut(causes(&error)).into()),
@@ -163,21 +166,38 @@ type Writer = tokio::sync::Mutex<tokio::io::WriteHalf<tokio::io::DuplexStream>>;
 /// Writes each message of the server as a line.
 async fn receive(mut stream: EventStream, writer: &Writer) {
     loop {
-        let event = match stream.next().await {
-            Ok(Some(event)) => event,
+        let line = match stream.next().await {
+            Ok(Some(Ok(event))) => line_of(&event),
+            Ok(Some(Err(cut))) => answer_to_cut(&cut, stream.reader.bound()),
             Ok(None) => return,
             Err(error) => return tracing::debug!(%error, "event stream broke"),
         };
-        if !matches!(event.name.as_str(), "" | "message") {
-            continue;
-        }
-        // In JSON, line breaks occur only between tokens, so they can be replaced by spaces.
-        let mut line = event.data.replace(['\n', '\r'], " ").into_bytes();
+        let Some(mut line) = line else { continue };
         line.push(b'\n');
         if writer.lock().await.write_all(&line).await.is_err() {
             return;
         }
     }
+}
+
+/// Returns the message of an event; `None` for an event of another kind.
+fn line_of(event: &Event) -> Option<Vec<u8>> {
+    // In JSON, line breaks occur only between tokens, so they can be replaced by spaces.
+    let line = || event.data.replace(['\n', '\r'], " ").into_bytes();
+    matches!(event.name.as_str(), "" | "message").then(line)
+}
+
+/// Returns an error answer in place of an answer that is too long, so that its call does not wait for it; `None` for
+/// any other event that is too long, which is skipped.
+fn answer_to_cut(cut: &TooLong, bound: usize) -> Option<Vec<u8>> {
+    let Some(CutMessage::Answer(id)) = CutMessage::read(&cut.head, &cut.tail) else {
+        tracing::warn!(bound, "skipped an event that is too long");
+        return None;
+    };
+    tracing::warn!(?id, bound, "dropped an answer that is too long");
+    let mut answer = Vec::new();
+    write_answer(&mut answer, Some(&id), &Err(answer_too_long(bound)));
+    Some(answer)
 }
 
 /// Posts each line; returns when there are no more lines, or when the server no longer knows the connection.

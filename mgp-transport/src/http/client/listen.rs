@@ -1,21 +1,23 @@
 //! Reads the own stream of a session, on which a legacy server sends requests and notifications that belong to no call.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::StatusCode;
+use mgp_types::ErrorCode;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use super::core::{Core, is_session_lost};
-use super::request::StreamResponse;
+use super::request::{MIN_RETRY_DELAY, StreamResponse};
 use super::sse::SseReader;
 
-/// Reads the session's own stream, and resumes it, until the server refuses it, the session is replaced, or too many
-/// attempts fail.
+/// Reads the session's own stream, and resumes it, until the server refuses it, the session is replaced, or
+/// the login has failed too often.
 pub(super) async fn listen(core: Arc<Core>, opened: oneshot::Sender<()>) {
     let mut opened = Some(opened);
     let mut reader = SseReader::new(core.sender.config.event_bytes);
-    let mut attempts = 0;
+    let mut attempts = 0_u32;
     let session_ref = core.session.session_ref();
     let mut has_lived = false;
     loop {
@@ -46,29 +48,52 @@ pub(super) async fn listen(core: Arc<Core>, opened: oneshot::Sender<()>) {
                     Err(error) => tracing::debug!(%error, "reopening the session failed"),
                 }
             }
-            Ok(StreamResponse::Refused(status, error)) => {
-                let is_passing = status.is_server_error()
-                    || matches!(status, StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS);
-                if !is_passing || status == StatusCode::NOT_IMPLEMENTED {
-                    // Status 405 is expected here. With any error status, messages that the server sends outside of
-                    // calls cannot be received.
-                    tracing::debug!(%status, %error, "the server has no session stream");
-                    return;
-                }
+            // Status 405 is expected here. Messages of the server outside of calls cannot be received then.
+            Ok(StreamResponse::Refused(status, error)) if !can_pass(status) => {
+                tracing::debug!(%status, %error, "the server has no session stream");
+                return;
             }
+            Ok(StreamResponse::Refused(..)) => {}
             // The session was replaced; the new session has its own reader.
             Ok(StreamResponse::Replaced) => return,
+            // Another attempt would ask a person to log in, again and again.
+            Err(error)
+                if attempts >= core.sender.config.max_reconnects
+                    && matches!(
+                        error.code(),
+                        ErrorCode::AUTH_REQUIRED | ErrorCode::AUTH_EXPIRED
+                    ) =>
+            {
+                tracing::warn!(%error, "session stream lost: the login failed");
+                return;
+            }
             Err(error) => tracing::debug!(%error, "opening the session stream failed"),
         }
-        if attempts >= core.sender.config.max_reconnects {
-            tracing::warn!(
-                server = %core.sender.endpoint, attempts,
-                "session stream lost: notifications of the server are not received any more"
-            );
-            return;
-        }
-        attempts += 1;
-        sleep(core.retry_delay(&reader)).await;
+        sleep(delay_before_attempt(&core, &reader, attempts)).await;
+        attempts = attempts.saturating_add(1);
         reader.reconnect();
     }
+}
+
+/// Returns whether a server that answers with this error status may have a stream later.
+fn can_pass(status: StatusCode) -> bool {
+    let is_passing = status.is_server_error()
+        || matches!(status, StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS);
+    is_passing && status != StatusCode::NOT_IMPLEMENTED
+}
+
+/// Returns the wait before another attempt to open the stream, after a number of failed ones. Once they reach the
+/// limit, it writes a warning, and the wait is the longest one.
+fn delay_before_attempt(core: &Core, reader: &SseReader, failed: u32) -> Duration {
+    let config = &core.sender.config;
+    if failed < config.max_reconnects {
+        return core.retry_delay(reader);
+    }
+    if failed == config.max_reconnects {
+        tracing::warn!(
+            server = %core.sender.endpoint, attempts = failed,
+            "session stream lost: until it is open again, notifications of the server are not received"
+        );
+    }
+    config.max_retry.max(MIN_RETRY_DELAY)
 }

@@ -39,7 +39,7 @@ const BODY_CAPACITY: usize = 1000;
 const MAX_EVENTS_PER_TURN: usize = 64;
 
 /// The minimum delay before a stream is resumed, so that a server cannot keep the client busy with a very small value.
-const MIN_RETRY_DELAY: Duration = Duration::from_millis(10);
+pub(super) const MIN_RETRY_DELAY: Duration = Duration::from_millis(10);
 
 /// A request that is ready to be sent.
 struct EncodedRequest {
@@ -425,7 +425,7 @@ impl Core {
                     Ok(event) => {
                         tracing::debug!(name = event.name, "ignored an event of unknown kind");
                     }
-                    Err(TooLong) => {
+                    Err(TooLong { .. }) => {
                         let bound = self.sender.config.event_bytes;
                         if until.is_some() {
                             return Err(Fault::TooLong { what: "an event", bound }.into());

@@ -9,6 +9,14 @@ use http::HeaderValue;
 /// cannot be resumed.
 const MAX_ID_BYTES: usize = 1024;
 
+/// The number of bytes that are kept of each end of the data of an event that is too long; one of the two ends contains
+/// the id of the message.
+const KEPT_OF_LONG_DATA: usize = 1024;
+
+/// The number of bytes that are kept of the beginning of a line in such an event: some data, with the name of its field
+/// and a byte order mark before it.
+const KEPT_OF_LONG_LINE: usize = KEPT_OF_LONG_DATA + 16;
+
 /// An event that contains data.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Event {
@@ -19,16 +27,47 @@ pub(super) struct Event {
 }
 
 /// The error for an event that exceeded the limit and was skipped; later events can still be read.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooLong;
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct TooLong {
+    /// The beginning of the data of the event.
+    pub(super) head: Vec<u8>,
+    /// The end of the data of the event.
+    pub(super) tail: Vec<u8>,
+}
+
+impl TooLong {
+    /// Adds a line of data, given as its beginning and its end; bytes between these two may be missing.
+    fn add_line(&mut self, begin: &[u8], end: &[u8]) {
+        if !self.head.is_empty() {
+            self.add(b"\n");
+        }
+        self.add(begin);
+        self.add(end);
+    }
+
+    fn add(&mut self, data: &[u8]) {
+        let room = KEPT_OF_LONG_DATA - self.head.len();
+        self.head.extend_from_slice(&data[..data.len().min(room)]);
+        keep_end(&mut self.tail, data);
+    }
+}
+
+/// Adds bytes to the end of a text, of which only the last ones are kept.
+fn keep_end(end: &mut Vec<u8>, bytes: &[u8]) {
+    end.extend_from_slice(&bytes[bytes.len().saturating_sub(KEPT_OF_LONG_DATA)..]);
+    let excess = end.len().saturating_sub(KEPT_OF_LONG_DATA);
+    end.drain(..excess);
+}
 
 /// A parser that converts bytes to events. The last event id and the retry delay are preserved when the client
 /// reconnects.
 #[derive(Debug)]
 pub(super) struct SseReader {
     bound: usize,
-    /// The current line, if it arrived in several pieces.
+    /// The current line, if it arrived in several pieces; only its beginning if the event is too long.
     line: Vec<u8>,
+    /// The last bytes of what `line` leaves out.
+    line_end: Vec<u8>,
     draft: Draft,
     last_id: Option<HeaderValue>,
     retry: Option<Duration>,
@@ -44,12 +83,21 @@ struct Draft {
     name: Vec<u8>,
     data: Option<Vec<u8>>,
     id: Option<Vec<u8>>,
-    too_long: bool,
+    /// The ends of the data if the event is too long; then `data` is empty.
+    cut: Option<TooLong>,
 }
 
 impl Draft {
     fn len(&self) -> usize {
         self.data.as_ref().map_or(0, Vec::len)
+    }
+
+    /// Marks the event as too long, so that only the ends of its data are kept.
+    fn cut(&mut self) {
+        let cut = self.cut.get_or_insert_default();
+        if let Some(data) = self.data.take() {
+            cut.add(&data);
+        }
     }
 }
 
@@ -58,6 +106,7 @@ impl SseReader {
         Self {
             bound,
             line: Vec::new(),
+            line_end: Vec::new(),
             draft: Draft::default(),
             last_id: None,
             retry: None,
@@ -70,6 +119,7 @@ impl SseReader {
     /// Discards an unfinished event, because the next bytes are from a new connection.
     pub(super) fn reconnect(&mut self) {
         self.line.clear();
+        self.line_end.clear();
         self.draft = Draft::default();
         self.is_start = true;
         self.after_cr = false;
@@ -83,6 +133,11 @@ impl SseReader {
     /// Returns the retry delay that the server requested, if any.
     pub(super) fn retry(&self) -> Option<Duration> {
         self.retry
+    }
+
+    /// Returns the maximum length of an event.
+    pub(super) fn bound(&self) -> usize {
+        self.bound
     }
 
     /// Returns the number of events with data or an id.
@@ -114,6 +169,7 @@ impl SseReader {
                 piece = &held;
             }
             let event = self.take_line(piece);
+            self.line_end.clear();
             // The buffer is reused for the next line that arrives in several pieces.
             if held.capacity() <= 64 << 10 {
                 held.clear();
@@ -125,38 +181,48 @@ impl SseReader {
         }
     }
 
-    /// Buffers a piece of a line, unless the event is too long already.
+    /// Buffers a piece of a line, or only the ends of the line if the event is too long.
     fn buffer_piece(&mut self, piece: &[u8]) {
-        if self.line.len() + self.draft.len() + piece.len() > self.bound {
-            self.draft.too_long = true;
-            // The line is too long, so its bytes are dropped, except for one: without any byte, it would count as the
-            // empty line that ends an event.
-            self.line.truncate(1);
-            if self.line.is_empty() {
-                self.line.extend(piece.first());
-            }
-            return;
+        if self.draft.cut.is_some() {
+            self.buffer_ends(piece);
+        } else if self.line.len() + self.draft.len() + piece.len() > self.bound {
+            self.draft.cut();
+            let line = std::mem::take(&mut self.line);
+            self.buffer_ends(&line);
+            self.buffer_ends(piece);
+        } else {
+            self.line.extend_from_slice(piece);
         }
-        self.line.extend_from_slice(piece);
+    }
+
+    fn buffer_ends(&mut self, piece: &[u8]) {
+        let room = KEPT_OF_LONG_LINE - self.line.len();
+        let (begin, rest) = piece.split_at(piece.len().min(room));
+        self.line.extend_from_slice(begin);
+        keep_end(&mut self.line_end, rest);
     }
 
     fn take_line(&mut self, mut line: &[u8]) -> Option<Result<Event, TooLong>> {
         let draft = &mut self.draft;
-        draft.too_long |= draft.len() + line.len() > self.bound;
+        if draft.len() + line.len() > self.bound {
+            draft.cut();
+        }
         if std::mem::take(&mut self.is_start) {
             line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
         }
         if line.is_empty() {
             return self.dispatch();
         }
-        if draft.too_long {
-            draft.data = None;
-            return None;
-        }
         let (field, value) = match memchr::memchr(b':', line) {
             Some(at) => (&line[..at], line[at + 1..].strip_prefix(b" ").unwrap_or(&line[at + 1..])),
             None => (line, &b""[..]),
         };
+        if let Some(cut) = &mut draft.cut {
+            if field == b"data" {
+                cut.add_line(value, &self.line_end);
+            }
+            return None;
+        }
         match field {
             b"data" => match &mut draft.data {
                 Some(data) => {
@@ -184,8 +250,8 @@ impl SseReader {
             let fits = !id.is_empty() && id.len() <= MAX_ID_BYTES;
             self.last_id = HeaderValue::try_from(id).ok().filter(|_| fits);
         }
-        if draft.too_long {
-            return Some(Err(TooLong));
+        if let Some(cut) = draft.cut {
+            return Some(Err(cut));
         }
         let name = String::from_utf8_lossy(&draft.name).into_owned();
         draft.data.map(|data| Ok(Event { name, data: text(data) }))
@@ -212,7 +278,7 @@ mod tests {
             while let Some(event) = reader.next(&mut piece) {
                 events.push(match event {
                     Ok(event) => format!("{}={}", event.name, event.data),
-                    Err(TooLong) => "!".to_owned(),
+                    Err(TooLong { .. }) => "!".to_owned(),
                 });
             }
         }
@@ -268,6 +334,35 @@ mod tests {
         check(&format!("{long}{long}\n\ndata: a\n\n"), &["!", "=a"]);
         let many = "data: 123456789\n".repeat(10);
         check(&format!("{many}\ndata: a\n\n"), &["!", "=a"]);
+    }
+
+    #[test]
+    fn the_ends_of_an_event_that_is_too_long_are_kept() {
+        #[track_caller]
+        fn check(text: &str, head: &str, tail: &str) {
+            for size in [1, 2, 3, 7, 1000, 1024, 1030, 4096, usize::MAX] {
+                let mut reader = SseReader::new(64);
+                let cut =
+                    text.as_bytes().chunks(size).find_map(|mut piece| reader.next(&mut piece));
+                let cut = cut.unwrap().unwrap_err();
+                assert_eq!(
+                    (&*cut.head, &*cut.tail),
+                    (head.as_bytes(), tail.as_bytes()),
+                    "by {size}"
+                );
+            }
+        }
+        let (a, b) = ("a".repeat(1024), "b".repeat(1024));
+        for between in ["", "c", &"c".repeat(20), &"c".repeat(5000)] {
+            check(&format!("data: {a}{between}{b}\n\n"), &a, &b);
+            check(&format!("\u{feff}data: {a}{between}{b}\r\n\r\n"), &a, &b);
+            check(&format!("data:{a}\ndata: {between}\ndata:{b}\n\n"), &a, &b);
+        }
+        let short = "d".repeat(100);
+        check(&format!("data: {short}\n\n"), &short, &short);
+        check(&format!("data: 1\n:{short}\nid: 2\ndata: 3\n\n"), "1\n3", "1\n3");
+        check(&format!("data: {short}\ndata\n\n"), &format!("{short}\n"), &format!("{short}\n"));
+        check(&format!("{short}\n\n"), "", "");
     }
 
     proptest! {

@@ -24,7 +24,7 @@ impl ByteRange {
 
     /// Returns the number of bytes of the part; `None` if neither the request nor the known total size limits it.
     pub(super) fn length(self, size: Option<u64>) -> Option<u64> {
-        let asked = self.last.map(|last| last - self.from + 1);
+        let asked = self.last.map(|last| (last - self.from).saturating_add(1));
         let rest = size.map(|size| size.saturating_sub(self.from));
         match (asked, rest) {
             (Some(asked), Some(rest)) => Some(asked.min(rest)),
@@ -61,6 +61,7 @@ mod tests {
         check("bytes=4-5", 10, Some((4, 2)));
         check("bytes=4-99", 10, Some((4, 6)));
         check("bytes=12-", 10, Some((12, 0)));
+        check("bytes=0-18446744073709551615", 10, Some((0, 10)));
         check("bytes=18446744073709551615-18446744073709551615", 10, Some((u64::MAX, 0)));
         for other in ["bytes=-5", "bytes=5-4", "bytes=0-1,3-4", "rows=0-1", "bytes=a-b", ""] {
             check(other, 10, None);

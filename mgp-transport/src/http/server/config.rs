@@ -33,8 +33,8 @@ pub struct HttpConfig {
     /// The bodies of one caller can have at most eight times as many bytes as are free at that moment; further requests
     /// of this caller get 429. So there is always room for other callers.
     pub held_bytes: usize,
-    /// The maximum number of requests that run at once; further ones get 503, except for up to 64 pings. Default:
-    /// 8,192.
+    /// The maximum number of requests that run at once; further ones get 503, except for up to 64 pings, answers to
+    /// the server's questions, and cancellations. Default: 8,192.
     ///
     /// One caller (tenant, subject and agent) can run at most eight times as many requests as there are free places;
     /// further requests of this caller get 429. A single caller thus gets up to 8/9 of all places, two callers up to

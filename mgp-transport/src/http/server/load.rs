@@ -11,8 +11,12 @@ use mgp_types::sync::Mutex;
 use super::refusal::Refusal;
 use crate::connection::MAX_PING_BYTES;
 
-/// The maximum number of requests beyond the limit that are read to check whether they are pings.
-const MAX_PING_REQUESTS: usize = 64;
+/// The maximum number of requests beyond the limit that are read to check whether they are pings, answers or
+/// cancellations.
+const MAX_EXTRA_REQUESTS: usize = 64;
+
+/// The maximum size, in bytes, of the body of a request beyond the limit; an answer can contain the fields of a form.
+const MAX_EXTRA_BYTES: usize = 64 * 1024;
 
 /// The maximum load of one caller, as a multiple of what is still free. So there is always room for a new caller.
 ///
@@ -57,13 +61,13 @@ impl Load {
         principal: &Principal,
         bound: usize,
     ) -> Result<LoadGuard, Refusal> {
-        let busy = self.admit_for_ping(principal, bound)?;
+        let busy = self.admit_extra(principal, bound)?;
         busy.refusal().map_or(Ok(busy), Err)
     }
 
     /// Admits a request like [`admit`](Self::admit), but also up to 64 requests beyond a limit; these are served only
-    /// if they are pings.
-    pub(super) fn admit_for_ping(
+    /// if they are pings, answers or cancellations.
+    pub(super) fn admit_extra(
         self: &Arc<Self>,
         principal: &Principal,
         bound: usize,
@@ -78,10 +82,10 @@ impl Load {
             () => None,
         };
         let busy = LoadGuard { load: Arc::clone(self), share, runs: true, bytes: 0, exceeded };
-        if before >= bound.saturating_add(MAX_PING_REQUESTS) {
+        if before >= bound.saturating_add(MAX_EXTRA_REQUESTS) {
             return Err(Refusal::Busy);
         }
-        if own >= most.saturating_add(MAX_PING_REQUESTS) {
+        if own >= most.saturating_add(MAX_EXTRA_REQUESTS) {
             Err(Refusal::CallerBusy)
         } else {
             Ok(busy)
@@ -114,7 +118,8 @@ pub(super) struct LoadGuard {
     share: Arc<CallerLoad>,
     runs: bool,
     bytes: usize,
-    /// The limit that the request exceeds, if any; such a request is served only if it is a ping.
+    /// The limit that the request exceeds, if any; such a request is served only if it is a ping, an answer or a
+    /// cancellation.
     exceeded: Option<ExceededLimit>,
 }
 
@@ -128,7 +133,7 @@ enum ExceededLimit {
 }
 
 impl LoadGuard {
-    /// Counts bytes of the body; fails if a limit is exceeded, unless the body is still short enough for a ping.
+    /// Counts bytes of the body; fails if they exceed a limit, unless the body is still short enough for a ping.
     pub(super) fn add_bytes(&mut self, bytes: usize, bound: usize) -> Result<(), Refusal> {
         self.bytes += bytes;
         let held = self.load.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -139,12 +144,15 @@ impl LoadGuard {
             self.exceeded = Some(ExceededLimit::Server);
         } else if own > most && own > self.bytes {
             self.exceeded.get_or_insert(ExceededLimit::Caller);
+        } else {
+            return self.check_extra_size(self.bytes);
         }
-        self.check_ping_size(self.bytes)
+        // Any number of running requests can exceed the limit of bytes, so each may exceed it only by a few.
+        if self.bytes > MAX_PING_BYTES { self.refusal().map_or(Ok(()), Err) } else { Ok(()) }
     }
 
-    /// Returns whether the request is served only if it is a ping.
-    pub(super) fn may_only_ping(&self) -> bool {
+    /// Returns whether the request is served only if it is a ping, an answer or a cancellation.
+    pub(super) fn is_extra(&self) -> bool {
         self.exceeded.is_some()
     }
 
@@ -156,10 +164,10 @@ impl LoadGuard {
         })
     }
 
-    /// Refuses a request that exceeds a limit if its body of `bytes` is too long for a ping, because only a ping would
-    /// be served.
-    pub(super) fn check_ping_size(&self, bytes: usize) -> Result<(), Refusal> {
-        if bytes > MAX_PING_BYTES { self.refusal().map_or(Ok(()), Err) } else { Ok(()) }
+    /// Refuses a request that exceeds a limit if its body of `bytes` is longer than that of any message that would be
+    /// served.
+    pub(super) fn check_extra_size(&self, bytes: usize) -> Result<(), Refusal> {
+        if bytes > MAX_EXTRA_BYTES { self.refusal().map_or(Ok(()), Err) } else { Ok(()) }
     }
 
     /// Stops counting the request as running, because it only waits for events; its bytes are still counted.
@@ -281,6 +289,16 @@ mod tests {
         assert!(matches!(other.add_bytes(10_000, 90_000), Err(Refusal::Busy)));
         drop((bodies, other));
         assert_eq!((load.running(), load.held(), load.callers.lock().len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_request_beyond_the_limit_has_room_for_an_answer_and_no_more() {
+        let load = Arc::new(Load::default());
+        let _running = load.admit(&caller("ann"), 1).unwrap();
+        let mut extra = load.admit_extra(&caller("ann"), 1).unwrap();
+        assert!(extra.is_extra());
+        extra.add_bytes(MAX_EXTRA_BYTES, 1 << 20).unwrap();
+        assert!(matches!(extra.add_bytes(1, 1 << 20), Err(Refusal::Busy)));
     }
 
     #[test]

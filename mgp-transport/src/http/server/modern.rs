@@ -19,7 +19,7 @@ use super::body::HttpBody;
 use super::config::AnswerMode;
 use super::event_body::{DrivenCall, EventBody, StreamReader};
 use super::headers;
-use super::post::{Post, context, written};
+use super::post::{Post, context, encode_answer};
 use super::refusal::{Refusal, empty, events, json};
 use super::stream::Stream;
 
@@ -56,7 +56,7 @@ impl Post<'_> {
         // If the call sends nothing during this time, it is answered with an event stream.
         let _ = timeout(config.stream_delay, begin).await;
         if let Some(outcome) = outcome {
-            let answer = written(&id, &outcome);
+            let answer = encode_answer(&id, &outcome);
             // The call was cancelled before it sent anything, so the client expects no answer.
             if answer.is_empty() && stream.is_silent() {
                 return Ok(empty(StatusCode::ACCEPTED));
@@ -186,6 +186,6 @@ mod tests {
             );
         }
         assert_eq!(status(&Ok(Reply::raw(Payload::empty_object())), false), 200);
-        assert_eq!(written(&Id::Number(1), &Ok(Reply::None)), b"", "what has no answer");
+        assert_eq!(encode_answer(&Id::Number(1), &Ok(Reply::None)), b"", "what has no answer");
     }
 }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::{HeaderName, Response};
 use http_body::Body;
 use mgp_types::mcp::Era;
+use mgp_types::method::{Cancelled, Notification as _};
 use mgp_types::proposal::{IdempotencyHeader, IdempotencyKey, SessionToken};
 use mgp_types::service::{Context, Kind, Message, Peer, Principal, Reply, Scope, write_answer};
 use mgp_types::{Id, RpcError};
@@ -12,8 +13,16 @@ use super::body::HttpBody;
 use super::load::LoadGuard;
 use super::refusal::Refusal;
 use super::{ReceivedRequest, multipart, request_body};
-use crate::connection::is_ping;
+use crate::connection::{MAX_PING_BYTES, is_ping};
 
+/// One received message, with its caller and its load.
+pub(super) struct Post<'a> {
+    pub(super) received: &'a ReceivedRequest<'a>,
+    pub(super) principal: Principal,
+    pub(super) busy: LoadGuard,
+}
+
+/// Reads the message of a POST request, and answers it according to its era.
 pub(super) async fn post<B>(
     received: &ReceivedRequest<'_>,
     body: B,
@@ -27,16 +36,19 @@ where
         return Err(Refusal::Accept);
     }
     let principal = received.principal()?;
-    let mut busy = received.state.load.admit_for_ping(&principal, config.in_flight)?;
+    // Beyond the limit, some requests are still read, because only the body shows whether the message is served anyway.
+    let mut busy = received.state.load.admit_extra(&principal, config.in_flight)?;
     let text = request_body::read_text(&received.headers, body, boundary, config, &mut busy);
     let text = text.await?;
+    let size = text.len();
     let message = Message::parse(text).map_err(|bad| {
         let error =
             bad.error.unwrap_or_else(|| RpcError::invalid_request("the answer is malformed"));
         Refusal::Message(error.without_recovery(), bad.id)
     })?;
-    let is_ping = matches!(&message, Message::Request { method, .. } if is_ping(method));
-    if !is_ping && let Some(refusal) = busy.refusal() {
+    if !is_served_beyond_limits(&message, size)
+        && let Some(refusal) = busy.refusal()
+    {
         return Err(refusal);
     }
     let post = Post { received, principal, busy };
@@ -61,6 +73,18 @@ where
     }
 }
 
+/// Returns whether a message of this size is served even beyond the limits. Answers and cancellations are, because
+/// without them the running calls would not end.
+fn is_served_beyond_limits(message: &Message, size: usize) -> bool {
+    match message {
+        Message::Response { .. } => true,
+        _ if size > MAX_PING_BYTES => false,
+        Message::Request { method, .. } => is_ping(method),
+        Message::Notification { method, .. } => method.as_str() == Cancelled::METHOD,
+        Message::Batch(_) => false,
+    }
+}
+
 /// Returns the boundary of a body with several parts; `None` if the body is JSON.
 fn boundary<'a>(received: &ReceivedRequest<'a>) -> Result<Option<&'a str>, Refusal> {
     let kind = received.headers.content_type.ok_or(Refusal::ContentType)?;
@@ -77,13 +101,6 @@ pub(super) fn is_json(kind: &str) -> bool {
             .split(';')
             .next()
             .is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
-}
-
-/// One received message, with its caller and its load.
-pub(super) struct Post<'a> {
-    pub(super) received: &'a ReceivedRequest<'a>,
-    pub(super) principal: Principal,
-    pub(super) busy: LoadGuard,
 }
 
 /// The header with the token of a session with scopes (proposal 4).
@@ -111,7 +128,7 @@ pub(super) fn context(
 }
 
 /// Encodes an answer; returns no bytes if there is no answer.
-pub(super) fn written(id: &Id, outcome: &Result<Reply, RpcError>) -> Vec<u8> {
+pub(super) fn encode_answer(id: &Id, outcome: &Result<Reply, RpcError>) -> Vec<u8> {
     let mut answer = Vec::with_capacity(256);
     write_answer(&mut answer, Some(id), outcome);
     answer

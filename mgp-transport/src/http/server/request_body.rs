@@ -22,8 +22,9 @@ const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 /// The number of received bytes for which a body gets one more second. A slow connection thus gets enough time, but a
 /// client that sends single bytes does not.
 const MIN_BYTES_PER_SECOND: usize = 8 * 1024;
-/// The maximum time for the body of a request that is served only if it is a ping.
-const PING_BODY_TIMEOUT: Duration = Duration::from_secs(1);
+/// The maximum time for the body of a request beyond a limit, which is served only if it is a ping, an answer or a
+/// cancellation.
+const EXTRA_BODY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bodies up to this size are copied out of the connection's buffer, which can then be reused.
 const MAX_COPIED_BODY: usize = 16 * 1024;
 
@@ -51,10 +52,10 @@ where
     if headers.content_encoding.is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
         return Err(Refusal::Encoding);
     }
-    busy.check_ping_size(usize::try_from(announced).unwrap_or(usize::MAX))?;
-    // A request that is served only if it is a ping must also arrive quickly.
-    let ping_timeout = busy.may_only_ping().then_some(PING_BODY_TIMEOUT);
-    let time = config.body_timeout.min(ping_timeout.unwrap_or(Duration::MAX));
+    busy.check_extra_size(usize::try_from(announced).unwrap_or(usize::MAX))?;
+    // A request beyond a limit must also arrive quickly.
+    let extra_timeout = busy.is_extra().then_some(EXTRA_BODY_TIMEOUT);
+    let time = config.body_timeout.min(extra_timeout.unwrap_or(Duration::MAX));
     let start = Instant::now();
     let expected = usize::try_from(announced).unwrap_or(0).min(bound);
     let mut whole = BodyBuffer::default();
@@ -76,7 +77,7 @@ where
             return Err(Refusal::BodyTooLong(bound));
         }
         busy.add_bytes(data.len(), config.held_bytes)?;
-        busy.check_ping_size(length)?;
+        busy.check_extra_size(length)?;
         whole.push(data, expected);
     }
     let mut whole = whole.into_bytes(MAX_COPIED_BODY);

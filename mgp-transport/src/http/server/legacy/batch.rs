@@ -12,7 +12,7 @@ use mgp_types::service::{Call, Context, Message, Method, Params, Principal};
 use super::super::ReceivedRequest;
 use super::super::body::HttpBody;
 use super::super::load::LoadGuard;
-use super::super::post::{Post, context, written};
+use super::super::post::{Post, context, encode_answer};
 use super::super::refusal::{Refusal, empty, json};
 use super::session::Session;
 use crate::connection::read_reply;
@@ -93,7 +93,7 @@ impl Batch<'_> {
         let held = (session.running(), Arc::clone(&self.busy), running);
         Ok(spawn_scoped(session.scope(), async move {
             let _held = held;
-            written(&id, &call.await)
+            encode_answer(&id, &call.await)
         }))
     }
 

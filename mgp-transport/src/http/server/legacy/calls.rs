@@ -17,7 +17,7 @@ use super::super::body::HttpBody;
 use super::super::config::AnswerMode;
 use super::super::event_body::{EventBody, StreamReader};
 use super::super::load::LoadGuard;
-use super::super::post::{Post, context, written};
+use super::super::post::{Post, context, encode_answer};
 use super::super::refusal::{Refusal, empty, events, json};
 use super::super::stream::{FirstOutput, Stream};
 use super::super::{ReceivedRequest, ServerState};
@@ -129,7 +129,7 @@ impl Future for SessionCall {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<()> {
         let outcome = ready!(self.call.as_mut().poll(task));
-        self.open.stream.finish(written(&self.id, &outcome));
+        self.open.stream.finish(encode_answer(&self.id, &outcome));
         Poll::Ready(())
     }
 }

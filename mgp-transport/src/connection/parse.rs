@@ -1,0 +1,87 @@
+//! Parsing of the lines of a connection into messages.
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use mgp_types::service::{CutMessage, Message};
+use mgp_types::{ErrorCode, RpcError};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::driver::{CALL_COST, Driver};
+use super::running::Batch;
+use crate::frame::{Line, answer_too_long};
+
+impl<R, W> Driver<R, W>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    /// Parses a line into a message and its size; answers a line that is not a message with an error.
+    pub(super) fn parse_line(&mut self, line: Line) -> Option<(Message, usize)> {
+        let error = match line {
+            Line::Text(text) => return self.parse_message(text, None),
+            Line::NotText(bytes) => {
+                if let Some(answer) = Message::response_from_invalid_utf8(&bytes) {
+                    return Some((answer, CALL_COST));
+                }
+                self.report_stray(&bytes);
+                RpcError::new(ErrorCode::PARSE_ERROR, "parse error: the line is not UTF-8")
+            }
+            Line::TooLong(head) => return self.parse_cut(&head, None),
+            Line::LongTail(tail) => {
+                let head = self.cut_head.take()?;
+                return self.parse_cut(&head, Some(&tail));
+            }
+        };
+        self.refuse(None, None, error);
+        None
+    }
+
+    /// Handles an overlong message. The id is at the beginning or at the end of the message. Once the id is known, an
+    /// overlong request is answered with an error, and an overlong answer fails the call that waits for it.
+    fn parse_cut(&mut self, head: &Bytes, tail: Option<&Bytes>) -> Option<(Message, usize)> {
+        let bound = self.connection.limits.line_bytes;
+        let id = match CutMessage::read(head, tail.map_or(&[], |tail| &tail[..])) {
+            Some(CutMessage::Answer(id)) => {
+                tracing::warn!(?id, bound, "dropped an answer that is too long");
+                let outcome = Err(answer_too_long(bound));
+                return Some((Message::Response { id: Some(id), outcome }, CALL_COST));
+            }
+            Some(CutMessage::Request(id)) => Some(id),
+            None if tail.is_none() => {
+                self.cut_head = Some(head.clone());
+                return None;
+            }
+            _ => None,
+        };
+        let error = RpcError::invalid_request(format!("a message may have at most {bound} bytes"));
+        self.refuse(id.as_ref(), None, error);
+        None
+    }
+
+    /// Parses the text of a message, and returns it with its size; refuses a text that is not a message.
+    pub(super) fn parse_message(
+        &self,
+        text: ByteString,
+        batch: Option<&Batch>,
+    ) -> Option<(Message, usize)> {
+        let size = text.len() + CALL_COST;
+        let (invalid, line) = match Message::parse_line(text) {
+            Ok(message) => return Some((message, size)),
+            Err(invalid) => invalid,
+        };
+        self.report_stray(line.as_bytes());
+        if let Some(error) = invalid.error {
+            self.refuse(invalid.id.as_ref(), batch, error);
+        } else {
+            tracing::debug!("ignored a malformed answer");
+        }
+        None
+    }
+
+    /// Reports a line that is not a message to the owner of the connection.
+    fn report_stray(&self, line: &[u8]) {
+        if let Some(stray) = &self.connection.stray_lines {
+            stray.report(line);
+        }
+    }
+}
