@@ -1,6 +1,6 @@
 //! A tracing span around each call, with its trace id (MGP §6.5).
 //!
-//! Applies to: both.
+//! Applies to: inbound and outbound.
 
 use mgp_types::RpcError;
 use mgp_types::service::{Call, MgpService, Reply};

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests may panic")]
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -62,6 +62,10 @@ struct World {
     audit: MemoryAudit,
     client: mock::Client,
     lists: Arc<Mutex<&'static str>>,
+    /// `true` if the server announces a change before it answers the next request for its tools.
+    announces: Arc<AtomicBool>,
+    /// The number of requests for the tools.
+    listings: Arc<AtomicUsize>,
     ran: Arc<AtomicUsize>,
 }
 
@@ -94,17 +98,24 @@ impl World {
             .build();
         let (ran, lists) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(TOOL)));
         let (count, listed) = (Arc::clone(&ran), Arc::clone(&lists));
+        let (announces, listings) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+        let (announced, counted) = (Arc::clone(&announces), Arc::clone(&listings));
+        let definitions = governance.definitions().clone();
         let tools = Stack::from_fn(move |call| {
             let answer = if call.tool().is_some() {
                 count.fetch_add(1, Ordering::Relaxed);
                 "{}"
             } else {
+                counted.fetch_add(1, Ordering::Relaxed);
+                if announced.swap(false, Ordering::Relaxed) {
+                    definitions.mark_stale(&disk());
+                }
                 *listed.lock().unwrap()
             };
             async move { Ok(Reply::raw(Payload::from_trusted(answer))) }
         });
         let client = mock::client(Stack::new(governance.layer("disk").layer(tools)));
-        Self { governance, person, audit, client, lists, ran }
+        Self { governance, person, audit, client, lists, announces, listings, ran }
     }
 
     async fn grant_access(&self, until: Option<SystemTime>) {
@@ -219,6 +230,31 @@ async fn a_list_that_went_stale_while_an_approver_was_asked_is_not_trusted() {
         world.person.permits.add_permits(2);
         world.refused(call.await.unwrap(), 4002, "stale list");
     }
+}
+
+#[tokio::test]
+async fn a_change_that_was_announced_while_a_list_was_read_is_not_lost() {
+    for is_first in [true, false] {
+        let mut world = World::new();
+        world.grant_access(None).await;
+        if !is_first {
+            world.client.request("tools/list", "{}").await.unwrap();
+        }
+        world.announces.store(true, Ordering::Relaxed);
+        world.client.request("tools/list", "{}").await.unwrap();
+        let listings = world.listings.load(Ordering::Relaxed);
+        let call = world.ask(2).await;
+        assert_eq!(world.listings.load(Ordering::Relaxed), listings + 1, "{is_first}");
+        call.abort();
+    }
+    // A call that lists the tools itself lists them again.
+    let mut world = World::new();
+    world.grant_access(None).await;
+    world.announces.store(true, Ordering::Relaxed);
+    let call = world.ask(2).await;
+    assert_eq!(world.listings.load(Ordering::Relaxed), 2);
+    world.person.permits.add_permits(1);
+    call.await.unwrap().unwrap();
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use mgp_types::mgp::{Actor, KernelPermission, Permission, PermissionScope};
 use mgp_types::service::{AgentId, AuditSink, Principal, ServerId};
 use mgp_types::store::{Store, StoreError};
-use mgp_types::{ErrorCode, RpcError, Timestamp, canonical, random_name};
+use mgp_types::{ErrorCode, RpcError, Timestamp, canonical, mcp, random_name};
 use serde::{Deserialize, Serialize};
 
 use super::ApprovalRequest;
@@ -174,30 +174,38 @@ impl CallApproval {
             && request.tool.as_deref() == Some(&*self.tool)
             && request.permissions.iter().all(|needed| self.permissions.contains(needed))
             && request.arguments.is_some()
-            && self.covers_arguments(request.arguments.as_deref())
+            && self.covers_arguments(request.arguments.as_deref(), None)
     }
 
     fn is_over(&self, at: SystemTime) -> bool {
         self.expires_at.as_ref().is_some_and(|end| end.is_before(at).unwrap_or(true))
     }
 
-    fn covers(&self, by: &Principal, tool: &str, arguments: Option<&str>, at: SystemTime) -> bool {
-        let is_callers = self.tool == tool
+    fn covers(&self, by: &Principal, call: &CalledTool<'_>, at: SystemTime) -> bool {
+        let is_callers = self.tool == call.tool
             && self.subject == by.subject().as_str()
             && self.agent_id.as_deref() == by.as_agent().map(AgentId::as_str)
             && !self.is_over(at);
-        is_callers && self.covers_arguments(arguments)
+        is_callers && self.covers_arguments(call.arguments, call.definition)
     }
 
-    fn covers_arguments(&self, arguments: Option<&str>) -> bool {
+    fn covers_arguments(&self, arguments: Option<&str>, definition: Option<&mcp::Tool>) -> bool {
         match (&self.scope, &self.arguments) {
-            (Some(scope), _) => scope::is_like(scope, arguments).is_ok(),
+            (Some(scope), _) => scope::is_like(scope, arguments, definition).is_ok(),
             (None, Some(exact)) => {
                 canonical(arguments.unwrap_or("{}")).is_ok_and(|own| own == *exact)
             }
             (None, None) => true,
         }
     }
+}
+
+/// A call of a tool, which an approval can cover.
+pub(crate) struct CalledTool<'a> {
+    pub(crate) tool: &'a str,
+    pub(crate) arguments: Option<&'a str>,
+    /// The definition of the tool, if it is known. It shows which arguments the tool ignores.
+    pub(crate) definition: Option<&'a mcp::Tool>,
 }
 
 /// The prefix of the id of every call approval. No permission has a name with this prefix.
@@ -267,12 +275,12 @@ impl CallApprovals {
         names: &[Permission],
     ) -> Result<Vec<CallApproval>, RpcError> {
         self.admit(by, Need::Write, "approvals.decide").await?;
-        let book = self.0.now()?;
+        let (book, revoked) = (self.0.now()?, Permission::canonical(names));
         let is_meant = |one: &CallApproval| {
             one.tenant == by.tenant().as_str()
                 && one.server_id.as_deref() == Some(server.as_str())
                 && (names.iter().any(|name| name.as_str() == one.id)
-                    || one.permissions.iter().any(|permission| names.contains(permission)))
+                    || one.permissions.iter().any(|permission| revoked.contains(permission)))
         };
         let gone: Vec<_> = book.0.values().filter(|one| is_meant(one)).cloned().collect();
         let event = |one: &CallApproval| Some(event(Actor::of(by), one, "revoked").build());
@@ -322,8 +330,7 @@ impl CallApprovals {
         &self,
         by: &Principal,
         server: Option<&ServerId>,
-        tool: &str,
-        arguments: Option<&str>,
+        call: &CalledTool<'_>,
         at: SystemTime,
     ) -> Option<Arc<CallApproval>> {
         let book = self.0.now().ok()?;
@@ -331,7 +338,7 @@ impl CallApprovals {
             one.tenant == by.tenant().as_str()
                 && one.server_id.as_deref() == server.map(ServerId::as_str)
         });
-        all.find(|one| one.covers(by, tool, arguments, at)).cloned()
+        all.find(|one| one.covers(by, call, at)).cloned()
     }
 
     async fn admit(

@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use by_caller::{ByCaller, MayConfirm};
 pub use by_caller::{CallerConfirm, CallerConfirmLayer};
+pub(crate) use calls::CalledTool;
 pub(crate) use calls::like_words;
 pub use calls::{ApprovalTerm, CallApproval, CallApprovals};
 pub use chain::ApproverChain;

@@ -1,6 +1,6 @@
 //! The audit layer and its service.
 //!
-//! Applies to: both.
+//! Applies to: inbound and outbound.
 
 use std::sync::Arc;
 

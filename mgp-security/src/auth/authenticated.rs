@@ -80,7 +80,10 @@ impl Authenticated {
         self.0.permissions.iter().any(|granted| granted == permission)
     }
 
-    /// Returns the expiry of the credentials, or `None` if they do not expire.
+    /// Returns the time from which the credentials are no longer accepted, or `None` if they do not expire.
+    ///
+    /// For a token that a [`ResourceServer`](super::ResourceServer) verified, it is a minute after the token's `exp`,
+    /// because the clocks of the issuer and of this server may differ.
     #[must_use]
     pub fn expires(&self) -> Option<SystemTime> {
         self.0.expires

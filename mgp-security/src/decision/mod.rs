@@ -163,8 +163,9 @@ pub(crate) fn missing(
         return Vec::new();
     };
     let is_of_tools = &|permission: &Permission| snapshot.is_of_tools(permission);
-    let (arguments, at) = (None, at.get());
-    let need = PermissionNeed { principal, server, tool, needed, arguments, at, is_of_tools };
+    let (arguments, definition, at) = (None, None, at.get());
+    let need =
+        PermissionNeed { principal, server, tool, needed, arguments, definition, at, is_of_tools };
     view.missing(&need, &snapshot.policy(server))
 }
 
@@ -368,7 +369,9 @@ fn judge_permissions(
     let view = snapshot.permissions_for(server, needed)?;
     let (principal, at) = (&facts.call.cx().principal, facts.at.get());
     let is_of_tools = &|permission: &Permission| snapshot.is_of_tools(permission);
-    let need = PermissionNeed { principal, server, tool, needed, arguments, at, is_of_tools };
+    let definition = snapshot.definition(tool);
+    let need =
+        PermissionNeed { principal, server, tool, needed, arguments, definition, at, is_of_tools };
     Some(view.judge(&need, &snapshot.policy(server)))
 }
 
@@ -435,7 +438,7 @@ fn check_arguments(
     }
     let Some(validators) = snapshot.validators() else { return Ok(()) };
     let call = (facts.call, facts.server, facts.tool);
-    let definition = snapshot.known(facts.tool).and_then(|known| known.definition());
+    let definition = snapshot.definition(facts.tool);
     let trust = &snapshot.policy(facts.server).trust;
     let validation = validators.check(call, assessment, definition, trust);
     let passed = validation.applied.len() - usize::from(validation.fails_last());
@@ -468,14 +471,14 @@ fn check_confirmation(
     match naming {
         Some(naming) if !assessment.needs_confirmation(&policy, Some(&naming)) => {
             steps.add(Stage::Confirmation, StepResult::Passed, || naming.entry().to_owned());
-            findings.set_confirmed_by(naming);
+            findings.set_confirmation_spared_by(naming);
             Ok(())
         }
         _ => {
             if let Some(approval) = snapshot.approved(facts) {
                 let entry = format!("approval {} of {}", approval.id, approval.limits());
                 steps.add(Stage::Confirmation, StepResult::Passed, || entry.clone());
-                findings.set_confirmed_by(NamedTool::by(entry));
+                findings.set_confirmation_spared_by(NamedTool::by(entry));
                 return Ok(());
             }
             steps.add(Stage::Confirmation, StepResult::Asks, risk);

@@ -5,13 +5,14 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use mgp_types::mcp;
 use mgp_types::mgp::Permission;
 use mgp_types::service::{Context, Principal, ServerId};
 use mgp_types::store::StoreError;
 
 use super::CallFacts;
 use crate::access::{Access, AccessView};
-use crate::approval::CallApproval;
+use crate::approval::{CallApproval, CalledTool};
 use crate::definition::{
     DefinitionRule, DefinitionState, Definitions, KnownTool, ServerTools, Tools,
 };
@@ -150,6 +151,11 @@ impl<'a> Snapshot<'a> {
         self.tools.as_ref()?.get(tool)
     }
 
+    /// Returns the definition of a tool as its server lists it.
+    pub(super) fn definition(&self, tool: &str) -> Option<&mcp::Tool> {
+        self.known(tool)?.definition()
+    }
+
     /// Returns the name of the state of a tool's definition, for explanations.
     pub(super) fn definition_state(&self, server: &ServerId, tool: &str) -> &'static str {
         let is_pinned = || self.sources.definitions.as_ref()?.is_pinned(server, tool).then_some(());
@@ -248,7 +254,8 @@ impl<'a> Snapshot<'a> {
     pub(super) fn approved(&self, facts: &CallFacts<'_>) -> Option<Arc<CallApproval>> {
         let CallFacts { server, tool, arguments, at, .. } = *facts;
         let by = &facts.call.cx().principal;
-        self.sources.confirmations.as_ref()?.approved(by, server, tool, arguments, at.get())
+        let call = CalledTool { tool, arguments, definition: self.definition(tool) };
+        self.sources.confirmations.as_ref()?.approved(by, server, &call, at.get())
     }
 
     /// Returns the access entry or permission approval with which an operator named the called tool. If there are

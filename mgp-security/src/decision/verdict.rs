@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::iter;
 use std::sync::Arc;
 
 use mgp_types::mgp::Validator;
@@ -34,29 +35,78 @@ pub struct CallVerdict {
     steps: Vec<Step>,
 }
 
-/// The results of the rules about a call, besides its outcome.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Findings {
-    /// The assessment of the tool; `None` if the call was refused before the tool was assessed.
-    pub(super) assessment: Option<Arc<Assessment>>,
-    /// Boxed, because most calls have no validators and no entry that names their tool.
-    checks: Option<Box<Checks>>,
-}
-
-/// The validators that checked a call's arguments, and the entry that makes its confirmation unnecessary.
-#[derive(Clone, Debug, Default)]
-struct Checks {
-    applied: Vec<Validator>,
-    confirmed_by: Option<NamedTool>,
-}
-
-impl Findings {
-    pub(super) fn set_applied(&mut self, applied: Vec<Validator>) {
-        self.checks.get_or_insert_default().applied = applied;
+impl CallVerdict {
+    #[inline]
+    pub(super) fn new(outcome: CallOutcome, findings: Findings) -> Self {
+        Self { outcome, findings, steps: Vec::new() }
     }
 
-    pub(super) fn set_confirmed_by(&mut self, naming: NamedTool) {
-        self.checks.get_or_insert_default().confirmed_by = Some(naming);
+    pub(super) fn with_steps(mut self, steps: Vec<Step>) -> Self {
+        self.steps = steps;
+        self
+    }
+
+    /// Returns the outcome: the call is allowed or refused, or a requirement must be met first.
+    #[must_use]
+    pub fn outcome(&self) -> &CallOutcome {
+        &self.outcome
+    }
+
+    /// Returns whether the call can run at once.
+    #[must_use]
+    pub fn is_allowed(&self) -> bool {
+        matches!(self.outcome, CallOutcome::Allow)
+    }
+
+    /// Returns the refusal, if the call is refused.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&Refusal> {
+        match &self.outcome {
+            CallOutcome::Refuse(refusal) => Some(refusal),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the tool appears in the caller's lists, i.e. neither the access rules nor its definition hide
+    /// it.
+    #[must_use]
+    pub fn is_visible(&self) -> bool {
+        !self.refusal().is_some_and(Refusal::hides_tool)
+    }
+
+    /// Returns the rule that refuses the call, or `None` if the call is not refused by a rule.
+    #[must_use]
+    pub fn rule(&self) -> Option<&Rule> {
+        let first = self.refusal().map(|refusal| refusal as &(dyn Error + 'static));
+        iter::successors(first, |&error| error.source()).find_map(<dyn Error>::downcast_ref)
+    }
+
+    /// Returns the assessment of the tool, or `None` if the call was refused before the tool was assessed.
+    #[must_use]
+    pub fn assessment(&self) -> Option<&Arc<Assessment>> {
+        self.findings.assessment.as_ref()
+    }
+
+    /// Returns the rules that were considered, with their results; empty unless the verdict comes from `explain`.
+    #[must_use]
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Returns the validators that checked the arguments.
+    pub(crate) fn applied(&self) -> &[Validator] {
+        self.findings.checks.as_ref().map_or(&[], |checks| &checks.applied)
+    }
+
+    /// Returns the entry or approval that makes a confirmation unnecessary, if there is one.
+    pub(crate) fn confirmation_spared_by(&self) -> Option<&NamedTool> {
+        self.findings.checks.as_ref()?.confirmation_spared_by.as_ref()
+    }
+
+    /// Splits the verdict into its outcome and the assessment.
+    #[inline]
+    pub(crate) fn into_outcome(self) -> (CallOutcome, Option<Arc<Assessment>>) {
+        (self.outcome, self.findings.assessment)
     }
 }
 
@@ -131,87 +181,6 @@ pub enum StepResult {
     Asks,
 }
 
-impl CallVerdict {
-    /// Returns the outcome: the call is allowed or refused, or a requirement must be met first.
-    #[must_use]
-    pub fn outcome(&self) -> &CallOutcome {
-        &self.outcome
-    }
-
-    /// Returns whether the call can run at once.
-    #[must_use]
-    pub fn is_allowed(&self) -> bool {
-        matches!(self.outcome, CallOutcome::Allow)
-    }
-
-    /// Returns the refusal, if the call is refused.
-    #[must_use]
-    pub fn refusal(&self) -> Option<&Refusal> {
-        match &self.outcome {
-            CallOutcome::Refuse(refusal) => Some(refusal),
-            _ => None,
-        }
-    }
-
-    /// Returns whether the tool appears in the caller's lists, i.e. neither the access rules nor its definition hide
-    /// it.
-    #[must_use]
-    pub fn is_visible(&self) -> bool {
-        !self.refusal().is_some_and(Refusal::hides_tool)
-    }
-
-    /// Returns the rule that refuses the call, or `None` if the call is not refused by a rule.
-    #[must_use]
-    pub fn rule(&self) -> Option<&Rule> {
-        let mut error: Option<&(dyn Error + 'static)> = self.refusal().map(|refusal| refusal as _);
-        while let Some(cause) = error {
-            if let Some(rule) = cause.downcast_ref() {
-                return Some(rule);
-            }
-            error = cause.source();
-        }
-        None
-    }
-
-    /// Returns the assessment of the tool, or `None` if the call was refused before the tool was assessed.
-    #[must_use]
-    pub fn assessment(&self) -> Option<&Arc<Assessment>> {
-        self.findings.assessment.as_ref()
-    }
-
-    /// Returns the rules that were considered, with their results; empty unless the verdict comes from `explain`.
-    #[must_use]
-    pub fn steps(&self) -> &[Step] {
-        &self.steps
-    }
-
-    /// Returns the validators that checked the arguments.
-    pub(crate) fn applied(&self) -> &[Validator] {
-        self.findings.checks.as_ref().map_or(&[], |checks| &checks.applied)
-    }
-
-    /// Returns the entry or approval that makes a confirmation unnecessary, if there is one.
-    pub(crate) fn confirmed_by(&self) -> Option<&NamedTool> {
-        self.findings.checks.as_ref()?.confirmed_by.as_ref()
-    }
-
-    /// Splits the verdict into its outcome and the assessment.
-    #[inline]
-    pub(crate) fn into_outcome(self) -> (CallOutcome, Option<Arc<Assessment>>) {
-        (self.outcome, self.findings.assessment)
-    }
-
-    #[inline]
-    pub(super) fn new(outcome: CallOutcome, findings: Findings) -> Self {
-        Self { outcome, findings, steps: Vec::new() }
-    }
-
-    pub(super) fn with_steps(mut self, steps: Vec<Step>) -> Self {
-        self.steps = steps;
-        self
-    }
-}
-
 impl From<Refusal> for CallOutcome {
     fn from(refusal: Refusal) -> Self {
         Self::Refuse(refusal)
@@ -239,5 +208,31 @@ impl fmt::Display for StepResult {
             Self::Refused => "refused",
             Self::Asks => "asks",
         })
+    }
+}
+
+/// The results of the rules about a call, besides its outcome.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Findings {
+    /// The assessment of the tool; `None` if the call was refused before the tool was assessed.
+    pub(super) assessment: Option<Arc<Assessment>>,
+    /// Boxed, because most calls have no validators and no entry that names their tool.
+    checks: Option<Box<Checks>>,
+}
+
+/// The validators that checked a call's arguments, and the entry that makes its confirmation unnecessary.
+#[derive(Clone, Debug, Default)]
+struct Checks {
+    applied: Vec<Validator>,
+    confirmation_spared_by: Option<NamedTool>,
+}
+
+impl Findings {
+    pub(super) fn set_applied(&mut self, applied: Vec<Validator>) {
+        self.checks.get_or_insert_default().applied = applied;
+    }
+
+    pub(super) fn set_confirmation_spared_by(&mut self, naming: NamedTool) {
+        self.checks.get_or_insert_default().confirmation_spared_by = Some(naming);
     }
 }

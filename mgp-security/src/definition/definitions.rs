@@ -292,6 +292,19 @@ impl Definitions {
         self.0.publish();
     }
 
+    /// Returns the number of changes that a server has announced before it is asked for a list. From then on, changes
+    /// are counted even if the server has not listed anything yet.
+    pub(crate) fn announced(&self, server: &ServerId) -> u64 {
+        // If the server cannot be admitted, the processing of the list returns the error.
+        let _ = self.admit(server);
+        self.0.seen().get(&Some(server.clone())).map_or(0, ServerListing::announced)
+    }
+
+    /// Returns whether a server has announced a change since it was asked for its last complete list.
+    pub(super) fn is_stale(&self, server: &ServerId) -> bool {
+        self.tools(Some(server)).is_some_and(|tools| tools.stale)
+    }
+
     /// Registers a hook that runs after each change of the known tools; it must not block.
     pub fn on_change<L: Into<HookState>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
         self.0.hooks.add(hook);

@@ -58,7 +58,7 @@ impl Definitions {
             return Ok(());
         }
         let limit = time_limit(call);
-        let listed = timeout(limit, list(self, server, inner, call)).await;
+        let listed = timeout(limit, list_current(self, server, inner, call)).await;
         let late = || RpcError::internal("it did not list its tools in time");
         // It was the caller's own short deadline that expired, which does not mean that the server is unresponsive.
         if listed.is_err() && limit < LIST_TIMEOUT {
@@ -136,6 +136,21 @@ fn time_limit(call: &Call) -> Duration {
     call.cx().deadline.remaining().map_or(LIST_TIMEOUT, |left| left.min(LIST_TIMEOUT))
 }
 
+/// Lists the tools of a server, and once more if the server announced a change meanwhile, e.g. because it has just
+/// started.
+async fn list_current<S: MgpService>(
+    definitions: &Definitions,
+    server: &ServerId,
+    inner: &mut S,
+    on_behalf: &Call,
+) -> Result<(), ListError> {
+    list(definitions, server, inner, on_behalf).await?;
+    if definitions.is_stale(server) {
+        list(definitions, server, inner, on_behalf).await?;
+    }
+    Ok(())
+}
+
 /// Reads all pages of a server's list of tools, and processes the list.
 async fn list<S: MgpService>(
     definitions: &Definitions,
@@ -143,6 +158,7 @@ async fn list<S: MgpService>(
     inner: &mut S,
     on_behalf: &Call,
 ) -> Result<(), ListError> {
+    let extent = ListExtent::Complete { announced: definitions.announced(server) };
     let mut tools = Vec::new();
     let mut params = ListParams::new();
     for _ in 0..MAX_PAGES {
@@ -156,7 +172,7 @@ async fn list<S: MgpService>(
         tools.extend(more);
         params.cursor = next;
         if params.cursor.is_none() {
-            let taken = definitions.take(server, &tools, ListExtent::Complete).await;
+            let taken = definitions.take(server, &tools, extent).await;
             return taken
                 .map(drop)
                 .map_err(|error| ListError::Local(Refusal::Unchanged(error).into()));

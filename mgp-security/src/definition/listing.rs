@@ -32,7 +32,7 @@ const TRIES: usize = 4;
 const READ_AT_ONCE: usize = 64 * 1024;
 
 /// The result of deciding whether the tools of a server are pinned.
-enum Admitted {
+pub(super) enum Admitted {
     /// The tools belong to this process and are not pinned.
     Own,
     /// The server is admitted, so its tools are pinned.
@@ -138,7 +138,7 @@ impl Definitions {
     /// Decides whether the tools of a server are pinned or refused.
     ///
     /// The result is stored immediately, so that only the first of two servers with similar ids is admitted.
-    fn admit(&self, server: &ServerId) -> Result<Admitted, ChangeError> {
+    pub(super) fn admit(&self, server: &ServerId) -> Result<Admitted, ChangeError> {
         let book = self.0.pins.now()?;
         let mut seen = self.0.seen();
         if !seen.contains_key(&Some(server.clone())) {

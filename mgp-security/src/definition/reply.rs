@@ -28,10 +28,12 @@ pub(super) fn read(reply: &Reply) -> Result<Page, RpcError> {
 }
 
 /// Returns [`ListExtent::Complete`] if a request asks for the first page, because only the answer to such a request can
-/// be the whole list; [`ListExtent::Page`] otherwise.
-pub(crate) fn page(call: &Call) -> ListExtent {
+/// be the whole list; [`ListExtent::Page`] otherwise. Must be called before the request is sent.
+pub(crate) fn page(definitions: &Definitions, server: &ServerId, call: &Call) -> ListExtent {
     match call.params().get::<<ToolsList as mgp_types::method::Request>::Params>() {
-        Ok(params) if params.cursor.is_none() => ListExtent::Complete,
+        Ok(params) if params.cursor.is_none() => {
+            ListExtent::Complete { announced: definitions.announced(server) }
+        }
         _ => ListExtent::Page,
     }
 }
@@ -50,12 +52,8 @@ pub(crate) async fn watch(
         let reason = RpcError::internal(format!("its list of tools cannot be read: {error}"));
         RpcError::from(Refusal::Unlisted { server: server.clone(), reason })
     })?;
-    let is_all = asked == ListExtent::Complete && page.next.is_none();
-    let taken = definitions.take(
-        server,
-        &page.tools,
-        if is_all { ListExtent::Complete } else { ListExtent::Page },
-    );
+    let extent = if page.next.is_none() { asked } else { ListExtent::Page };
+    let taken = definitions.take(server, &page.tools, extent);
     let hashes = taken.await.map_err(Refusal::Unchanged)?;
     let shown = page.tools.iter().enumerate();
     let shown: Vec<Option<Payload>> =

@@ -36,7 +36,11 @@ pub(super) struct ServerListing {
     full: bool,
     /// `true` if these are the tools of this process, which are trusted and not pinned.
     own: bool,
-    stale: bool,
+    /// The number of changes that the server has announced, or that a review of names has found.
+    announced: u64,
+    /// The value of `announced` when the server was asked for the last complete list. The list is outdated if there
+    /// were changes since, because the server may have read its tools before them.
+    included: u64,
     /// The time at which a complete list was last requested or received.
     complete: Option<Instant>,
     /// The flaw of the server's id, which prevents the use of its tools.
@@ -119,12 +123,18 @@ impl ServerListing {
             inspection.flag_name(&flaw);
             *listed = Arc::new(ListedTool { raw: listed.raw, inspection, bytes: listed.bytes });
             // Causes a new listing, during which the definition is stored as waiting.
-            self.stale = true;
+            self.announced += 1;
         }
     }
 
+    /// Notes that the server has announced a change of its tools.
     pub(super) fn stale(&mut self) {
-        self.stale = !self.own;
+        self.announced += u64::from(!self.own);
+    }
+
+    /// Returns the number of changes so far, for the [`ListExtent`] of a list that is requested now.
+    pub(super) fn announced(&self) -> u64 {
+        self.announced
     }
 
     /// Notes the time at which the server was asked for its tools, whether or not it answered.
@@ -134,12 +144,14 @@ impl ServerListing {
 
     /// Adds the tools of a list. A complete list replaces all earlier tools, except those that wait or are refused.
     pub(super) fn take(&mut self, tools: Vec<(Box<str>, Arc<ListedTool>)>, extent: ListExtent) {
-        if extent == ListExtent::Complete {
+        if let ListExtent::Complete { announced } = extent {
             // Keep definitions with findings. Otherwise a server could make such a tool callable as an unknown one by
             // no longer listing it.
             self.listed.retain(|_, listed| !listed.inspection.is_usable());
             self.bytes = self.listed.values().map(|listed| listed.bytes).sum();
-            (self.full, self.stale, self.complete) = (false, false, Some(Instant::now()));
+            (self.full, self.complete) = (false, Some(Instant::now()));
+            // The count begins again if the server is removed and added while it is asked.
+            self.included = announced.min(self.announced);
         }
         for (name, listed) in tools {
             let before = self.listed.get(&name).map_or(0, |known| known.bytes);
@@ -172,7 +184,7 @@ impl ServerListing {
         before: Option<&Arc<Tools>>,
     ) -> Tools {
         let mut tools = Tools {
-            stale: self.stale,
+            stale: self.announced > self.included,
             own: self.own,
             complete: self.complete,
             policy: Some(Arc::clone(policy)),
@@ -296,7 +308,10 @@ pub(super) enum FlawRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListExtent {
     /// The list contains all tools.
-    Complete,
+    Complete {
+        /// The number of changes that the server had announced when it was asked for the list.
+        announced: u64,
+    },
     /// The list is one page of several, or it is unknown whether there are more pages.
     Page,
 }

@@ -482,7 +482,7 @@ fn what_is_beyond_the_bound_is_refused() {
     let tools = (0..=TOOLS_MAX).map(|number| {
         (format!("t{number}").into(), Arc::new(ListedTool::twice(Sha256Hash::digest(b""))))
     });
-    seen.take(tools.collect(), ListExtent::Complete);
+    seen.take(tools.collect(), ListExtent::Complete { announced: 0 });
     let server = files();
     let policy = Arc::new(ServerPolicy::default());
     let tools = seen.tools(Some(&server), &PinTable::default(), &policy, None);

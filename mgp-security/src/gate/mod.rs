@@ -5,7 +5,7 @@
 //!   it runs.
 //! - `list.rs` filters lists; `layers.rs` defines the layers.
 //!
-//! Applies to: both.
+//! Applies to: inbound and outbound.
 
 mod layers;
 mod list;
@@ -116,18 +116,17 @@ impl<S: MgpService> DecisionService<S> {
 
     fn list(&mut self, call: Call) -> <Self as Service<Call>>::Future {
         let sources = &self.sources;
-        let pins = sources.origin == ToolOrigin::Foreign
-            && sources.definitions.is_some()
-            && sources.server_of(call.cx()).is_some();
+        let pins = sources.definitions.as_ref().zip(sources.server_of(call.cx()));
+        let pins = pins.filter(|_| sources.origin == ToolOrigin::Foreign);
         if sources.access.is_some() {
             if let Err(ended) = Credentials::of(call.cx()).check_end() {
                 return answer(Err(deny(sources, &call, ended.into())));
             }
-        } else if !pins {
+        } else if pins.is_none() {
             return Either::Left { future: self.inner.call(call) };
         }
+        let page = pins.map(|(definitions, server)| page(definitions, server, &call));
         let (sources, cx) = (Arc::clone(sources), call.cx().clone());
-        let page = pins.then(|| page(&call));
         let listed = self.inner.call(call);
         let filtered = async move { list::filter(&sources, &cx, page, listed.await?).await };
         Either::Right { future: Either::Right { future: Box::pin(filtered) } }
@@ -168,7 +167,7 @@ fn decide_call(sources: &Sources, call: &Call, progress: &CallPreparations) -> C
         let agents: Vec<&str> = delegation.principals().iter().map(name_of).collect();
         note(call.cx(), "on_behalf_of", &agents.join(", "));
     }
-    if let Some(naming) = verdict.confirmed_by() {
+    if let Some(naming) = verdict.confirmation_spared_by() {
         note(call.cx(), "confirmation_spared_by", naming.entry());
     }
     verdict

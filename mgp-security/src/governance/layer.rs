@@ -1,6 +1,6 @@
 //! The layer of governance: it records every call and decides about it.
 //!
-//! Applies to: both.
+//! Applies to: inbound and outbound.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Governance: the state behind the rules of all sections, and the layers that apply them (MGP §3–§6).
 //!
-//! Applies to: both.
+//! Applies to: inbound and outbound.
 
 mod builder;
 #[cfg(feature = "sqlite")]

@@ -14,7 +14,7 @@ use super::asking::OpenQuestions;
 use super::book::{Book, StoredApproval};
 use super::declared::DeclaredPermissions;
 use super::entry::{Approval, ApprovalDecision, ApprovalOwner, ApprovalSource};
-use super::rule::{MissingPermission, MissingStatus, PermissionState};
+use super::rule::{MissingPermission, MissingStatus, PermissionNeed, PermissionState};
 use crate::approval::Approver;
 use crate::entries::Entries;
 use crate::hooks::HookState;
@@ -173,7 +173,16 @@ impl Permissions {
     ) -> Vec<MissingPermission> {
         let policy = self.inner.policies.get(server);
         let is_of_tools = &|_: &Permission| false;
-        let need = PermissionNeed { principal, server, tool, needed, arguments, at, is_of_tools };
+        let need = PermissionNeed {
+            principal,
+            server,
+            tool,
+            needed,
+            arguments,
+            definition: None,
+            at,
+            is_of_tools,
+        };
         self.view().missing(&need, &policy)
     }
 
@@ -222,18 +231,6 @@ impl Permissions {
     }
 }
 
-/// One call, with the permissions that it needs.
-pub(crate) struct PermissionNeed<'a> {
-    pub(crate) principal: &'a Principal,
-    pub(crate) server: Option<&'a ServerId>,
-    pub(crate) tool: &'a str,
-    pub(crate) needed: &'a [Permission],
-    pub(crate) arguments: Option<&'a str>,
-    pub(crate) at: SystemTime,
-    /// Returns whether some tools declare a permission themselves. Then only calls of those tools need it.
-    pub(crate) is_of_tools: &'a dyn Fn(&Permission) -> bool,
-}
-
 /// The decision about all permissions that one call needs.
 #[derive(Debug, Default)]
 pub(crate) struct PermissionJudgement {
@@ -263,7 +260,7 @@ impl PermissionView<'_> {
         policy: &ServerPolicy,
     ) -> Result<PermissionJudgement, StoreError> {
         let book = self.book.as_ref().map_err(Clone::clone)?;
-        let PermissionNeed { principal, server, tool, needed, arguments, at, .. } = *need;
+        let PermissionNeed { principal, server, needed, at, .. } = *need;
         let held = book.held(principal.tenant(), server);
         let (mut any_open, mut any_closed) = (false, false);
         let mut judgement = PermissionJudgement::default();
@@ -271,7 +268,7 @@ impl PermissionView<'_> {
             let stand = self.inner.stand(policy, server, held, permission, at);
             let is_open = matches!(stand, PermissionState::Open(..));
             judgement.to_record |= matches!(stand, PermissionState::ByPolicy);
-            if let Some(missing) = stand.missing(permission, tool, arguments) {
+            if let Some(missing) = stand.missing(permission, need) {
                 any_open |= is_open;
                 any_closed |= !is_open;
                 judgement.missing.push(missing);

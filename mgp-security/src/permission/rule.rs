@@ -6,7 +6,9 @@
 
 use std::time::SystemTime;
 
+use mgp_types::mcp;
 use mgp_types::mgp::{ApprovalPolicy, Permission, PermissionScope};
+use mgp_types::service::{Principal, ServerId};
 use serde::Serialize;
 
 use super::book::{Book, StoredApproval};
@@ -16,6 +18,20 @@ use crate::policy::ServerPolicy;
 
 /// The maximum length of the name of a permission that can be granted, in bytes.
 pub(super) const NAME_MAX: usize = 128;
+
+/// One call, with the permissions that it needs.
+pub(crate) struct PermissionNeed<'a> {
+    pub(crate) principal: &'a Principal,
+    pub(crate) server: Option<&'a ServerId>,
+    pub(crate) tool: &'a str,
+    pub(crate) needed: &'a [Permission],
+    pub(crate) arguments: Option<&'a str>,
+    /// The definition of the tool, if it is known. It shows which arguments the tool ignores.
+    pub(crate) definition: Option<&'a mcp::Tool>,
+    pub(crate) at: SystemTime,
+    /// Returns whether some tools declare a permission themselves. Then only calls of those tools need it.
+    pub(crate) is_of_tools: &'a dyn Fn(&Permission) -> bool,
+}
 
 /// A permission that a call needs but lacks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -212,17 +228,12 @@ impl<'a> PermissionState<'a> {
     pub(super) fn missing(
         self,
         permission: &Permission,
-        tool: &str,
-        arguments: Option<&str>,
+        need: &PermissionNeed<'_>,
     ) -> Option<MissingPermission> {
         let (status, why) = match self {
             Self::ByPolicy | Self::Granted(None) => return None,
-            Self::Granted(Some(held)) => {
-                (MissingStatus::OutOfScope, outside(held, tool, arguments)?)
-            }
-            Self::Listed(limits) => {
-                (MissingStatus::OutOfScope, scope::check(&limits, arguments).err()?)
-            }
+            Self::Granted(Some(held)) => (MissingStatus::OutOfScope, outside(held, need)?),
+            Self::Listed(limits) => (MissingStatus::OutOfScope, check(&limits, need)?),
             Self::Open(status, why) | Self::Closed(status, why) => (status, why),
         };
         let mut permission = permission.clone();
@@ -236,13 +247,17 @@ impl<'a> PermissionState<'a> {
 }
 
 /// Returns the reason why a call is outside the limits of an approval, or `None` if it is within them.
-fn outside(held: &StoredApproval, tool: &str, arguments: Option<&str>) -> Option<String> {
+fn outside(held: &StoredApproval, need: &PermissionNeed<'_>) -> Option<String> {
     let approval = &held.approval;
-    if !approval.tools.is_empty() && !approval.tools.iter().any(|named| named == tool) {
+    if !approval.tools.is_empty() && !approval.tools.iter().any(|named| named == need.tool) {
         return Some(format!("it was approved for `{}` only", approval.tools.join("`, `")));
     }
-    let scope = approval.scope.as_ref()?;
-    scope::check(scope, arguments).err()
+    check(approval.scope.as_ref()?, need)
+}
+
+/// Returns the reason why the arguments of a call are outside some limits, or `None` if they are within them.
+fn check(limits: &PermissionScope, need: &PermissionNeed<'_>) -> Option<String> {
+    scope::check(limits, need.arguments, need.definition).err()
 }
 
 /// Returns whether the configuration replaces an approval: what a policy approved without limits must not take the place

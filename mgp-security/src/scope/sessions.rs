@@ -307,7 +307,8 @@ impl Scopes {
         })
     }
 
-    /// Adds a session. Removes the session that it replaces, and those that can no longer be extended.
+    /// Adds a session. Removes the session that it replaces, those that can no longer be extended, and if there would
+    /// be too many, those that ended first.
     async fn insert(
         &self,
         key: String,
@@ -319,9 +320,12 @@ impl Scopes {
             let is_past = |key: &String, one: &Session| {
                 replaced.as_ref() == Some(key) || one.ends + millis(MAX_TTL) <= now
             };
-            let past: Vec<String> =
+            let mut past: Vec<String> =
                 sessions.extract_if(|key, one| is_past(key, one)).map(|(key, _)| key).collect();
-            let own = sessions.values().filter(|one| one.owner == session.owner && !one.revoked);
+            let is_own = |one: &Session| one.owner == session.owner && !one.revoked;
+            past.extend(make_room(&mut sessions, MAX_SESSIONS_EACH, now, is_own));
+            past.extend(make_room(&mut sessions, MAX_SESSIONS, now, |_| true));
+            let own = sessions.values().filter(|one| is_own(one));
             if own.count() >= MAX_SESSIONS_EACH || sessions.len() >= MAX_SESSIONS {
                 let message = "there are too many sessions with scopes; revoke one first";
                 return Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message));
@@ -348,6 +352,27 @@ impl Session {
             Ok(())
         }
     }
+}
+
+/// Removes sessions that have ended, in the order of their end, until there is room for one more below `max`; returns
+/// the keys of the removed ones. `counts` returns whether a session counts towards `max`.
+fn make_room(
+    sessions: &mut HashMap<String, Session>,
+    max: usize,
+    now: u64,
+    counts: impl Fn(&Session) -> bool,
+) -> Vec<String> {
+    let count = sessions.values().filter(|one| counts(one)).count();
+    if count < max {
+        return Vec::new();
+    }
+    let ended = sessions.iter().filter(|(_, one)| counts(one) && one.check(now).is_err());
+    let mut ended: Vec<_> = ended.map(|(key, one)| (one.ends, key.clone())).collect();
+    ended.sort_unstable();
+    ended.truncate(count + 1 - max);
+    let keys: Vec<String> = ended.into_iter().map(|(_, key)| key).collect();
+    sessions.retain(|key, _| !keys.contains(key));
+    keys
 }
 
 /// Returns the hash that identifies a principal as the owner of sessions.
@@ -471,5 +496,29 @@ mod tests {
         params.requested_scopes = vec!["delete".to_owned()].into();
         let full = scopes.negotiate(&ann, params).await.unwrap_err();
         assert_eq!(full.code(), ErrorCode::RESOURCE_EXHAUSTED);
+    }
+
+    #[tokio::test]
+    async fn sessions_that_have_ended_do_not_lock_their_caller_out() {
+        let store = Arc::new(MemoryStore::new());
+        let scopes = scopes(&store);
+        let ann = Principal::local().agent("ann");
+        let first = session(&scopes, &ann, &["delete"]).await;
+        let second = session(&scopes, &ann, &["delete"]).await;
+        for _ in 2..MAX_SESSIONS_EACH {
+            session(&scopes, &ann, &["delete"]).await;
+        }
+        for one in scopes.0.sessions.lock().values_mut() {
+            one.ends -= millis(DEFAULT_TTL);
+        }
+        scopes.0.sessions.lock().get_mut(&hash(&first.token)).unwrap().ends -= 1;
+        let next = session(&scopes, &ann, &["delete"]).await;
+        assert!(missing(&scopes, &ann, &next.token).is_ok());
+        // Only the session that ended first is removed, also from the store.
+        assert_eq!(missing(&scopes, &ann, &first.token), Err(SessionEnded::Unknown));
+        assert_eq!(missing(&scopes, &ann, &second.token), Err(SessionEnded::Expired));
+        let again = Scopes::new(store, Arc::new(MemoryAudit::new()), |_| None);
+        again.open().await.unwrap();
+        assert_eq!(again.0.sessions.lock().len(), MAX_SESSIONS_EACH);
     }
 }

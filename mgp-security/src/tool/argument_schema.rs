@@ -2,14 +2,15 @@
 //!
 //! A definition comes from a server that may be hostile, so a schema is used only if checking with it takes bounded
 //! time: it has no recursive or external references, is small after its references are replaced, and its patterns run
-//! in linear time. Without such a schema nothing is checked here, and only the server checks its arguments.
+//! in linear time. Without such a schema nothing is checked here, and only the server checks its arguments. With such a
+//! schema, a text that cannot be checked is refused: readers of JSON differ in what they make of it.
 
 use std::fmt;
 use std::sync::OnceLock;
 
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, Validator};
-use mgp_types::{Object, mcp};
+use mgp_types::{Object, UniqueJson, mcp};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -19,8 +20,13 @@ const MAX_SCHEMA_VALUES: usize = 10_000;
 /// The maximum length of a chain of references in a tool's input schema.
 const MAX_REFERENCE_DEPTH: usize = 32;
 
-/// The maximum size of checked arguments or results, in bytes.
-const MAX_CHECKED_BYTES: usize = 1 << 20;
+/// The maximum cost of a check: the number of values in the schema, multiplied by the size of the text in KiB.
+/// This allows 1 MiB for the largest schema, and 16 MiB (the default size of a message) for one of up to 600 values.
+const MAX_COST: usize = MAX_SCHEMA_VALUES * 1024;
+
+/// The maximum size of a text for which the reasons are named, in bytes: there can be very many, and they can quote
+/// large parts of it. `tools/validate` refuses longer arguments.
+const MAX_VALIDATED_BYTES: usize = 1 << 20;
 
 /// The maximum number of violations that the refusal of a call's arguments names.
 const MAX_VIOLATIONS: usize = 5;
@@ -37,11 +43,18 @@ const MAX_PATTERN: usize = 1 << 20;
 /// The schemas of a tool, compiled when they are first needed.
 #[derive(Default)]
 pub(crate) struct ToolSchemas {
-    arguments: OnceLock<Option<Validator>>,
-    results: OnceLock<Option<Validator>>,
+    arguments: OnceLock<Option<CompiledSchema>>,
+    results: OnceLock<Option<CompiledSchema>>,
 }
 
 mgp_types::opaque_debug!(ToolSchemas);
+
+/// A schema that can be used for a check.
+struct CompiledSchema {
+    validator: Validator,
+    /// The number of values in the schema after its references are replaced.
+    values: usize,
+}
 
 /// A member of arguments that does not fit the schema of its tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -79,10 +92,11 @@ pub fn argument_errors(
 ) -> Result<Vec<mcp::ArgumentError>, &'static str> {
     let schema = compile(tool.input_schema.as_payload().as_str());
     let schema = schema.ok_or("the input schema of the tool cannot be used for a check")?;
-    if arguments.len() > MAX_CHECKED_BYTES {
+    if arguments.len() > MAX_VALIDATED_BYTES {
         return Err("the arguments are too large for a check");
     }
-    let value: Value = serde_json::from_str(arguments).map_err(|_| "the arguments are not JSON")?;
+    let UniqueJson(value) = serde_json::from_str(arguments)
+        .map_err(|_| "the arguments are not JSON, or repeat a member")?;
     let read = |error: jsonschema::ValidationError<'_>| {
         let path = error.instance_path().to_string();
         let mut field = path.trim_start_matches('/').replace('/', ".");
@@ -97,7 +111,7 @@ pub fn argument_errors(
         let message = mgp_types::clip(&error.to_string(), MAX_TEXT);
         mcp::ArgumentError::new(mgp_types::clip(&field, MAX_TEXT), keyword, message)
     };
-    Ok(schema.iter_errors(&value).take(MAX_ARGUMENT_ERRORS).map(read).collect())
+    Ok(schema.validator.iter_errors(&value).take(MAX_ARGUMENT_ERRORS).map(read).collect())
 }
 
 impl ToolSchemas {
@@ -112,7 +126,7 @@ impl ToolSchemas {
     ) -> Result<(), Box<ArgumentsRefused>> {
         let schema = || compile(tool.input_schema.as_payload().as_str());
         let Some(schema) = self.arguments.get_or_init(schema) else { return Ok(()) };
-        let violations = violations(schema, arguments.unwrap_or("{}"));
+        let violations = schema.violations(arguments.unwrap_or("{}"));
         if violations.is_empty() {
             return Ok(());
         }
@@ -130,7 +144,7 @@ impl ToolSchemas {
     ) -> Result<(), ResultRefused> {
         let schema = || compile(tool.output_schema.as_ref()?.as_payload().as_str());
         let Some(schema) = self.results.get_or_init(schema) else { return Ok(()) };
-        match violations(schema, content).into_iter().next() {
+        match schema.violations(content).into_iter().next() {
             Some(violation) => Err(ResultRefused { tool: tool.name.clone(), violation }),
             None => Ok(()),
         }
@@ -169,15 +183,16 @@ impl fmt::Display for SchemaViolation {
 }
 
 /// Compiles a schema. Returns `None` if it is not a valid schema, or if checking with it could take unbounded time.
-fn compile(schema: &str) -> Option<Validator> {
+fn compile(schema: &str) -> Option<CompiledSchema> {
     let schema: Value = serde_json::from_str(schema).ok()?;
     let mut size = SchemaSize { root: &schema, open: Vec::new(), values: 0 };
     size.add(&schema)?;
+    let values = size.values;
     let patterns = PatternOptions::regex().size_limit(MAX_PATTERN).dfa_size_limit(MAX_PATTERN);
     let options = jsonschema::options().should_validate_formats(false);
     let options = options.with_pattern_options(patterns);
     match options.build(&schema) {
-        Ok(validator) => Some(validator),
+        Ok(validator) => Some(CompiledSchema { validator, values }),
         Err(error) => {
             tracing::debug!(%error, "the schema of a tool cannot be used");
             None
@@ -233,18 +248,43 @@ impl<'a> SchemaSize<'a> {
     }
 }
 
-/// Returns the first places at which a JSON text violates a schema; an empty list if the text is too large or not JSON.
-fn violations(schema: &Validator, text: &str) -> Vec<SchemaViolation> {
-    if text.len() > MAX_CHECKED_BYTES {
-        return Vec::new();
+impl CompiledSchema {
+    /// Returns the first places at which a JSON text violates the schema. A text that cannot be checked violates it as
+    /// a whole: one that is too large, that repeats a member, or that is not JSON to every reader.
+    fn violations(&self, text: &str) -> Vec<SchemaViolation> {
+        if self.values.saturating_mul(text.len() / 1024) > MAX_COST {
+            return vec![unchecked("it is too large for a schema of this size")];
+        }
+        let mut value = match serde_json::from_str(text) {
+            Ok(UniqueJson(value)) => value,
+            Err(error) => return vec![unchecked(&error.to_string())],
+        };
+        if self.validator.is_valid(&value) {
+            return Vec::new();
+        }
+        remove_nulls(&mut value);
+        // The validator collects all errors before it returns the first one.
+        if text.len() > MAX_VALIDATED_BYTES {
+            if self.validator.is_valid(&value) {
+                return Vec::new();
+            }
+            return vec![whole(
+                "it does not fit, and is too large to name the members that are wrong",
+            )];
+        }
+        let errors = self.validator.iter_errors(&value);
+        errors.take(MAX_VIOLATIONS).map(|error| read(&error)).collect()
     }
-    let Ok(value) = serde_json::from_str::<Value>(text) else { return Vec::new() };
-    if schema.is_valid(&value) {
-        return Vec::new();
-    }
-    let mut value = value;
-    remove_nulls(&mut value);
-    schema.iter_errors(&value).take(MAX_VIOLATIONS).map(|error| read(&error)).collect()
+}
+
+/// Returns the violation of a text that cannot be checked.
+fn unchecked(reason: &str) -> SchemaViolation {
+    whole(&format!("cannot be checked: {reason}"))
+}
+
+/// Returns a violation that names no member.
+fn whole(reason: &str) -> SchemaViolation {
+    SchemaViolation { path: String::new(), message: mgp_types::clip(reason, MAX_TEXT) }
 }
 
 /// Removes members that are `null`, because models send `null` for an optional member that they mean to leave out.
@@ -349,6 +389,55 @@ mod tests {
         ] {
             assert_eq!(check(schema, "{}"), None, "{schema}");
         }
+    }
+
+    #[test]
+    fn a_text_that_cannot_be_checked_is_refused() {
+        let schema = r#"{"type":"object","properties":{"to":{"enum":["test"]}}}"#;
+        let deep = format!(r#"{{"to":"test","x":{}{}}}"#, "[".repeat(130), "]".repeat(130));
+        for arguments in [
+            r#"{"to":"test","x":1e400}"#,
+            r#"{"to":"test","x":"\ud800"}"#,
+            r#"{"to":"live","to":"test"}"#,
+            r#"{"to":"live","\u0074o":"test"}"#,
+            r#"{"to":"test","x":[{"a":1,"a":1}]}"#,
+            r#"{"to":"test""#,
+            &deep,
+        ] {
+            let refused = check(schema, arguments).unwrap();
+            assert!(refused.contains("cannot be checked: "), "{arguments}: {refused}");
+        }
+        let repeated = check(schema, r#"{"to":"live","to":"test"}"#).unwrap();
+        assert!(repeated.contains("the member `to` is repeated"), "{repeated}");
+        assert!(argument_errors(&tool(schema), r#"{"to":"live","to":"test"}"#).is_err());
+        let with_output = serde_json::from_str::<mcp::Tool>(&format!(
+            r#"{{"name":"t","inputSchema":{{}},"outputSchema":{schema}}}"#
+        ));
+        let (tool, schemas) = (with_output.unwrap(), ToolSchemas::default());
+        assert!(schemas.check_result(&tool, r#"{"to":"test"}"#).is_ok());
+        assert!(schemas.check_result(&tool, r#"{"to":"live","to":"test"}"#).is_err());
+        assert!(schemas.check_result(&tool, r#"{"to":"test","x":1e400}"#).is_err());
+    }
+
+    #[test]
+    fn large_arguments_are_checked_as_long_as_the_check_takes_bounded_time() {
+        let padded =
+            |to: &str, pad: usize| format!(r#"{{"to":"{to}","pad":"{}"}}"#, "x".repeat(pad));
+        let schema = r#"{"type":"object","properties":{"to":{"enum":["test"]}}}"#;
+        let nearly_all = (16 << 20) - 64;
+        assert_eq!(check(schema, &padded("test", nearly_all)), None);
+        for pad in [1_100_000, nearly_all] {
+            assert!(check(schema, &padded("live", pad)).unwrap().contains("does not fit"));
+        }
+        let ids = format!(r#"{{"ids":[{}0]}}"#, "0,".repeat(1 << 20));
+        let numbers = check(r#"{"properties":{"ids":{"items":{"type":"string"}}}}"#, &ids).unwrap();
+        assert!(numbers.contains("too large to name the members"), "{numbers}");
+        let many: Vec<_> = (0..4_000).map(|n| format!(r#""m{n}":{{}}"#)).collect();
+        let large = format!(r#"{{"properties":{{{}}}}}"#, many.join(","));
+        assert_eq!(check(&large, &padded("test", 1 << 20)), None);
+        assert!(
+            check(&large, &padded("test", 4 << 20)).unwrap().contains("too large for a schema")
+        );
     }
 
     #[test]

@@ -1,8 +1,6 @@
-//! The values in the arguments of a call as a flat list, and JSON objects in which no member is repeated.
+//! The values in the arguments of a call as a flat list.
 
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Value};
-use std::fmt;
+use serde_json::Value;
 
 /// The maximum number of values in the arguments of a call.
 const MAX_VALUES: usize = 20_000;
@@ -86,66 +84,4 @@ pub(crate) fn key_words(name: &str) -> Vec<String> {
         }
     }
     words
-}
-
-/// A JSON value in which each object has every member only once, so that all parsers read the same value.
-#[derive(Debug, Clone, PartialEq)]
-pub struct UniqueJson(pub Value);
-
-impl<'de> Deserialize<'de> for UniqueJson {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(UniqueVisitor).map(Self)
-    }
-}
-
-struct UniqueVisitor;
-
-impl<'de> Visitor<'de> for UniqueVisitor {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut list = Vec::new();
-        while let Some(UniqueJson(item)) = items.next_element()? {
-            list.push(item);
-        }
-        Ok(Value::Array(list))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
-        let mut object = Map::new();
-        while let Some((key, UniqueJson(value))) = members.next_entry::<String, UniqueJson>()? {
-            if object.insert(key.clone(), value).is_some() {
-                return Err(A::Error::custom(format!("the member `{key}` is there twice")));
-            }
-        }
-        Ok(Value::Object(object))
-    }
 }

@@ -31,7 +31,6 @@ mod words;
 #[doc = include_str!("../README.md")]
 mod readme {}
 
-pub use argument_values::UniqueJson;
 pub use code::CodePolicy;
 pub use lines::{CaseKind, Cases};
 pub use network::{NetworkRules, Resolver};

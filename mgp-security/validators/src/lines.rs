@@ -1,6 +1,7 @@
 //! Test cases as lines of JSON, with which other programs can check the validators.
 
-use crate::{CodePolicy, GuardedCall, NetworkRules, Resolver, UniqueJson, ValidatorSet};
+use crate::{CodePolicy, GuardedCall, NetworkRules, Resolver, ValidatorSet};
+use mgp_types::UniqueJson;
 use mgp_types::mgp::{CodeSafety, TrustLevel, Validator};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, net::IpAddr};

@@ -1,9 +1,8 @@
 //! Tests with calls as a kernel makes them: forms of arguments, unknown validators, declared rules, and rejections.
 
+use mgp_types::UniqueJson;
 use mgp_types::mgp::{CodeSafety, CodeSafetyLevel, TrustLevel, Validator};
-use mgp_validators::{
-    CodePolicy, GuardedCall, NetworkRules, Rejection, Resolver, UniqueJson, ValidatorSet,
-};
+use mgp_validators::{CodePolicy, GuardedCall, NetworkRules, Rejection, Resolver, ValidatorSet};
 use serde_json::{Value, json};
 use std::{net::IpAddr, sync::Arc};
 
@@ -288,6 +287,16 @@ fn names_are_resolved_and_checked_again_at_the_connection() {
             .check(&Validator::NetworkRestricted, &GuardedCall::new("fetch", &arguments))
             .is_err()
     );
+}
+
+#[test]
+fn a_number_under_the_name_of_a_declared_host_is_an_address() {
+    let arguments = json!({"machine": 2_130_706_433});
+    let call = GuardedCall::new("ping", &arguments);
+    let check =
+        |call: GuardedCall<'_>| ValidatorSet::new().check(&Validator::NetworkRestricted, &call);
+    assert_eq!(check(call.clone()), Ok(()));
+    assert!(check(call.targets(Vec::new(), vec!["machine".to_owned()])).is_err());
 }
 
 #[test]

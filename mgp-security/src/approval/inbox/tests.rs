@@ -278,6 +278,56 @@ async fn unused_approvals_of_revoked_permissions_are_removed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_denial_of_revoked_permissions_does_not_answer_the_next_question() {
+    let world = World::open().await;
+    let camera = [Permission::Camera];
+    let about = QuestionSubject::Permissions { permissions: camera.to_vec(), tool: None };
+    let all = Question::new(about, Some("disk".into()), agent("eve"), Sha256Hash::digest(b"x"));
+    let one = lacking(&camera);
+    for question in [&all, &one] {
+        let waits = world.ask(question).await;
+        world.inbox.deny(&ann(), &id(&waits), None).await.unwrap();
+        assert_eq!(world.ask(question).await.answer, GrantDecision::Denied);
+    }
+    let recorded = world.events().len();
+    let forgotten = world.inbox.forget_approvals(&ann(), &"disk".into(), &camera).await.unwrap();
+    assert!(forgotten.is_empty() && world.events().len() == recorded);
+    assert_eq!(world.ask(&all).await.answer, GrantDecision::Deferred);
+    assert_eq!(world.ask(&one).await.answer, GrantDecision::Denied, "it denied the call");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_name_revokes_the_approvals_of_calls_that_need_its_permissions() {
+    let world = World::open().await;
+    let waits = id(&world.ask(&lacking(&[Permission::MemoryRead])).await);
+    let like = ApprovalTerm::Like { until: None };
+    world.inbox.approve_for(&ann(), &waits, &like, None).await.unwrap();
+    let revoke = async |name: &str| {
+        let names = [Permission::from(name)];
+        world.inbox.calls().revoke(&ann(), &"disk".into(), &names).await.unwrap().len()
+    };
+    assert_eq!((revoke("code").await, revoke("memory").await), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn approval_of_calls_like_one_covers_no_other_arguments_of_its_command() {
+    let world = World::open().await;
+    let running = |path: &str| {
+        let mut question = wipe(&agent("eve"), path);
+        let QuestionSubject::Call { arguments, .. } = &mut question.about else { panic!() };
+        *arguments = format!(r#"{{"args":["-rf","{path}"],"command":"rm"}}"#);
+        question
+    };
+    let (first, other) = (running("/tmp/x"), running("/home/ann"));
+    let (waits, open) = (id(&world.ask(&first).await), id(&world.ask(&other).await));
+    let like = ApprovalTerm::Like { until: None };
+    world.inbox.approve_for(&ann(), &waits, &like, None).await.unwrap();
+    assert_eq!(world.ask(&first).await.answer, GrantDecision::Approved);
+    let again = world.ask(&other).await;
+    assert_eq!((again.answer, id(&again)), (GrantDecision::Deferred, open));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_waiting_call_gets_the_decision_at_once() {
     let world = World::open().await;
     let question = wipe(&agent("eve"), "all");

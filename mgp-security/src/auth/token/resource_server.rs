@@ -253,7 +253,7 @@ impl ResourceServer {
             principal = principal.operator();
         }
         let credential = Credential::Token { issuer, client };
-        Ok(Authenticated::new(principal, credential, scopes, Some(expires)))
+        Ok(Authenticated::new(principal, credential, scopes, Some(expires + LEEWAY)))
     }
 }
 

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::claims::Claims;
 use super::jws::Jws;
 use super::*;
+use crate::auth::layer::AuthLayer;
 
 mod fetching;
 
@@ -138,7 +139,7 @@ async fn a_good_token_names_its_holder() {
     let caller = claims(good()).await.unwrap();
     assert_eq!(*caller.principal(), Principal::new(ISSUER, "user-1").agent("host"));
     assert_eq!(caller.permissions(), ["tools", "files"]);
-    assert_eq!(caller.expires(), Some(now() + Duration::from_mins(5)));
+    assert_eq!(caller.expires(), Some(now() + Duration::from_mins(5 + 1)));
     let token = p256().sign(&p256().header(), &good());
     assert!(verify(&server(), &token).await.is_ok());
 }
@@ -328,6 +329,25 @@ async fn times_are_checked_with_a_minute_of_leeway() {
     ] {
         refused(&claims(but(name, value)).await);
     }
+}
+
+#[tokio::test]
+async fn a_token_that_is_accepted_in_the_leeway_has_not_expired() {
+    let caller = claims(but("exp", json!(NOW - 30))).await.unwrap();
+    assert!(!caller.has_expired(now()));
+    assert!(!caller.has_expired(now() + Duration::from_secs(29)));
+    assert!(caller.has_expired(now() + Duration::from_secs(30)));
+}
+
+#[tokio::test]
+async fn the_grant_of_a_token_that_is_accepted_in_the_leeway_is_valid() {
+    let expired = SystemTime::now() - Duration::from_secs(30);
+    let expired = expired.duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let mut claims = but("exp", json!(expired));
+    claims["iat"] = json!(expired);
+    let token = ed25519().sign(&ed25519().header(), &claims);
+    let (_, grant) = AuthLayer::new().tokens(server()).check(&token).await.unwrap();
+    assert!(grant.is_valid());
 }
 
 #[tokio::test]

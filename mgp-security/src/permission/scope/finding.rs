@@ -4,6 +4,7 @@
 
 use std::net::IpAddr;
 
+use super::declared::Declared;
 use super::tree::Node;
 use super::{Outside, shown};
 
@@ -306,6 +307,18 @@ struct Item {
     kinds: Kinds,
     /// The text of the value; `None` if the value is not a string.
     text: Option<String>,
+    /// `false` if the tool does not declare the argument.
+    is_declared: bool,
+}
+
+/// A text that might be a path.
+#[derive(Debug)]
+pub(super) struct PathText<'a> {
+    pub(super) text: &'a str,
+    /// `true` if the argument's name allows only a path.
+    pub(super) is_named: bool,
+    /// `false` if the tool does not declare the argument.
+    pub(super) is_declared: bool,
 }
 
 /// A command in the form in which it was passed.
@@ -322,11 +335,17 @@ pub(super) enum Command {
 pub(super) struct Findings {
     items: Vec<Item>,
     pub(super) commands: Vec<Command>,
+    /// `true` if the tool declares an argument that is a command.
+    pub(super) declares_command: bool,
     /// All strings that are not commands, except free text.
     pub(super) others: Vec<String>,
+    /// `true` if there is a boolean, or a number that is not a time limit.
+    pub(super) has_other_values: bool,
     /// The time limits among the arguments, each with its name and its value in milliseconds; `None` if the value
     /// cannot be read.
     pub(super) times: Vec<(String, Option<u64>)>,
+    /// `true` if the tool declares an argument that limits the time.
+    pub(super) declares_time: bool,
     pub(super) ports: Vec<Option<u16>>,
 }
 
@@ -335,9 +354,9 @@ impl Findings {
     ///
     /// # Errors
     /// [`Outside`] if the arguments cannot be parsed.
-    pub(super) fn of(arguments: &str) -> Result<Self, Outside> {
+    pub(super) fn of(arguments: &str, declared: Declared<'_>) -> Result<Self, Outside> {
         let mut findings = Self::default();
-        findings.walk("", &Node::read(arguments)?, Kinds::default())?;
+        findings.walk("", &Node::read(arguments)?, Kinds::default(), declared)?;
         Ok(findings)
     }
 
@@ -352,15 +371,24 @@ impl Findings {
         texts.map_err(|name: &String| format!("`{}` should be a text, and is not", shown(name)))
     }
 
-    /// Returns the strings that might be paths, each with a flag that is `true` if the argument's name allows only a
-    /// path.
+    /// Returns the strings that might be paths.
     ///
     /// # Errors
     /// [`Outside`] if a value of this kind is not a string.
-    pub(super) fn paths(&self) -> Result<Vec<(&str, bool)>, Outside> {
+    pub(super) fn paths(&self) -> Result<Vec<PathText<'_>>, Outside> {
         let texts = self.texts(About::Path)?;
         let found = self.items.iter().filter(|item| item.kinds.has(About::Path));
-        Ok(texts.into_iter().zip(found.map(|item| item.kinds.only_path)).collect())
+        let path = |(text, item): (_, &Item)| PathText {
+            text,
+            is_named: item.kinds.only_path,
+            is_declared: item.is_declared,
+        };
+        Ok(texts.into_iter().zip(found).map(path).collect())
+    }
+
+    /// Returns whether the tool declares an argument that belongs to a kind.
+    pub(super) fn declares(&self, about: About) -> bool {
+        self.items.iter().any(|item| item.kinds.has(about) && item.is_declared)
     }
 
     /// Returns whether any argument belongs to a kind.
@@ -377,23 +405,33 @@ impl Findings {
         Err(format!("only some {what} are open, and what a command or code touches cannot be seen"))
     }
 
-    fn walk(&mut self, name: &str, node: &Node, kinds: Kinds) -> Result<(), Outside> {
+    fn walk(
+        &mut self,
+        name: &str,
+        node: &Node,
+        kinds: Kinds,
+        declared: Declared<'_>,
+    ) -> Result<(), Outside> {
+        let is_declared = declared.is_declared();
         match node {
-            Node::Null | Node::Bool => {}
-            Node::Number(number) => self.number(name, *number, kinds),
-            Node::Text(text) => self.text(name, text, kinds),
+            Node::Null => {}
+            Node::Bool => self.has_other_values = true,
+            Node::Number(number) => self.number(name, *number, kinds, is_declared),
+            Node::Text(text) => self.text(name, text, kinds, is_declared),
             Node::Array(items) => {
                 if kinds.has(About::Command) && !name.ends_with('s') {
                     self.commands.push(Command::Words(argv(name, items)?));
+                    self.declares_command |= is_declared;
                     return Ok(());
                 }
                 for item in items {
-                    self.walk(name, item, kinds)?;
+                    self.walk(name, item, kinds, declared.item())?;
                 }
             }
             Node::Object(members) => {
                 if kinds.has(About::Environment) {
-                    self.items.push(Item { name: name.to_owned(), kinds, text: None });
+                    let name = name.to_owned();
+                    self.items.push(Item { name, kinds, text: None, is_declared });
                 }
                 let own = members.iter().fold(0, |bits, (name, _)| bits | Kinds::of(name).bits);
                 for (name, member) in members {
@@ -405,24 +443,29 @@ impl Findings {
                     }
                     // The names of members are checked, too, because some objects use paths as names.
                     let key = by_shape(name, Kinds::default());
+                    let declared = declared.member(name);
                     if key.bits != 0 {
                         self.items.push(Item {
                             name: name.clone(),
                             kinds: key,
                             text: Some(name.clone()),
+                            is_declared: declared.is_declared(),
                         });
                     }
-                    self.walk(name, member, of_name)?;
+                    self.walk(name, member, of_name, declared)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn number(&mut self, name: &str, number: f64, mut kinds: Kinds) {
+    fn number(&mut self, name: &str, number: f64, mut kinds: Kinds, is_declared: bool) {
         let words = words(name);
         if let Some(unit) = unit(&words) {
             self.times.push((name.to_owned(), whole(number * unit)));
+            self.declares_time |= is_declared;
+        } else {
+            self.has_other_values = true;
         }
         if kinds.has(About::Port) {
             self.ports.push(whole(number).and_then(|port| u16::try_from(port).ok()));
@@ -430,12 +473,13 @@ impl Findings {
         if !kinds.strict {
             kinds.bits &= !(About::Path as u8 | About::Host as u8 | About::Port as u8);
         }
-        self.items.push(Item { name: name.to_owned(), kinds, text: None });
+        self.items.push(Item { name: name.to_owned(), kinds, text: None, is_declared });
     }
 
-    fn text(&mut self, name: &str, text: &str, kinds: Kinds) {
+    fn text(&mut self, name: &str, text: &str, kinds: Kinds, is_declared: bool) {
         if unit(&words(name)).is_some() {
             self.times.push((name.to_owned(), None));
+            self.declares_time |= is_declared;
         }
         if kinds.has(About::Port) {
             self.ports.push(text.parse().ok());
@@ -444,10 +488,12 @@ impl Findings {
         let kinds = if is_free { kinds } else { by_shape(text, kinds) };
         if kinds.has(About::Command) {
             self.commands.push(Command::Line(text.to_owned()));
+            self.declares_command |= is_declared;
         } else if !is_free {
             self.others.push(text.to_owned());
         }
-        self.items.push(Item { name: name.to_owned(), kinds, text: Some(text.to_owned()) });
+        let (name, text) = (name.to_owned(), Some(text.to_owned()));
+        self.items.push(Item { name, kinds, text, is_declared });
     }
 }
 

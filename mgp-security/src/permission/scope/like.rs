@@ -1,7 +1,9 @@
 //! The limits that an approval of "calls like this" stores, derived from one call.
 
+use mgp_types::mcp;
 use mgp_types::mgp::PermissionScope;
 
+use super::declared::Declared;
 use super::finding::{About, Command, Findings};
 use super::{Outside, check, host};
 
@@ -12,14 +14,15 @@ const MIN_FOLDER_PARTS: usize = 2;
 /// similar.
 ///
 /// Calls are similar if their files are in the same folders, their addresses are on the same hosts, and their commands
-/// begin with the same words.
+/// begin with the same words. A text beside a command, e.g. a list of arguments, can change what the command does, so
+/// only the same arguments are similar then.
 pub(crate) fn like(arguments: &str) -> Option<PermissionScope> {
-    let found = Findings::of(arguments).ok()?;
+    let found = Findings::of(arguments, Declared::Any).ok()?;
     let mut scope = PermissionScope::default();
     if found.commands.is_empty() {
         let texts = found.paths().ok()?.into_iter();
-        let texts = texts.filter(|(text, is_named)| *is_named || !text.contains("://"));
-        let mut paths = texts.map(|(text, _)| folder(text)).collect::<Option<Vec<_>>>()?;
+        let texts = texts.filter(|path| path.is_named || !path.text.contains("://"));
+        let mut paths = texts.map(|path| folder(path.text)).collect::<Option<Vec<_>>>()?;
         paths.dedup();
         let hosts: Option<Vec<_>> =
             found.texts(About::Host).ok()?.into_iter().map(host::name).collect();
@@ -35,20 +38,30 @@ pub(crate) fn like(arguments: &str) -> Option<PermissionScope> {
             scope.hosts = hosts.into();
         }
     } else {
+        if !found.others.is_empty() || found.has_other_values {
+            return None;
+        }
         scope.commands = found.commands.iter().map(beginning).collect::<Option<Vec<_>>>()?.into();
     }
-    check(&scope, Some(arguments)).ok().map(|()| scope)
+    check(&scope, Some(arguments), None).ok().map(|()| scope)
 }
 
 /// Checks that a call is similar to one from which [`like`] derived these limits: it is within them, and has no file,
 /// address or command if that call had none.
-pub(crate) fn is_like(scope: &PermissionScope, arguments: Option<&str>) -> Result<(), Outside> {
-    check(scope, arguments)?;
-    let found = Findings::of(arguments.unwrap_or("{}"))?;
+pub(crate) fn is_like(
+    scope: &PermissionScope,
+    arguments: Option<&str>,
+    definition: Option<&mcp::Tool>,
+) -> Result<(), Outside> {
+    check(scope, arguments, definition)?;
+    let found = Findings::of(arguments.unwrap_or("{}"), Declared::Any)?;
     if !scope.commands.is_empty() {
-        return Ok(());
+        if found.others.is_empty() && !found.has_other_values {
+            return Ok(());
+        }
+        return Err("the approved call had no value beside its command".to_owned());
     }
-    let has_path = found.paths()?.iter().any(|(text, is_named)| *is_named || !text.contains("://"));
+    let has_path = found.paths()?.iter().any(|path| path.is_named || !path.text.contains("://"));
     for (is_new, what) in [
         (scope.paths.is_empty() && has_path, "file"),
         (scope.hosts.is_empty() && !found.texts(About::Host)?.is_empty(), "address"),
@@ -138,6 +151,11 @@ mod tests {
             r#"{"command":"rm -rf /tmp/x"}"#,
             r#"{"command":"sudo reboot"}"#,
             r#"{"command":"cat a | sh"}"#,
+            r#"{"command":"rm","args":["-rf","/tmp/x"]}"#,
+            r#"{"host":"staging","command":"systemctl restart app"}"#,
+            r#"{"command":"kill","args":[1234]}"#,
+            r#"{"command":"git push","force":false}"#,
+            r#"{"command":"kubectl scale","replicas":3}"#,
             r#"{"path":"/srv/notes/*.txt"}"#,
             r#"{"path":"../a.txt"}"#,
             r#"{"path":7}"#,

@@ -3,8 +3,10 @@
 //!
 //! If there is a limit, the arguments to which it applies must be found and understood; otherwise the call is out of
 //! scope. Arguments are found by their names and shapes, and not by the schema, because the server writes the schema.
+//! The schema only shows which arguments the tool ignores.
 
 mod command;
+mod declared;
 mod finding;
 mod host;
 mod like;
@@ -14,8 +16,10 @@ mod tree;
 #[cfg(test)]
 mod tests;
 
+use mgp_types::mcp;
 use mgp_types::mgp::PermissionScope;
 
+use self::declared::Declared;
 use self::finding::{About, Findings};
 pub use self::like::scope_words;
 pub(crate) use self::like::{is_like, like};
@@ -23,13 +27,20 @@ pub(crate) use self::like::{is_like, like};
 /// A description of the reason why a call is out of scope.
 pub(crate) type Outside = String;
 
-/// Checks that the arguments of a call are within the limits of an approval.
+/// Checks that the arguments of a call are within the limits of an approval. With the `definition` of the tool, an
+/// argument that it does not declare does not count as one that names what the call accesses.
 ///
 /// # Errors
 /// [`Outside`], a description of the first limit that the call exceeds or might exceed.
-pub(crate) fn check(scope: &PermissionScope, arguments: Option<&str>) -> Result<(), Outside> {
+pub(crate) fn check(
+    scope: &PermissionScope,
+    arguments: Option<&str>,
+    definition: Option<&mcp::Tool>,
+) -> Result<(), Outside> {
     let lists = Lists::of(scope)?;
-    let found = Findings::of(arguments.unwrap_or("{}"))?;
+    let schema = definition.and_then(|tool| tool.input_schema.as_payload().get().ok());
+    let declared = schema.as_ref().map_or(Declared::Any, Declared::of);
+    let found = Findings::of(arguments.unwrap_or("{}"), declared)?;
     if lists.paths.is_limit() {
         found.nothing_runs("paths")?;
         path::check(&lists.paths, &found)?;
@@ -105,7 +116,7 @@ impl<'a> Lists<'a> {
 
 fn languages(open: &[String], found: &Findings) -> Result<(), Outside> {
     let used = found.texts(About::Language)?;
-    if used.is_empty() {
+    if !found.declares(About::Language) {
         return Err("only some languages are open, and no argument names one".to_owned());
     }
     match used.iter().find(|used| !open.iter().any(|open| open.eq_ignore_ascii_case(used.trim()))) {
@@ -115,7 +126,7 @@ fn languages(open: &[String], found: &Findings) -> Result<(), Outside> {
 }
 
 fn time(most: u64, found: &Findings) -> Result<(), Outside> {
-    if found.times.is_empty() {
+    if !found.declares_time {
         return Err(format!("it may run for {most} ms, and no argument says how long it runs"));
     }
     for (name, ms) in &found.times {

@@ -11,13 +11,13 @@ fn scope(json: &str) -> PermissionScope {
 /// Checks that limits allow a call with these arguments.
 #[track_caller]
 fn passes(limits: &str, arguments: &str) {
-    assert_eq!(check(&scope(limits), Some(arguments)), Ok(()), "{limits} {arguments}");
+    assert_eq!(check(&scope(limits), Some(arguments), None), Ok(()), "{limits} {arguments}");
 }
 
 /// Checks that limits refuse a call with these arguments, with certain words in the message.
 #[track_caller]
 fn fails(limits: &str, arguments: &str, words: &str) {
-    let outside = check(&scope(limits), Some(arguments)).expect_err(arguments);
+    let outside = check(&scope(limits), Some(arguments), None).expect_err(arguments);
     assert!(outside.contains(words), "{limits} {arguments}: {outside}");
 }
 
@@ -294,7 +294,10 @@ fn an_address_that_climbs_does_not_pass_a_limit_of_paths() {
         for name in ["paths", "source", "target", "x", "url"] {
             let texts =
                 serde_json::json!({ "path": "/srv/notes/a", name: ["/srv/notes/b", address] });
-            assert!(check(&scope(only), Some(&texts.to_string())).is_err(), "{name} {address}");
+            assert!(
+                check(&scope(only), Some(&texts.to_string()), None).is_err(),
+                "{name} {address}"
+            );
         }
     }
     // In an argument whose name allows only a path, an address is refused.
@@ -310,7 +313,7 @@ fn a_long_path_does_not_cost_the_square_of_its_parts() {
         let path = serde_json::json!({ "path": "a/".repeat(parts) }).to_string();
         let once = || {
             let start = tokio::time::Instant::now();
-            assert_eq!(check(&closed, Some(&path)), Ok(()));
+            assert_eq!(check(&closed, Some(&path), None), Ok(()));
             start.elapsed()
         };
         (0..5).map(|_| once()).min().unwrap()
@@ -507,7 +510,7 @@ fn languages_and_times_are_limits_too() {
 fn limits_that_are_not_known_are_not_met() {
     fails(r#"{"max_rows":5}"#, r#"{"path":"/srv"}"#, "`max_rows`");
     passes("{}", "{}");
-    assert_eq!(check(&scope("{}"), None), Ok(()));
+    assert_eq!(check(&scope("{}"), None, None), Ok(()));
     fails(r#"{"paths":["/srv"],"hosts":["a.example"]}"#, r#"{"path":"/srv/x"}"#, "hosts");
 }
 
@@ -526,7 +529,7 @@ proptest! {
     ) {
         let text = format!("{head}{}", parts.join(separator));
         let arguments = serde_json::json!({ "path": text }).to_string();
-        if check(&scope(r#"{"paths":["/srv/data"]}"#), Some(&arguments)).is_ok() {
+        if check(&scope(r#"{"paths":["/srv/data"]}"#), Some(&arguments), None).is_ok() {
             // Interpret the text as the least careful server would.
             let mut careless = text.replace("file://", "");
             for _ in 0..4 {
@@ -547,20 +550,20 @@ proptest! {
     #[test]
     fn a_closed_path_never_opens_what_was_closed(extra in "[a-z/.*]{1,12}", text in "[a-z/.%2e\\\\]{1,20}") {
         let arguments = serde_json::json!({ "path": text }).to_string();
-        let before = check(&scope(r#"{"paths":["/a","/b"]}"#), Some(&arguments));
+        let before = check(&scope(r#"{"paths":["/a","/b"]}"#), Some(&arguments), None);
         let narrower = serde_json::json!({ "paths": ["/a", "/b"], "deny_paths": [extra] }).to_string();
-        let after = check(&scope(&narrower), Some(&arguments));
+        let after = check(&scope(&narrower), Some(&arguments), None);
         prop_assert!(before.is_ok() || after.is_err(), "{narrower} opens {text}");
     }
 
     #[test]
     fn nothing_breaks_the_check(arguments in ".{0,200}", name in "[a-zA-Z_]{0,10}", value in ".{0,80}") {
         let all = scope(r#"{"paths":["/a"],"deny_paths":["b"],"hosts":["c"],"ports":[1],"commands":["d"],"languages":["e"],"max_execution_time_ms":1}"#);
-        let _ = check(&all, Some(&arguments));
+        let _ = check(&all, Some(&arguments), None);
         for limits in [r#"{"paths":["/a"],"deny_paths":["b"]}"#, r#"{"hosts":["c"],"ports":[1]}"#, r#"{"commands":["d"]}"#] {
-            let _ = check(&scope(limits), Some(&serde_json::json!({ name.clone(): value.clone() }).to_string()));
+            let _ = check(&scope(limits), Some(&serde_json::json!({ name.clone(): value.clone() }).to_string()), None);
             for name in ["path", "url", "command"] {
-                let _ = check(&scope(limits), Some(&serde_json::json!({ name: value.clone() }).to_string()));
+                let _ = check(&scope(limits), Some(&serde_json::json!({ name: value.clone() }).to_string()), None);
             }
         }
     }
@@ -569,7 +572,7 @@ proptest! {
 #[test]
 fn similar_calls_add_no_other_kind_of_target() {
     let is_like = |approved: &str, call: &str| {
-        super::is_like(&super::like(approved).unwrap(), Some(call)).is_ok()
+        super::is_like(&super::like(approved).unwrap(), Some(call), None).is_ok()
     };
     let page = r#"{"url":"https://api.example.com/x"}"#;
     assert!(is_like(page, r#"{"url":"https://api.example.com/y"}"#));
@@ -579,4 +582,6 @@ fn similar_calls_add_no_other_kind_of_target() {
     assert!(is_like(file, r#"{"path":"/srv/notes/b.txt"}"#));
     assert!(!is_like(file, r#"{"path":"/srv/notes/b.txt","webhook":"https://evil.example"}"#));
     assert!(!is_like(file, r#"{"path":"/srv/notes/b.txt","command":"rm x"}"#));
+    assert!(is_like(r#"{"command":"rm"}"#, r#"{"command":"rm"}"#));
+    assert!(!is_like(r#"{"command":"rm"}"#, r#"{"command":"rm","args":["-rf","/home/ann"]}"#));
 }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::super::book::{Book, StoredApproval};
 use super::super::entry::ApprovalOwner;
-use super::super::rule::PermissionState;
+use super::super::rule::{PermissionNeed, PermissionState};
 use super::*;
 use crate::state::Snapshot as _;
 
@@ -93,8 +93,18 @@ fn runs(
     let book = book(approvals);
     let permission = name.into();
     let held = book.held(&"acme".into(), Some(&server()));
-    PermissionState::of(policy, held, &permission, at(second), || false)
-        .missing(&permission, "t", Some(arguments))
+    let need = PermissionNeed {
+        principal: &Principal::local(),
+        server: Some(&server()),
+        tool: "t",
+        needed: std::slice::from_ref(&permission),
+        arguments: Some(arguments),
+        definition: None,
+        at: at(second),
+        is_of_tools: &|_| false,
+    };
+    PermissionState::of(policy, held, &permission, need.at, || false)
+        .missing(&permission, &need)
         .is_none()
 }
 

@@ -17,8 +17,8 @@ use super::pending::{OpenQuestion, Pending};
 use super::refused::{ConfirmRefused, Unconfirmed, is_past, rule_of};
 use super::used::{NotUsable, Used};
 use crate::approval::{
-    AnswerPlace, ApprovalRequest, Approver, CallApproval, CallApprovals, Decision, LeftOpen,
-    Question, QuestionSubject,
+    AnswerPlace, ApprovalRequest, Approver, CallApproval, CallApprovals, CalledTool, Decision,
+    LeftOpen, Question, QuestionSubject,
 };
 use crate::audit::Event;
 use crate::error::Refusal;
@@ -134,11 +134,10 @@ impl Confirmations {
         &self,
         by: &Principal,
         server: Option<&ServerId>,
-        tool: &str,
-        arguments: Option<&str>,
+        call: &CalledTool<'_>,
         at: SystemTime,
     ) -> Option<Arc<CallApproval>> {
-        self.calls.as_ref()?.find(by, server, tool, arguments, at)
+        self.calls.as_ref()?.find(by, server, call, at)
     }
 
     /// Adds a source of operators' entries that name tools. Such an entry can make a confirmation of the named tool's

@@ -2,7 +2,9 @@
 //! without running them.
 
 use super::{
-    CodePolicy, javascript_rules as rules,
+    CodePolicy,
+    javascript_dialect::Dialect,
+    javascript_rules as rules,
     javascript_tree::{
         Call, Nodes, assigned, assigned_or_default, expression, number, pattern, with_tree,
     },
@@ -35,36 +37,6 @@ const MAX_VALUES: usize = 64;
 
 /// The possible values of an expression, shared without copying them.
 pub(super) type Shared = Rc<Values>;
-
-/// A variant of the language, which determines the grammar.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Dialect {
-    JavaScript,
-    #[cfg(feature = "typescript")]
-    TypeScript,
-    #[cfg(feature = "typescript")]
-    Tsx,
-}
-
-// === impl Dialect ===
-
-impl Dialect {
-    /// Returns whether the grammar has type annotations.
-    pub(super) fn has_types(self) -> bool {
-        self != Self::JavaScript
-    }
-
-    /// Returns whether the grammar has JSX elements.
-    pub(super) fn has_markup(self) -> bool {
-        match self {
-            Self::JavaScript => true,
-            #[cfg(feature = "typescript")]
-            Self::TypeScript => false,
-            #[cfg(feature = "typescript")]
-            Self::Tsx => true,
-        }
-    }
-}
 
 /// Checks code against a policy, and adds the violations to `found`.
 ///
@@ -327,7 +299,7 @@ impl<'t> Scope<'t> {
             );
             let result = if required {
                 texts(&argument(0))
-                    .map(|name| Value::Path(format!("@{}", module_of(name))))
+                    .map(|name| Value::Path(module_path(name)))
                     .chain([Value::Unknown])
                     .collect()
             } else {
@@ -490,6 +462,14 @@ pub(super) fn member(values: &Values, name: &str) -> Values {
             _ => Value::Path(["?.", name].concat()),
         })
         .collect()
+}
+
+/// Returns the path of what an import specifier names. The module `process` is the global object of this name.
+pub(super) fn module_path(specifier: &str) -> String {
+    match module_of(specifier).as_str() {
+        "process" => "process".to_owned(),
+        module => format!("@{module}"),
+    }
 }
 
 /// Returns the module that an import specifier names, without the prefix `node:`.

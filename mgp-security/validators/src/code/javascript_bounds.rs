@@ -4,7 +4,7 @@
 //! Without limits, a small text could overflow the stack or take minutes. The scan splits a text into tokens as the
 //! parser does. If it cannot be certain to do the same, it refuses the text.
 
-use super::javascript::Dialect;
+use super::javascript_dialect::Dialect;
 
 /// The maximum number of brackets, templates and elements that are open at once.
 const MAX_FRAMES: usize = 100;

@@ -1,7 +1,7 @@
 //! JavaScript and TypeScript: the names that code declares and assigns, with their values.
 
 use super::{
-    javascript::{Scope, cost, member, module_of},
+    javascript::{Scope, cost, member, module_path},
     javascript_rules as rules,
     javascript_tree::{assigned, assigned_or_default, pattern},
     value::{Value, Values, concatenated, either, one},
@@ -69,7 +69,7 @@ impl<'t> Scope<'t> {
             AstKind::TSImportEqualsDeclaration(import) => {
                 if let TSModuleReference::ExternalModuleReference(module) = &import.module_reference
                 {
-                    let module = Value::Path(format!("@{}", module_of(&module.expression.value)));
+                    let module = Value::Path(module_path(&module.expression.value));
                     self.name_values(&import.id.name, &one(module));
                 }
             }
@@ -97,17 +97,17 @@ impl<'t> Scope<'t> {
     }
 
     fn import(&mut self, import: &ImportDeclaration<'_>) {
-        let module = module_of(&import.source.value);
+        let module = module_path(&import.source.value);
         for specifier in import.specifiers.iter().flatten() {
             let (local, path) = match specifier {
                 ImportDeclarationSpecifier::ImportSpecifier(name) => {
-                    (&name.local, format!("@{module}.{}", name.imported.name()))
+                    (&name.local, format!("{module}.{}", name.imported.name()))
                 }
                 ImportDeclarationSpecifier::ImportDefaultSpecifier(name) => {
-                    (&name.local, format!("@{module}"))
+                    (&name.local, module.clone())
                 }
                 ImportDeclarationSpecifier::ImportNamespaceSpecifier(name) => {
-                    (&name.local, format!("@{module}"))
+                    (&name.local, module.clone())
                 }
             };
             self.name_values(&local.name, &one(Value::Path(path)));

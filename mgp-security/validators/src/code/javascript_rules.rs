@@ -3,6 +3,7 @@
 use super::{
     CodePolicy,
     javascript::{Scope, member, module_of},
+    javascript_passed as passed,
     javascript_tree::{Call, assigned, expression, number},
     value::{Findings, Value, Values, is_path, last, matches_pattern, one, texts},
 };
@@ -50,6 +51,9 @@ static DANGEROUS: Words = Words::new(
     compileFunction createRequire getBuiltinModule mainModule _linkedBinding _load dlopen execvp \
     setUncaughtExceptionCaptureCallback",
 );
+/// Names that only functions of Node have, so that they are dangerous on an unknown object, too.
+static OF_NODE: Words =
+    Words::new("getBuiltinModule _linkedBinding createRequire setUncaughtExceptionCaptureCallback");
 
 /// Returns whether a path is the global object, a builtin, a module or a member of a module.
 pub(super) fn is_sensitive(path: &str) -> bool {
@@ -90,6 +94,7 @@ pub(super) fn check<'t>(
             }
         }
     }
+    passed::check(scope, node, call.as_ref(), found);
     if policy.is_readonly() {
         writes(scope, node, found);
         if let Some(call) = &call {
@@ -212,7 +217,8 @@ fn reference<'t>(policy: &CodePolicy, scope: &Scope<'t>, node: AstKind<'t>, foun
         }
         // A name that this code does not declare might be a module that was imported in an earlier call of the same
         // session.
-        if scope.is_unbound(path) && DANGEROUS.has(last(path)) {
+        let name = last(path);
+        if scope.is_unbound(path) && DANGEROUS.has(name) || OF_NODE.has(name) {
             found.pattern(path);
         }
         if path.ends_with(".constructor.constructor") {

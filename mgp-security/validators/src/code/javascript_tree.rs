@@ -1,6 +1,6 @@
 //! Syntax trees of JavaScript and TypeScript, parsed within limits.
 
-use super::{javascript::Dialect, javascript_bounds};
+use super::{javascript_bounds, javascript_dialect::Dialect};
 use oxc_allocator::Allocator;
 use oxc_ast::{
     AstKind,

@@ -5,7 +5,11 @@ mod javascript;
 #[cfg(feature = "javascript")]
 mod javascript_bounds;
 #[cfg(feature = "javascript")]
+mod javascript_dialect;
+#[cfg(feature = "javascript")]
 mod javascript_names;
+#[cfg(feature = "javascript")]
+mod javascript_passed;
 #[cfg(feature = "javascript")]
 mod javascript_rules;
 #[cfg(feature = "javascript")]
@@ -151,16 +155,16 @@ impl CodePolicy {
             "python" => python::check(self, &code, &mut found).map_err(reject)?,
             #[cfg(feature = "javascript")]
             "javascript" => {
-                javascript::check(self, &code, javascript::Dialect::JavaScript, &mut found)
+                javascript::check(self, &code, javascript_dialect::Dialect::JavaScript, &mut found)
                     .map_err(reject)?;
             }
             #[cfg(feature = "typescript")]
             "typescript" => {
-                javascript::check(self, &code, javascript::Dialect::TypeScript, &mut found)
+                javascript::check(self, &code, javascript_dialect::Dialect::TypeScript, &mut found)
                     .map_err(reject)?;
             }
             #[cfg(feature = "typescript")]
-            "tsx" => javascript::check(self, &code, javascript::Dialect::Tsx, &mut found)
+            "tsx" => javascript::check(self, &code, javascript_dialect::Dialect::Tsx, &mut found)
                 .map_err(reject)?,
             // A shell script can always write, so it is refused at the level `readonly` and checked at all others.
             "shell" if !self.is_readonly() => shell::script(&code).map_err(reject)?,

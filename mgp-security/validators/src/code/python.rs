@@ -4,7 +4,7 @@ use super::{
     CodePolicy,
     python_rules::Rules,
     python_tree::{Nodes, with_nodes},
-    python_values::{Scope, canonical},
+    python_values::{Scope, attribute, canonical},
     value::{Findings, Value, Values, either, one},
 };
 use ruff_python_ast::{
@@ -205,9 +205,15 @@ impl<'t> Scope<'t> {
                 }
             }
             Pattern::MatchClass(class) => {
-                let patterns = class.arguments.patterns.iter();
-                let keywords = class.arguments.keywords.iter().map(|keyword| &keyword.pattern);
-                patterns.chain(keywords).for_each(|pattern| self.bind_pattern(pattern, &part));
+                let arguments = &class.arguments;
+                arguments.patterns.iter().for_each(|pattern| self.bind_pattern(pattern, &part));
+                for keyword in &arguments.keywords {
+                    if !self.may_judge(values.len()) {
+                        return;
+                    }
+                    let member = either(attribute(values, &keyword.attr), one(Value::Unknown));
+                    self.bind_pattern(&keyword.pattern, &member);
+                }
             }
             Pattern::MatchStar(star) => {
                 if let Some(name) = &star.name {

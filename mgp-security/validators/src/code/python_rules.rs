@@ -10,8 +10,10 @@ use super::{
 };
 use crate::words::Words;
 use ahash::{AHashMap, AHashSet};
-use ruff_python_ast::{AnyNodeRef, ArgOrKeyword, Expr, ExprAttribute, ExprCall, ExprName, ExprRef};
-use std::{collections::HashMap, sync::OnceLock};
+use ruff_python_ast::{
+    AnyNodeRef, ArgOrKeyword, Expr, ExprAttribute, ExprCall, ExprContext, ExprName, ExprRef,
+};
+use std::{cell::OnceCell, collections::HashMap, sync::OnceLock};
 
 /// Builtins that the rules look for. Such a name can mean the builtin even if the code binds it, because the binding
 /// might belong to another scope.
@@ -58,8 +60,13 @@ static PATHS: Words = Words::new(
     @pkgutil.ImpImporter @logging.config.listen @distutils.spawn @distutils.util.execute \
     @platform.popen @site.execsitecustomize @multiprocessing.util.spawnv_passfds @codecs.builtins \
     @linecache.os @multiprocessing.popen_* @tkinter.Tcl @tkinter.Tk.eval @site.main \
-    @site.addsitedir @typing.ForwardRef._evaluate @webbrowser.register @webbrowser.GenericBrowser \
-    @webbrowser.BackgroundBrowser @numpy.ctypeslib @numpy.f2py @asyncio.subprocess \
+    @site.addsitedir @typing.ForwardRef._evaluate @typing.ForwardRef()._evaluate \
+    @typing.ForwardRef.evaluate @typing.ForwardRef().evaluate \
+    @annotationlib.ForwardRef.evaluate @annotationlib.ForwardRef().evaluate @typing._eval_type \
+    @typing.evaluate_forward_ref @typing.get_type_hints @typing_extensions.get_type_hints \
+    @logging.config.dictConfig @logging.config.fileConfig @logging.config.DictConfigurator \
+    @logging.config.dictConfigClass @imaplib.IMAP4_stream @webbrowser.get @webbrowser.register \
+    @webbrowser.GenericBrowser @webbrowser.BackgroundBrowser @numpy.ctypeslib @numpy.f2py @asyncio.subprocess \
     @test.support @unittest.mock._importer @unittest.mock._get_target",
 );
 /// Attributes through which code can get from any object to all classes, stack frames or builtins.
@@ -70,7 +77,7 @@ static ATTRIBUTES: Words = Words::new(
     f_back f_builtins f_code gi_frame gi_code cr_frame cr_code ag_frame ag_code tb_frame co_code \
     co_consts func_globals func_code __self__ create_subprocess_exec create_subprocess_shell \
     subprocess_exec subprocess_shell load_extension enable_load_extension exec_module load_module \
-    __init_subclass__ __class_getitem__",
+    __init_subclass__ __class_getitem__ __match_args__",
 );
 /// Attributes whose names must not be passed as text to `operator.attrgetter` or `operator.methodcaller`.
 const INDIRECT: &[&str] = &[
@@ -130,6 +137,8 @@ pub(super) struct Rules<'a, 't> {
     /// The paths that were already checked; the same path again would have the same findings.
     paths: AHashSet<String>,
     calls: AHashSet<String>,
+    /// The result of [`has_called_annotation`], once it is needed.
+    called_annotation: OnceCell<bool>,
 }
 
 // === impl Rules ===
@@ -149,6 +158,7 @@ impl<'a, 't> Rules<'a, 't> {
             names: AHashMap::new(),
             paths: AHashSet::new(),
             calls: AHashSet::new(),
+            called_annotation: OnceCell::new(),
         }
     }
 
@@ -169,6 +179,7 @@ impl<'a, 't> Rules<'a, 't> {
                 }
             }
             AnyNodeRef::ExprName(name) => return self.name(name),
+            AnyNodeRef::PatternKeyword(keyword) => self.matched(&keyword.attr),
             AnyNodeRef::ExprAttribute(member) => {
                 self.reference(member.into());
                 self.private(member);
@@ -185,8 +196,22 @@ impl<'a, 't> Rules<'a, 't> {
         }
     }
 
+    /// Checks an attribute that a class pattern reads, e.g. `system` in `case object(system=f)`.
+    fn matched(&mut self, attribute: &str) {
+        if ATTRIBUTES.has(attribute)
+            || DANGEROUS.has(attribute)
+            || is_private(self.policy, attribute)
+        {
+            self.found.pattern(attribute);
+        }
+    }
+
     /// Checks the use of a name.
     fn name(&mut self, name: &'t ExprName) {
+        // It names the attributes that the positional parts of a class pattern read.
+        if name.id.as_str() == "__match_args__" && name.ctx == ExprContext::Store {
+            self.found.pattern("__match_args__");
+        }
         if !is_use(self.scope.nodes, name) {
             return;
         }
@@ -307,6 +332,11 @@ impl<'a, 't> Rules<'a, 't> {
                 self.found.import(module);
             }
         }
+        if path.starts_with("@functools.singledispatch")
+            && *self.called_annotation.get_or_init(|| has_called_annotation(self.scope))
+        {
+            self.found.pattern("functools.singledispatch");
+        }
         // A name that this code does not bind might be a module that was imported in an earlier call of the same
         // session.
         if DANGEROUS.has(last(path)) && (self.scope.is_unbound(path) || is_of_module(path)) {
@@ -369,6 +399,21 @@ impl<'a, 't> Rules<'a, 't> {
                         self.found.pattern("yaml.load(");
                     }
                 }
+                "@inspect.signature"
+                | "@inspect.get_annotations"
+                | "@inspect.Signature.from_callable"
+                | "@annotationlib.get_annotations"
+                | "@functools.partial"
+                    if sets(call, "eval_str", path != "@functools.partial") =>
+                {
+                    self.found.pattern("eval_str");
+                }
+                "@numpy.load"
+                    if sets(call, "allow_pickle", true)
+                        || call.arguments.args.get(2).is_some_and(|given| !is_false(given)) =>
+                {
+                    self.found.pattern("numpy.load(");
+                }
                 _ if last(path) == "format" => {
                     let Expr::Attribute(function) = &*call.func else { continue };
                     let object = self.scope.eval(&*function.value, 0);
@@ -408,6 +453,18 @@ impl<'a, 't> Rules<'a, 't> {
             None => Shared::default(),
         }
     }
+}
+
+/// Returns whether a call sets an option, by its name or possibly by `**`.
+fn sets(call: &ExprCall, option: &str, unpacked: bool) -> bool {
+    call.arguments.keywords.iter().any(|keyword| match &keyword.arg {
+        Some(name) => name.as_str() == option && !is_false(&keyword.value),
+        None => unpacked,
+    })
+}
+
+fn is_false(value: &Expr) -> bool {
+    matches!(value, Expr::BooleanLiteral(literal) if !literal.value)
 }
 
 /// Returns the entry of [`PATHS`] for a path.
@@ -486,4 +543,21 @@ fn is_indexed(scope: &Scope<'_>, node: ExprRef<'_>) -> bool {
         }
         _ => false,
     }
+}
+
+/// Returns whether an annotation is, or may be, a text that calls something when it is evaluated.
+fn has_called_annotation(scope: &Scope<'_>) -> bool {
+    let calls = |annotation: Option<&Expr>| {
+        let values = annotation.map(|annotation| scope.eval(annotation, 0));
+        values.unwrap_or_default().iter().any(|value| match value {
+            Value::Text(text) => text.contains('('),
+            Value::AnyText => true,
+            _ => false,
+        })
+    };
+    scope.nodes.all.iter().any(|node| match node {
+        AnyNodeRef::Parameter(parameter) => calls(parameter.annotation.as_deref()),
+        AnyNodeRef::StmtFunctionDef(function) => calls(function.returns.as_deref()),
+        _ => false,
+    })
 }

@@ -113,7 +113,9 @@ pub(crate) fn check(
         match leaf.value {
             Value::String(text) => check_text(&leaf, text, declared, rules).map_err(named)?,
             // Where a host is expected, a number can be an IPv4 address.
-            Value::Number(number) if kind(leaf.key()) == Kind::Host => {
+            Value::Number(number)
+                if declared == Some(Kind::Host) || kind(leaf.key()) == Kind::Host =>
+            {
                 rules.check_host(&number.to_string()).map_err(named)?;
             }
             _ => {}
@@ -163,14 +165,7 @@ fn check_text(
     match kind {
         Kind::Text => Ok(()),
         Kind::Command => embedded(trimmed, rules),
-        Kind::Url if trimmed.is_empty() => Ok(()),
-        Kind::Url if has_scheme(trimmed) => rules.check_url(trimmed),
-        Kind::Url if trimmed.starts_with("//") || trimmed.starts_with("\\\\") => {
-            rules.check_url(&format!("http:{trimmed}"))
-        }
-        // A relative path is not a target by itself.
-        Kind::Url if trimmed.starts_with(['/', '.', '?', '#']) => Ok(()),
-        Kind::Url => rules.check_url(&format!("http://{trimmed}")),
+        Kind::Url => check_reference(&without_breaks(trimmed), rules),
         Kind::Host if has_scheme(trimmed) && trimmed.contains("//") => rules.check_url(trimmed),
         Kind::Host if trimmed.contains(char::is_whitespace) && !trimmed.contains(',') => {
             embedded(trimmed, rules)
@@ -181,17 +176,34 @@ fn check_text(
             None => rules.check_host(one),
         }),
         // Under an unknown key, a text is a target only if the whole text is a URL.
-        Kind::Other if has_scheme(trimmed) && !trimmed.contains(char::is_whitespace) => {
-            let network = ["http:", "https:", "ws:", "wss:", "ftp:", "file:", "gopher:", "dict:"];
-            let lower = trimmed.to_ascii_lowercase();
-            if network.iter().any(|scheme| lower.starts_with(scheme)) || lower.contains("://") {
-                rules.check_url(trimmed)
-            } else {
-                Ok(())
-            }
-        }
+        Kind::Other if is_url(&without_breaks(trimmed)) => rules.check_url(trimmed),
         Kind::Other => Ok(()),
     }
+}
+
+/// Checks a text where a URL is expected; the URL may lack its scheme.
+fn check_reference(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
+    let is_slash = |c: char| matches!(c, '/' | '\\');
+    match () {
+        () if text.is_empty() => Ok(()),
+        () if has_scheme(text) => rules.check_url(text),
+        // Two slashes of either kind begin a host.
+        () if text.chars().take_while(|c| is_slash(*c)).count() > 1 => {
+            rules.check_url(&format!("http:{text}"))
+        }
+        // A relative path is not a target by itself.
+        () if text.starts_with(['/', '.', '?', '#']) => Ok(()),
+        () => rules.check_url(&format!("http://{text}")),
+    }
+}
+
+/// Returns whether a whole text is the URL of a server or of a file.
+fn is_url(text: &str) -> bool {
+    let network = ["http:", "https:", "ws:", "wss:", "ftp:", "file:", "gopher:", "dict:"];
+    let lower = text.to_ascii_lowercase();
+    has_scheme(text)
+        && !text.contains(char::is_whitespace)
+        && (network.iter().any(|scheme| lower.starts_with(scheme)) || lower.contains("://"))
 }
 
 /// Checks those words of a command that are URLs, or hosts with a port.
@@ -217,10 +229,20 @@ fn embedded(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns whether a text begins with a URL scheme. A host with a port does not count.
+/// Returns a text without the characters that are ignored everywhere in a URL.
+fn without_breaks(text: &str) -> String {
+    text.chars().filter(|c| !matches!(c, '\t' | '\n' | '\r')).collect()
+}
+
+/// Returns whether a text begins with a URL scheme. A host with a port does not count, unless its name is the scheme of
+/// a URL with a host: after such a scheme, a number is a host even without slashes.
 fn has_scheme(text: &str) -> bool {
-    let cleaned: String = text.chars().filter(|c| !matches!(c, '\t' | '\n' | '\r')).collect();
+    let cleaned = without_breaks(text);
     let Some((scheme, rest)) = cleaned.split_once(':') else { return false };
+    let of_hosts = ["http", "https", "ws", "wss", "ftp"];
+    if of_hosts.iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
+        return true;
+    }
     let valid = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
         && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
     let port = rest

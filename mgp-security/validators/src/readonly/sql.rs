@@ -90,40 +90,44 @@ fn of_statement(tokens: &[String]) -> Result<(), String> {
     Ok(())
 }
 
+type Chars<'a> = std::iter::Peekable<std::str::Chars<'a>>;
+
 /// Splits SQL into words, in upper case, and single marks. Comments are left out, and each quoted part becomes `''`.
 ///
 /// Returns an error for an unclosed quote or comment, and for syntax that database servers read in different ways.
 fn tokens(text: &str) -> Result<Vec<String>, String> {
     let mut tokens = Vec::new();
     let mut chars = text.chars().peekable();
+    // For some servers, brackets quote a name, in which `]]` is a `]`.
+    let mut in_brackets = false;
     while let Some(c) = chars.next() {
         match c {
             '-' if chars.next_if_eq(&'-').is_some() => {
-                while chars.next_if(|&c| c != '\n').is_some() {}
+                if chars.peek().is_some_and(|next| !next.is_ascii_whitespace()) {
+                    return Err("a `--` without a blank is a comment for some servers only".into());
+                }
+                while let Some(c) = chars.next_if(|&c| c != '\n') {
+                    in_one_part(c, in_brackets)?;
+                    if c == '\r' && chars.peek().is_some_and(|&next| next != '\n') {
+                        return Err("a carriage return ends a comment for some servers only".into());
+                    }
+                }
             }
             '#' => return Err("a `#` in SQL is a comment for some servers only".to_owned()),
             '/' if chars.next_if_eq(&'*').is_some() => {
                 if matches!(chars.peek(), Some('!' | 'M' | '+')) && chars.peek() != Some(&'+') {
                     return Err("a comment that some servers execute".to_owned());
                 }
-                comment(&mut chars)?;
+                comment(&mut chars, in_brackets)?;
             }
             '\'' | '"' | '`' => {
-                quoted(c, &mut chars)?;
+                quoted(c, &mut chars, in_brackets)?;
                 tokens.push("''".to_owned());
             }
             '$' => {
-                let mut tag = String::from("$");
-                while let Some(next) = chars.next_if(|c| c.is_alphanumeric() || *c == '_') {
-                    tag.push(next);
-                }
+                while chars.next_if(|c| c.is_alphanumeric() || *c == '_').is_some() {}
                 if chars.next_if_eq(&'$').is_some() {
-                    tag.push('$');
-                    let rest: String = chars.clone().collect();
-                    let end = rest.find(&tag).ok_or("an unclosed quote in SQL")?;
-                    let length = rest[..end].chars().count() + tag.chars().count();
-                    chars.by_ref().take(length).for_each(drop);
-                    tokens.push("''".to_owned());
+                    return Err("a dollar quote is one for some servers only".to_owned());
                 }
             }
             _ if c.is_alphanumeric() || c == '_' => {
@@ -134,13 +138,27 @@ fn tokens(text: &str) -> Result<Vec<String>, String> {
                 tokens.push(word);
             }
             _ if c.is_whitespace() => {}
+            '[' | ']' => {
+                let is_doubled = c == ']' && chars.next_if_eq(&c).is_some();
+                in_brackets = c == '[' || in_brackets && is_doubled;
+                tokens.push(c.to_string());
+            }
             _ => tokens.push(c.to_string()),
         }
     }
     Ok(tokens)
 }
 
-fn comment(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<(), String> {
+/// Returns an error for a `]` in a quote or comment that began after a `[`: servers for which brackets quote a name see
+/// neither the quote nor the comment, and read what follows the `]` as statements.
+fn in_one_part(c: char, in_brackets: bool) -> Result<(), String> {
+    if in_brackets && c == ']' {
+        return Err("brackets in SQL around the beginning of a quote or comment".to_owned());
+    }
+    Ok(())
+}
+
+fn comment(chars: &mut Chars<'_>, in_brackets: bool) -> Result<(), String> {
     let mut before = ' ';
     loop {
         match chars.next() {
@@ -148,13 +166,16 @@ fn comment(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<(), S
             Some('*') if before == '/' => {
                 return Err("a comment inside a comment in SQL".to_owned());
             }
-            Some(c) => before = c,
+            Some(c) => {
+                in_one_part(c, in_brackets)?;
+                before = c;
+            }
             None => return Err("an unclosed comment in SQL".to_owned()),
         }
     }
 }
 
-fn quoted(end: char, chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<(), String> {
+fn quoted(end: char, chars: &mut Chars<'_>, in_brackets: bool) -> Result<(), String> {
     loop {
         match chars.next() {
             // Database servers differ in whether a backslash escapes a quote, so this is refused.
@@ -166,7 +187,7 @@ fn quoted(end: char, chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Re
                     return Ok(());
                 }
             }
-            Some(_) => {}
+            Some(c) => in_one_part(c, in_brackets)?,
             None => return Err("an unclosed quote in SQL".to_owned()),
         }
     }
@@ -186,6 +207,9 @@ mod tests {
             "SHOW CREATE TABLE t",
             "PRAGMA user_version",
             "select 'it''s'",
+            "select 5 - 1 -- x",
+            "select $1, a[1], ARRAY[['x', 'y'], ['z', \"b\"]] from t --\n",
+            "SELECT 1 AS [x y]",
         ] {
             assert_eq!(check(text), Ok(()), "{text}");
         }
@@ -202,6 +226,16 @@ mod tests {
             "VACUUM",
             "BEGIN",
             "select 'x",
+            "SELECT 5--1 INTO OUTFILE '/tmp/x'",
+            "SELECT 5--\u{a0}1 INTO OUTFILE '/tmp/x'",
+            "SELECT 1 -- x\r; DELETE FROM t",
+            "SELECT $a$; DELETE FROM t; SELECT $a$",
+            "SELECT $$; DELETE FROM t; SELECT $$",
+            "SELECT 1 AS [x'y]; DELETE FROM t; SELECT 1 AS [x'y]",
+            "SELECT 1 AS ['\"'\"]; DELETE FROM t; SELECT 1 AS [\"]",
+            "SELECT 1 AS [a]]'b]; DELETE FROM t; SELECT 1 AS [a]]'b]",
+            "SELECT 1 AS [-- ]; DELETE FROM t",
+            "SELECT 1 AS [/* ]; DELETE FROM t; SELECT 1 AS [*/]",
         ] {
             assert!(check(text).is_err(), "{text}");
         }

@@ -76,12 +76,22 @@ impl<'a> Args<'a> {
                 let rest = text.strip_prefix(name)?;
                 if rest.is_empty() {
                     next
-                } else if name.starts_with("--") {
+                } else if name.len() > 2 {
                     rest.strip_prefix('=')
                 } else {
-                    (name.len() == 2).then_some(rest.strip_prefix('=').unwrap_or(rest))
+                    Some(rest.strip_prefix('=').unwrap_or(rest))
                 }
             })
+        })
+    }
+
+    /// Returns the values of a short option that can end a group of options, e.g. `x` for `-so x` and `-sox`.
+    pub(super) fn grouped(self, letter: char) -> impl Iterator<Item = &'a str> {
+        let next = self.texts().skip(1).map(Some).chain([None]);
+        self.texts().zip(next).filter_map(move |(text, next)| {
+            let group = text.strip_prefix('-').filter(|group| !group.starts_with('-'))?;
+            let (_, value) = group.split_once(letter)?;
+            if value.is_empty() { next } else { Some(value) }
         })
     }
 

@@ -2,12 +2,15 @@
 
 use super::{
     argv::{Args, Refusal},
+    git,
     paths::{is_device, is_system},
 };
 use crate::words::Words;
 
 /// Options with which programs get the name of a file to write.
 const OUTPUTS: &[&str] = &[
+    "-out",
+    "-keyout",
     "-o",
     "--output",
     "--out",
@@ -23,6 +26,13 @@ const OUTPUTS: &[&str] = &[
     "--cookie-jar",
     "--trace",
     "--trace-ascii",
+    "--stderr",
+    "--libcurl",
+    "--etag-save",
+    "--hsts",
+    "--alt-svc",
+    "--save-cookies",
+    "--append-output",
     "--target-directory",
     "--directory-prefix",
     "--directory",
@@ -80,8 +90,76 @@ fn changed<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
             let output = args.texts().find_map(|arg| arg.strip_prefix("of="));
             output.filter(|path| is_system(path))
         }
+        "yq" if args.short("i", "poIs") || args.long("inplace", 2) => {
+            all.find(|path| is_system(path))
+        }
+        "uniq" => {
+            second(args, &["-f", "-s", "-w", "--skip-fields", "--skip-chars", "--check-chars"])
+        }
+        "xxd" => second(
+            args,
+            &[
+                "-c", "-cols", "-g", "-l", "-len", "-n", "-name", "-o", "-offset", "-s", "-seek",
+                "-R",
+            ],
+        ),
+        "split" => {
+            second(args, &["-a", "-b", "-C", "-l", "-n", "-t", "--bytes", "--lines", "--number"])
+        }
+        "ffmpeg" => converted(args),
+        "git" => git::written(args),
+        _ => listed(name, args),
+    }
+}
+
+/// Returns a system file that a command would write because of an option that only this program has, if there is one.
+fn listed<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
+    let grouped = |letters: &str| {
+        letters.chars().find_map(|letter| args.grouped(letter).find(|path| is_system(path)))
+    };
+    match name {
+        "tree" => grouped("o"),
+        "csplit" => grouped("f"),
+        "wget" => grouped("oOaP"),
+        "curl" => grouped("oDc").or_else(|| {
+            // `%output{FILE}` in the text of `--write-out` writes to the file, `%output{>>FILE}` adds to it.
+            let files = args.texts().flat_map(|text| text.split("%output{").skip(1));
+            let paths = files.map(|rest| rest.split('}').next().unwrap_or(rest));
+            paths.map(|path| path.trim_start_matches('>')).find(|path| is_system(path))
+        }),
+        "pip" | "pip3" | "uv" => {
+            args.values(&["-t", "--target", "--root", "--src"]).find(|path| is_system(path))
+        }
+        "cargo" if args.first() == "install" => {
+            args.values(&["--root"]).find(|path| is_system(path))
+        }
         _ => None,
     }
+}
+
+/// Returns an operand after the first one if it is a system file; the first one is only read. An option in `valued`
+/// takes the next argument as its value.
+fn second<'a>(args: Args<'a>, valued: &[&str]) -> Option<&'a str> {
+    args.after_options(valued).skip(1).operands().find(|path| is_system(path))
+}
+
+/// Returns a system file that `ffmpeg` would write, if there is one: its operands are outputs.
+fn converted(args: Args<'_>) -> Option<&str> {
+    const FLAGS: &[&str] =
+        &["-y", "-n", "-hide_banner", "-an", "-vn", "-sn", "-dn", "-nostdin", "-shortest"];
+    let mut before = "";
+    let mut last = None;
+    for word in args.texts() {
+        let is_value = before.starts_with('-') && !FLAGS.contains(&before);
+        if !is_value && is_system(word) {
+            return Some(word);
+        }
+        if before != "-i" && !word.starts_with('-') {
+            last = Some(word);
+        }
+        before = word;
+    }
+    last.filter(|path| is_system(path))
 }
 
 /// Returns a system file that a command would write because of an option, if there is one.

@@ -1,6 +1,10 @@
-//! Git: subcommands, options and settings that execute something.
+//! Git: subcommands, options and settings that execute something, and files that git writes.
 
-use super::argv::{Args, Refusal};
+use super::{
+    argv::{Args, Refusal, long_name},
+    paths::is_system,
+};
+use crate::words::Words;
 
 /// Settings that are allowed on the command line. Any other setting might name a program to run.
 const SETTINGS: &[&str] = &[
@@ -109,14 +113,18 @@ const NEVER: &[&str] = &[
     "web--browse",
 ];
 
+/// Subcommands that write neither to the folder in which git runs nor to its work tree.
+static READERS: Words = Words::new(
+    "\
+    status log diff show ls-files ls-tree ls-remote rev-parse rev-list blame annotate grep describe \
+    shortlog cat-file check-ignore check-attr count-objects name-rev for-each-ref diff-tree \
+    diff-index diff-files merge-base show-ref var whatchanged cherry range-diff fsck verify-commit \
+    verify-tag version help",
+);
+
 /// Checks the arguments of `git`.
 pub(super) fn check(args: Args<'_>) -> Result<(), Refusal> {
-    const VALUED: &[&str] =
-        &["-c", "-C", "--git-dir", "--work-tree", "--namespace", "--config-env"];
-    let rest = args.after_options(VALUED);
-    let global = Args(&args.0[..args.0.len() - rest.0.len()]);
-    let sub = rest.first();
-    let own = rest.skip(1);
+    let (global, sub, own) = parts(args);
     let refuse = |what: &str| Err(format!("`{what}` of git executes or destroys something"));
     let settings = global.values(&["-c", "--config-env"]).chain(if sub == "clone" {
         own.values(&["-c", "--config"])
@@ -169,6 +177,89 @@ pub(super) fn check(args: Args<'_>) -> Result<(), Refusal> {
         _ => NEVER.contains(&sub),
     };
     if acts { refuse(sub) } else { Ok(()) }
+}
+
+/// Splits the arguments into the options of git itself, the subcommand, and the arguments of the subcommand.
+fn parts(args: Args<'_>) -> (Args<'_>, &str, Args<'_>) {
+    const VALUED: &[&str] =
+        &["-c", "-C", "--git-dir", "--work-tree", "--namespace", "--config-env"];
+    let rest = args.after_options(VALUED);
+    let global = Args(&args.0[..args.0.len() - rest.0.len()]);
+    (global, rest.first(), rest.skip(1))
+}
+
+/// Returns a system file or folder that git would write, if there is one.
+pub(super) fn written(args: Args<'_>) -> Option<&str> {
+    const VALUED: &[&str] = &[
+        "-b",
+        "-o",
+        "-j",
+        "--branch",
+        "--origin",
+        "--depth",
+        "--jobs",
+        "--reference",
+        "--filter",
+        "--shallow-since",
+        "--shallow-exclude",
+        "--separate-git-dir",
+    ];
+    let (global, sub, own) = parts(args);
+    let mut folders = global.values(&["-C", "--work-tree", "--git-dir"]);
+    let reads = READERS.has(sub) && outputs(own).next().is_none()
+        || matches!(sub, "branch" | "remote" | "tag" | "reflog" | "stash" | "worktree" | "config")
+            && lists(sub, own);
+    if let Some(folder) = folders.find(|folder| !reads && is_system(folder)) {
+        return Some(folder);
+    }
+    let second = own.skip(1);
+    let target = match sub {
+        "clone" => own.after_options(VALUED).skip(1).operands().find(|path| is_system(path)),
+        "init" => own.operands().find(|path| is_system(path)),
+        "worktree" if matches!(own.first(), "add" | "move") => {
+            second.operands().find(|path| is_system(path))
+        }
+        "bundle" if own.first() == "create" => second.operands().find(|path| is_system(path)),
+        "checkout-index" => own.values(&["--prefix"]).find(|path| is_system(path)),
+        "config" if !lists(sub, own) => own.values(&["-f", "--file"]).find(|path| is_system(path)),
+        "format-patch" | "archive" | "bugreport" | "diagnose" => {
+            own.grouped('o').find(|path| is_system(path))
+        }
+        _ => None,
+    };
+    target.or_else(|| outputs(own).find(|path| is_system(path)))
+}
+
+/// Returns whether a subcommand that can also write only prints something.
+fn lists(sub: &str, own: Args<'_>) -> bool {
+    match sub {
+        "config" => {
+            matches!(own.first(), "get" | "list")
+                || own.any(&[
+                    "--get",
+                    "--get-all",
+                    "--get-regexp",
+                    "--get-urlmatch",
+                    "--list",
+                    "-l",
+                ])
+        }
+        "stash" | "worktree" => matches!(own.first(), "list" | "show"),
+        "reflog" => matches!(own.first(), "" | "show" | "exists"),
+        "remote" => matches!(own.first(), "" | "-v" | "--verbose" | "show" | "get-url"),
+        _ => own.operands().next().is_none() || own.any(&["-l", "--list"]),
+    }
+}
+
+/// Returns the files and folders that options of any subcommand name as outputs; the options can be abbreviated.
+fn outputs(own: Args<'_>) -> impl Iterator<Item = &str> {
+    const OUTPUTS: &[&str] = &["output", "output-directory", "separate-git-dir", "index-output"];
+    let next = own.texts().skip(1).map(Some).chain([None]);
+    own.texts().zip(next).take_while(|(text, _)| *text != "--").filter_map(|(text, next)| {
+        let name = long_name(text).filter(|name| name.len() >= 2)?;
+        let writes = OUTPUTS.iter().any(|option| option.starts_with(name));
+        text.split_once('=').map(|(_, value)| value).or(next).filter(|_| writes)
+    })
 }
 
 /// Returns the name of the setting that `git config` would write; `None` if it would write none.

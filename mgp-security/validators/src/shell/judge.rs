@@ -17,6 +17,39 @@ use crate::words::has;
 /// # Errors
 /// A description of the reason why the command is refused.
 pub(super) fn judge(words: &[Word], frame: Frame<'_>) -> Result<(), Refusal> {
+    judge_list(words, frame)?;
+    match with_unset_variables(words) {
+        // The second list counts as a nested command, which bounds the number of lists.
+        Some(words) => judge_list(&words, frame.inner()?),
+        None => Ok(()),
+    }
+}
+
+/// Returns the words as a shell passes them if no variable is set, e.g. `-rf` for `-${X}rf`; `None` if this reveals no
+/// option. A word at the end is kept, because a missing operand does not make an option of another word.
+fn with_unset_variables(words: &[Word]) -> Option<Vec<Word>> {
+    if words.iter().all(|word| word.unset.is_none()) {
+        return None;
+    }
+    let mut is_changed = false;
+    let mut all = Vec::with_capacity(words.len());
+    for (at, word) in words.iter().enumerate() {
+        match &word.unset {
+            Some(unset) if unset.is_empty() && !word.quoted && at + 1 < words.len() => {
+                is_changed = true;
+            }
+            // Options can also be made by braces.
+            Some(unset) if unset.starts_with(['-', '{']) => {
+                is_changed = true;
+                all.push(Word { text: unset.clone(), unset: None, ..word.clone() });
+            }
+            _ => all.push(word.clone()),
+        }
+    }
+    is_changed.then_some(all)
+}
+
+fn judge_list(words: &[Word], frame: Frame<'_>) -> Result<(), Refusal> {
     let mut words = words;
     while let Some((word, rest)) = words.split_first() {
         match assignment(word) {

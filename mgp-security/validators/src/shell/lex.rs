@@ -11,6 +11,8 @@ pub(super) const MAX_COMMAND: usize = 64 * 1024;
 pub(super) struct Word {
     /// The text after quote removal; a variable is still written as `$NAME`.
     pub(super) text: String,
+    /// The text if no variable in it is set; `None` if the word has no variable.
+    pub(super) unset: Option<String>,
     /// `true` if a shell would change the word because of an unquoted variable, glob or brace.
     pub(super) expands: bool,
     /// `true` if a part of the word is quoted or escaped.
@@ -24,6 +26,20 @@ impl Word {
     /// Creates a word of an argument vector, which no shell expands.
     pub(super) fn literal(text: &str) -> Self {
         Self { text: text.to_owned(), quoted: true, ..Self::default() }
+    }
+
+    fn push(&mut self, c: char) {
+        self.text.push(c);
+        if let Some(unset) = &mut self.unset {
+            unset.push(c);
+        }
+    }
+
+    fn push_variable(&mut self, name: &str) {
+        self.expands = true;
+        self.unset.get_or_insert_with(|| self.text.clone());
+        self.text.push('$');
+        self.text.push_str(name);
     }
 }
 
@@ -89,6 +105,9 @@ impl Reader<'_> {
             '<' | '>' if self.grammar == Grammar::Script => return self.redirection(c),
             ';' | '&' | '|' | '<' | '>' | '(' | ')' => return Err(format!("the operator `{c}`")),
             '`' => return Err("a command substitution".to_owned()),
+            '#' if self.word.is_none() && self.grammar == Grammar::Command => {
+                return Err("a comment, which not every server leaves out".to_owned());
+            }
             '#' if self.word.is_none() => while self.rest.next_if(|&c| c != '\n').is_some() {},
             '\'' => return self.single(),
             '"' => return self.double(),
@@ -97,7 +116,7 @@ impl Reader<'_> {
                 Some(next) => {
                     let word = self.word();
                     word.quoted = true;
-                    word.text.push(next);
+                    word.push(next);
                 }
             },
             '$' => return self.dollar(false),
@@ -124,7 +143,7 @@ impl Reader<'_> {
                 c,
                 '\u{2010}'..='\u{2015}' | '\u{2212}' | '\u{fe58}' | '\u{fe63}' | '\u{ff0d}'
             ));
-        word.text.push(c);
+        word.push(c);
     }
 
     fn single(&mut self) -> Result<(), String> {
@@ -135,7 +154,7 @@ impl Reader<'_> {
                 Some('\n') if self.grammar == Grammar::Command => {
                     return Err("a newline in quotes".to_owned());
                 }
-                Some(c) => self.word().text.push(c),
+                Some(c) => self.word().push(c),
                 None => return Err("an unclosed quote".to_owned()),
             }
         }
@@ -151,11 +170,15 @@ impl Reader<'_> {
                 Some('\n') if self.grammar == Grammar::Command => {
                     return Err("a newline in quotes".to_owned());
                 }
-                Some('\\') => {
-                    let escaped = self.rest.next_if(|c| matches!(c, '$' | '`' | '"' | '\\'));
-                    self.word().text.push(escaped.unwrap_or('\\'));
-                }
-                Some(c) => self.word().text.push(c),
+                Some('\\') => match self.rest.next_if(|c| "$`\"\\\n".contains(*c)) {
+                    Some('\n') if self.grammar == Grammar::Command => {
+                        return Err("a newline in quotes".to_owned());
+                    }
+                    // A shell removes both characters.
+                    Some('\n') => {}
+                    escaped => self.word().push(escaped.unwrap_or('\\')),
+                },
+                Some(c) => self.word().push(c),
                 None => return Err("an unclosed quote".to_owned()),
             }
         }
@@ -182,22 +205,17 @@ impl Reader<'_> {
                     name.push(c);
                 }
             }
-            Some('@' | '*') => return Err(refused.to_owned()),
-            Some('\'' | '"' | '#' | '?' | '$' | '!' | '-' | '0'..='9' | '[') if !quoted => {
-                return Err(refused.to_owned());
-            }
+            Some('@' | '*' | '#' | '?' | '!' | '-' | '0'..='9') => return Err(refused.to_owned()),
+            Some('\'' | '"' | '$' | '[') if !quoted => return Err(refused.to_owned()),
             _ => {
-                self.word().text.push('$');
+                self.word().push('$');
                 return Ok(());
             }
         }
         if name == "IFS" {
             return Err("`$IFS` separates words".to_owned());
         }
-        let word = self.word();
-        word.expands = true;
-        word.text.push('$');
-        word.text.push_str(&name);
+        self.word().push_variable(&name);
         Ok(())
     }
 

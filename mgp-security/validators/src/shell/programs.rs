@@ -155,6 +155,7 @@ pub(super) fn database_text(name: &str, arg: &str) -> Result<(), Refusal> {
     let client = lower.trim_start().starts_with("system ")
         || lower.trim_start().starts_with("source ")
         || lower.starts_with("\\. ");
+    let opens = (name.starts_with("sqlite") || name == "duckdb") && attaches(&lower);
     let words: Vec<&str> = lower.split_whitespace().collect();
     let redis = name == "redis-cli"
         && ([
@@ -175,6 +176,8 @@ pub(super) fn database_text(name: &str, arg: &str) -> Result<(), Refusal> {
     if name.starts_with("sqlite") && dot
         || FUNCTIONS.iter().any(|call| lower.contains(call))
         || program
+        || copies(&lower)
+        || opens
         || escapes
         || client
         || redis
@@ -183,6 +186,39 @@ pub(super) fn database_text(name: &str, arg: &str) -> Result<(), Refusal> {
         return Err(format!("`{arg}` lets `{name}` execute, or write files"));
     }
     Ok(())
+}
+
+/// Returns whether a statement is `VACUUM INTO`, which writes a file.
+fn copies(sql: &str) -> bool {
+    sql.split(';').any(|statement| {
+        let mut words = statement.split(|c: char| !c.is_alphanumeric() && c != '_');
+        words.any(|word| word == "vacuum") && words.any(|word| word == "into")
+    })
+}
+
+/// Returns whether a statement `ATTACH` opens a file of the system, or a file whose name cannot be read.
+fn attaches(sql: &str) -> bool {
+    let quotes = ['\'', '"'];
+    sql.match_indices("attach").any(|(at, word)| {
+        let (before, after) = (&sql[..at], &sql[at + word.len()..]);
+        let line = before.trim_end_matches([' ', '\t']);
+        let begins = line.is_empty() || line.ends_with([';', '/', '\n', '\r']);
+        if !begins || after.starts_with(|c: char| c.is_alphanumeric() || c == '_') {
+            return false;
+        }
+        let after = after.trim_start();
+        let after = after.strip_prefix("database").unwrap_or(after).trim_start();
+        let is_own = |path: &str, rest: &str| {
+            let rest = rest.trim_start();
+            let ends = rest.is_empty() || rest.starts_with([';', '(']) || rest.starts_with("as");
+            ends && !is_system(path.strip_prefix("file:").unwrap_or(path))
+        };
+        let quoted = after.strip_prefix(quotes).and_then(|rest| {
+            let quote = after.chars().next()?;
+            rest.split_once(quote)
+        });
+        quoted.is_none_or(|(path, rest)| !is_own(path, rest))
+    })
 }
 
 /// Options of container programs whose value is the next argument.

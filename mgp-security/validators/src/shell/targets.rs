@@ -112,6 +112,9 @@ static TARGETS: Words = Words::new(
 pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     let Some(client) = CLIENTS.iter().find(|client| has(client.names, name)) else { return Ok(()) };
     let refused = |why: String| format!("`{name}` connects to a place that is not public: {why}");
+    if name == "openssl" {
+        openssl(args).map_err(refused)?;
+    }
     let mut operands = 0;
     let mut words = args.texts();
     while let Some(word) = words.next() {
@@ -134,6 +137,28 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
         }
     }
     Ok(())
+}
+
+/// Checks the targets of `openssl`, whose options have long names after one dash.
+fn openssl(args: Args<'_>) -> Result<(), Refusal> {
+    let before = [""].into_iter().chain(args.texts());
+    before.zip(args.texts()).try_for_each(|(before, text)| {
+        let (option, value) = match text.split_once('=') {
+            Some(given) if text.starts_with('-') => given,
+            _ => (before, text),
+        };
+        let is_target = matches!(
+            option.trim_start_matches('-'),
+            "connect" | "proxy" | "host" | "server" | "s_client"
+        );
+        if !is_target || value.starts_with('-') {
+            Ok(())
+        } else if value.contains("://") {
+            with_scheme(value)
+        } else {
+            place(value)
+        }
+    })
 }
 
 /// Checks a group of short options. If the last of them needs a value, takes it from the next argument.

@@ -16,7 +16,8 @@ use crate::state::Writes;
 
 impl Inbox {
     /// Removes unused approvals of permissions that an operator is revoking, because such an approval would grant a
-    /// permission again. Returns the revoked permissions that these approvals named.
+    /// permission again. Returns the revoked permissions that these approvals named. Also removes denials of these
+    /// permissions, because such a denial would answer the next question about them.
     ///
     /// The caller of this method must have checked that `by` is an operator.
     ///
@@ -33,17 +34,20 @@ impl Inbox {
     ) -> Result<Vec<Permission>, RpcError> {
         let _turn = self.0.turn.lock().await;
         let revoked = Permission::canonical(permissions);
+        let is_approved = |request: &ApprovalRequest| request.state == RequestState::Approved;
         let is_affected = |request: &ApprovalRequest| {
-            request.state == RequestState::Approved
+            let is_denial = request.state == RequestState::Denied && request.arguments.is_none();
+            (is_approved(request) || is_denial)
                 && request.tenant == by.tenant().as_str()
                 && request.server_id.as_deref() == Some(server.as_str())
                 && request.permissions.iter().any(|permission| revoked.contains(permission))
         };
         let requests = self.0.state.now()?;
-        let removed = requests.all().filter(|request| is_affected(request));
+        let removed = requests.all().filter(|request| is_approved(request) && is_affected(request));
         let removed: Vec<_> = removed.flat_map(|request| request.permissions.clone()).collect();
         let event_of = |request: &ApprovalRequest| {
-            Some(request.decided_event(by, "denied").cause("revoked").build())
+            let event = request.decided_event(by, "denied").cause("revoked");
+            is_approved(request).then(|| event.build())
         };
         self.0.state.take_out(is_affected, event_of).await.map_err(Refusal::from)?;
         Ok(removed.into_iter().filter(|permission| revoked.contains(permission)).collect())

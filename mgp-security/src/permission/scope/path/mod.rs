@@ -5,18 +5,18 @@ mod reading;
 
 use self::pattern::Pattern;
 use self::reading::{readings, stays_below};
-use super::finding::Findings;
+use super::finding::{Findings, PathText};
 use super::{Doors, Outside, shown};
 
 /// Checks all paths among the arguments.
 pub(super) fn check(doors: &Doors<'_>, found: &Findings) -> Result<(), Outside> {
-    let found = found.paths()?.into_iter();
+    let found = found.paths()?;
     // A web address does not count as a path, unless the argument's name allows only a path, or the address has a `..`
     // with which a tool that uses it as a path could leave the working directory.
-    let is_path = |text: &str, is_named: bool| is_named || !is_web(text) || !stays_below(text);
-    let found: Vec<&str> =
-        found.filter(|(text, is_named)| is_path(text, *is_named)).map(|(text, _)| text).collect();
-    if found.is_empty() {
+    let is_path =
+        |found: &&PathText<'_>| found.is_named || !is_web(found.text) || !stays_below(found.text);
+    let found: Vec<_> = found.iter().filter(is_path).collect();
+    if !found.iter().any(|found| found.is_declared) {
         return Err("only some paths are open, and no argument names one".to_owned());
     }
     let closed = doors.closed.iter().map(|entry| {
@@ -27,7 +27,7 @@ pub(super) fn check(doors: &Doors<'_>, found: &Findings) -> Result<(), Outside> 
     // An entry that cannot be parsed allows nothing.
     let open: Option<Vec<Pattern>> =
         doors.open.map(|open| open.iter().filter_map(|entry| Pattern::read(entry).ok()).collect());
-    for text in found {
+    for PathText { text, .. } in found {
         one(&closed, open.as_deref(), text)
             .map_err(|why| format!("the path `{}` {why}", shown(text)))?;
     }

@@ -1,0 +1,220 @@
+//! JavaScript and TypeScript: code must not pass on the objects that lead to everything, because then it is unknown how
+//! they are used.
+
+use super::{
+    javascript::Scope,
+    javascript_rules::{GLOBALS, is_sensitive},
+    javascript_tree::{Call, expression, number},
+    value::{Findings, Value, paths},
+};
+use crate::words::Words;
+use oxc_ast::{
+    AstKind,
+    ast::{BindingPattern, Expression, LogicalOperator, ObjectPropertyKind},
+};
+use oxc_span::GetSpan;
+
+/// The objects that code must not pass on. Other names of the global object, e.g. `root`, are often names of variables.
+static ROOTS: Words = Words::new("process module globalThis global Deno Bun");
+/// Functions that do not store what is passed to them, and return no member of it.
+static HARMLESS: Words = Words::new(
+    "\
+    console.log console.error console.info console.debug console.warn console.dir console.table \
+    console.assert Object.keys Object.getOwnPropertyNames Object.hasOwn Reflect.has \
+    Reflect.ownKeys String Boolean Array.isArray Object.is @util.inspect \
+    Object.prototype.toString.call ?literal.toString.call toString.call",
+);
+
+/// Reports the objects in [`ROOTS`] that a syntax node passes on, e.g. as an argument or an element of a list.
+pub(super) fn check<'t>(
+    scope: &Scope<'t>,
+    node: AstKind<'t>,
+    call: Option<&Call<'t>>,
+    found: &mut Findings,
+) {
+    if let AstKind::WithStatement(with) = node {
+        let values = scope.value(&with.object, 0);
+        if scope.paths(&values).any(is_sensitive) {
+            found.pattern("with (");
+        }
+        return;
+    }
+    let mut parts = call.map_or_else(|| passed(node), |call| call.arguments.clone());
+    parts.retain(|part| is_root(scope, *part));
+    // This takes longer, and nearly no node passes on such an object.
+    if parts.is_empty() || call.is_some_and(|call| is_harmless(scope, call)) {
+        return;
+    }
+    for part in parts {
+        found.pattern(scope.text(part.span()));
+    }
+}
+
+/// Returns the expressions whose values a syntax node other than a call passes on.
+fn passed(node: AstKind<'_>) -> Vec<AstKind<'_>> {
+    let part = match node {
+        AstKind::ArrayExpression(list) => {
+            let parts = list.elements.iter().filter_map(|part| part.as_expression());
+            return parts.map(expression).collect();
+        }
+        AstKind::ObjectExpression(object) => {
+            let pairs = object.properties.iter().filter_map(|property| match property {
+                ObjectPropertyKind::ObjectProperty(pair) => Some(expression(&pair.value)),
+                ObjectPropertyKind::SpreadProperty(_) => None,
+            });
+            return pairs.collect();
+        }
+        AstKind::SpreadElement(spread) => Some(&spread.argument),
+        AstKind::AssignmentExpression(of) if of.left.as_member_expression().is_some() => {
+            Some(&of.right)
+        }
+        AstKind::PropertyDefinition(property) => property.value.as_ref(),
+        AstKind::ThrowStatement(statement) => Some(&statement.argument),
+        AstKind::YieldExpression(of) => of.argument.as_ref(),
+        AstKind::ReturnStatement(statement) => statement.argument.as_ref(),
+        AstKind::ArrowFunctionExpression(function) => function.get_expression(),
+        // The other members of the object get another name.
+        AstKind::VariableDeclarator(declared) => match &declared.id {
+            BindingPattern::ObjectPattern(pattern) if pattern.rest.is_some() => {
+                declared.init.as_ref()
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    part.map(expression).into_iter().collect()
+}
+
+fn is_harmless<'t>(scope: &Scope<'t>, call: &Call<'t>) -> bool {
+    let is_listed = |value: &Value| matches!(value, Value::Path(path) if HARMLESS.has(path));
+    scope.function(call, 0).iter().all(is_listed)
+}
+
+/// Returns whether the value of a node can be one of the objects in [`ROOTS`].
+fn is_root<'t>(scope: &Scope<'t>, node: AstKind<'t>) -> bool {
+    let is_part = |part: &'t Expression<'t>| is_root(scope, expression(part));
+    match node {
+        AstKind::IdentifierReference(name) => is_root_name(scope, node, &name.name),
+        // Variables are often called `root`, so a member that seems to be the global object might be another.
+        AstKind::StaticMemberExpression(_)
+        | AstKind::ComputedMemberExpression(_)
+        | AstKind::CallExpression(_)
+        | AstKind::ImportExpression(_) => {
+            let is_listed = |path: &str| path != "globalThis" && ROOTS.has(path);
+            scope.paths(&scope.eval(node, 0)).any(is_listed)
+        }
+        AstKind::ParenthesizedExpression(of) => is_part(&of.expression),
+        AstKind::AwaitExpression(of) => is_part(&of.argument),
+        AstKind::TSAsExpression(of) => is_part(&of.expression),
+        AstKind::TSSatisfiesExpression(of) => is_part(&of.expression),
+        AstKind::TSNonNullExpression(of) => is_part(&of.expression),
+        AstKind::TSTypeAssertion(of) => is_part(&of.expression),
+        AstKind::AssignmentExpression(of) => is_part(&of.right),
+        // The left side is the result only if it is not an object.
+        AstKind::LogicalExpression(of) if of.operator == LogicalOperator::And => is_part(&of.right),
+        AstKind::LogicalExpression(of) => is_part(&of.left) || is_part(&of.right),
+        AstKind::ConditionalExpression(of) => is_part(&of.consequent) || is_part(&of.alternate),
+        AstKind::SequenceExpression(of) => of.expressions.last().is_some_and(is_part),
+        _ => false,
+    }
+}
+
+/// Returns whether the value of a name can be one of the objects in [`ROOTS`].
+fn is_root_name<'t>(scope: &Scope<'t>, node: AstKind<'t>, name: &str) -> bool {
+    let declares = |name: &str| scope.names.get(name).is_some();
+    let declared = scope.names.get(name);
+    if ROOTS.has(name) {
+        let own = if GLOBALS.has(name) { "globalThis" } else { name };
+        return declared.is_some_and(|values| paths(values).any(|path| path == own))
+            || !is_hidden(scope, node, name);
+    }
+    // A name that the code declares itself can be another object, and so can the names that get its value.
+    let is_certain = |path: &str| match path {
+        "globalThis" => !GLOBALS.has(name) && !GLOBALS.iter().any(declares),
+        _ => ROOTS.has(path) && !declares(path),
+    };
+    declared.is_some_and(|values| paths(values).any(is_certain))
+}
+
+/// Returns whether the code declares a name so that its use does not mean the builtin of this name.
+fn is_hidden<'t>(scope: &Scope<'t>, used: AstKind<'t>, name: &str) -> bool {
+    if scope.names.get(name).is_none() || !scope.may_work(scope.nodes.all.len()) {
+        return false;
+    }
+    scope.nodes.all.iter().any(|node| match node {
+        AstKind::BindingIdentifier(declared) if declared.name.as_str() == name => {
+            reach(scope, *node).is_some_and(|outer| is_within(scope, used, outer))
+        }
+        _ => false,
+    })
+}
+
+/// Returns whether a node is in the node at the position `outer` of the tree.
+fn is_within<'t>(scope: &Scope<'t>, node: AstKind<'t>, outer: usize) -> bool {
+    let mut at = node;
+    // Parents come before their children.
+    while number(at) > outer && scope.may_work(2) {
+        let Some(parent) = scope.nodes.parent(at) else { return false };
+        at = parent;
+    }
+    number(at) == outer
+}
+
+/// Returns the position of the node in which a declared name has the declared meaning; `None` if it might also have
+/// the meaning of a builtin there.
+fn reach<'t>(scope: &Scope<'t>, declared: AstKind<'t>) -> Option<usize> {
+    let mut at = scope.nodes.parent(declared)?;
+    match at {
+        AstKind::Function(of) if of.declare || of.body.is_none() => return None,
+        AstKind::Class(of) if of.declare => return None,
+        AstKind::Function(of) if !of.is_declaration() => return Some(number(at)),
+        AstKind::Class(of) if !of.is_declaration() => return Some(number(at)),
+        AstKind::Function(_) | AstKind::Class(_) => at = scope.nodes.parent(at)?,
+        _ => {}
+    }
+    let (mut is_parameter, mut is_var) = (false, false);
+    loop {
+        match at {
+            AstKind::FormalParameters(_) => is_parameter = true,
+            AstKind::VariableDeclaration(of) if of.declare => return None,
+            AstKind::VariableDeclaration(of) => is_var = of.kind.is_var(),
+            AstKind::ImportDeclaration(of) if of.import_kind.is_type() => return None,
+            AstKind::ImportSpecifier(of) if of.import_kind.is_type() => return None,
+            AstKind::Function(_) | AstKind::ArrowFunctionExpression(_) if is_parameter => {
+                return Some(number(at));
+            }
+            AstKind::FunctionBody(_) | AstKind::StaticBlock(_) | AstKind::TSModuleBlock(_) => {
+                return Some(number(at));
+            }
+            AstKind::BlockStatement(_)
+            | AstKind::ForStatement(_)
+            | AstKind::ForInStatement(_)
+            | AstKind::ForOfStatement(_)
+            | AstKind::CatchClause(_)
+                if !is_var =>
+            {
+                return Some(number(at));
+            }
+            // In a script, `var process` keeps the builtin.
+            AstKind::Program(_) => return (!is_var).then(|| number(at)),
+            AstKind::FormalParameter(_)
+            | AstKind::FormalParameterRest(_)
+            | AstKind::BindingRestElement(_)
+            | AstKind::ObjectPattern(_)
+            | AstKind::ArrayPattern(_)
+            | AstKind::AssignmentPattern(_)
+            | AstKind::BindingProperty(_)
+            | AstKind::VariableDeclarator(_)
+            | AstKind::CatchParameter(_)
+            | AstKind::ExportDeclaration(_)
+            | AstKind::ExportDefaultDeclaration(_)
+            | AstKind::ImportDeclaration(_)
+            | AstKind::ImportSpecifier(_)
+            | AstKind::ImportDefaultSpecifier(_)
+            | AstKind::ImportNamespaceSpecifier(_) => {}
+            _ if is_var => {}
+            _ => return None,
+        }
+        at = scope.nodes.parent(at)?;
+    }
+}
