@@ -212,6 +212,15 @@ impl LifecycleError {
             Self::TaskAborted | Self::TaskWithoutResult => ErrorCode::INTERNAL_ERROR,
         }
     }
+
+    /// Returns the error for a call that was already running when it was refused, so that it may have had effects.
+    pub(crate) fn after_start(self) -> RpcError {
+        let error = RpcError::from(self);
+        match error.as_recovery().cloned() {
+            Some(hints) => error.recovery(hints.no_retry().details(started(true))),
+            None => error,
+        }
+    }
 }
 
 impl From<LifecycleError> for RpcError {

@@ -1,6 +1,6 @@
 //! A layer that passes calls on only while a server is connected (MGP §11.2, §14.3: 2000, 2001, 2002).
 //!
-//! Applies to: both.
+//! Applies to: inbound and outbound.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,6 +1,6 @@
 //! Time limits for tool calls, and for requests about the discovery of tools and servers (MGP §14.3: 3003).
 //!
-//! Applies to: both.
+//! Applies to: inbound and outbound.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,6 +20,9 @@ use tower_service::Service;
 use crate::error::LifecycleError;
 use crate::tasks::TaskTicket;
 
+const TOOL_TIMEOUT: Duration = Duration::from_secs(30);
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Time limits per kind of call, with conservative defaults.
 ///
 /// ```
@@ -35,15 +38,13 @@ use crate::tasks::TaskTicket;
 pub struct Timeouts {
     /// The limit of a tool call, from the time it gets a permit to run. Default: 30 s.
     pub tool: Duration,
-    /// Limit of discovery requests, i.e. `mgp/tools/*` and `mgp/discovery/*`. Default: 2 s.
+    /// The limit of a discovery request: `mgp/tools/*` or `mgp/discovery/*`. Default: 2 s.
     pub discovery: Duration,
 }
 
-const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(2);
-
 impl Default for Timeouts {
     fn default() -> Self {
-        Self { tool: Duration::from_secs(30), discovery: DISCOVERY_TIMEOUT }
+        Self { tool: TOOL_TIMEOUT, discovery: DISCOVERY_TIMEOUT }
     }
 }
 
@@ -72,7 +73,7 @@ pub struct TimeoutLayer {
     per_call: Option<PerCallLimit>,
 }
 
-/// Returns the limit for one call, if the call has its own.
+/// A function that returns a call's own limit, if it has one.
 type PerCallLimit = Arc<dyn Fn(&Call) -> Option<Duration> + Send + Sync>;
 
 impl TimeoutLayer {
@@ -109,22 +110,7 @@ impl TimeoutLayer {
         self.per_call = Some(Arc::new(limit));
         self
     }
-}
 
-mgp_types::opaque_debug!(TimeoutLayer { timeouts });
-
-impl Default for TimeoutLayer {
-    fn default() -> Self {
-        Self::with_timeouts(Timeouts::default())
-    }
-}
-
-mgp_types::layer_service! {
-    /// Service of [`TimeoutLayer`].
-    pub Timeout for TimeoutLayer
-}
-
-impl TimeoutLayer {
     /// Returns the limit of a call; `None` if this layer does not limit it.
     fn limit(&self, call: &Call) -> Option<Duration> {
         if call.tool().is_none() {
@@ -147,6 +133,19 @@ fn is_discovery(call: &Call) -> bool {
         || call.is::<DiscoveryList>()
         || call.is::<DiscoveryRegister>()
         || call.is::<DiscoveryDeregister>()
+}
+
+mgp_types::opaque_debug!(TimeoutLayer { timeouts });
+
+impl Default for TimeoutLayer {
+    fn default() -> Self {
+        Self::with_timeouts(Timeouts::default())
+    }
+}
+
+mgp_types::layer_service! {
+    /// Service of [`TimeoutLayer`].
+    pub Timeout for TimeoutLayer
 }
 
 impl<S: MgpService> Service<Call> for Timeout<S> {
@@ -178,10 +177,8 @@ impl Expiry {
         let deadline = Deadline::after(limit).earlier(callers);
         call.cx_mut().deadline = deadline;
         let at = deadline.instant()?;
-        if callers.instant() == Some(at) {
-            // The error names the time that was left until the caller's deadline.
-            return Some(Self { at, limit: at.saturating_duration_since(Instant::now()) });
-        }
+        // If the caller's deadline applies, the error names the time that is left until it.
+        let limit = if deadline == callers { deadline.remaining()? } else { limit };
         Some(Self { at, limit })
     }
 }
@@ -236,13 +233,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_kind_of_call_has_its_limit() {
+        let timed_out = |limit: &str| {
+            format!(
+                "no answer within {limit}; it may have run: call again only if that does no harm (3003)"
+            )
+        };
         let mut client = client(&TimeoutLayer::default());
-        check(
-            &mut client,
-            ToolsCall::METHOD,
-            "no answer within 30s; it may have run: call again only if that does no harm (3003)",
-        )
-        .await;
+        check(&mut client, ToolsCall::METHOD, &timed_out("30s")).await;
         for method in [
             ToolsDiscover::METHOD,
             ToolsRequest::METHOD,
@@ -252,12 +249,7 @@ mod tests {
             DiscoveryRegister::METHOD,
             DiscoveryDeregister::METHOD,
         ] {
-            check(
-                &mut client,
-                method,
-                "no answer within 2s; it may have run: call again only if that does no harm (3003)",
-            )
-            .await;
+            check(&mut client, method, &timed_out("2s")).await;
         }
         check(&mut client, ToolsList::METHOD, "for ever").await;
     }

@@ -208,6 +208,7 @@ async fn negotiate<S: MgpService>(
     if config.era == EraChoice::Modern {
         return match probing.await? {
             ProbeResult::Modern(facts) => Ok(facts),
+            ProbeResult::Undescribed(revision) => Ok(store_undescribed(cx, revision)),
             // With `EraChoice::Modern` there is no fallback, so return the server's refusal as the error.
             ProbeResult::Legacy(refusal) => {
                 let unknown = || RpcError::method_not_found(ServerDiscover::METHOD);
@@ -218,6 +219,9 @@ async fn negotiate<S: MgpService>(
     match timeout(config.probe_timeout, &mut probing).await {
         Ok(result) => match result? {
             ProbeResult::Modern(facts) => Ok(facts),
+            ProbeResult::Undescribed(revision) => {
+                modern_if_refused(initialize(stack, cx, offer).await, cx, revision)
+            }
             ProbeResult::Legacy(_) => initialize(stack, cx, offer).await,
         },
         Err(_) => first_answer(probing, stack, cx, offer, config.probe_timeout).await,
@@ -238,16 +242,39 @@ async fn first_answer<S: MgpService>(
     tokio::select! {
         probed = &mut probing => match probed? {
             ProbeResult::Modern(facts) => Ok(facts),
+            ProbeResult::Undescribed(revision) => {
+                modern_if_refused(initializing.await, cx, revision)
+            }
             ProbeResult::Legacy(_) => initializing.await,
         },
         initialized = &mut initializing => match initialized {
             // The server might be modern. A modern server refuses `initialize`, and answers the probe once it is ready.
             Err(ConnectError::Refused(refusal)) => match timeout(wait, probing).await {
                 Ok(Ok(ProbeResult::Modern(facts))) => Ok(facts),
+                Ok(Ok(ProbeResult::Undescribed(revision))) if era::is_refused(&refusal) => {
+                    Ok(store_undescribed(cx, revision))
+                }
                 _ => Err(ConnectError::Refused(refusal)),
             },
             result => result,
         },
+    }
+}
+
+/// Returns the result of `initialize` for a server that refused the probe as an unknown method with a 4xx status. That
+/// is how a modern server without `server/discover` refuses it, but some legacy servers do the same; only a modern
+/// server also refuses `initialize`.
+fn modern_if_refused(
+    initialized: Result<Arc<PeerInfo>, ConnectError>,
+    cx: &Context,
+    revision: Revision,
+) -> Result<Arc<PeerInfo>, ConnectError> {
+    match initialized {
+        Err(ConnectError::Refused(refusal)) if era::is_refused(&refusal) => {
+            tracing::debug!(error = %refusal, "modern server without `server/discover`");
+            Ok(store_undescribed(cx, revision))
+        }
+        result => result,
     }
 }
 
@@ -270,6 +297,8 @@ async fn probe_twice<S: MgpService>(
 enum ProbeResult {
     /// The server is modern.
     Modern(Arc<PeerInfo>),
+    /// The server does not know the probe. It is modern, with this revision, unless it accepts `initialize`.
+    Undescribed(Revision),
     /// The server is legacy; contains its refusal of the probe, if it sent one.
     Legacy(Option<RpcError>),
 }
@@ -315,9 +344,7 @@ async fn probe<S: MgpService>(
                 None => ProbeResult::Legacy(None),
             }
         }
-        (NextStep::ModernUndescribed, _) => {
-            ProbeResult::Modern(store_facts(cx, Phase::Ready, PeerInfo::new(revision.clone())))
-        }
+        (NextStep::ModernUndescribed, _) => ProbeResult::Undescribed(revision.clone()),
         (NextStep::Fail, Err(error)) => return Err(ConnectError::Refused(error)),
         (next, answer) => {
             if next == NextStep::GuessLegacy {
@@ -415,6 +442,11 @@ fn server_facts(
     facts
 }
 
+/// Stores that the server is modern and does not describe its capabilities.
+fn store_undescribed(cx: &Context, revision: Revision) -> Arc<PeerInfo> {
+    store_facts(cx, Phase::Ready, PeerInfo::new(revision))
+}
+
 fn store_facts(cx: &Context, phase: Phase, facts: PeerInfo) -> Arc<PeerInfo> {
     let facts = Arc::new(facts);
     cx.scope.state::<HandshakeState>().settle(phase, Arc::clone(&facts));
@@ -464,7 +496,7 @@ async fn send<S: MgpService>(
 
 #[cfg(test)]
 mod tests {
-    use mgp_types::service::{Peer, Principal, Scope, ScopeKind, Stack};
+    use mgp_types::service::{HttpFailure, Peer, Principal, Scope, ScopeKind, Stack};
     use tokio::time::Instant;
 
     use super::*;
@@ -533,6 +565,26 @@ mod tests {
         let facts = connect(&server, &cx, &offer, &ConnectConfig::default()).await?;
         assert_eq!(cx.scope.state::<HandshakeState>().facts().era, facts.era);
         Ok(facts.era)
+    }
+
+    #[tokio::test]
+    async fn only_a_server_that_also_refuses_initialize_is_modern_without_a_description() {
+        for (accepts, era) in [(true, Era::Legacy), (false, Era::Modern)] {
+            let server = Stack::from_fn(move |call: Call| async move {
+                if accepts && !call.is::<ServerDiscover>() {
+                    let (all, info) = (ServerCapabilities::new(), Implementation::new("s", "1"));
+                    return Reply::of(&InitializeResult::new(Revision::LATEST_LEGACY, all, info));
+                }
+                let unknown = RpcError::method_not_found(call.method().as_str());
+                Err(unknown.because(HttpFailure::StatusWithError(404)))
+            });
+            let cx =
+                Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local());
+            let offer = ClientOffer::new(Implementation::new("c", "1"));
+            let facts = connect(&server, &cx, &offer, &ConnectConfig::default()).await.unwrap();
+            assert_eq!((facts.era, facts.capabilities.is_some()), (era, accepts));
+            assert_eq!(cx.scope.state::<HandshakeState>().facts().era, era);
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 
 use mgp_types::mcp::{Era, Revision};
 use mgp_types::method::{Initialize, Ping, Request as _, ServerDiscover};
-use mgp_types::service::HttpFailure;
+use mgp_types::service::{HttpFailure, is_connection_lost};
 use mgp_types::{ErrorCode, Payload, RpcError};
 use serde::Serialize;
 
@@ -97,7 +97,8 @@ pub(crate) enum NextStep {
     Modern,
     /// Send the probe again with one of these modern revisions, the only ones that the server supports.
     Retry(Vec<Revision>),
-    /// The server is modern, but does not describe its capabilities.
+    /// The server does not describe its capabilities. It is modern unless it accepts `initialize`, because some legacy
+    /// servers refuse the probe in the same way.
     ModernUndescribed,
     /// Fall back to `initialize`: the server does not know the probe.
     Initialize,
@@ -110,9 +111,10 @@ pub(crate) enum NextStep {
 /// Decides the next step after a probe. If the server refused the probe, the client stays in the modern era only if
 /// legacy servers never send such a refusal.
 ///
-/// Over HTTP, the status is considered, too. Only modern servers combine certain codes with a 4xx status: `−32601` then
-/// means that the server does not have `server/discover`, and the other codes mean that the request itself is wrong. A
-/// busy server (408, 429, 503) does not count as legacy, because it would not accept `initialize` either.
+/// Over HTTP, the status is considered, too. Modern servers combine certain codes with a 4xx status: `−32601` then means
+/// that the server does not have `server/discover`, and the other codes mean that the request itself is wrong. As some
+/// legacy servers also send `−32601` with such a status, the client first tries `initialize`. A busy server (408, 429,
+/// 503) does not count as legacy, because it would not accept `initialize` either.
 pub(crate) fn after_probe(probe: &ProbeOutcome<'_>) -> NextStep {
     #[derive(serde::Deserialize)]
     struct Data {
@@ -153,6 +155,23 @@ pub(crate) fn after_probe(probe: &ProbeOutcome<'_>) -> NextStep {
             _ if error.code() == ErrorCode::TIMEOUT => NextStep::GuessLegacy,
             _ => NextStep::Initialize,
         },
+    }
+}
+
+/// Returns whether an error is the refusal of a request by its server, and not a failure that can pass.
+pub(crate) fn is_refused(error: &RpcError) -> bool {
+    match HttpFailure::from_error(error) {
+        Some(HttpFailure::Status(status) | HttpFailure::StatusWithError(status)) => {
+            matches!(status, 400..=499) && !matches!(status, 401 | 403 | 408 | 429)
+        }
+        Some(_) => false,
+        None => {
+            let can_pass = matches!(
+                error.code(),
+                ErrorCode::TIMEOUT | ErrorCode::AUTH_REQUIRED | ErrorCode::AUTH_EXPIRED
+            );
+            !can_pass && !is_connection_lost(error)
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The layer that runs each call with an idempotency key only once.
 //!
-//! Applies to: both.
+//! Applies to: inbound and outbound.
 
 use std::future::Future;
 use std::sync::Arc;

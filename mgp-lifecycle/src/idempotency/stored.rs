@@ -105,7 +105,9 @@ impl RunEnd {
                 Self::Ended(StoredEnd { result, error: None })
             }
             // The reply asks the caller questions first; the caller then sends the call again with its answers.
-            Ok(_) => Self::NotRun,
+            Ok(Reply::InputRequired(_)) => Self::NotRun,
+            // The call became a task, which can still be running.
+            Ok(_) => Self::Unknown,
             Err(error) if is_lost(error) => Self::Unknown,
             Err(error) => Self::Ended(StoredEnd {
                 result: None,
@@ -126,7 +128,12 @@ fn is_lost(error: &RpcError) -> bool {
         error.code(),
         ErrorCode::TIMEOUT | ErrorCode::UPSTREAM_TIMEOUT | ErrorCode::UPSTREAM_UNAVAILABLE
     );
-    is_timeout || is_connection_lost(error) || HttpFailure::from_error(error).is_some()
+    // A server that stops or restarts did not end a call that it had started.
+    let is_away = matches!(
+        error.code(),
+        ErrorCode::SERVER_NOT_READY | ErrorCode::SERVER_DRAINING | ErrorCode::SERVER_RESTARTING
+    );
+    is_timeout || is_away || is_connection_lost(error) || HttpFailure::from_error(error).is_some()
 }
 
 /// Returns the current time in milliseconds since 1970.

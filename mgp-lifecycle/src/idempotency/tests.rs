@@ -8,7 +8,7 @@ use mgp_types::service::{
     BoxFuture, Call, PeerInfo, Principal, Reply, Stack, connection_lost, mock,
 };
 use mgp_types::store::{Change, MemoryStore, Store as _};
-use mgp_types::{ErrorCode, Object, Payload, RpcError};
+use mgp_types::{ErrorCode, Object, Payload, Recovery, RpcError};
 use tokio::sync::Semaphore;
 use tower_layer::Layer as _;
 
@@ -261,6 +261,32 @@ async fn only_a_call_that_did_not_run_frees_its_key() {
         assert!(second.message().contains(again), "{error}: {second}");
         assert_eq!(runs.count(), 1 + u32::from(is_free), "{error}");
     }
+}
+
+#[tokio::test]
+async fn a_server_that_goes_away_during_a_call_leaves_its_outcome_unknown() {
+    let runs = Runs::default();
+    let gone = RpcError::new(ErrorCode::SERVER_RESTARTING, "restarting");
+    let hints: Recovery = serde_json::from_str(r#"{"details":{"started":true}}"#).unwrap();
+    let mut client = runs.client(&layer(), fail(gone.recovery(hints)));
+    call(&mut client, "k").await.unwrap_err();
+    let second = call(&mut client, "k").await.unwrap_err();
+    assert!(second.message().contains("may have had effects"), "{second}");
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn a_call_that_became_a_task_does_not_free_its_key() {
+    let runs = Runs::default();
+    let mut client = runs.client(&layer(), || {
+        let Reply::Complete(task) = Reply::empty() else { panic!("an empty result is complete") };
+        Box::pin(async { Ok(Reply::Task(task)) })
+    });
+    let params = params("k", "pay", "{}");
+    assert!(matches!(client.call("tools/call", &params).await, Ok(Reply::Task(_))));
+    let second = client.call("tools/call", &params).await.unwrap_err();
+    assert!(second.message().contains("may have had effects"), "{second}");
+    assert_eq!(runs.count(), 1);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 //! Calls wait in the response future and not in `poll_ready`. If they waited there, the read loop would stop, and a
 //! handler that asks its caller would wait for an answer that is never read.
 //!
-//! Applies to: both.
+//! Applies to: inbound and outbound.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::error::LifecycleError;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LimitConfig {
-    /// Maximum number of tool calls that run at once. Default: 256.
+    /// The maximum number of tool calls that run at once. Default: 256.
     pub max_running: usize,
     /// The maximum number of tool calls that wait for a permit. Default: 1024.
     ///
@@ -38,7 +38,7 @@ pub struct LimitConfig {
     pub running_per_caller: Option<usize>,
     /// The maximum number of waiting tool calls of one caller; further ones are refused with 3001. Default: no limit.
     pub waiting_per_caller: Option<usize>,
-    /// Maximum number of calls of a tool that run at once, by tool name; further ones wait while other calls pass.
+    /// The maximum number of calls of a tool that run at once, by tool name; further ones wait while other calls pass.
     /// Default: empty.
     pub tools: HashMap<String, usize>,
 }
@@ -64,7 +64,7 @@ impl Default for LimitConfig {
     }
 }
 
-/// Limits the number of tool calls that run at the same time; all other methods are passed on.
+/// Layer that limits the number of tool calls that run at the same time, and passes on all other methods.
 ///
 /// Waiting callers are served round-robin: each has one turn per round, however many of its calls wait. A call whose
 /// deadline passes before it gets a permit is answered with 3003, and does not run.
@@ -88,30 +88,32 @@ impl Default for LimitConfig {
 /// ```
 #[derive(Clone)]
 #[must_use]
-pub struct ConcurrencyLimitLayer(Arc<FairSemaphore>);
+pub struct ConcurrencyLimitLayer {
+    semaphore: Arc<FairSemaphore>,
+}
 
 impl ConcurrencyLimitLayer {
     /// Creates a layer. All stacks that are built with it share one limit.
     pub fn new(config: LimitConfig) -> Self {
-        Self(Arc::new(FairSemaphore::new(config)))
+        Self { semaphore: Arc::new(FairSemaphore::new(config)) }
     }
 
     /// Returns the number of tool calls that run now.
     #[must_use]
     pub fn running(&self) -> usize {
-        self.0.running()
+        self.semaphore.running()
     }
 
     /// Returns the number of tool calls of one caller that run now; 0 unless callers or tools have limits of their own.
     #[must_use]
     pub fn running_of(&self, principal: &Principal) -> usize {
-        self.0.running_of(principal)
+        self.semaphore.running_of(principal)
     }
 
     /// Returns the number of tool calls that wait for a permit.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.0.waiting()
+        self.semaphore.waiting()
     }
 }
 
@@ -131,33 +133,33 @@ impl<S: MgpService> Service<Call> for ConcurrencyLimit<S> {
 
     fn call(&mut self, call: Call) -> Self::Future {
         if call.tool().is_none() {
-            return Either::Left {
-                future: ResponseFuture { future: self.inner.call(call), permit: None },
-            };
+            return self.run(call, None);
         }
         // In the common case a permit is free, so nothing waits and nothing is boxed.
-        if let Some(permit) = self.layer.0.try_acquire() {
-            return Either::Left {
-                future: ResponseFuture { future: self.inner.call(call), permit: Some(permit) },
-            };
+        if let Some(permit) = self.layer.semaphore.try_acquire() {
+            return self.run(call, Some(permit));
         }
-        self.acquire(call)
+        self.wait_and_run(call)
     }
 }
 
 impl<S: MgpService> ConcurrencyLimit<S> {
+    /// Passes a call to the inner service; its permit is held until the call ends.
+    fn run(&mut self, call: Call, permit: Option<Permit>) -> <Self as Service<Call>>::Future {
+        Either::Left { future: ResponseFuture { future: self.inner.call(call), permit } }
+    }
+
     /// Runs a call once it has a permit. This slower path is taken if callers or tools have their own limits, or if no
     /// permit is free at once.
     #[cold]
-    fn acquire(&mut self, mut call: Call) -> <Self as Service<Call>>::Future {
+    fn wait_and_run(&mut self, mut call: Call) -> <Self as Service<Call>>::Future {
+        // Refunds the quota of a call that ends before it runs, e.g. because its caller stopped waiting.
         let unstarted = UnstartedGuard::of(call.cx());
         let name = call.tool().map_or("", |tool| tool.name);
-        let waiting = match self.layer.0.acquire(&call.cx().principal, name) {
+        let waiting = match self.layer.semaphore.acquire(&call.cx().principal, name) {
             Ok(Acquired::Now(permit)) => {
                 unstarted.disarm();
-                return Either::Left {
-                    future: ResponseFuture { future: self.inner.call(call), permit: Some(permit) },
-                };
+                return self.run(call, Some(permit));
             }
             Ok(Acquired::Later(waiting)) => waiting,
             Err(refusal) => {
@@ -169,9 +171,10 @@ impl<S: MgpService> ConcurrencyLimit<S> {
             future: Box::pin(async move {
                 let since = Instant::now();
                 let permit = match call.cx().deadline.instant() {
-                    Some(deadline) => timeout_at(deadline, waiting)
-                        .await
-                        .map_err(|_| LifecycleError::NotStarted(since.elapsed()))??,
+                    Some(deadline) => match timeout_at(deadline, waiting).await {
+                        Ok(granted) => granted?,
+                        Err(_) => return Err(LifecycleError::NotStarted(since.elapsed()).into()),
+                    },
                     None => waiting.await?,
                 };
                 unstarted.disarm();

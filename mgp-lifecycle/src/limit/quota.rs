@@ -16,7 +16,8 @@ pub use layer::{QuotaLayer, QuotaService};
 use self::charge::Charge;
 use crate::error::LifecycleError;
 
-/// Limits how many calls a principal can make in a period, and how many units it can use. Tools define what a unit is.
+/// A limit on the number of calls that a principal makes in a period, and optionally on the units that it uses. Tools
+/// define what a unit is.
 ///
 /// Periods are the same for all principals: an hour begins at the full hour, a day at midnight UTC,
 /// any other period at a multiple of its length since 1970.

@@ -1,6 +1,6 @@
 //! Size limits of the arguments and results of tool calls (MGP §14.3: 3001).
 //!
-//! Applies to: both.
+//! Applies to: inbound and outbound.
 
 use std::fmt;
 use std::future::{Ready, ready};

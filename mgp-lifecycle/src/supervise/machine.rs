@@ -45,7 +45,9 @@ const MAX_REASON_BYTES: usize = 512;
 pub struct Supervisor {
     config: SuperviseConfig,
     window: RestartWindow,
+    /// The state as §11.2 defines it, which is shown to others.
     state: ServerState,
+    /// The step in which the supervisor is.
     phase: Phase,
     /// The total time for which the server has been connected, without the current connection.
     connected: Duration,
@@ -74,8 +76,11 @@ enum Phase {
 /// The step that follows a stop.
 #[derive(Debug)]
 enum AfterStop {
+    /// The server rests: it is not started again without a request.
     Rest { reason: Arc<str>, limit: Option<RestartLimitExceeded> },
+    /// The server rests in the state `error`, because the restart limit was exceeded.
     GiveUp { limit: RestartLimitExceeded, how: Arc<str> },
+    /// The server is started again at this time, or immediately if the time has passed.
     Start { at: Duration, reason: Arc<str> },
 }
 
@@ -200,11 +205,11 @@ impl Supervisor {
             Phase::Resting if self.state == ServerState::Registered => self.start(now, out),
             Phase::Resting => {
                 self.window.clear();
-                self.begin_restart(word(&reason), now, out);
+                self.begin_restart(reason_text(&reason), now, out);
             }
             Phase::Stopping { next, .. } => {
                 self.window.clear();
-                *next = start_at_once(word(&reason));
+                *next = start_at_once(reason_text(&reason));
             }
             _ => self.replace(&reason, now, out),
         }
@@ -212,18 +217,19 @@ impl Supervisor {
 
     /// Stops the server without a restart.
     fn stop(&mut self, reason: &ShutdownReason, now: Duration, out: &mut Vec<SupervisorAction>) {
-        let text = word(reason);
+        let reason_text = reason_text(reason);
         match &mut self.phase {
             Phase::Resting => {
-                self.rest.get_or_insert((text, None));
+                self.rest.get_or_insert((reason_text, None));
             }
-            Phase::Waiting { .. } => self.rest_now(text, None, out),
+            Phase::Waiting { .. } => self.rest_now(reason_text, None, out),
             Phase::Stopping { next: next @ AfterStop::Start { .. }, .. } => {
-                *next = AfterStop::Rest { reason: text, limit: None };
+                *next = AfterStop::Rest { reason: reason_text, limit: None };
             }
+            // After this stop, the server rests in any case.
             Phase::Stopping { .. } => {}
             Phase::Starting { .. } | Phase::Running { .. } => {
-                self.drain(reason, AfterStop::Rest { reason: text, limit: None }, now, out);
+                self.drain(reason, AfterStop::Rest { reason: reason_text, limit: None }, now, out);
             }
         }
     }
@@ -236,10 +242,10 @@ impl Supervisor {
             | Phase::Stopping { next: AfterStop::Rest { .. } | AfterStop::GiveUp { .. }, .. } => {
                 return;
             }
-            Phase::Stopping { next, .. } => *next = start_at_once(word(reason)),
-            Phase::Waiting { .. } => self.begin_restart(word(reason), now, out),
+            Phase::Stopping { next, .. } => *next = start_at_once(reason_text(reason)),
+            Phase::Waiting { .. } => self.begin_restart(reason_text(reason), now, out),
             Phase::Starting { .. } | Phase::Running { .. } => {
-                self.drain(reason, start_at_once(word(reason)), now, out);
+                self.drain(reason, start_at_once(reason_text(reason)), now, out);
             }
         }
         self.window.clear();
@@ -252,9 +258,9 @@ impl Supervisor {
         match self.phase {
             Phase::Starting { .. } => self.failed(&exit, now, out),
             Phase::Running { .. } => {
-                self.forget_overcome(now);
-                self.pause(now);
-                let next = self.after_end(&exit, word(&reason), now);
+                self.forget_restarts_after_long_run(now);
+                self.add_connected_time(now);
+                let next = self.decide_after_end(&exit, reason_text(&reason), now);
                 self.drain(&reason, next, now, out);
             }
             _ => {}
@@ -318,11 +324,11 @@ impl Supervisor {
     /// Handles a failure, or an end without a request: decides the next step, and stops the remaining processes of the
     /// server.
     fn failed(&mut self, exit: &Exit, now: Duration, out: &mut Vec<SupervisorAction>) {
-        self.forget_overcome(now);
-        self.pause(now);
+        self.forget_restarts_after_long_run(now);
+        self.add_connected_time(now);
         let how = clipped(&exit.description);
         let after = if exit.is_success { ServerState::Disconnected } else { ServerState::Error };
-        let next = match self.after_end(exit, Arc::clone(&how), now) {
+        let next = match self.decide_after_end(exit, Arc::clone(&how), now) {
             AfterStop::GiveUp { limit, how } => {
                 let reason = self.give_up(limit, &how, out);
                 AfterStop::Rest { reason, limit: Some(limit) }
@@ -343,8 +349,9 @@ impl Supervisor {
         self.phase = Phase::Stopping { until: self.stop_deadline(now), next };
     }
 
-    /// Returns the next step after the server has failed, or has ended without a request.
-    fn after_end(&mut self, exit: &Exit, how: Arc<str>, now: Duration) -> AfterStop {
+    /// Decides the next step after the server has failed or has ended without a request, and counts the restart if
+    /// there is one.
+    fn decide_after_end(&mut self, exit: &Exit, how: Arc<str>, now: Duration) -> AfterStop {
         let restarts = restarts_after(&self.config.policy, exit.is_success, exit.reason.as_ref());
         if self.is_start_failure || !restarts {
             return AfterStop::Rest { reason: how, limit: None };
@@ -373,9 +380,9 @@ impl Supervisor {
         now: Duration,
         out: &mut Vec<SupervisorAction>,
     ) {
-        self.pause(now);
+        self.add_connected_time(now);
         if self.state == ServerState::Connected {
-            self.enter(ServerState::Draining, word(reason), out);
+            self.enter(ServerState::Draining, reason_text(reason), out);
         }
         out.push(SupervisorAction::Stop { reason: Some(reason.clone()) });
         self.phase = Phase::Stopping { until: self.stop_deadline(now), next };
@@ -472,7 +479,7 @@ impl Supervisor {
 
     /// Without a limit on restarts, forgets the restarts before a connection that lasted long enough, so that the next
     /// wait is short again.
-    fn forget_overcome(&mut self, now: Duration) {
+    fn forget_restarts_after_long_run(&mut self, now: Duration) {
         if let Phase::Running { since } = self.phase
             && !self.config.gives_up
             && now.saturating_sub(since) >= self.config.backoff_max
@@ -482,7 +489,7 @@ impl Supervisor {
     }
 
     /// Adds the time of the current connection so far to the total time for which the server has been connected.
-    fn pause(&mut self, now: Duration) {
+    fn add_connected_time(&mut self, now: Duration) {
         if let Phase::Running { since } = &mut self.phase {
             self.connected = self.connected.saturating_add(now.saturating_sub(*since));
             *since = now;
@@ -506,15 +513,16 @@ const fn start_at_once(reason: Arc<str>) -> AfterStop {
 /// Returns the reason that is shown during a wait: the cause, and the time until the next attempt.
 fn retry_reason(how: &str, allowed: AllowedRestart, config: &SuperviseConfig) -> Arc<str> {
     let seconds = allowed.wait.as_secs_f64();
-    let limit = match (config.gives_up, allowed.number, config.max_restarts) {
-        (true, number, max) => format!(" ({number} of {max})"),
-        (false, ..) => String::new(),
+    let limit = if config.gives_up {
+        format!(" ({} of {})", allowed.number, config.max_restarts)
+    } else {
+        String::new()
     };
     let next = format!("; next try in {seconds:.1} s{limit}");
     (mgp_types::clip(how, MAX_REASON_BYTES - next.len()) + &next).into()
 }
 
-fn word(reason: &ShutdownReason) -> Arc<str> {
+fn reason_text(reason: &ShutdownReason) -> Arc<str> {
     clipped(reason.as_str())
 }
 

@@ -6,7 +6,9 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TasksConfig {
-    /// Maximum number of tasks, running or ended; further ones are refused with 3001. Default: 128.
+    /// Maximum number of tasks, running or ended. Default: 128.
+    ///
+    /// If there is no room, a call that does not need a task runs without one, and any other call is refused with 3001.
     ///
     /// While its call runs, a task occupies the call's permit of a concurrency limit. So this number should be lower
     /// than that limit.

@@ -342,6 +342,10 @@ impl CallerChannel for CallStage {
         }
     }
 
+    fn has_asked(&self, key: &str) -> bool {
+        matches!(&self.own.caller_access, CallerAccess::Channel(asker) if asker.has_asked(key))
+    }
+
     fn take_suspended(&self) -> Option<Reply> {
         match &mut *self.stage.lock() {
             Stage::Request(round) => {

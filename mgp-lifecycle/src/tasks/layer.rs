@@ -151,12 +151,15 @@ impl<S> Tasks<S> {
             return Ok(None);
         }
         let support = (self.support)(tool.name);
-        let plan = Plan::of(call, tool.name, &support, self.table.config())?;
-        if plan.as_ref().is_some_and(|plan| plan.task_only) {
+        let Some(plan) = Plan::of(call, tool.name, &support, self.table.config())? else {
+            return Ok(None);
+        };
+        match self.table.has_room(&call.cx().principal) {
+            Ok(()) => Ok(Some(plan)),
             // A call that must become a task is not started unless there is room for the task.
-            self.table.has_room(&call.cx().principal)?;
+            Err(full) if plan.task_only => Err(full.into()),
+            Err(_) => Ok(None),
         }
-        Ok(plan)
     }
 }
 

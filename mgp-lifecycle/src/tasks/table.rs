@@ -63,13 +63,15 @@ impl Table {
         self.tasks.lock().make_room(&self.config, &Owner::of(principal), Eviction::DryRun).map(drop)
     }
 
-    /// Creates the task of a call.
+    /// Creates the task of a call that has started.
     pub(super) fn insert(&self, cx: &Context, plan: &Plan) -> Result<Arc<Entry>, RpcError> {
         let id = new_id()?;
         let owner = Owner::of(&cx.principal);
         let (entry, evicted) = {
             let mut tasks = self.tasks.lock();
-            let evicted = tasks.make_room(&self.config, &owner, Eviction::Remove)?;
+            let evicted = tasks
+                .make_room(&self.config, &owner, Eviction::Remove)
+                .map_err(LifecycleError::after_start)?;
             tasks.number += 1;
             let entry = Entry::new(
                 id.clone(),

@@ -1,6 +1,6 @@
 //! The layer that records tool calls as steps of transactions.
 //!
-//! Applies to: both.
+//! Applies to: inbound and outbound.
 
 use mgp_types::RpcError;
 use mgp_types::proposal::{
@@ -122,17 +122,19 @@ impl StepCall {
         saga.active_ms = now_ms();
         let id = self.id.unwrap_or_else(|| format!("step-{}", saga.steps.len() + 1));
         let server = self.server.as_str();
-        if let Some(step) = saga.step(&id) {
+        if let Some(index) = saga.steps.iter().position(|step| step.id == id) {
+            let step = &saga.steps[index];
             let is_same = step.tool == self.tool && step.server == server;
-            if !is_same || !self.is_keyed && step.status != StepStatus::Failed {
+            let is_failed = step.status == StepStatus::Failed;
+            if !is_same || !self.is_keyed && !is_failed {
                 return Err(LifecycleError::StepExists(id));
             }
-            if step.status == StepStatus::Failed {
-                step.status = StepStatus::Started;
+            if !is_failed {
+                return Ok(id);
             }
-            return Ok(id);
-        }
-        if saga.steps.len() >= MAX_STEPS {
+            // The step runs again, now after all other steps and with the compensation of this call.
+            saga.steps.remove(index);
+        } else if saga.steps.len() >= MAX_STEPS {
             return Err(LifecycleError::TooManySteps(MAX_STEPS));
         }
         saga.steps.push(Step {
@@ -170,11 +172,12 @@ async fn run_step<S: MgpService>(
     let running = log.step_begins(&saga);
     let (id, _) = log.change(&saga, |saga| step.begin(saga)).await?;
     let cx = call.cx().clone();
-    let answer = inner.call(call);
+    // A question to the caller ends the step; the next round of the call begins it again.
+    let (asking, answer) = (cx.caller_access.clone(), inner.call(call));
     let (step_id, end) = (id.clone(), transactions.clone());
     let (saga_id, end_cx) = (saga.1.clone(), cx.clone());
     let task = async move {
-        let answer = answer.await;
+        let answer = asking.run_round(answer).await;
         let ended = end_step(&end, &saga, &step_id, &server, &end_cx, &answer);
         if let Err(error) = ended.await {
             tracing::warn!(transaction = saga.1, step = step_id, %error, "end of a step not stored");
@@ -229,7 +232,9 @@ fn is_failed(answer: &Result<Reply, RpcError>) -> bool {
 /// Returns whether a failed step had no effect, because the call did not run or its tool reported a failure.
 fn had_no_effect(answer: &Result<Reply, RpcError>) -> bool {
     match answer {
-        Ok(_) => true,
+        Ok(Reply::Complete(_) | Reply::InputRequired(_)) => true,
+        // The call became a task, which can still be running.
+        Ok(_) => false,
         Err(_) => Failure::of(answer).is_none_or(|failure| !failure.may_have_run()),
     }
 }

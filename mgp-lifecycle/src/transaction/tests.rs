@@ -74,7 +74,7 @@ struct World {
 }
 
 /// Runs a tool of a server: `make` declares a compensation, `fail` fails, `lose` loses its connection, `slow` waits for
-/// the gate.
+/// the gate, `fail_odd` fails with the argument 1, `become_task` answers with a task.
 async fn run(call: Call, gate: Arc<Semaphore>) -> Result<Reply, RpcError> {
     let name = call.tool().unwrap().name.to_owned();
     let arguments = call.tool_arguments();
@@ -90,6 +90,15 @@ async fn run(call: Call, gate: Arc<Semaphore>) -> Result<Reply, RpcError> {
         "make_secretly" => declared("secret"),
         "fail" => r#"{"content":[],"isError":true}"#.to_owned(),
         "lose" => return Err(connection_lost("it died")),
+        "fail_odd" if arguments.as_str().contains('1') => {
+            r#"{"content":[],"isError":true}"#.to_owned()
+        }
+        "become_task" => {
+            let Reply::Complete(task) = Reply::empty() else {
+                panic!("an empty result is complete")
+            };
+            return Ok(Reply::Task(task));
+        }
         "slow" => {
             gate.acquire().await.unwrap().forget();
             declared("unmake")
@@ -244,6 +253,30 @@ async fn a_step_that_broke_off_is_named_and_not_undone_blindly() {
     assert!(world.commit().await.unwrap_err().message().contains("has not ended"));
     assert_eq!(world.roll_back().await.status, TransactionStatus::PartiallyRolledBack);
     assert_eq!(world.undone(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_step_that_became_a_task_has_not_ended() {
+    let mut world = world().await;
+    world.begin().await;
+    let given = r#","compensation":{"tool":"unmake","arguments":{"x":1}}"#;
+    world.client.call("tools/call", &params("become_task", 1, given)).await.unwrap();
+    assert!(world.commit().await.unwrap_err().message().contains("has not ended"));
+    assert_eq!(world.roll_back().await.status, TransactionStatus::PartiallyRolledBack);
+}
+
+#[tokio::test]
+async fn a_failed_step_that_is_called_again_has_its_new_place_and_compensation() {
+    let mut world = world().await;
+    world.begin().await;
+    let given = |x: u32| {
+        format!(r#","step_id":"a","compensation":{{"tool":"unmake","arguments":{{"x":{x}}}}}"#)
+    };
+    world.step("fail_odd", 1, &given(1)).await.unwrap();
+    world.step("make", 3, r#","step_id":"b""#).await.unwrap();
+    world.step("fail_odd", 2, &given(2)).await.unwrap();
+    assert_eq!(world.roll_back().await.status, TransactionStatus::RolledBack);
+    assert_eq!(world.undone(), [r#"tickets unmake {"x":2}"#, r#"tickets unmake {"n":3}"#]);
 }
 
 #[tokio::test]

@@ -145,7 +145,8 @@ impl ReceiveState {
         }
         self.is_cut = true;
         self.dropped += 1 + self.waiting.len() as u64;
-        self.next = self.waiting.keys().next_back().map_or(self.next, |last| *last) + 1;
+        let last = self.waiting.keys().next_back().map_or(self.next, |last| *last);
+        self.next = last.saturating_add(1);
         self.waiting.clear();
         self.waiting_bytes = 0;
     }
@@ -286,6 +287,9 @@ mod tests {
             take(&receiver, chunk(index));
         }
         assert!(receiver.state.lock().waiting.is_empty());
+        // All numbers are used, so a loss does not move the number of the next chunk.
+        receiver.note_lost(u64::MAX);
+        assert_eq!(receiver.state.lock().next, u64::MAX);
         let receiver = ChunkReceiver::default();
         for index in 1..10 {
             let chunk = Chunk::text(&"x".repeat(MAX_WAITING_BYTES / 4));

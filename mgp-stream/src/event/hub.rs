@@ -303,6 +303,34 @@ impl EventHub {
         self.publish(EventDraft::new(channel.to_owned()).severity(severity).payload(data)).await
     }
 
+    /// Returns whether a subscription receives the events of a server behind this one, i.e. matches one of the server's
+    /// known channels and its subscriber may see the events. If `owner` is set, these are the events of the instance
+    /// that belongs to this principal, and only the principal's own subscriptions count.
+    #[must_use]
+    pub fn has_subscriber(&self, server: &ServerId, owner: Option<&Principal>) -> bool {
+        let subject = EventSubject {
+            server: Some(server.clone()),
+            owner: owner.cloned(),
+            is_forwarded: true,
+            ..EventSubject::default()
+        };
+        let now = Instant::now();
+        let receives = |one: &Arc<Subscription>| {
+            owner.is_none_or(|owner| one.principal() == owner)
+                && !one.is_expired(now)
+                && one.may_see(&self.0, &subject)
+        };
+        let table = self.0.table.read();
+        let own = table.channels().filter(|(of, _)| *of == Some(server));
+        let mut is_received = false;
+        for channel in own.flat_map(|(_, names)| names.keys()) {
+            table.each_match(channel, Severity::Error.rank(), |one| {
+                is_received = is_received || receives(one);
+            });
+        }
+        is_received
+    }
+
     /// Returns the number of subscriptions.
     #[must_use]
     pub fn subscriptions(&self) -> usize {

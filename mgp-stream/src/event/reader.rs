@@ -32,7 +32,7 @@ pub struct ReadEvent {
 impl EventHub {
     /// Opens a durable subscription for this process, with the authority of an operator. The store identifies the
     /// subscription by `id`. If the channels or the minimum severity differ from the stored ones, a new subscription
-    /// replaces the stored one.
+    /// replaces the stored one: the stored events are lost, and the sequence numbers continue.
     ///
     /// # Errors
     /// −32602 if a channel is not valid or the hub has no store; otherwise the error of the store.
@@ -47,17 +47,39 @@ impl EventHub {
     ) -> Result<EventReader, RpcError> {
         let principal = Principal::local().operator();
         let (patterns, rank) = (Pattern::parse_all(channels)?, min.map_or(0, Severity::rank));
+        let mut last = None;
         if let Ok(known) = self.0.find(&principal, id) {
             if known.patterns() == patterns && known.rank() == rank {
+                self.note_use(&known);
                 return Ok(EventReader { hub: self.clone(), subscription: known });
             }
             self.unsubscribe(&principal, id.to_owned()).await;
+            // An ended subscription numbers no more events.
+            last = Some(known.last_seq());
         }
         let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Handle), principal);
-        let new = Arc::new(Subscription::new(id.to_owned(), &cx, patterns, rank, true));
-        self.store(&cx, &new).await?;
+        let new = Subscription::new(id.to_owned(), &cx, patterns, rank, true);
+        let new = Arc::new(new.numbered_after(last));
+        self.store(&new).await?;
         self.0.insert(&new)?;
         Ok(EventReader { hub: self.clone(), subscription: new })
+    }
+
+    /// Ends the subscriptions that [`reader`](Self::reader) opened, in this process or an earlier one, and for whose
+    /// ids the function returns `true`. Their stored events are lost.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, only some of the subscriptions might have ended.
+    pub async fn end_readers(&self, is_ended: impl Fn(&str) -> bool) {
+        let principal = Principal::local().operator();
+        let ended: Vec<_> = {
+            let table = self.0.table.read();
+            let readers = table.all().filter(|one| one.is_durable && *one.principal() == principal);
+            readers.map(|one| one.id().to_owned()).filter(|id| is_ended(id)).collect()
+        };
+        for id in ended {
+            self.unsubscribe(&principal, id).await;
+        }
     }
 }
 

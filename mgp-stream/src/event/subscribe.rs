@@ -15,9 +15,10 @@ use tokio::sync::watch;
 use super::EventHub;
 use super::journal::Journal;
 use super::pattern::Pattern;
+use super::sending::spawn;
 use super::subscription::{ID_PREFIX, Subscription, Target};
 
-/// The maximum number of durable subscriptions of a principal.
+/// The maximum number of durable subscriptions of a principal, without those of readers in this process.
 const MAX_DURABLE: usize = 16;
 
 /// The maximum number of channels that one subscription request can name.
@@ -92,7 +93,8 @@ impl EventHub {
         let subscription = Subscription::new(id.clone(), cx, patterns, rank, is_durable);
         let subscription = Arc::new(subscription.numbered_after(params.after_seq));
         if is_durable {
-            self.store(cx, &subscription).await?;
+            self.check_durable(&cx.principal)?;
+            self.store(&subscription).await?;
         }
         let (subscribed, unsupported) = {
             let mut table = self.0.table.write();
@@ -115,23 +117,42 @@ impl EventHub {
         Ok(result)
     }
 
-    /// Stores a new durable subscription, unless its principal has too many.
-    pub(super) async fn store(&self, cx: &Context, new: &Subscription) -> Result<(), RpcError> {
+    /// Returns an error if a principal already has the maximum number of durable subscriptions.
+    fn check_durable(&self, principal: &Principal) -> Result<(), RpcError> {
+        let is_own = |one: &&Arc<Subscription>| {
+            one.is_durable && one.principal() == principal && one.id().starts_with(ID_PREFIX)
+        };
+        if self.0.table.read().all().filter(is_own).count() < MAX_DURABLE {
+            return Ok(());
+        }
+        let message = format!(
+            "a caller may have {MAX_DURABLE} durable subscriptions; unsubscribe from another one first"
+        );
+        Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message))
+    }
+
+    /// Stores a new durable subscription.
+    pub(super) async fn store(&self, new: &Subscription) -> Result<(), RpcError> {
         let journal = self.0.journal.get().ok_or_else(|| {
             RpcError::invalid_params(
                 "this server keeps no events of absent subscribers; omit `durable`",
             )
         })?;
-        let is_own = |one: &&Arc<Subscription>| one.is_durable && *one.principal() == cx.principal;
-        if self.0.table.read().all().filter(is_own).count() >= MAX_DURABLE {
-            return Err(RpcError::new(
-                ErrorCode::RESOURCE_EXHAUSTED,
-                format!(
-                    "a caller may have {MAX_DURABLE} durable subscriptions; unsubscribe from another one first"
-                ),
-            ));
-        }
         Ok(journal.store.put(new.to_stored()).await?)
+    }
+
+    /// Stores that a durable subscription is used now, because the store removes subscriptions that are not used. A
+    /// failure is only logged, since it does not affect the subscription.
+    pub(super) fn note_use(&self, used: &Subscription) {
+        let Some(journal) = self.0.journal.get().filter(|_| used.is_durable) else { return };
+        // An ended subscription must not be stored again after its removal from the store.
+        let Some(storing) = used.put_unless_ended(|used| journal.store.put(used)) else { return };
+        let id = used.id().to_owned();
+        spawn(&Handle::current(), async move {
+            if let Err(error) = storing.await {
+                tracing::warn!(subscription = id, %error, "use of a durable subscription not stored");
+            }
+        });
     }
 
     /// Continues a subscription of the same principal on another connection.
@@ -143,6 +164,7 @@ impl EventHub {
     ) -> Result<SubscribeEventsResult, RpcError> {
         check_same(subscription, params)?;
         let lost = self.attach_session(cx, subscription, params.after_seq);
+        self.note_use(subscription);
         let patterns: Vec<_> = subscription.patterns().iter().map(Pattern::to_text).collect();
         let (subscribed, unsupported) =
             self.0.known_channels(&self.0.table.read(), cx, &patterns)?;
@@ -197,6 +219,7 @@ impl EventHub {
                 runtime: Handle::current(),
             };
             subscription.attach(&self.0, target, attachment.after_seq);
+            self.note_use(subscription);
         }
         Ok(AttachedEvents { key: cx.key, subscriptions, is_open })
     }
@@ -234,6 +257,7 @@ impl EventHub {
         let limit = params.limit.unwrap_or(DEFAULT_REPLAY).clamp(1, MAX_REPLAY);
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let after = params.after_seq.unwrap_or(0);
+        self.note_use(&subscription);
         let mut replayed = if subscription.is_durable {
             subscription.replay_stored(&self.0, after, limit).await?
         } else {

@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::draft::PublishedEvent;
+use super::draft::{EventSubject, PublishedEvent};
 use super::event_json::Terms;
 use super::hub::Hub;
 use super::journal::StoredSubscription;
@@ -80,6 +80,9 @@ pub(super) struct Subscription {
     is_stuck: AtomicBool,
 }
 
+/// The minimum interval between two uses of a durable subscription that are stored.
+const NOTE_INTERVAL: Duration = Duration::from_hours(1);
+
 struct SubscriptionState {
     kept: VecDeque<Arc<PublishedEvent>>,
     kept_bytes: usize,
@@ -97,9 +100,10 @@ struct SubscriptionState {
     target: Option<Target>,
     is_sending: bool,
     is_ended: bool,
-    /// The time at which the subscription expires if it is not used until then and has no connection; `None` if it ends
-    /// with its connection or session instead.
+    /// The time at which a subscription without a connection expires; `None` if it ends with its connection or session.
     expires_at: Option<Instant>,
+    /// The time at which a use of the subscription was last stored, if it is durable.
+    noted_at: Option<Instant>,
 }
 
 /// The connection or stream to which events are sent.
@@ -150,6 +154,7 @@ impl Subscription {
             is_sending: false,
             is_ended: false,
             expires_at,
+            noted_at: None,
         };
         Self {
             id,
@@ -189,7 +194,23 @@ impl Subscription {
     }
 
     pub(super) fn to_stored(&self) -> StoredSubscription {
-        let state = self.state.lock();
+        self.stored_form(&self.state.lock())
+    }
+
+    /// Passes the subscription to `put`, unless it has ended or was put recently. It cannot end before `put` returns.
+    pub(super) fn put_unless_ended<T>(
+        &self,
+        put: impl FnOnce(StoredSubscription) -> T,
+    ) -> Option<T> {
+        let mut state = self.state.lock();
+        if state.is_ended || state.noted_at.is_some_and(|at| at.elapsed() < NOTE_INTERVAL) {
+            return None;
+        }
+        state.noted_at = Some(Instant::now());
+        Some(put(self.stored_form(&state)))
+    }
+
+    fn stored_form(&self, state: &SubscriptionState) -> StoredSubscription {
         StoredSubscription {
             id: self.id.clone(),
             terms: Terms::to_json(&self.principal, &self.patterns, self.rank),
@@ -227,6 +248,11 @@ impl Subscription {
         }
         let state = self.state.lock();
         state.target.is_none() && state.expires_at.is_some_and(|at| at <= now)
+    }
+
+    /// Returns whether the subscriber may see events with this subject.
+    pub(super) fn may_see(&self, hub: &Hub, subject: &EventSubject) -> bool {
+        hub.sees(&self.state.lock().viewer, subject)
     }
 
     /// Adds an event, if the subscriber may see it. Returns whether too many events wait for the subscriber.
@@ -468,6 +494,11 @@ impl Subscription {
     pub(super) fn positions(&self) -> (u64, u64) {
         let state = self.state.lock();
         (state.cursor, state.stored)
+    }
+
+    /// Returns the sequence number of the last event.
+    pub(super) fn last_seq(&self) -> u64 {
+        self.state.lock().next_seq - 1
     }
 
     /// Takes the next events from the queue. If there are none, the sending task must end.

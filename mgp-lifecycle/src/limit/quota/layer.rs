@@ -1,6 +1,6 @@
 //! The layer that refuses tool calls of principals whose quota is used up.
 //!
-//! Applies to: both.
+//! Applies to: inbound and outbound.
 
 use std::future::{Ready, ready};
 use std::pin::Pin;
@@ -132,6 +132,10 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
 
 /// Returns whether an error means that the call had no effect.
 fn never_ran(error: &RpcError) -> bool {
+    let details = error.as_recovery().and_then(|hints| hints.details.as_ref());
+    if details.is_some_and(|details| matches!(details.decode::<bool>("started"), Ok(Some(true)))) {
+        return false;
+    }
     match error.code() {
         ErrorCode::INVALID_PARAMS
         | ErrorCode::INVALID_REQUEST

@@ -1,6 +1,6 @@
 //! The layer that refuses tool calls above a rate.
 //!
-//! Applies to: both.
+//! Applies to: inbound and outbound.
 
 use std::fmt;
 use std::future::{Ready, ready};

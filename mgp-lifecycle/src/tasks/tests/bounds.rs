@@ -31,7 +31,7 @@ async fn a_task_is_unknown_to_another_principal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_table_refuses_new_tasks_and_evicts_delivered_ones() {
+async fn a_full_table_takes_no_new_tasks_and_evicts_delivered_ones() {
     let layer = layer(TasksConfig { max_tasks: 3, max_per_principal: 2, ..config() });
     let begun = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&begun);
@@ -42,8 +42,10 @@ async fn a_full_table_refuses_new_tasks_and_evicts_delivered_ones() {
     let mut client = modern(stack.clone());
     let first = call(&mut client).await;
     call(&mut client).await;
-    assert_eq!(code(&mut client, "tools/call", r#"{"name":"a"}"#).await, 3001);
-    assert_eq!(layer.running(), 2);
+    // A call that need not become a task runs like a call that cannot.
+    let ordinary = tokio::spawn(client.call("tools/call", r#"{"name":"a"}"#));
+    settle().await;
+    assert_eq!((layer.running(), ordinary.is_finished()), (2, false));
     let before = begun.load(Ordering::SeqCst);
     assert_eq!(code(&mut client, "tools/call", r#"{"name":"must"}"#).await, 3001);
     assert_eq!(begun.load(Ordering::SeqCst), before, "what must be a task does not even begin");
@@ -51,17 +53,36 @@ async fn a_full_table_refuses_new_tasks_and_evicts_delivered_ones() {
     let mut other = modern(stack.clone());
     other.cx.principal = Principal::new("t", "s");
     call(&mut other).await;
-    assert_eq!(code(&mut other, "tools/call", r#"{"name":"a"}"#).await, 3001);
+    assert_eq!(code(&mut other, "tools/call", r#"{"name":"must"}"#).await, 3001);
 
     sleep(Duration::from_secs(61)).await;
+    assert!(matches!(ordinary.await.unwrap(), Ok(Reply::Complete(_))));
     assert_eq!(
-        code(&mut client, "tools/call", r#"{"name":"a"}"#).await,
+        code(&mut client, "tools/call", r#"{"name":"must"}"#).await,
         3001,
         "no outcome was delivered yet"
     );
     get(&mut client, &first).await;
     call(&mut client).await;
     assert_eq!(code(&mut client, "tasks/get", &named(&first)).await, -32602);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_finds_the_table_full_after_its_start_may_have_run() {
+    let grace = Duration::from_secs(1);
+    let layer = layer(TasksConfig { max_tasks: 1, grace, ..config() });
+    let mut client = modern(over(&layer, slow));
+    let call = r#"{"name":"a"}"#;
+    // There is room for each when it starts, but not for both when the grace time is over.
+    let (one, other) = (client.call("tools/call", call), client.call("tools/call", call));
+    let (one, other) = tokio::join!(one, other);
+    let mut refused = [one, other].into_iter().filter_map(Result::err);
+    let error = refused.next().unwrap();
+    let hints = error.as_recovery().unwrap();
+    assert_eq!((error.code().0, hints.is_retryable()), (3001, false));
+    let details = hints.details.as_ref().unwrap();
+    assert_eq!(details.decode::<bool>("started").unwrap(), Some(true));
+    assert!(refused.next().is_none());
 }
 
 #[tokio::test(start_paused = true)]

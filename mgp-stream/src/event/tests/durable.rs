@@ -1,6 +1,7 @@
 //! Tests that events of durable subscriptions survive the subscriber's absence and a killed process.
 
-use mgp_types::mgp::Severity;
+use mgp_types::Payload;
+use mgp_types::mgp::{EventAttachment, Severity};
 use mgp_types::store::Db;
 use serde_json::json;
 
@@ -106,4 +107,87 @@ async fn a_reader_continues_at_its_position_and_starts_again_with_other_patterns
     assert_eq!(reader.read(9).await.unwrap()[0].seq, 3);
     let other = hub.reader("hook", &["b.*"], Some(&Severity::Warning)).await.unwrap();
     assert_eq!(other.waiting(), 0);
+    hub.publish(EventDraft::new("b.x").severity(Severity::Error)).await.unwrap();
+    assert_eq!(other.read(9).await.unwrap()[0].seq, 4, "no number is used twice");
+    drop(hub);
+    let hub = self::hub(&folder).await;
+    let again = hub.reader("hook", &["b.*"], Some(&Severity::Warning)).await.unwrap();
+    assert_eq!(again.read(9).await.unwrap()[0].seq, 4, "also after a restart");
+}
+
+#[tokio::test]
+async fn readers_do_not_count_against_the_durable_subscriptions_of_a_caller() {
+    let folder = mgp_testkit::temp_dir();
+    let hub = hub(&folder).await;
+    for number in 0..17 {
+        hub.reader(&format!("hook-{number}"), &["a.*"], None).await.unwrap();
+    }
+    let mut one = Subscriber::new(&hub);
+    one.client.cx.principal = mgp_types::service::Principal::local().operator();
+    for number in 0..16 {
+        assert!(one.request("mgp/events/subscribe", durable()).await.is_ok(), "{number}");
+    }
+    assert_eq!(one.request("mgp/events/subscribe", durable()).await, Err(3001));
+}
+
+#[tokio::test]
+async fn readers_of_an_earlier_process_are_ended_with_their_events() {
+    let folder = mgp_testkit::temp_dir();
+    {
+        let hub = hub(&folder).await;
+        for id in ["hook-old", "hook-new", "other"] {
+            hub.reader(id, &["a.*"], None).await.unwrap();
+        }
+        let mut one = Subscriber::new(&hub);
+        one.client.cx.principal = mgp_types::service::Principal::local().operator();
+        one.request("mgp/events/subscribe", durable()).await.unwrap();
+        hub.publish(EventDraft::new("a.b")).await.unwrap();
+    }
+    let hub = hub(&folder).await;
+    hub.end_readers(|id| id.starts_with("hook-") && id != "hook-new").await;
+    assert_eq!(hub.subscriptions(), 3);
+    for (id, waiting) in [("hook-old", 0), ("hook-new", 1), ("other", 1)] {
+        let reader = hub.reader(id, &["a.*"], None).await.unwrap();
+        assert_eq!(reader.waiting(), waiting, "{id}");
+    }
+}
+
+#[tokio::test]
+async fn each_use_of_a_durable_subscription_keeps_it_from_being_removed_as_unused() {
+    let folder = mgp_testkit::temp_dir();
+    let db = Db::open(folder.path().join("events.db")).await.unwrap();
+    let hub = EventHub::new();
+    hub.keep_in_db(db.clone()).await.unwrap();
+    let mut one = Subscriber::new(&hub);
+    let answer = one.request("mgp/events/subscribe", durable()).await.unwrap();
+    let id = answer["subscription_id"].as_str().unwrap();
+    hub.reader("hook", &["a.*"], None).await.unwrap();
+    for used in ["resume", "replay", "attach", "reader"] {
+        // A use is stored once an hour.
+        tokio::time::pause();
+        tokio::time::advance(std::time::Duration::from_hours(2)).await;
+        tokio::time::resume();
+        let sql = "UPDATE events_subscriptions SET used_at = 0";
+        db.write(move |tx| Ok(tx.execute(sql, [])?)).await.unwrap();
+        match used {
+            "resume" => {
+                let params = json!({"channels": [], "subscription_id": id});
+                one.request("mgp/events/subscribe", params).await.unwrap();
+            }
+            "replay" => {
+                let params = json!({"subscription_id": id});
+                one.request("mgp/events/replay", params).await.unwrap();
+            }
+            "attach" => {
+                let attachment = json!({"subscription_id": id});
+                let attachment: EventAttachment = serde_json::from_value(attachment).unwrap();
+                let stream = Payload::empty_object();
+                drop(hub.attach(&one.client.cx, &stream, &[attachment]).unwrap());
+            }
+            _ => drop(hub.reader("hook", &["a.*"], None).await.unwrap()),
+        }
+        let sql = "SELECT count(*) FROM events_subscriptions WHERE used_at > 0";
+        let count = db.write(move |tx| Ok(tx.query_row(sql, [], |row| row.get::<_, u32>(0))?));
+        assert_eq!(count.await.unwrap(), 1, "{used}");
+    }
 }

@@ -252,6 +252,28 @@ async fn access_is_decided_when_published_and_when_sent() {
     assert_eq!(one.events().len(), 1, "access was revoked before it was sent");
 }
 
+#[tokio::test(start_paused = true)]
+async fn only_those_who_receive_the_events_of_a_server_are_its_subscribers() {
+    let hub = EventHub::with_limits(EventLimits::default(), |_, subject| {
+        subject.server.as_ref().map(ServerId::as_str) != Some("secret")
+    });
+    let [secret, open, other] = ["secret", "open", "other"].map(ServerId::from);
+    for server in [&secret, &open, &other] {
+        hub.set_channels(server, [format!("{server}.a.b")]);
+    }
+    let mut one = Subscriber::new(&hub);
+    assert!(!hub.has_subscriber(&open, None));
+    let params = json!({"channels": ["open.a.*", "secret.*"], "filter": {"min_severity": "error"}});
+    one.request("mgp/events/subscribe", params).await.unwrap();
+    assert!(hub.has_subscriber(&open, None));
+    assert!(!hub.has_subscriber(&secret, None) && !hub.has_subscriber(&other, None));
+    // The instance of a principal is followed only by this principal.
+    assert!(hub.has_subscriber(&open, Some(&one.client.cx.principal)));
+    assert!(!hub.has_subscriber(&open, Some(&Principal::local().agent("mallory"))));
+    one.client.cx.scope.end();
+    assert!(!hub.has_subscriber(&open, None));
+}
+
 #[tokio::test]
 async fn cascades_and_bad_events_are_refused() {
     let hub = EventHub::new();

@@ -280,3 +280,23 @@ fn unsubscribing_a_durable_subscription_against_a_publisher() {
         assert_eq!((store.subscriptions.lock().len(), store.events.lock().len()), (0, 0));
     });
 }
+
+#[test]
+fn unsubscribing_a_durable_subscription_against_a_use_of_it() {
+    explore(60, || {
+        let (hub, store, (one, id)) = at_once(|| {
+            block_on(async {
+                let (hub, store) = hub(true).await;
+                let subscribed = subscribed(&hub, true).await;
+                (hub, store, subscribed)
+            })
+        });
+        let cx = one.client.cx.clone();
+        let (ending, principal, ended) = (hub.clone(), cx.principal.clone(), id.clone());
+        let unsubscribing = spawn(async move { ending.unsubscribe(&principal, ended).await });
+        // It fails if the subscription has already ended.
+        drop(hub.attach(&cx, &Payload::null(), &[EventAttachment::new(id)]));
+        block_on(async { unsubscribing.await.unwrap() });
+        assert_eq!(store.subscriptions.lock().len(), 0);
+    });
+}

@@ -84,6 +84,17 @@ async fn a_refused_call_is_refunded_and_a_failed_one_is_not() {
     }
 }
 
+#[tokio::test]
+async fn a_call_that_started_is_not_refunded_whatever_its_code() {
+    let layer = QuotaLayer::new(Quota::per_day(9));
+    let hints: mgp_types::Recovery =
+        serde_json::from_str(r#"{"details":{"started":true}}"#).unwrap();
+    let error = RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, "too long").recovery(hints);
+    let mut client = client(&layer, answers(move |_| Err(error.clone())));
+    client.request("tools/call", CALL).await.unwrap_err();
+    assert_eq!(used(&layer).0, 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_call_dropped_before_its_permit_is_refunded() {
     let slow = Stack::from_fn(|_| async {
