@@ -389,7 +389,7 @@ impl Server {
         self.offer.tasks |= self.tools.any_task() || self.task_support.is_some();
         let health = health::of(self.health, &self.offer, &self.tools, &self.cancel, &drain);
         let [known, named, timed, typed] = [0; 4].map(|_| self.tools.clone());
-        let bounds_calls =
+        let limits_call_time =
             !routes_tools || !self.tools.is_empty() || self.timeouts.tool < Duration::MAX;
         let (emit, bounds) = self.bounds.gates(move |name| routes_tools || named.has(name));
         let outer = OuterLayers {
@@ -411,7 +411,7 @@ impl Server {
             limit: ConcurrencyLimitLayer::new(self.limit),
             timeout: TimeoutLayer::with_timeouts(self.timeouts)
                 .per_call(move |call| timed.timeout_of(call)),
-            bounds_calls,
+            limits_call_time,
             tools: self.tools,
             // Endpoints that the author added take precedence over those of this crate.
             endpoints: features.merge(decisions).merge(self.endpoints),

@@ -26,8 +26,8 @@ pub(crate) struct StackParts {
     pub(crate) gates: Vec<Gate>,
     pub(crate) limit: ConcurrencyLimitLayer,
     pub(crate) timeout: TimeoutLayer,
-    /// `false` if the author added an endpoint for `tools/call`; then this server applies no time limit to tool calls.
-    pub(crate) bounds_calls: bool,
+    /// `false` for a gateway, i.e. if the author added an endpoint for `tools/call`, but no tools and no time limit.
+    pub(crate) limits_call_time: bool,
     pub(crate) tools: Tools,
     pub(crate) endpoints: Router,
     /// The events of a server with channels.
@@ -51,22 +51,26 @@ mgp_types::opaque_debug!(Gate);
 
 /// Assembles the stack of a server.
 pub(crate) fn inbound(parts: StackParts) -> Stack {
-    let StackParts { outer, gates, limit, timeout, tools, endpoints, events, .. } = parts;
-    let routed_calls = endpoints.get(ToolsCall::METHOD).cloned();
+    let StackParts { outer, gates, limit, timeout, limits_call_time, tools, endpoints, events } =
+        parts;
+    let untimed_calls =
+        if limits_call_time { None } else { endpoints.get(ToolsCall::METHOD).cloned() };
     let bounded = ServiceBuilder::new()
         // Outside of the time limit: adds a retry hint if a read-only tool exceeds it.
         .layer(RetryHintLayer(tools.clone()))
         // Inside of the limit of running calls, so that waiting for a place does not count as time of the call.
         .layer(timeout)
         .service(Leaf::new(tools.clone(), endpoints, events));
-    // The limit of running calls is inside the gates, so that a refused call takes no place.
-    if let Some(calls) = routed_calls.filter(|_| !parts.bounds_calls) {
-        // A gateway does not limit the time of tool calls: its clients do, and only the servers
-        // behind it know the tools.
+    if let Some(calls) = untimed_calls {
+        // A gateway does not limit the time of tool calls: its clients do, and only the servers behind it know the
+        // tools.
         let leaf = GatewayLeaf { tools, calls, others: bounded };
+        // The limit of running calls is inside the gates, so that a refused call takes no place.
         return outer.around(gated(gates, limit.layer(leaf)));
     }
+    // Inside the gates, as for a gateway.
     let inner = limit.layer(bounded);
+    // Without gates, the inner services need no box of their own.
     if gates.is_empty() {
         return outer.around(inner);
     }
@@ -95,6 +99,7 @@ pub(crate) struct OuterLayers {
 }
 
 impl OuterLayers {
+    /// Puts these layers around the inner services.
     fn around(self, inner: impl MgpService) -> Stack {
         let service = ServiceBuilder::new()
             // Outermost, because any layer inside may panic.

@@ -153,6 +153,10 @@ impl ListSet {
         self.0 |= Self::bit(list);
     }
 
+    fn remove(&mut self, list: ListKind) {
+        self.0 &= !Self::bit(list);
+    }
+
     fn bit(list: ListKind) -> u8 {
         match list {
             ListKind::Tools => 1,
@@ -205,7 +209,8 @@ impl Subscribers {
         for listener in self.0.listeners.lock().values() {
             listener.record(|changes, watched| match watched.get(name) {
                 Some(watching) if matches(&listener.principal) => {
-                    changes.resources.insert(watching.uri.clone())
+                    changes.resources.insert(watching.uri.clone());
+                    true
                 }
                 _ => false,
             });
@@ -394,10 +399,12 @@ impl Listener {
     async fn send_changes(self: Arc<Self>) {
         loop {
             tokio::time::sleep(COALESCE_DELAY).await;
-            let Some(changes) = self.take() else { return };
-            if let Err(error) = self.send_once(changes).await {
-                // Stop sending. The listener stays in the table until the scope of its session or stream ends.
-                tracing::debug!(%error, "listener disconnected");
+            let Some(mut changes) = self.take() else { return };
+            if let Err(error) = self.send_once(&mut changes).await {
+                // Send the rest with the next change. The listener stays in the table until the scope of its session or
+                // stream ends.
+                tracing::debug!(%error, "listener did not take a change");
+                self.restore(changes);
                 return;
             }
         }
@@ -412,7 +419,19 @@ impl Listener {
         any.then_some(changes)
     }
 
-    async fn send_once(&self, changes: Changes) -> Result<(), RpcError> {
+    /// Records changes again that were not sent, except those of resources to which the client no longer subscribes,
+    /// and ends the sending.
+    fn restore(&self, mut unsent: Changes) {
+        let mut state = self.state.lock();
+        let ListenerState { watched, changes, is_sending } = &mut *state;
+        unsent.resources.retain(|uri| watched.values().any(|watching| watching.uri == *uri));
+        changes.lists.0 |= unsent.lists.0;
+        changes.resources.append(&mut unsent.resources);
+        *is_sending = false;
+    }
+
+    /// Sends changes, and removes each that was sent.
+    async fn send_once(&self, changes: &mut Changes) -> Result<(), RpcError> {
         let mut params = EmptyParams::new();
         params.meta = self.stream.as_ref().map(|(_, meta)| meta.clone());
         if changes.lists.has(ListKind::Tools) {
@@ -422,17 +441,21 @@ impl Listener {
                 changed.meta.clone_from(&params.meta);
                 self.send::<ManifestChanged>(&changed).await?;
             }
+            changes.lists.remove(ListKind::Tools);
         }
         if changes.lists.has(ListKind::Prompts) {
             self.send::<PromptsListChanged>(&params).await?;
+            changes.lists.remove(ListKind::Prompts);
         }
         if changes.lists.has(ListKind::Resources) {
             self.send::<ResourcesListChanged>(&params).await?;
+            changes.lists.remove(ListKind::Resources);
         }
-        for uri in changes.resources {
-            let mut updated = ResourceUpdatedParams::new(uri);
+        while let Some(uri) = changes.resources.first() {
+            let mut updated = ResourceUpdatedParams::new(uri.clone());
             updated.meta.clone_from(&params.meta);
             self.send::<ResourcesUpdated>(&updated).await?;
+            changes.resources.pop_first();
         }
         Ok(())
     }
@@ -463,6 +486,8 @@ impl Listener {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use mgp_types::service::{Reply, ScopeKind, Stack, mock};
 
     use super::*;
@@ -515,6 +540,26 @@ mod tests {
         assert!(subscribers.0.listeners.lock().is_empty());
         subscribers.join(&cx);
         assert!(subscribers.0.listeners.lock().is_empty(), "a scope that ended is not added again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_listener_did_not_take_is_sent_with_its_next_change() {
+        let is_busy = AtomicBool::new(true);
+        let peer = mock::peer(Stack::from_fn(move |_| {
+            let is_busy = is_busy.swap(false, Ordering::Relaxed);
+            async move { if is_busy { Err(RpcError::internal("busy")) } else { Ok(Reply::None) } }
+        }));
+        let (subscribers, scope) = (Subscribers::default(), Scope::new(ScopeKind::Connection));
+        subscribers.announce(ListSet::ALL);
+        let cx = peer.peer().context(&scope);
+        subscribers.watch(&cx, "test://a".to_owned()).unwrap();
+        subscribers.changed(ListKind::Tools);
+        subscribers.updated("test://a");
+        wait_for_sending().await;
+        assert_eq!(sent(&peer), [ToolsListChanged::METHOD]);
+        subscribers.updated("test://a");
+        wait_for_sending().await;
+        assert_eq!(sent(&peer)[1..], [ToolsListChanged::METHOD, ResourcesUpdated::METHOD]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use mgp_server_sdk::ResultStream;
 use mgp_server_sdk::prelude::*;
 use mgp_transport::{Connection, duplex};
 use mgp_types::mcp::ListToolsResult;
@@ -123,6 +124,26 @@ async fn failures_are_well_formed_and_the_server_survives() {
             "{params}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_streamed_result_that_is_too_long_for_its_caller_is_not_retried() {
+    let story = Tool::new("story", "Tells a story", |stream: ResultStream| async move {
+        stream.send_text("Once upon a time").await?;
+        Ok::<_, RpcError>(())
+    });
+    let server = Server::new("stories", "1").tool(story.max_stream_bytes(8));
+    let mut client = mock::client(server.into_stack().unwrap());
+    let hello = format!(
+        r#"{{"protocolVersion":"2025-11-25","capabilities":{MGP},"clientInfo":{{"name":"t","version":"1"}}}}"#
+    );
+    client.request("initialize", &hello).await.unwrap();
+    let error = client.request("tools/call", r#"{"name":"story"}"#).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::RESOURCE_EXHAUSTED);
+    let hints = error.as_recovery().unwrap();
+    assert!(!hints.is_retryable());
+    let details = serde_json::to_string(&hints.details).unwrap();
+    assert_eq!(details, r#"{"limit":8,"of":"partial results","started":true}"#);
 }
 
 #[tokio::test]

@@ -96,6 +96,11 @@ impl Contract {
         self.definition.get("security").or_else(copy)
     }
 
+    /// Returns a member of another specification: from `_meta`, or else from the definition itself.
+    pub(crate) fn meta_or_member(&self, name: &str) -> Option<&Value> {
+        self.meta(name).or_else(|| self.definition.get(name))
+    }
+
     /// Returns the hash of the definition in canonical form, in hexadecimal digits.
     #[must_use]
     pub fn hash(&self) -> String {

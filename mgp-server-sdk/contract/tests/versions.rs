@@ -206,6 +206,56 @@ const PAIRS: &[(&str, &str, &str, Bump)] = &[
     // A default value is changed, added or removed.
     ("in", r#"{"properties":{"a":{"default":1}}}"#, r#"{"properties":{"a":{"default":2}}}"#, Major),
     ("in", r#"{"properties":{"a":{}}}"#, r#"{"properties":{"a":{"default":2}}}"#, Minor),
+    // Members beside a reference change.
+    (
+        "in",
+        r##"{"properties":{"a":{"$ref":"#/$defs/x"}},"$defs":{"x":{"type":"string"}}}"##,
+        r##"{"properties":{"a":{"$ref":"#/$defs/x","maxLength":9}},"$defs":{"x":{"type":"string"}}}"##,
+        Major,
+    ),
+    (
+        "in",
+        r##"{"properties":{"a":{"$ref":"#/$defs/x","maxLength":9}},"$defs":{"x":{"type":"string"}}}"##,
+        r#"{"properties":{"a":{"type":"string"}}}"#,
+        Major,
+    ),
+    (
+        "in",
+        r##"{"properties":{"a":{"$ref":"#/$defs/x"}},"$defs":{"x":{"$ref":"#/$defs/y"},"y":{}}}"##,
+        r##"{"properties":{"a":{"$ref":"#/$defs/x"}},"$defs":{"x":{"$ref":"#/$defs/y","type":"string"},"y":{}}}"##,
+        Major,
+    ),
+    (
+        "in",
+        r#"{"properties":{"a":{"type":"string"}}}"#,
+        r##"{"properties":{"a":{"$ref":"#/$defs/x","description":"A."}},"$defs":{"x":{"type":"string"}}}"##,
+        Same,
+    ),
+    // The schemas of the first items change their order or their number.
+    (
+        "in",
+        r#"{"properties":{"a":{"prefixItems":[{"type":"string"},{"type":"number"}]}}}"#,
+        r#"{"properties":{"a":{"prefixItems":[{"type":"number"},{"type":"string"}]}}}"#,
+        Major,
+    ),
+    (
+        "in",
+        r#"{"properties":{"a":{"prefixItems":[{"type":"string"},{"type":"number"}]}}}"#,
+        r#"{"properties":{"a":{"prefixItems":[{"type":"number"}]}}}"#,
+        Major,
+    ),
+    (
+        "in",
+        r#"{"properties":{"a":{"prefixItems":[{"type":"string"}],"items":{"type":"number"}}}}"#,
+        r#"{"properties":{"a":{"prefixItems":[{"type":"string"},{"type":"number"}],"items":{"type":"number"}}}}"#,
+        Same,
+    ),
+    (
+        "in",
+        r#"{"properties":{"a":{"prefixItems":[{"type":"string"},{"type":"number"}]}}}"#,
+        r#"{"properties":{"a":{"prefixItems":[{"type":"string"}]}}}"#,
+        Minor,
+    ),
     // A schema is replaced by a reference to it, or the referenced schema changes.
     (
         "in",
@@ -302,6 +352,28 @@ const PAIRS: &[(&str, &str, &str, Bump)] = &[
         Minor,
     ),
     ("", r#"{"_meta":{"dev.cloto/mgp":{"security":{"risk_level":"safe"}}}}"#, "{}", Major),
+    // Calls must be confirmed, or need other scopes.
+    (
+        "",
+        r#"{"security":{"risk_level":"safe"}}"#,
+        r#"{"security":{"risk_level":"safe","confirmation_required":true}}"#,
+        Major,
+    ),
+    ("", r#"{"_meta":{"requires_confirmation":true}}"#, r#"{"requires_confirmation":true}"#, Same),
+    ("", r#"{"_meta":{"requires_confirmation":true}}"#, "{}", Minor),
+    (
+        "",
+        r#"{"_meta":{"required_scopes":["a"]}}"#,
+        r#"{"_meta":{"required_scopes":["a","b"]}}"#,
+        Major,
+    ),
+    ("", r#"{"_meta":{"required_scopes":["a","b"]}}"#, r#"{"required_scopes":["b"]}"#, Minor),
+    (
+        "",
+        r#"{"security":{"risk_level":"safe"}}"#,
+        r#"{"security":{"risk_level":"safe","validator":"sandboxed"}}"#,
+        Major,
+    ),
     // The support for tasks, or the deprecation, changes.
     ("", "{}", r#"{"execution":{"taskSupport":"required"}}"#, Major),
     ("", "{}", r#"{"execution":{"taskSupport":"optional"}}"#, Minor),

@@ -8,6 +8,7 @@ use mgp_server_sdk::{Server, ToolError};
 use mgp_types::clip;
 use mgp_types::service::{FetchError, SharedFetch};
 use serde_json::Value;
+use url::{ParseError, Url};
 
 use crate::error::OpenApiError;
 use crate::operation::{Operation, placeholders};
@@ -142,17 +143,17 @@ impl Api {
     pub fn address(&self, document_url: Option<&str>) -> Result<String, OpenApiError> {
         let bad = |why: &str| OpenApiError::BaseUrl(why.to_owned());
         let described = self.base_url.as_ref().or(self.described_url.as_ref());
-        let described = described.map_or("/", String::as_str);
-        let url = if described.contains("://") {
-            described.to_owned()
-        } else {
-            let document = document_url.ok_or_else(|| {
-                bad("the document names no address of the API; set it with `--base-url`")
-            })?;
-            let begin = document.find("://").map_or(0, |at| at + 3);
-            let end =
-                document[begin..].find(['/', '?', '#']).map_or(document.len(), |at| begin + at);
-            format!("{}/{}", &document[..end], described.trim_start_matches(['.', '/']))
+        let described = described.filter(|url| !url.is_empty()).map_or("/", String::as_str);
+        let is_complete = placeholders(described).next().is_none();
+        let url = match Url::parse(described) {
+            Err(ParseError::RelativeUrlWithoutBase) if is_complete => {
+                let document = document_url.ok_or_else(|| {
+                    bad("the document names no address of the API; set it with `--base-url`")
+                })?;
+                let joined = Url::parse(document).and_then(|document| document.join(described));
+                joined.map_or_else(|_| described.to_owned(), String::from)
+            }
+            _ => described.to_owned(),
         };
         let scheme = url.split("://").next().unwrap_or_default().to_ascii_lowercase();
         let host = url.split('/').nth(2).unwrap_or_default();
@@ -160,7 +161,7 @@ impl Api {
             "http" | "https" if host.contains('@') => {
                 Err(bad("the address of the API has a user name; send keys as headers"))
             }
-            "http" | "https" if !host.is_empty() && placeholders(&url).next().is_none() => {
+            "http" | "https" if !host.is_empty() && is_complete => {
                 let end = url.find(['?', '#']).unwrap_or(url.len());
                 Ok(url[..end].trim_end_matches('/').to_owned())
             }

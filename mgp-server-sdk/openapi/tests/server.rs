@@ -203,15 +203,40 @@ async fn failures_and_other_media_are_results_that_a_model_can_read() {
     assert!(result["content"][0]["text"].as_str().unwrap().contains("2 bytes"), "{result}");
 }
 
+/// Returns an API whose document has this address.
+fn with(url: &str) -> Api {
+    let url = json!(url);
+    Api::parse(&format!(
+        r#"{{"openapi":"3.1.0","servers":[{{"url":{url}}}],"paths":{{"/a":{{"get":{{}}}}}}}}"#
+    ))
+    .unwrap()
+}
+
+#[test]
+fn a_relative_address_is_resolved_against_the_document() {
+    for (document, url, expected) in [
+        ("https://x.org/docs/api.json", "v1", "https://x.org/docs/v1"),
+        ("https://x.org/docs/api.json", "./v1/", "https://x.org/docs/v1"),
+        ("https://x.org/docs/api.json", "../v1", "https://x.org/v1"),
+        ("https://x.org/docs/api.json", "../../v1", "https://x.org/v1"),
+        ("https://x.org/docs/api.json", ".", "https://x.org/docs"),
+        ("https://x.org/docs/api.json", "/v1", "https://x.org/v1"),
+        ("https://x.org/docs/api.json?at=/a/b", "v1?to=http://y.org", "https://x.org/docs/v1"),
+        ("https://x.org:8443/docs/", "v1", "https://x.org:8443/docs/v1"),
+        ("https://x.org", "v1", "https://x.org/v1"),
+        ("https://x.org/docs/api.json", "", "https://x.org"),
+        ("https://x.org/docs/api.json", "//y.org/v1", "https://y.org/v1"),
+        ("https://x.org/docs/api.json", "http://y.org/v1", "http://y.org/v1"),
+    ] {
+        assert_eq!(with(url).address(Some(document)).unwrap(), expected, "{document} {url}");
+    }
+    for (document, url) in [("x.org/api.json", "v1"), ("https://x.org/", "/{version}")] {
+        assert!(with(url).address(Some(document)).is_err(), "{document} {url}");
+    }
+}
+
 #[test]
 fn the_address_comes_from_the_document_or_the_operator() {
-    let with = |url: &str| {
-        let url = json!(url);
-        Api::parse(&format!(
-            r#"{{"openapi":"3.1.0","servers":[{{"url":{url}}}],"paths":{{"/a":{{"get":{{}}}}}}}}"#
-        ))
-        .unwrap()
-    };
     assert_eq!(with("/v2/").address(Some("https://x.org/api.json")).unwrap(), "https://x.org/v2");
     assert_eq!(
         with("https://y.org/").base_url("http://z.org/b").address(None).unwrap(),

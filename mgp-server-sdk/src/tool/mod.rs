@@ -271,8 +271,8 @@ impl Tool {
     ///
     /// # fn main() -> Result<(), RpcError> {
     /// let schema =
-    /// r##"{"type":"object","$defs":{"n":{"$anchor":"n","type":"number"}},"properties":{"x":{"$ref":"#n"}}}"##; let
-    /// tool = Tool::new("half", "Halves", || async { "" }).input_schema(Payload::parse(schema)?.try_into()?);
+    ///     r##"{"type":"object","$defs":{"n":{"$anchor":"n","type":"number"}},"properties":{"x":{"$ref":"#n"}}}"##;
+    /// let tool = Tool::new("half", "Halves", || async { "" }).input_schema(Payload::parse(schema)?.try_into()?);
     /// assert_eq!(tool.definition().input_schema.as_payload().as_str(), schema);
     /// # Ok(())
     /// # }

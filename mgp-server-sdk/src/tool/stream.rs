@@ -239,7 +239,17 @@ fn is_error(body: &Body) -> bool {
 
 fn too_long(max: u64) -> RpcError {
     let message = format!("the streamed result has more than {max} bytes");
-    RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message)
+    let mut details = Object::new();
+    // Encoding numbers and texts cannot fail.
+    drop(details.encode("limit", &max));
+    drop(details.encode("of", "partial results"));
+    drop(details.encode("started", &true));
+    let error = RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message);
+    // The call has already run, and would send as much again if it were retried.
+    match error.as_recovery().cloned() {
+        Some(hints) => error.recovery(hints.no_retry().details(details)),
+        None => error,
+    }
 }
 
 mgp_types::opaque_debug!(ChunkRecorder);

@@ -1,11 +1,12 @@
 //! Tests that limits per caller and per address leave room for other callers.
 
 use mgp_security::auth::{ApiKeys, AuthLayer};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::caller::Caller;
+use crate::caller::{Caller, result_text};
+use crate::wire::Response;
 use crate::world::{Hold, World, server, until};
 
 #[tokio::test]
@@ -34,6 +35,45 @@ async fn a_flood_of_one_caller_leaves_room_for_others() {
     flood.shutdown().await;
     until(|| (world.service.running() == 0, world.service.running())).await;
     assert_eq!(ann.call(99, "now", json!({})).await.status, 200);
+}
+
+/// Opens a world that runs one request at a time, and a call in it that waits for the answer to its question. Returns
+/// the response to the call, and the id of the question.
+async fn asking() -> (World, Caller, Response, Value) {
+    let world = World::open(|server| server.config(|config| config.in_flight = 1)).await;
+    let caller = Caller::legacy(&world, json!({ "elicitation": {} }), None).await;
+    let mut call = caller.call(1, "ask", json!({})).await;
+    let question = call.event().await.unwrap().data;
+    assert_eq!(question["method"], "elicitation/create");
+    assert_eq!(caller.call(2, "now", json!({})).await.status, 503);
+    (world, caller, call, question["id"].clone())
+}
+
+fn answer(id: &Value, name: &str) -> Value {
+    let result = json!({ "action": "accept", "content": { "name": name } });
+    json!({ "jsonrpc": "2.0", "id": id, "result": result })
+}
+
+#[tokio::test]
+async fn an_answer_is_accepted_beyond_the_limit_of_requests() {
+    // A form may be long.
+    for name in ["Ann".to_owned(), "A".repeat(20_000)] {
+        let (world, caller, mut call, question) = asking().await;
+        assert_eq!(caller.post(&answer(&question, &name)).await.status, 202);
+        let rest = call.rest().await;
+        assert_eq!((rest.len(), result_text(&rest[0].data)), (1, &*name));
+        world.quiet().await;
+    }
+}
+
+#[tokio::test]
+async fn a_cancellation_is_accepted_beyond_the_limit_of_requests() {
+    let (world, caller, _call, _) = asking().await;
+    let notification =
+        |method: &str| json!({ "jsonrpc": "2.0", "method": method, "params": { "requestId": 1 } });
+    assert_eq!(caller.post(&notification("notifications/other")).await.status, 503);
+    assert_eq!(caller.post(&notification("notifications/cancelled")).await.status, 202);
+    until(|| (world.service.running() == 0, world.service.running())).await;
 }
 
 #[tokio::test]

@@ -42,15 +42,25 @@ pub(super) fn is_known(keyword: &str) -> bool {
         || matches!(keyword, "type" | "enum" | "const" | "multipleOf" | "uniqueItems" | "default")
 }
 
+/// Returns whether a schema restricts values by other members than a reference.
+pub(super) fn restrict(schema: &Map<String, Value>) -> bool {
+    let is_text = |keyword: &str| is_text(keyword) || matches!(keyword, "default" | "definitions");
+    schema.keys().any(|keyword| !is_text(keyword))
+}
+
+/// Returns whether a keyword does not affect which values are valid.
+fn is_text(keyword: &str) -> bool {
+    TEXTS.contains(&keyword) || keyword.starts_with("x-") || keyword.starts_with('$')
+}
+
 /// Returns the relation between the old and the new values if a keyword changes that [`compare`] does not examine.
 pub(super) fn relation_of_other(
     keyword: &str,
     old: Option<&Value>,
     new: Option<&Value>,
 ) -> Relation {
-    let is_text = TEXTS.contains(&keyword) || keyword.starts_with("x-") || keyword.starts_with('$');
     match (old, new) {
-        _ if is_text => Relation::Text,
+        _ if is_text(keyword) => Relation::Text,
         (None, Some(_)) => Relation::Narrower,
         (Some(_), None) => Relation::Wider,
         _ => Relation::Other,

@@ -118,6 +118,8 @@ pub fn compare(old: &Contract, new: &Contract) -> ToolDifference {
     compare_texts(old, new, &mut changes);
     compare_hints(old, new, &mut changes);
     compare_security(old, new, &mut changes);
+    compare_confirmation(old, new, &mut changes);
+    compare_scopes(old, new, &mut changes);
     compare_deprecation(old, new, &mut changes);
     changes.extend(SchemaDiff::of(&old.input, &new.input, Side::Input, "/inputSchema"));
     let path = "/outputSchema";
@@ -197,18 +199,63 @@ fn compare_security(old: &Contract, new: &Contract, changes: &mut Vec<Change>) {
         let bump = if rank(after) > rank(before) { Bump::Major } else { Bump::Minor };
         changes.push(change(bump, "/security/risk_level", "the risk level changed"));
     }
-    let permissions = |security: &Value| -> Vec<String> {
-        let names = security.get("permissions_required").and_then(Value::as_array);
-        names.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+    // With another check of arguments, the kernel can refuse a call that it allowed.
+    for (member, bump) in [
+        ("validator", Bump::Major),
+        ("code_safety", Bump::Major),
+        ("side_effects", Bump::Minor),
+        ("reversible", Bump::Minor),
+    ] {
+        if before.get(member) != after.get(member) {
+            changes.push(change(bump, format!("/security/{member}"), "it changed"));
+        }
+    }
+    let [before, after] =
+        [before, after].map(|security| names(security.get("permissions_required")));
+    compare_names(&before, &after, "/security/permissions_required", "permission", changes);
+}
+
+/// Compares whether a person must confirm each call.
+fn compare_confirmation(old: &Contract, new: &Contract, changes: &mut Vec<Change>) {
+    let is_true = |value: Option<&Value>| value == Some(&Value::Bool(true));
+    let confirms = |tool: &Contract| {
+        is_true(tool.meta_or_member("requires_confirmation"))
+            || is_true(tool.security().and_then(|security| security.get("confirmation_required")))
     };
-    let (before, after) = (permissions(before), permissions(after));
-    let path = "/security/permissions_required";
+    let path = "/security/confirmation_required";
+    match (confirms(old), confirms(new)) {
+        (false, true) => changes.push(change(Bump::Major, path, "calls must be confirmed")),
+        (true, false) => {
+            changes.push(change(Bump::Minor, path, "calls need no confirmation any more"));
+        }
+        _ => {}
+    }
+}
+
+/// Compares the scopes that a caller with limited scopes needs.
+fn compare_scopes(old: &Contract, new: &Contract, changes: &mut Vec<Change>) {
+    let [before, after] = [old, new].map(|tool| names(tool.meta_or_member("required_scopes")));
+    compare_names(&before, &after, "/_meta/required_scopes", "scope", changes);
+}
+
+/// Compares two lists of names that a caller needs; `kind` describes such a name.
+fn compare_names(
+    before: &[&str],
+    after: &[&str],
+    path: &str,
+    kind: &str,
+    changes: &mut Vec<Change>,
+) {
     for added in after.iter().filter(|name| !before.contains(name)) {
-        changes.push(change(Bump::Major, path, format!("the permission `{added}` is added")));
+        changes.push(change(Bump::Major, path, format!("the {kind} `{added}` is added")));
     }
     for removed in before.iter().filter(|name| !after.contains(name)) {
-        changes.push(change(Bump::Minor, path, format!("the permission `{removed}` is removed")));
+        changes.push(change(Bump::Minor, path, format!("the {kind} `{removed}` is removed")));
     }
+}
+
+fn names(list: Option<&Value>) -> Vec<&str> {
+    list.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
 fn compare_deprecation(old: &Contract, new: &Contract, changes: &mut Vec<Change>) {

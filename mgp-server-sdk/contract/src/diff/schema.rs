@@ -89,9 +89,9 @@ impl<'a> SchemaDiff<'a> {
             }
             return;
         }
-        let is_reference = old.get("$ref").is_some() || new.get("$ref").is_some();
-        let (old, new) = (resolve(self.old_root, old), resolve(self.new_root, new));
-        if is_reference && !self.visited.insert((old, new)) {
+        let targets = (target(self.old_root, old), target(self.new_root, new));
+        if targets != (None, None) {
+            self.compare_references(old, new, targets, path, depth);
             return;
         }
         match (old, new) {
@@ -111,6 +111,33 @@ impl<'a> SchemaDiff<'a> {
                 self.report(Relation::Narrower, path, "values are restricted");
             }
             _ => self.report(Relation::Other, path, "the schema changed"),
+        }
+    }
+
+    /// Compares two schemas of which at least one refers to another schema: the referenced schemas, and the members
+    /// beside the references, which restrict the values too.
+    fn compare_references(
+        &mut self,
+        old: &'a Value,
+        new: &'a Value,
+        (old_target, new_target): (Option<&'a Value>, Option<&'a Value>),
+        path: &str,
+        depth: usize,
+    ) {
+        if let (Some(_), Some(_), Some(old), Some(new)) =
+            (old_target, new_target, old.as_object(), new.as_object())
+        {
+            self.compare_objects(old, new, path, depth);
+        } else {
+            let restricts = |schema: &Value| schema.as_object().is_some_and(keywords::restrict);
+            let is_changed = |schema, target: Option<&Value>| target.is_some() && restricts(schema);
+            if is_changed(old, old_target) || is_changed(new, new_target) {
+                self.report(Relation::Other, path, "the members beside a reference changed");
+            }
+        }
+        let (old, new) = (old_target.unwrap_or(old), new_target.unwrap_or(new));
+        if self.visited.insert((old, new)) {
+            self.compare(old, new, path, depth + 1);
         }
     }
 
@@ -138,12 +165,10 @@ impl<'a> SchemaDiff<'a> {
                 self.compare(part(old, keyword), part(new, keyword), &path, depth + 1);
             }
         }
-        for (keyword, added) in [
-            ("prefixItems", Relation::Narrower),
-            ("allOf", Relation::Narrower),
-            ("anyOf", Relation::Wider),
-            ("oneOf", Relation::Wider),
-        ] {
+        self.compare_tuples(old, new, path, depth);
+        for (keyword, added) in
+            [("allOf", Relation::Narrower), ("anyOf", Relation::Wider), ("oneOf", Relation::Wider)]
+        {
             self.compare_lists(
                 old.get(keyword),
                 new.get(keyword),
@@ -219,6 +244,27 @@ impl<'a> SchemaDiff<'a> {
         }
     }
 
+    /// Compares the schemas of the first items of an array. Where one list is longer, its schemas are compared with the
+    /// schema of the other items.
+    fn compare_tuples(
+        &mut self,
+        old: &'a Map<String, Value>,
+        new: &'a Map<String, Value>,
+        path: &str,
+        depth: usize,
+    ) {
+        let list = |schema: &'a Map<String, Value>| {
+            schema.get("prefixItems").and_then(Value::as_array).map_or(&[][..], Vec::as_slice)
+        };
+        let others = |schema: &'a Map<String, Value>| schema.get("items").unwrap_or(&ANYTHING);
+        let (before, after) = (list(old), list(new));
+        for at in 0..before.len().max(after.len()) {
+            let old = before.get(at).unwrap_or_else(|| others(old));
+            let new = after.get(at).unwrap_or_else(|| others(new));
+            self.compare(old, new, &format!("{path}/prefixItems/{at}"), depth + 1);
+        }
+    }
+
     /// Compares two lists of schemas; `added` is the relation that is reported for a schema that only the new list has.
     fn compare_lists(
         &mut self,
@@ -275,15 +321,9 @@ fn accepts_all(schema: &Value) -> bool {
     }
 }
 
-/// Returns the schema to which a local reference points; a schema with any other reference is returned unchanged.
-fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
-    let mut schema = schema;
-    for _ in 0..MAX_DEPTH {
-        let target = schema.get("$ref").and_then(Value::as_str);
-        let Some(found) = target.and_then(|to| root.pointer(to.strip_prefix('#')?)) else { break };
-        schema = found;
-    }
-    schema
+/// Returns the schema to which a local reference points; `None` if the schema has no local reference.
+fn target<'a>(root: &'a Value, schema: &'a Value) -> Option<&'a Value> {
+    root.pointer(schema.get("$ref")?.as_str()?.strip_prefix('#')?)
 }
 
 fn members(map: Option<&Value>) -> Vec<(&str, &Value)> {
