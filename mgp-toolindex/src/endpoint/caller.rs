@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use mgp_types::service::{Context, ServerId, Visibility};
+use mgp_types::service::{Context, CredentialGrant, ServerId, Visibility};
 use mgp_types::sync::Mutex;
 
 use crate::catalog::{Allowed, AllowedKey, Extent};
@@ -56,8 +56,12 @@ impl Allowed for Caller {
         let agent = principal.as_agent().map(|agent| format!("{:?}", agent.as_str()));
         let authority = principal.authority();
         let (tenant, subject) = (principal.tenant().as_str(), principal.subject().as_str());
+        let permissions =
+            self.cx.extensions.get::<CredentialGrant>().map(CredentialGrant::permissions);
         let (decisions_id, version) = self.version?;
-        let key = format!("{decisions_id}/{tenant:?}/{subject:?}/{agent:?}/{authority:?}");
+        let key = format!(
+            "{decisions_id}/{tenant:?}/{subject:?}/{agent:?}/{authority:?}/{permissions:?}"
+        );
         Some(AllowedKey::new(key, version))
     }
 

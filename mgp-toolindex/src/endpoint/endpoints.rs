@@ -87,7 +87,8 @@ impl Endpoints {
         }))
     }
 
-    /// Sets the visibility of tools. It must give the same answers for all calls of one principal.
+    /// Sets the visibility of tools. It must give the same answers for all calls of one principal with the same
+    /// credentials.
     ///
     /// If the index has more than 2,000 tools, decisions are cached for a second, or until [`version`](Self::version)
     /// returns another number. The tools in a result are always checked again.

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use async_trait::async_trait;
 use mgp_types::mcp::Tool;
 use mgp_types::mgp::{Permission, RiskLevel, ToolSecurity};
-use mgp_types::service::{Context, Hidden, Principal, Scope, ScopeKind, Stack, mock, visibility};
+use mgp_types::service::{
+    Context, CredentialGrant, Hidden, Principal, Scope, ScopeKind, Stack, mock, visibility,
+};
 use mgp_types::{Payload, RawObject};
 use serde_json::{Value, json};
 
@@ -206,6 +208,28 @@ async fn a_tool_without_access_is_not_found_counted_or_named() {
     counts.fetch_add(1, Ordering::Relaxed);
     let found = ask(&mut client, "discover", json!({"query": "delete a file"})).await;
     assert_eq!((&found["total_available"], names(&found["tools"])[0]), (&json!(4), "delete_file"));
+}
+
+#[tokio::test]
+async fn two_credentials_of_one_subject_never_share_decisions() {
+    let endpoints = endpoints()
+        .visibility(visibility(|cx: &Context, _, _: &str| {
+            match cx.extensions.get::<CredentialGrant>() {
+                Some(grant) if !grant.permits("tools.list") => Err(Hidden::new("not permitted")),
+                _ => Ok(()),
+            }
+        }))
+        .version(|| 0);
+    let mut client = client(&endpoints);
+    for (permissions, expected) in
+        [(None, 4), (Some("tools.list"), 4), (Some("tools.call:x"), 0), (Some("tools.list"), 4)]
+    {
+        if let Some(permission) = permissions {
+            client.cx.extensions.insert(CredentialGrant::new([permission], || true));
+        }
+        let found = ask(&mut client, "discover", json!({"query": "delete a file"})).await;
+        assert_eq!(found["total_available"], expected, "{permissions:?}");
+    }
 }
 
 #[tokio::test]

@@ -37,6 +37,9 @@ const FUNCTION_WORD_POINTS: usize = 3;
 /// The minimum length of a part of a compound, in letters.
 const MIN_PART_LETTERS: usize = 3;
 
+/// The maximum length of a word that is read as a compound, in bytes.
+const MAX_COMPOUND_BYTES: usize = 64;
+
 /// Translates the foreign words in a text; returns `None` if there are none.
 ///
 /// `is_known` returns whether a word, given in lower case, occurs in the index.
@@ -189,8 +192,8 @@ impl Reader<'_> {
 
     /// Looks up the parts of a word: of a compound, or of a word with an ending.
     fn read_parts(&self, language: Language, word: &str) -> Option<Vec<Found>> {
-        if language.has_compounds() {
-            return self.read_compound(language, word);
+        if language.has_compounds() && word.len() <= MAX_COMPOUND_BYTES {
+            return self.read_compound(language, &word.to_lowercase(), &mut Vec::new());
         }
         if !language.has_many_endings() {
             return None;
@@ -205,9 +208,16 @@ impl Reader<'_> {
         (is_enough && !senses.is_function_word()).then(|| vec![Found::Senses(senses)])
     }
 
-    /// Looks up a word that consists of two or more words: `Wechselkurs`, `Wettervorhersage`.
-    fn read_compound(&self, language: Language, word: &str) -> Option<Vec<Found>> {
-        let word = word.to_lowercase();
+    /// Looks up a word in lower case that consists of two or more words: `wechselkurs`, `wettervorhersage`.
+    ///
+    /// `failed` has the lengths of those beginnings of the word that are no compounds. Without it, a beginning would be
+    /// read once for each way to split the rest, and the time would grow exponentially with the length of the word.
+    fn read_compound(
+        &self,
+        language: Language,
+        word: &str,
+        failed: &mut Vec<usize>,
+    ) -> Option<Vec<Found>> {
         let splits = word.char_indices().skip(MIN_PART_LETTERS).map(|(at, _)| at);
         let splits: Vec<usize> =
             splits.filter(|at| word[*at..].chars().count() >= MIN_PART_LETTERS).collect();
@@ -222,7 +232,13 @@ impl Reader<'_> {
             match known(first).or_else(|| known(first.strip_suffix('s')?)) {
                 Some(first) => Some(vec![first, last]),
                 None if first.chars().count() > 2 * MIN_PART_LETTERS => {
-                    let mut parts = self.read_compound(language, first)?;
+                    if failed.contains(&first.len()) {
+                        return None;
+                    }
+                    let Some(mut parts) = self.read_compound(language, first, failed) else {
+                        failed.push(first.len());
+                        return None;
+                    };
                     parts.push(last);
                     Some(parts)
                 }
@@ -383,6 +399,27 @@ mod tests {
     #[test]
     fn compounds_are_read_by_their_parts() {
         check("Musikordner öffnen", "music folder open");
+    }
+
+    #[test]
+    fn a_compound_of_many_words_is_read_in_a_short_time() {
+        for words in [9, 40] {
+            let text = format!("der das und ist qxqxqxqx{}", "radweg".repeat(words));
+            let translation = translate(&text, &|_| false).unwrap().text;
+            assert!(translation.contains("radwegradweg"), "{words}: {translation}");
+        }
+    }
+
+    #[test]
+    fn each_beginning_of_a_compound_is_read_once() {
+        let reader = Reader { lexicon: Lexicon::get(), text: "", tokens: &[], language: None };
+        let word = format!("qxqxqxqx{}", "radweg".repeat(30));
+        let mut failed = Vec::new();
+        assert!(reader.read_compound(Language::German, &word, &mut failed).is_none());
+        let count = failed.len();
+        failed.sort_unstable();
+        failed.dedup();
+        assert!(failed.len() > 20 && failed.len() == count, "{failed:?}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::browse::browse;
 use super::rank::{Ranked, Ranking, weigh};
-use super::weight::MAX_FUSED_SCORE;
+use super::weight::MAX_UNNAMED_SCORE;
 use super::{Query, View};
 use crate::catalog::{Bitmap, canonical, is_in};
 use crate::error::IndexError;
@@ -33,7 +33,7 @@ pub(super) fn rank(
     let mut hits = ranking.hits;
     for hit in &mut hits {
         let Some(record) = view.catalog.record(hit.slot) else { continue };
-        let own = hit.score.min(MAX_FUSED_SCORE);
+        let own = hit.score.min(MAX_UNNAMED_SCORE);
         // Hits are sorted by score, so the first hit of a category is its best tool.
         let fit = *fits.entry(record.categories).or_insert_with(|| {
             let labels = record.entry.categories.words.iter();

@@ -9,7 +9,7 @@
 
 use super::evidence::Evidence;
 use super::weight::{
-    BEST_CLAUSE_WEIGHT, MAX_FUSED_SCORE, NEXT_TOOL_WEIGHT, QUERY_WEIGHT_IN_CLAUSE,
+    BEST_CLAUSE_WEIGHT, MAX_UNNAMED_SCORE, NEXT_TOOL_WEIGHT, QUERY_WEIGHT_IN_CLAUSE,
     STRONGEST_CLAUSE_WEIGHT, confidence,
 };
 
@@ -19,7 +19,7 @@ const WHOLE_QUERY: usize = 0;
 /// The result of combining the evidence for all units.
 #[derive(Debug, Default)]
 pub(super) struct ClauseScores {
-    /// The scores, each from 0 to [`MAX_FUSED_SCORE`].
+    /// The scores, each from 0 to [`MAX_UNNAMED_SCORE`].
     pub(super) scores: Vec<f32>,
     /// For each candidate, the unit that it fits best: a clause, or the whole query if there are no clauses.
     pub(super) units: Vec<usize>,
@@ -35,7 +35,7 @@ impl ClauseScores {
         if requests.iter().any(|request| *request > 0) {
             alternate(&mut shares, |at| requests[units[at]]);
         }
-        let best_score = MAX_FUSED_SCORE * confidence(best_evidence);
+        let best_score = MAX_UNNAMED_SCORE * confidence(best_evidence);
         let best_share = maximum(&shares);
         let score = |share: &f32| best_score * (share / best_share).clamp(0.0, 1.0);
         Self { scores: shares.iter().map(score).collect(), units }
@@ -44,11 +44,19 @@ impl ClauseScores {
 
 /// Returns the share of each candidate and the unit that it fits best.
 ///
-/// With `e(u, c)` as the evidence of unit `u` for candidate `c`, the share for the whole query is `e(0, c) / max e(0)`.
-/// Clause `u` adds a part of the whole query, `e'(u, c) = e(u, c) + q · e(0, c)`, and compares with the best tool for
-/// this clause and with the best for any clause: `e'(u, c) / ((1 - s) · max e'(u) + s · max e')`. A candidate has
-/// `1 - b` of its share for the whole query and `b` of its share for its best clause. The weights `q`, `s` and `b` are
-/// [`QUERY_WEIGHT_IN_CLAUSE`], [`STRONGEST_CLAUSE_WEIGHT`] and [`BEST_CLAUSE_WEIGHT`].
+/// ```text
+/// query(c)     = e(0, c) / max e(0)
+/// e'(u, c)     = e(u, c) + q · e(0, c)
+/// clause(u, c) = e'(u, c) / ((1 - s) · max e'(u) + s · max e')
+/// share(c)     = (1 - b) · query(c) + b · max clause(c)
+/// ```
+///
+/// - `e(u, c)` is the evidence of unit `u` for candidate `c`; unit 0 is the whole query, and the others are clauses.
+/// - `max e(u)` is the maximum of a unit over all candidates, `max e'` the maximum over all clauses and candidates, and
+///   `max clause(c)` the maximum of a candidate over all clauses.
+/// - `q` is [`QUERY_WEIGHT_IN_CLAUSE`], `s` is [`STRONGEST_CLAUSE_WEIGHT`], and `b` is [`BEST_CLAUSE_WEIGHT`].
+///
+/// Without clauses, the share of a candidate is `query(c)`.
 fn shares(evidence: &Evidence, best_evidence: f32, unit_count: usize) -> (Vec<f32>, Vec<usize>) {
     let whole = evidence.of_unit(WHOLE_QUERY);
     let mut shares: Vec<f32> = whole.iter().map(|strength| strength / best_evidence).collect();
@@ -119,8 +127,8 @@ mod tests {
         }
     }
 
-    fn fused(units: &[&[f32]]) -> ClauseScores {
-        // In this test, each clause is a separate request.
+    /// Combines evidence in which each clause is a separate request.
+    fn scores_of(units: &[&[f32]]) -> ClauseScores {
         let requests: Vec<usize> = (0..units.len()).map(|unit| unit.saturating_sub(1)).collect();
         ClauseScores::of(&evidence(units), &requests)
     }
@@ -128,10 +136,10 @@ mod tests {
     #[test]
     fn the_best_of_each_clause_is_near_the_top() {
         // The second tool is best for the weaker clause; the third is second best for the stronger one.
-        let fused = fused(&[&[50.0, 20.0, 30.0], &[40.0, 2.0, 22.0], &[1.0, 25.0, 1.0]]);
-        assert_eq!(fused.units, [1, 2, 1]);
-        let [first, second, third] = fused.scores[..] else { panic!() };
-        assert!(first > second && second > third, "{:?}", fused.scores);
+        let combined = scores_of(&[&[50.0, 20.0, 30.0], &[40.0, 2.0, 22.0], &[1.0, 25.0, 1.0]]);
+        assert_eq!(combined.units, [1, 2, 1]);
+        let [first, second, third] = combined.scores[..] else { panic!() };
+        assert!(first > second && second > third, "{:?}", combined.scores);
     }
 
     #[test]
@@ -148,16 +156,16 @@ mod tests {
 
     #[test]
     fn a_clause_that_fits_nothing_counts_little() {
-        let fused = fused(&[&[40.0, 9.0], &[40.0, 1.0], &[0.0, 1.0]]);
-        assert!(fused.scores[1] < 0.5 * fused.scores[0], "{:?}", fused.scores);
+        let scores = scores_of(&[&[40.0, 9.0], &[40.0, 1.0], &[0.0, 1.0]]).scores;
+        assert!(scores[1] < 0.5 * scores[0], "{scores:?}");
     }
 
     #[test]
     fn more_evidence_gives_more_confidence() {
-        let weak = fused(&[&[4.0, 2.0]]);
-        let strong = fused(&[&[40.0, 20.0]]);
+        let weak = scores_of(&[&[4.0, 2.0]]);
+        let strong = scores_of(&[&[40.0, 20.0]]);
         assert!(weak.scores[0] < 0.3 && strong.scores[0] > 0.7, "{weak:?} {strong:?}");
-        assert!(strong.scores[0] <= MAX_FUSED_SCORE);
-        assert_eq!(fused(&[&[0.0, -3.0]]).scores, [0.0, 0.0]);
+        assert!(strong.scores[0] <= MAX_UNNAMED_SCORE);
+        assert_eq!(scores_of(&[&[0.0, -3.0]]).scores, [0.0, 0.0]);
     }
 }

@@ -1,7 +1,7 @@
 //! Finds tools that the query names, also in another spelling or with a typing error (MGP §16.5).
 
 use super::View;
-use super::weight::MAX_FUSED_SCORE;
+use super::weight::MAX_UNNAMED_SCORE;
 use crate::catalog::{Bitmap, MAX_SERVER_ID_BYTES, Slot};
 use crate::error::IndexError;
 use crate::text::{QueryWords, fold_name};
@@ -84,10 +84,10 @@ fn alike(one: usize, other: usize) -> f32 {
 /// Returns the score of a tool that the query names: above the scores of all other tools, and higher with fewer typing
 /// errors.
 pub(super) fn score(nearness: f32, score: f32) -> f32 {
-    let between = score / MAX_FUSED_SCORE;
+    let between = score / MAX_UNNAMED_SCORE;
     if nearness >= SAME_LETTERS {
         0.99 + 0.01 * (nearness - SAME_LETTERS + between) / IDENTICAL
     } else {
-        MAX_FUSED_SCORE + 0.08 * nearness + 0.01 * between
+        MAX_UNNAMED_SCORE + 0.08 * nearness + 0.01 * between
     }
 }

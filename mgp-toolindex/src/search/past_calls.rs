@@ -6,13 +6,29 @@ use rustc_hash::FxHashMap;
 
 use super::clause_scores::{best_first, maximum};
 use super::parsed_query::ParsedQuery;
-use super::weight::{
-    FIRST_TOOLS, HALF_CONFIDENCE_LIFT, KEPT_TOOLS, LOWERING, MAX_FUSED_SCORE, MAX_NEWCOMERS,
-    MIN_CALLED_TOOLS,
-};
+use super::weight::MAX_UNNAMED_SCORE;
 use super::{Query, View};
 use crate::catalog::{Bitmap, Catalog, Slot};
 use crate::learn::History;
+
+/// The number of best tools of which past calls replace at most [`MAX_NEWCOMERS`].
+const FIRST_TOOLS: usize = 5;
+
+/// The number of best tools that past calls never replace.
+const KEPT_TOOLS: usize = 2;
+
+/// The maximum number of tools that past calls move into the best [`FIRST_TOOLS`].
+const MAX_NEWCOMERS: usize = 2;
+
+/// If fewer than this many of the best [`FIRST_TOOLS`] were called, not counting the [`KEPT_TOOLS`], past calls can
+/// also replace one tool that was never called.
+const MIN_CALLED_TOOLS: usize = 2;
+
+/// The maximum fraction by which a tool is lowered, so that it ranks below the first results.
+const LOWERING: f32 = 1e-3;
+
+/// The lift at which past calls alone give a confidence of one half.
+const HALF_CONFIDENCE_LIFT: f32 = 0.5;
 
 /// The tools whose scores past calls raise.
 #[derive(Debug, Default)]
@@ -89,7 +105,7 @@ impl<'a> PastCalls<'a> {
         lower_others(&mut shares, &first);
         // If there is little other evidence, past calls alone determine the score of the best tool.
         let confidence = max_lift / (max_lift + HALF_CONFIDENCE_LIFT);
-        let best = best.max(MAX_FUSED_SCORE * confidence);
+        let best = best.max(MAX_UNNAMED_SCORE * confidence);
         let best_share = maximum(&shares);
         for (score, share) in scores.iter_mut().zip(&shares) {
             *score = best * (share / best_share).clamp(0.0, 1.0);

@@ -28,11 +28,18 @@ impl Weights {
     pub(super) const SEMANTIC: Self = Self { words: 0.0, name: 0.0, ..Self::HYBRID };
 }
 
+// === Words added to a query ===
+
 /// The weight of the most closely related word that is added for a word of the query.
 pub(super) const RELATED_WEIGHT: f32 = 0.5;
 
 /// The weight of each further related word, relative to that of the related word before it.
 pub(super) const NEXT_RELATED_WEIGHT: f32 = 0.7;
+
+/// The weight of a translated query's original words; its English words have weight 1.
+pub(super) const ORIGINAL_WORD_WEIGHT: f32 = 0.2;
+
+// === Hints ===
 
 /// The weight of the likeliest hint for an everyday word or pair that rarely means anything else.
 pub(super) const CERTAIN_HINT_WEIGHT: f32 = 0.9;
@@ -46,12 +53,14 @@ pub(super) const WORD_HINT_WEIGHT: f32 = 0.5;
 /// The weight of the cosine between a tool and the hints for everyday words that rarely mean anything else.
 pub(super) const HINT_MEANING_WEIGHT: f32 = 8.0;
 
-/// Two amounts of evidence for the best tool: up to the first, hints count in full; from the second on, they do not
-/// count, because a query that fits a tool by its own words needs no hints.
-const HINTED_EVIDENCE: (f32, f32) = (24.0, 40.0);
+/// The evidence for the best tool up to which hints count in full.
+const FULL_HINTS_EVIDENCE: f32 = 24.0;
 
-/// The weight of a translated query's original words; its English words have weight 1.
-pub(super) const ORIGINAL_WORD_WEIGHT: f32 = 0.2;
+/// The evidence for the best tool from which on hints do not count, because a query that fits a tool by its own words
+/// needs no hints.
+const NO_HINTS_EVIDENCE: f32 = 40.0;
+
+// === Clauses and requests ===
 
 /// The weight with which the evidence for the whole query is added to the evidence for each clause.
 pub(super) const QUERY_WEIGHT_IN_CLAUSE: f32 = 0.4;
@@ -68,30 +77,15 @@ pub(super) const STRONGEST_CLAUSE_WEIGHT: f32 = 0.3;
 /// tool, so that the first results serve different requests.
 pub(super) const NEXT_TOOL_WEIGHT: f32 = 0.9;
 
-/// The number of best tools of which past calls replace at most [`MAX_NEWCOMERS`].
-pub(super) const FIRST_TOOLS: usize = 5;
-
-/// The number of best tools that past calls never replace.
-pub(super) const KEPT_TOOLS: usize = 2;
-
-/// The maximum number of tools that past calls move into the best [`FIRST_TOOLS`].
-pub(super) const MAX_NEWCOMERS: usize = 2;
-
-/// If fewer than this many of the best [`FIRST_TOOLS`] were called, not counting the [`KEPT_TOOLS`], past calls can
-/// also replace one tool that was never called.
-pub(super) const MIN_CALLED_TOOLS: usize = 2;
-
-/// The maximum fraction by which a tool is lowered, so that it ranks below the first results.
-pub(super) const LOWERING: f32 = 1e-3;
-
-/// The lift at which past calls alone give a confidence of one half.
-pub(super) const HALF_CONFIDENCE_LIFT: f32 = 0.5;
+// === Confidence and scores ===
 
 /// The evidence for the best tool at which the confidence is one half.
 pub(super) const HALF_CONFIDENCE_EVIDENCE: f32 = 12.0;
 
 /// The maximum score by words and meaning; only tools that the query names can have a higher score.
-pub(super) const MAX_FUSED_SCORE: f32 = 0.9;
+pub(super) const MAX_UNNAMED_SCORE: f32 = 0.9;
+
+// === Corrections ===
 
 /// The evidence for a tool whose name differs from the query by one or two letters, if no tool contains a word of the
 /// query.
@@ -103,6 +97,8 @@ pub(super) const HALF_COMMON_TOOLS: f32 = 200.0;
 /// The factor for the score of a tool whose description calls it deprecated; usually another tool replaces it.
 pub(super) const DEPRECATED_FACTOR: f32 = 0.85;
 
+// === Functions of the evidence ===
+
 /// Returns the confidence, 0 to 1, that follows from the evidence for the best tool.
 pub(super) fn confidence(evidence: f32) -> f32 {
     1.0 - (-evidence.max(0.0) * std::f32::consts::LN_2 / HALF_CONFIDENCE_EVIDENCE).exp()
@@ -110,6 +106,32 @@ pub(super) fn confidence(evidence: f32) -> f32 {
 
 /// Returns the factor for hints, 0 to 1, given the evidence that the best tool has without them.
 pub(super) fn hint_share(evidence: f32) -> f32 {
-    let (full, none) = HINTED_EVIDENCE;
-    ((none - evidence) / (none - full)).clamp(0.0, 1.0)
+    ((NO_HINTS_EVIDENCE - evidence) / (NO_HINTS_EVIDENCE - FULL_HINTS_EVIDENCE)).clamp(0.0, 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn assert_about(value: f32, expected: f32) {
+        assert!((value - expected).abs() < 1e-6, "{value} is not {expected}");
+    }
+
+    #[test]
+    fn evidence_gives_confidence() {
+        assert_about(confidence(-1.0), 0.0);
+        assert_about(confidence(0.0), 0.0);
+        assert_about(confidence(HALF_CONFIDENCE_EVIDENCE), 0.5);
+        assert_about(confidence(2.0 * HALF_CONFIDENCE_EVIDENCE), 0.75);
+    }
+
+    #[test]
+    fn hints_count_less_with_more_evidence() {
+        assert_about(hint_share(0.0), 1.0);
+        assert_about(hint_share(24.0), 1.0);
+        assert_about(hint_share(32.0), 0.5);
+        assert_about(hint_share(40.0), 0.0);
+        assert_about(hint_share(100.0), 0.0);
+    }
 }
