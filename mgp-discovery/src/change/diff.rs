@@ -116,7 +116,9 @@ fn effect(old: &ServerConfig, new: &ServerConfig) -> ChangeEffect {
     };
     let same_watch =
         old.health_interval == new.health_interval && old.timeouts.start == new.timeouts.start;
-    let same_handshake = same_offer && same_watch && old.era == new.era;
+    // A connection keeps the limit of messages with which it was opened.
+    let same_message = old.limits.max_message == new.limits.max_message;
+    let same_handshake = same_offer && same_watch && same_message && old.era == new.era;
     if same_place && same_handshake { ChangeEffect::Govern } else { ChangeEffect::Restart }
 }
 

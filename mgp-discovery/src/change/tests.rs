@@ -45,6 +45,8 @@ fn only_values_of_the_start_and_the_handshake_need_a_restart() {
     ] {
         assert_eq!(with(&format!("[servers.mgp]\n{rest}")), ChangeEffect::Restart, "{rest}");
     }
+    assert_eq!(with("[servers.limits]\nmax_message = 65536"), ChangeEffect::Restart);
+    assert_eq!(with("[servers.limits]\nrunning = 2"), ChangeEffect::Govern);
     let rules = [
         "trust_level = 'sandboxed'",
         "default_policy = 'opt-out'",

@@ -135,7 +135,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "running" KeyKind::Number(1, 65_536), "", "The calls of the server that run at once; further ones wait for their turn.";
         "max_arguments" KeyKind::Number(0, MANY), "", "The bytes of the arguments of a call of the server.";
         "max_stream_bytes" KeyKind::Number(0, MANY), "", "The bytes of the chunks of a call of the server, as JSON; a call that sends more is ended. Without this key 16 MiB; of several limits the lowest counts.";
-        "max_message" KeyKind::Number(65_536, 1_073_741_824), "", "The bytes of a message of the server, e.g. of a result; a longer one is not read, and its call fails. Without this key 16 MiB. A change counts from the next start of the server.";
+        "max_message" KeyKind::Number(65_536, 1_073_741_824), "", "The bytes of a message of the server, e.g. of a result; a longer one is not read, and its call fails. Without this key 16 MiB. A change restarts the server.";
         "units" KeyKind::Number(0, MANY), "", "The units that a call of the server costs, e.g. cents; without this key one.";
         "tool_units" KeyKind::NumberMap(0, MANY), "{}", "The units that calls of single tools cost: `{tool = 5}`.";
         "tool_calls_per_minute" KeyKind::NumberMap(0, 4_294_967_295), "{}", "The calls of single tools in a minute, of all agents together.";
@@ -191,7 +191,7 @@ pub const KEYS: &[ConfigKey] = keys! {
     "kernel": {
         "timeout" KeyKind::Duration, "60s", "The time a tool call may take without reporting progress. Waiting for a person or for a free slot does not count.";
         "max_timeout" KeyKind::Duration, "10m", "The time a tool call may take in all, however often it reports progress.";
-        "proxy" KeyKind::Text, "env", "The proxy of connections to servers at a `url` and to their logins: `env` uses `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, `none` connects directly, else `http://HOST:PORT`. Connections are tunnels (CONNECT); this machine is always reached directly.";
+        "proxy" KeyKind::Text, "env", "The proxy of connections to servers at a `url`, to their logins, and of what is sent to other machines, e.g. by webhooks and as messages to people: `env` uses `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, `none` connects directly, else `http://HOST:PORT`. Connections are tunnels (CONNECT); this machine is always reached directly.";
         "no_proxy" KeyKind::Texts, "[]", "Hosts, domains (`.example.com`) and networks that are reached without that proxy.";
         "form_timeout" KeyKind::Duration, "10m", "How long a form in an interactive agent's host waits for the person. After that the call stays open in `mgp approvals`.";
         "approval_timeout" KeyKind::Duration, "50s", "How long a call waits for an answer in `mgp approvals` if its agent shows no forms. After that it is refused with the id of the approval, which stays open.";

@@ -410,7 +410,7 @@ pub struct KernelConfig {
     pub approval_timeout: Duration,
     /// Names of environment variables that all programs inherit; a final `*` is a wildcard.
     pub pass_env: Vec<String>,
-    /// The proxy for connections to servers at a URL.
+    /// The proxy for connections to servers at a URL, and for what is sent to other machines.
     pub proxy: ProxyConfig,
     /// Hosts, domains and networks that are reached without the proxy.
     pub no_proxy: Vec<String>,

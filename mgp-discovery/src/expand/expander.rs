@@ -190,12 +190,7 @@ impl Expander {
     /// [`ExpandError`] that names each text that cannot be expanded, or an approved file that was changed since its
     /// approval.
     pub fn server(&self, server: &ServerConfig) -> Result<ExpandedServer, Box<ExpandError>> {
-        let file = std::path::absolute(&server.file).unwrap_or_default();
-        let folder = file.parent().unwrap_or(Path::new(MAIN_SEPARATOR_STR));
-        if let Some(reason) = changed_file(server) {
-            let (server, reasons) = (server.id.clone(), vec![reason]);
-            return Err(Box::new(ExpandError { server, reasons }));
-        }
+        let folder = &folder_of(server);
         let mut filling = Filling { expander: self, server, folder, reasons: Vec::new() };
         let reach = match &server.target {
             TargetConfig::Program { command, args, cwd, env } => {
@@ -211,12 +206,38 @@ impl Expander {
             },
             TargetConfig::InProcess => ExpandedTarget::InProcess,
         };
+        if filling.reasons.is_empty()
+            && let ExpandedTarget::Program { command, args, cwd, .. } = &reach
+        {
+            let args = args.iter().map(Expanded::as_str);
+            filling.reasons.extend(changed_file(server, command.as_str(), args, cwd));
+        }
         if filling.reasons.is_empty() {
             let id = server.id.clone();
             return Ok(ExpandedServer { id, target: reach, rights: None });
         }
         let reasons = filling.reasons;
         Err(Box::new(ExpandError { server: server.id.clone(), reasons }))
+    }
+
+    /// Returns the program of a project's server, its arguments and its working directory, as at the server's start.
+    ///
+    /// A text that cannot be expanded is returned as written, because its server is not started anyway.
+    pub(crate) fn project_program(
+        &self,
+        server: &ServerConfig,
+    ) -> Option<(String, Vec<String>, PathBuf)> {
+        let TargetConfig::Program { command, args, cwd, .. } = &server.target else { return None };
+        let folder = folder_of(server);
+        let filled = |text: &String| {
+            let template = Template::parse(text).ok();
+            let filled =
+                template.and_then(|text| self.expand(&text, Origin::Project, &folder).ok());
+            filled.map_or_else(|| text.clone(), |filled| filled.as_str().to_owned())
+        };
+        let cwd = cwd.as_ref().map(|cwd| folder.join(self.with_home(&filled(cwd))));
+        let (command, args) = (filled(command), args.iter().map(filled).collect());
+        Some((command, args, cwd.unwrap_or(folder)))
     }
 
     /// Expands one text of a configuration file; `folder` is the folder of that file.
@@ -311,7 +332,7 @@ impl Expander {
         if origin == Origin::Project {
             // Compare real paths, because a link could point to a file outside of the folder.
             let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-            let (root, real) = (folder.canonicalize(), place.canonicalize());
+            let (root, real) = (dunce::canonicalize(folder), dunce::canonicalize(&place));
             if !real.map_err(refused)?.starts_with(root.map_err(refused)?) {
                 return Err(format!(
                     "the file `{path}` is not in the project's folder; only your own file may name it"
@@ -426,6 +447,12 @@ impl Filling<'_> {
         });
         filled.collect()
     }
+}
+
+/// Returns the folder of the file that declares a server, as an absolute path.
+fn folder_of(server: &ServerConfig) -> PathBuf {
+    let file = std::path::absolute(&server.file).unwrap_or_default();
+    file.parent().unwrap_or(Path::new(MAIN_SEPARATOR_STR)).to_owned()
 }
 
 /// Returns the text of the error for a variable that is not set, with the remedies.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::Host;
-use super::variables::{Findings, Meaning, escaped, is_home, mapped};
+use super::variables::{Findings, Meaning, escaped, is_home, mapped, name_of};
+use crate::config::valid_id;
 
 /// The entry of a server in the file of another host, converted to the keys of `mgp.toml`.
 #[derive(Clone, PartialEq, Eq, Default)]
@@ -43,6 +44,12 @@ mgp_types::opaque_debug!(Entry { command });
 /// The reason reported for a server whose variables are in another file.
 const ENV_FILE: &str =
     "its variables are in an `envFile`; write them to `env` there, then try again";
+
+/// The reason reported for a token whose variable has a name that no variable can have.
+const NO_VARIABLE: &str = "its `bearer_token_env_var` is not the name of a variable";
+
+/// The reason reported for a stored secret with a name that no secret can have.
+const NO_SECRET: &str = "its `env_keys` has something that is not the name of a secret";
 
 /// The reason reported for a server that is switched off in its host.
 pub(super) const SWITCHED_OFF: &str = "it is switched off there";
@@ -155,14 +162,10 @@ pub(super) fn entry(
             "url" | "serverUrl" => entry.url = Some(map(text(name, value)?)),
             "headers" => entry.headers.extend(texts(name, value, &mut map)?),
             TOKEN_VARIABLE => {
-                let token = format!("Bearer ${{{}}}", text(name, value)?);
+                let token = bearer_token(text(name, value)?)?;
                 entry.headers.insert("Authorization".to_owned(), token);
             }
-            SECRET_NAMES => {
-                let secrets = value.as_array().into_iter().flatten();
-                let secrets = secrets.map(|secret| text(name, secret)).collect::<Result<_, _>>()?;
-                add_secrets(&mut entry, secrets, &mut findings.notes);
-            }
+            SECRET_NAMES => add_secrets(&mut entry, value, meaning, findings)?,
             "type" | "transport" => entry.transport = transport(text(name, value)?)?,
             "era" => entry.era = era(text(name, value)?)?,
             // The members of Codex.
@@ -200,12 +203,35 @@ fn why_left_out(name: &str) -> Option<String> {
     Some(format!("`{}` was left out: {why}", name.escape_debug()))
 }
 
-/// Adds environment variables whose values are secrets that the user must set.
-fn add_secrets(entry: &mut Entry, names: Vec<&str>, notes: &mut Vec<String>) {
-    for name in names {
-        entry.env.entry(name.to_owned()).or_insert_with(|| format!("${{keyring:{name}}}"));
-        notes.push(format!("`{name}` is a secret there: run `mgp secrets set {name}`"));
+/// Returns the header value with the token in a variable; an error is the reason why the variable cannot be used.
+fn bearer_token(variable: &str) -> Result<String, String> {
+    if name_of(variable) != variable {
+        return Err(NO_VARIABLE.into());
     }
+    Ok(format!("Bearer ${{{variable}}}"))
+}
+
+/// Adds environment variables whose values are secrets that the user must set. The server is refused if other people
+/// might have written the file, because only the user may name a stored secret.
+fn add_secrets(
+    entry: &mut Entry,
+    names: &Value,
+    meaning: &Meaning<'_>,
+    findings: &mut Findings,
+) -> Result<(), String> {
+    for name in names.as_array().into_iter().flatten() {
+        let name = text(SECRET_NAMES, name)?;
+        if !valid_id(name) {
+            return Err(NO_SECRET.into());
+        }
+        if meaning.secrets.is_none() {
+            findings.refuse(format!("its host stores the secret `{name}`"));
+            continue;
+        }
+        entry.env.entry(name.to_owned()).or_insert_with(|| format!("${{keyring:{name}}}"));
+        findings.notes.push(format!("`{name}` is a secret there: run `mgp secrets set {name}`"));
+    }
+    Ok(())
 }
 
 /// Returns the working directory of a project's server; a relative `cwd` begins at the folder of the project.

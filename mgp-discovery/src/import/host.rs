@@ -53,6 +53,21 @@ pub enum Host {
     Registry,
 }
 
+/// The hosts' configuration files below the folder of a project.
+const PROJECT_FILES: &[(Host, &str)] = &[
+    (Host::ClaudeCode, ".mcp.json"),
+    (Host::Cursor, ".cursor/mcp.json"),
+    (Host::VsCode, ".vscode/mcp.json"),
+    (Host::Codex, ".codex/config.toml"),
+    (Host::GeminiCli, ".gemini/settings.json"),
+    (Host::Zed, ".zed/settings.json"),
+    (Host::OpenCode, "opencode.json"),
+    (Host::CopilotCli, ".github/mcp.json"),
+    (Host::Kiro, ".kiro/settings/mcp.json"),
+    (Host::Continue, ".continue/mcpServers/mcp.json"),
+    (Host::Junie, ".junie/mcp/mcp.json"),
+];
+
 impl Host {
     /// Returns a short name of the host. The agent that makes the host's calls has the same name.
     #[must_use]
@@ -92,6 +107,13 @@ impl Host {
         }
     }
 
+    /// Returns the path of the host's configuration file below the folder of a project; `None` if it has no such file.
+    #[must_use]
+    pub fn project_file(self) -> Option<&'static str> {
+        let own = PROJECT_FILES.iter().find(|(host, _)| *host == self);
+        own.map(|(_, path)| *path)
+    }
+
     fn dialect(self) -> Dialect {
         match self {
             // These hosts do not replace variables: they start exactly the written command.
@@ -99,6 +121,7 @@ impl Host {
                 Dialect::Plain
             }
             Self::VsCode | Self::Cursor | Self::Windsurf | Self::Cline => Dialect::Editor,
+            Self::GeminiCli => Dialect::Gemini,
             _ => Dialect::Shell,
         }
     }
@@ -172,7 +195,7 @@ impl ImportError {
 /// # Errors
 /// [`DiscoveryError::TooLong`]; [`DiscoveryError::Foreign`] if it is not a valid file of this host.
 pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, DiscoveryError> {
-    read_with(host, file, text, None)
+    read_with(host, host.dialect(), file, text, None)
 }
 
 /// Reads the text of a host's file that is the user's own, like [`read`]. A value for which the host asks its user is
@@ -186,11 +209,21 @@ pub fn read_of_user(
     text: &str,
     secrets: &[String],
 ) -> Result<Import, DiscoveryError> {
-    read_with(host, file, text, Some(secrets))
+    read_with(host, host.dialect(), file, text, Some(secrets))
+}
+
+/// Reads servers that the user wrote for this program, in the format of [`Host::Generic`]. Variables such as
+/// `${keyring:NAME}`, `${file:PATH}` and `${cmd:COMMAND}` stay as they are.
+///
+/// # Errors
+/// See [`read`].
+pub fn read_own(file: &Path, text: &str) -> Result<Import, DiscoveryError> {
+    read_with(Host::Generic, Dialect::Own, file, text, None)
 }
 
 fn read_with(
     host: Host,
+    dialect: Dialect,
     file: &Path,
     text: &str,
     secrets: Option<&[String]>,
@@ -211,7 +244,7 @@ fn read_with(
         package::read(value, &mut import).map_err(foreign)?;
         return Ok(import);
     }
-    let (dialect, own) = (host.dialect(), host.servers_key());
+    let own = host.servers_key();
     let project = project_of(file);
     let mut found = false;
     let root = value.get("mcp").filter(|_| value.get(own).is_none()).unwrap_or(&value);
@@ -242,18 +275,17 @@ fn read_with(
     if found { Ok(import) } else { Err(foreign(format!("it has no `{own}`"))) }
 }
 
-/// Returns the folder of the project that a file belongs to.
-///
-/// `.vscode/mcp.json` and `.cursor/mcp.json` are in a subfolder of the project, `.mcp.json` is in the project itself.
+/// Returns the folder of the project that a file belongs to; for the user's own file, it can be the home folder.
 fn project_of(file: &Path) -> Option<&Path> {
-    let folder = file.parent()?;
-    let project = if file.file_name().is_some_and(|name| name == ".mcp.json") {
-        Some(folder)
-    } else if folder.file_name().is_some_and(|name| name == ".vscode" || name == ".cursor") {
-        folder.parent()
-    } else {
-        None
-    };
+    // The user's own file of `OpenCode` has the same name as that of a project.
+    if file.ends_with("opencode/opencode.json") {
+        return None;
+    }
+    let ends = PROJECT_FILES.iter().map(|(_, path)| *path);
+    // Settings of an editor can contain servers too.
+    let mut ends = ends.chain([".vscode/settings.json"]).map(Path::new);
+    let end = ends.find(|end| file.ends_with(end))?;
+    let project = file.ancestors().nth(end.components().count());
     project.filter(|folder| folder.is_absolute())
 }
 

@@ -15,6 +15,8 @@ mod write;
 
 pub use bundle::Bundle;
 pub use entry::Entry;
-pub use host::{Host, Import, ImportError, ImportedServer, read, read_of_user, switched_off};
+pub use host::{
+    Host, Import, ImportError, ImportedServer, read, read_of_user, read_own, switched_off,
+};
 pub use package::{Answer, Answers, Need, PublishedBundle, PublishedServer};
 pub use plan::{ImportLine, ImportOutcome, Plan};

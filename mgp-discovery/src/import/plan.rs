@@ -82,7 +82,7 @@ impl Plan {
     pub fn new(file: impl Into<PathBuf>, imports: &[Import]) -> Result<Self, DiscoveryError> {
         let file = file.into();
         // Resolve a link, so that writing replaces its target and not the link.
-        let file = file.canonicalize().unwrap_or(file);
+        let file = dunce::canonicalize(&file).unwrap_or(file);
         let before = text_of(&file, Origin::User)?;
         let text = before.clone().unwrap_or_default();
         let (after, lines) = add_all(&file, &text, imports)?;

@@ -1,5 +1,7 @@
 //! Tests of the import of other hosts' files.
 
+mod strangers;
+
 use std::fs;
 use std::path::Path;
 
@@ -159,7 +161,7 @@ fn each_host_writes_the_same_servers_in_its_own_form() {
 #[test]
 fn secrets_of_goose_are_taken_from_the_own_store() {
     let text = "extensions:\n  hub:\n    type: stdio\n    cmd: hub\n    args: []\n    envs: {HOST: a}\n    env_keys: [HUB_TOKEN]\n";
-    let import = imported(Host::Goose, "config.yaml", text);
+    let import = read_of_user(Host::Goose, Path::new("config.yaml"), text, &[]).unwrap();
     let hub = &import.servers[0];
     assert_eq!(hub.entry.env["HUB_TOKEN"], "${keyring:HUB_TOKEN}");
     assert_eq!(hub.entry.env["HOST"], "a");
@@ -168,6 +170,40 @@ fn secrets_of_goose_are_taken_from_the_own_store() {
     for bomb in ["a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: &g [*f,*f,*f,*f,*f,*f,*f,*f,*f]\nh: [*g,*g,*g,*g,*g,*g,*g,*g,*g]\n".to_owned(), "[".repeat(100_000), "a: {b".to_owned()] {
         assert!(read(Host::Goose, Path::new("config.yaml"), &bomb).is_err());
     }
+}
+
+#[test]
+fn servers_of_a_project_start_in_its_folder() {
+    for (host, file) in [
+        (Host::ClaudeCode, ".mcp.json"),
+        (Host::Cursor, ".cursor/mcp.json"),
+        (Host::VsCode, ".vscode/mcp.json"),
+        (Host::Codex, ".codex/config.toml"),
+        (Host::GeminiCli, ".gemini/settings.json"),
+        (Host::Zed, ".zed/settings.json"),
+        (Host::OpenCode, "opencode.json"),
+        (Host::CopilotCli, ".github/mcp.json"),
+        (Host::Kiro, ".kiro/settings/mcp.json"),
+        (Host::Continue, ".continue/mcpServers/mcp.json"),
+        (Host::Junie, ".junie/mcp/mcp.json"),
+    ] {
+        assert_eq!(host.project_file(), Some(file));
+        let key = host.servers_key();
+        let text = match host {
+            Host::Codex => format!("[{key}.a]\ncommand = 'a'\n"),
+            _ => format!(r#"{{"{key}": {{"a": {{"command": "a"}}}}}}"#),
+        };
+        let cwd = |folder: &Path| {
+            let import = read(host, &folder.join(file), &text).unwrap();
+            import.servers[0].entry.cwd.clone()
+        };
+        assert_eq!(cwd(Path::new("/p")).as_deref(), Some("/p"), "{file}");
+        assert_eq!(cwd(&std::env::home_dir().unwrap()), None, "{file}");
+    }
+    let text = r#"{"mcp": {"a": {"command": ["a"]}}}"#;
+    let import = imported(Host::OpenCode, "/h/.config/opencode/opencode.json", text);
+    assert_eq!(import.servers[0].entry.cwd, None);
+    assert_eq!(Host::Windsurf.project_file(), None);
 }
 
 #[test]
@@ -421,91 +457,6 @@ proptest! {
         prop_assert_eq!(read.replace("$$", "$"), command);
         prop_assert_eq!(args[0].replace("$$", "$"), arg);
         prop_assert_eq!(env["K"].replace("$$", "$"), value);
-    }
-}
-
-/// Generates texts of an untrusted author, made of pieces that could become a variable, a file or a command.
-fn strange() -> impl Strategy<Value = String> {
-    "(\\$|\\{|\\}|:-|:|A|b|-|=|cmd:x|file:/y|\\$\\{|\\$\\{cmd:x\\}|\\$\\{file:/y\\}|\\$\\{HOME\\}){0,6}"
-}
-
-/// Generates an argument or a variable of a package, as JSON with such texts.
-fn strange_input() -> impl Strategy<Value = serde_json::Value> {
-    let texts = (strange(), strange(), strange(), strange());
-    (texts, 0..8_u8).prop_map(|((name, value, default, hint), has)| {
-        let mut input = serde_json::json!({
-            "type": if has & 4 == 0 { "named" } else { "positional" },
-            "name": name, "valueHint": hint, "isRequired": has & 2 == 0,
-        });
-        if has & 1 == 0 {
-            input["value"] = value.into();
-        } else if has & 2 == 0 {
-            input["default"] = default.into();
-        }
-        input
-    })
-}
-
-fn strange_document() -> impl Strategy<Value = serde_json::Value> {
-    let inputs = || proptest::collection::vec(strange_input(), 0..3);
-    let kind = prop_oneof![Just("npm"), Just("pypi"), Just("oci"), Just("none")];
-    let package = (kind, strange(), strange(), inputs(), inputs(), inputs());
-    (strange(), package, strange(), inputs()).prop_map(|(name, package, url, headers)| {
-        let (kind, identifier, version, runtime, arguments, variables) = package;
-        serde_json::json!({
-            "name": format!("n{name}"),
-            "packages": [{
-                "registryType": kind, "identifier": identifier, "version": version,
-                "runtimeArguments": runtime, "packageArguments": arguments,
-                "environmentVariables": variables,
-            }],
-            "remotes": [{"type": "http", "url": format!("https://{url}"), "headers": headers}],
-        })
-    })
-}
-
-proptest! {
-    #[test]
-    fn a_document_of_a_stranger_becomes_text_and_chosen_variables(document in strange_document()) {
-        let import = imported(Host::Registry, "server.json", &document.to_string());
-        let folder = temp_dir();
-        let plan = Plan::new(folder.path().join("mgp.toml"), std::slice::from_ref(&import)).unwrap();
-        let config = Config::parse("mgp.toml", plan.text()).unwrap().config;
-        let named: Vec<String> = document.to_string().to_ascii_uppercase().split('"').map(super::variables::name_of).collect();
-        for server in &config.servers {
-            let texts: Vec<&String> = match &server.target {
-                TargetConfig::Program { command, args, cwd, env } => {
-                    [command].into_iter().chain(args).chain(cwd).chain(env.values()).collect()
-                }
-                TargetConfig::Url { url, headers, .. } => [url].into_iter().chain(headers.values()).collect(),
-                _ => unreachable!("a document has packages and remotes"),
-            };
-            for text in texts {
-                let template = crate::expand::Template::parse(text).unwrap();
-                for need in template.needs() {
-                    let name = need.strip_prefix("${").unwrap().strip_suffix('}').unwrap();
-                    let name = name.trim_start_matches('-');
-                    prop_assert!(!name.contains(':'), "{text}");
-                    prop_assert!(named.iter().any(|own| own.ends_with(name) || name == "ARGUMENT"), "{text}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_file_of_another_host_brings_variables_only(text in strange(), value in strange()) {
-        let entry = serde_json::json!({"command": text, "args": [value, text], "cwd": value, "env": {"A": text, "B": value}});
-        let document = serde_json::json!({"mcpServers": {"a": entry}, "servers": {"a": entry}}).to_string();
-        for host in [Host::ClaudeDesktop, Host::ClaudeCode, Host::Cursor, Host::VsCode] {
-            let import = imported(host, "/p/.vscode/mcp.json", &document);
-            for ImportedServer { entry, .. } in &import.servers {
-                let texts = entry.command.iter().chain(&entry.args).chain(&entry.cwd).chain(entry.env.values());
-                for text in texts {
-                    let needs = crate::expand::Template::parse(text).map(|template| template.needs());
-                    prop_assert!(needs.unwrap_or_default().iter().all(|need| !need.contains(':')), "{text}");
-                }
-            }
-        }
     }
 }
 

@@ -15,6 +15,10 @@ pub(super) enum Dialect {
     Plain,
     /// `${VAR}`, `${VAR:-default}`.
     Shell,
+    /// `$VAR` beside the variables of [`Shell`](Self::Shell).
+    Gemini,
+    /// The variables of [`Shell`](Self::Shell), and the references of this program to secrets, files and commands.
+    Own,
     /// `${env:VAR}`, `${input:id}`, `${workspaceFolder}`, `${userHome}`.
     Editor,
 }
@@ -40,7 +44,8 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    fn refuse(&mut self, reason: String) {
+    /// Sets the reason of the refusal, unless there is one already.
+    pub(super) fn refuse(&mut self, reason: String) {
         self.refusal.get_or_insert(reason);
     }
 }
@@ -48,9 +53,15 @@ impl Findings {
 /// The beginnings of variables that only a running editor can replace.
 const OF_EDITOR: &[&str] = &["workspace", "config:", "command:", "file", "relativeFile"];
 
-/// Returns whether a folder is the home folder of the user.
+/// Returns whether a folder is the home folder of the user, also if its path has other symbolic links.
 pub(super) fn is_home(folder: &Path) -> bool {
-    std::env::home_dir().as_deref() == Some(folder)
+    std::env::home_dir().is_some_and(|home| is_same_folder(&home, folder))
+}
+
+fn is_same_folder(one: &Path, other: &Path) -> bool {
+    one == other
+        || dunce::canonicalize(one)
+            .is_ok_and(|one| dunce::canonicalize(other).is_ok_and(|other| one == other))
 }
 
 /// Returns the defaults that an editor proposes for its inputs, the values for which it asks the user; those of secret
@@ -67,7 +78,8 @@ pub(super) fn proposed(inputs: &Value) -> BTreeMap<&str, &str> {
 
 /// Converts the variables of a text, and adds findings about variables that have no counterpart here.
 ///
-/// The result contains no `${file:…}` or `${cmd:…}`: only the user may write those.
+/// The result contains no `${file:…}` or `${cmd:…}`, unless the dialect is [`Dialect::Own`]: only the user may write
+/// those.
 pub(super) fn mapped(text: &str, meaning: &Meaning<'_>, findings: &mut Findings) -> String {
     if meaning.dialect == Dialect::Plain {
         return escaped(text);
@@ -83,7 +95,7 @@ fn nested(text: &str, meaning: &Meaning<'_>, findings: &mut Findings, depth: usi
     }
     let (mut out, mut rest) = (String::new(), text);
     while let Some(at) = rest.find("${") {
-        out.push_str(&escaped(&rest[..at]));
+        out.push_str(&plain(&rest[..at], meaning.dialect));
         rest = &rest[at + 2..];
         // Use the brace that our own parser would find; otherwise a default could end too early.
         let Some(end) = closing(rest) else {
@@ -93,7 +105,27 @@ fn nested(text: &str, meaning: &Meaning<'_>, findings: &mut Findings, depth: usi
         out.push_str(&variable(&rest[..end], meaning, findings, depth));
         rest = &rest[end + 1..];
     }
-    out + &escaped(rest)
+    out + &plain(rest, meaning.dialect)
+}
+
+/// Converts a text without variables in braces; in the dialect of Gemini CLI, each `$NAME` is a variable too.
+fn plain(text: &str, dialect: Dialect) -> String {
+    if dialect != Dialect::Gemini {
+        return escaped(text);
+    }
+    let mut parts = text.split('$');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let (name, rest) = part.split_at(end.unwrap_or(part.len()));
+        if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
+            out.push_str("$$");
+            out.push_str(part);
+        } else {
+            out.extend(["${", name, "}", rest]);
+        }
+    }
+    out
 }
 
 /// Returns whether a text can be a default: an extra closing brace in it would end the enclosing `${…}`.
@@ -107,6 +139,10 @@ pub(super) fn escaped(text: &str) -> String {
 }
 
 fn variable(inside: &str, meaning: &Meaning<'_>, findings: &mut Findings, depth: usize) -> String {
+    let is_reference = ["keyring:", "file:", "cmd:"].iter().any(|kind| inside.starts_with(kind));
+    if meaning.dialect == Dialect::Own && is_reference {
+        return format!("${{{inside}}}");
+    }
     if let Some(name) = inside.strip_prefix("env:") {
         return format!("${{{}}}", name_of(name));
     }
@@ -210,6 +246,21 @@ mod tests {
         check("https://${input:site}/", Dialect::Editor, "https://${SITE:-a$$b{}}/", 1);
         check("${config:x.y}", Dialect::Editor, "${config_x_y}", 1);
         check("${A", Dialect::Shell, "$${A", 0);
+        check("$A-$5 ${B}", Dialect::Shell, "$$A-$$5 ${B}", 0);
+        check("$A-$5 ${B}", Dialect::Gemini, "${A}-$$5 ${B}", 0);
+        check("$$A_1$ é$B${C:-$D}$", Dialect::Gemini, "$$${A_1}$$ é${B}${C:-${D}}$$", 0);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_to_a_folder_is_the_same_folder() {
+        let folder = mgp_testkit::temp_dir();
+        let (real, link) = (folder.path().join("real"), folder.path().join("link"));
+        std::fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        assert!(is_same_folder(&link, &real) && is_same_folder(&real, &real));
+        assert!(!is_same_folder(&link, folder.path()));
+        assert!(!is_same_folder(&folder.path().join("no"), &folder.path().join("none")));
     }
 
     #[test]
@@ -226,10 +277,18 @@ mod tests {
         check("${N:-$}{cmd:x}", Dialect::Shell, "${N:-$$}{cmd:x}", 0);
     }
 
+    #[test]
+    fn the_user_may_refer_to_secrets_files_and_commands() {
+        for text in ["${keyring:a}", "${file:~/b}", "x ${cmd:c d}", "${A:-${keyring:a}}"] {
+            check(text, Dialect::Own, text, 0);
+        }
+        check("$5 ${A-B}", Dialect::Own, "$$5 ${A_B}", 1);
+    }
+
     proptest::proptest! {
         #[test]
         fn only_variables_are_expanded(text in "[$:{}Aa/-]{0,30}|(\\$|\\{|\\}|:-|A|cmd:|file:|\\$\\{){0,14}") {
-            for dialect in [Dialect::Plain, Dialect::Shell, Dialect::Editor] {
+            for dialect in [Dialect::Plain, Dialect::Shell, Dialect::Gemini, Dialect::Editor] {
                 let text = mapped(&text, &meaning(dialect), &mut Findings::default());
                 let needs = Template::parse(&text).map_or_else(|_| Vec::new(), |text| text.needs());
                 let others = needs.iter().any(|need| need.contains(':'));

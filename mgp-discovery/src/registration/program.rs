@@ -260,7 +260,7 @@ pub(super) fn find(
         return unfit(format!("there is no folder `{}`; name one in `cwd`", shown(&cwd)));
     }
     let command = program(&request.command, &cwd, config)?;
-    let real = command.canonicalize().map_err(|error| unreadable(&command, &error))?;
+    let real = dunce::canonicalize(&command).map_err(|error| unreadable(&command, &error))?;
     if let Some(programs) = &request.programs
         && !is_allowed(&command, programs, config)
     {
@@ -354,7 +354,8 @@ pub(super) enum FileCheck {
 pub(super) fn compare_files(proposal: &Proposal) -> Result<FileCheck, String> {
     let text = |refused: Refused| refused.to_string();
     let command = Path::new(&proposal.command);
-    let real = command.canonicalize().map_err(|error| unreadable(command, &error)).map_err(text)?;
+    let real =
+        dunce::canonicalize(command).map_err(|error| unreadable(command, &error)).map_err(text)?;
     let mut now = proposal.clone();
     now.real = path_text(&real).map_err(text)?;
     // If the path of the command now leads to another program, the approval must cover the content of that program,

@@ -4,33 +4,37 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::config::{LocalFiles, ServerConfig, TargetConfig};
+use crate::config::{LocalFiles, ServerConfig};
 use crate::registration::{bind_file, is_code_file, runs_arguments};
 
-/// Finds the project's code files that the program and the arguments of a server name, and returns their hashes.
+/// Finds the project's code files that a program and its arguments name, and returns their hashes. The texts are
+/// expanded; `file` is the project's configuration, and `folder` the absolute working directory of the program.
 ///
 /// Other files named by arguments are treated as data, which may change without a new approval.
 ///
 /// # Errors
 /// Returns the reason why a file cannot be read.
-pub(crate) fn local_files(server: &ServerConfig) -> Result<LocalFiles, String> {
+pub(crate) fn local_files<'a>(
+    file: &Path,
+    command: &str,
+    args: impl IntoIterator<Item = &'a str>,
+    folder: &Path,
+) -> Result<LocalFiles, String> {
     let mut files = LocalFiles::new();
-    let TargetConfig::Program { command, args, cwd, .. } = &server.target else { return Ok(files) };
-    let file = std::path::absolute(&server.file).unwrap_or_default();
-    let Some(project) = file.parent().and_then(|folder| folder.canonicalize().ok()) else {
+    let file = std::path::absolute(file).unwrap_or_default();
+    let Some(project) = file.parent().and_then(|folder| dunce::canonicalize(folder).ok()) else {
         return Ok(files);
     };
-    let folder = project.join(cwd.as_deref().unwrap_or_default());
     // A program without a path is found in `PATH`, never in the project.
     let program = Some(command).filter(|command| command.contains(std::path::is_separator));
     // If the program is an interpreter, the first file argument is a script, whatever its name.
     let mut is_script = runs_arguments(Path::new(command));
-    let named = args.iter().filter_map(|arg| {
-        let found = plain_file(arg, &folder, &project)?;
+    let named = args.into_iter().filter_map(|arg| {
+        let found = plain_file(arg, folder, &project)?;
         let is_first = !arg.starts_with('-') && std::mem::take(&mut is_script);
         (is_first || is_code_file(&found.0)).then_some(found)
     });
-    let program = program.and_then(|command| plain_file(command, &folder, &project));
+    let program = program.and_then(|command| plain_file(command, folder, &project));
     for (path, real) in program.into_iter().chain(named) {
         let bound = bind_file(&real).map_err(|reason| reason.to_string())?;
         files.insert(path, bound.sha256);
@@ -45,17 +49,23 @@ fn plain_file(text: &str, folder: &Path, project: &Path) -> Option<(PathBuf, Pat
         Some((option, value)) if option.starts_with('-') => value,
         _ => text,
     };
-    let real = folder.join(value).canonicalize().ok().filter(|real| real.is_file())?;
+    let real = dunce::canonicalize(folder.join(value)).ok().filter(|real| real.is_file())?;
     // Use the link's own path: the link is in the project, so the project's author decides where it leads.
     let path = std::path::absolute(folder.join(value)).ok()?;
     let path = path.strip_prefix(project).or_else(|_| real.strip_prefix(project)).ok()?;
     Some((path.to_owned(), real))
 }
 
-/// Returns the reason why a project's server must not be started; `None` if its files are the approved ones.
-pub(crate) fn changed_file(server: &ServerConfig) -> Option<String> {
+/// Returns the reason why a project's server must not be started; `None` if its files are the approved ones. The texts
+/// are those of [`local_files`].
+pub(crate) fn changed_file<'a>(
+    server: &ServerConfig,
+    command: &str,
+    args: impl IntoIterator<Item = &'a str>,
+    folder: &Path,
+) -> Option<String> {
     let approved = server.approved_files.as_ref()?;
-    let now = match local_files(server) {
+    let now = match local_files(&server.file, command, args, folder) {
         Ok(now) => now,
         Err(reason) => return Some(reason),
     };

@@ -172,7 +172,7 @@ impl Sources {
 
 /// Returns the real path of a file, so that an approval does not apply to another file when a link changes.
 fn real(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+    dunce::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
 fn parsed(path: &Path, text: &str, origin: Origin) -> Result<ParsedConfig, DiscoveryError> {

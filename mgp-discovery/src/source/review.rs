@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use crate::config::{
     Config, ConfigFinding, GovernanceConfig, LocalFiles, ServerConfig, TargetConfig,
 };
-use crate::expand::{Template, clear_secrets};
+use crate::expand::{Expander, Template, clear_secrets};
 use crate::registration::changes_code;
 
 use super::local_file::local_files;
@@ -97,8 +97,13 @@ impl ProjectReview {
         };
         let mut review =
             Self { file: file.to_owned(), sha256: sha256(text), servers: Vec::new(), findings };
+        let expander = Expander::from_env();
         for server in &config.servers {
-            let files = local_files(server).unwrap_or_else(|reason| {
+            let files = expander.project_program(server).map(|(command, args, folder)| {
+                let args = args.iter().map(String::as_str);
+                local_files(&server.file, &command, args, &folder)
+            });
+            let files = files.unwrap_or_else(|| Ok(LocalFiles::new())).unwrap_or_else(|reason| {
                 let what = format!("server `{}` cannot be started: {reason}", server.id);
                 review.findings.push(ConfigFinding::of_file(file, what));
                 LocalFiles::new()

@@ -291,17 +291,24 @@ async fn a_pull_cannot_change_the_script_of_an_approved_server() {
     fs::write(place.path("project/server.sh"), "echo 1").unwrap();
     fs::write(place.path("project/sub/entry"), "1").unwrap();
     fs::write(place.path("project/data.db"), "1").unwrap();
+    fs::write(place.path("project/other.sh"), "echo 1").unwrap();
+    fs::write(place.path("project/$x.sh"), "echo 1").unwrap();
     place.project(
         "[[servers]]\nid = 'a'\ncommand = 'sh'\nargs = ['./server.sh', '--db=data.db']\n\
          [[servers]]\nid = 'b'\ncommand = 'node'\nargs = ['-x', 'entry']\ncwd = 'sub'\n\
-         [[servers]]\nid = 'c'\ncommand = 'mcp-c'\nargs = ['data.db', '--hook=server.sh']\n",
+         [[servers]]\nid = 'c'\ncommand = 'mcp-c'\nargs = ['data.db', '--hook=server.sh']\n\
+         [[servers]]\nid = 'd'\ncommand = '${NOT_SET:-./server.sh}'\n\
+         [[servers]]\nid = 'e'\ncommand = 'sh'\nargs = ['${NOT_SET:-server.sh}', '$$x.sh']\n\
+         [[servers]]\nid = 'f'\ncommand = 'node'\nargs = ['entry']\ncwd = '${NOT_SET:-sub}'\n",
     );
     let (trust, sources) = (trust(), place.sources());
     let review = sources.review().unwrap().unwrap();
     let named = |at: usize| {
         review.servers[at].files.keys().map(|path| path.to_str().unwrap()).collect::<Vec<_>>()
     };
-    assert_eq!([named(0), named(1), named(2)], [["server.sh"], ["sub/entry"], ["server.sh"]]);
+    let expected = [["server.sh"], ["sub/entry"], ["server.sh"], ["server.sh"]];
+    assert_eq!([named(0), named(1), named(2), named(3)], expected);
+    assert_eq!((named(4), named(5)), (vec!["$x.sh", "server.sh"], vec!["sub/entry"]));
     assert!(review.servers[0].to_string().contains("with the files server.sh (SHA-256 "));
     trust.approve(&review, &operator()).await.unwrap();
     let start = async |id: &str| {
@@ -309,16 +316,23 @@ async fn a_pull_cannot_change_the_script_of_an_approved_server() {
         let server = loaded.config.server(id).unwrap().clone();
         crate::Expander::from_env().server(&server).map(drop).map_err(|error| error.to_string())
     };
-    for id in ["a", "b", "c"] {
+    for id in ["a", "b", "c", "d", "e", "f"] {
         assert_eq!(start(id).await, Ok(()), "{id}");
     }
+    // The kernel can have other variables than the shell in which the files were approved.
+    let server = sources.load(&trust).await.unwrap().config.server("d").unwrap().clone();
+    let kernel = crate::Expander::new(|name| (name == "NOT_SET").then(|| "./other.sh".to_owned()));
+    let refused = kernel.server(&server).unwrap_err().to_string();
+    assert!(refused.contains("`other.sh` is not the file that was approved"), "{refused}");
     fs::write(place.path("project/data.db"), "2").unwrap();
     assert_eq!(start("a").await, Ok(()), "data may change");
     fs::write(place.path("project/sub/entry"), "2").unwrap();
-    assert!(start("b").await.unwrap_err().contains("run `mgp trust` in the project"));
+    for id in ["b", "f"] {
+        assert!(start(id).await.unwrap_err().contains("run `mgp trust` in the project"), "{id}");
+    }
     fs::remove_file(place.path("project/server.sh")).unwrap();
     std::os::unix::fs::symlink("data.db", place.path("project/server.sh")).unwrap();
-    for id in ["a", "c"] {
+    for id in ["a", "c", "d", "e"] {
         assert!(
             start(id).await.unwrap_err().contains("`server.sh` is not the file that was approved")
         );

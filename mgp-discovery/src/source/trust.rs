@@ -128,7 +128,7 @@ impl Trust {
     /// [`DiscoveryError::NotOperator`] for other callers; [`DiscoveryError::Store`]; [`DiscoveryError::Unaudited`].
     pub async fn revoke(&self, file: &Path, by: &Principal) -> Result<(), DiscoveryError> {
         operator(by)?;
-        let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+        let file = dunce::canonicalize(file).unwrap_or_else(|_| file.to_owned());
         let Some(approval) = self.list().await?.into_iter().find(|one| one.file == file) else {
             // An unreadable record approves nothing, so it is removed without an event.
             self.store.commit(Change::new().remove(SPACE, key(&file))).await?;
