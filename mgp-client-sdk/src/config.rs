@@ -104,7 +104,8 @@ pub struct ListenConfig {
     pub retry: Duration,
     /// The maximum delay between two attempts. Default: 60 s.
     pub max_retry: Duration,
-    /// The maximum number of consecutive failed attempts. A new subscription resets the count. Default: 10.
+    /// The number of consecutive failed attempts after which all delays are `max_retry`, and a warning is written. A
+    /// new subscription resets the count. Default: 10.
     pub attempts: u32,
 }
 

@@ -6,7 +6,8 @@
 //! - [`ask_unattributed`] finds the caller to ask when a server sends a request outside of any call.
 //! - [`AuthorizationFailed`] is the cause of the error if no credentials could be obtained for a start or a call.
 //! - [`limit_time`] gives a call its own time limits.
-//! - [`AwaitLegacyTask`] makes a [`Hop`](crate::Hop) wait for the task of a legacy server.
+//! - [`AwaitLegacyTask`] makes a [`Hop`](crate::Hop) wait for the task of a legacy server; [`await_tasks`] waits for
+//!   tasks inside a layer.
 //! - [`on_connection`] prepares a connection before calls are made on it, e.g. subscribes to its events.
 //! - [`WeakClient`] distinguishes two connections to one server without keeping either alive.
 //!
@@ -29,7 +30,7 @@ use crate::error::Error;
 use crate::events::{EventSink, ServerEvent, open};
 use crate::supervised::SupervisedClient;
 pub use crate::supervised::{AuthorizationFailed, HttpTransport, ServerTarget};
-pub use crate::tool_router::AwaitLegacyTask;
+pub use crate::tool_router::{AwaitLegacyTask, await_tasks};
 use crate::wire::{CallbackHandler, CallerAnswers, FindCaller, TimeLimits};
 
 /// Creates a supervised client that determines its target again at each start.

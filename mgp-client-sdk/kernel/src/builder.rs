@@ -313,7 +313,7 @@ impl KernelBuilder {
         let origin = sources.map(|sources| origin(sources, &store));
         let bounds = CallBounds::load(&governance, &config).await?;
         let calls = CallProposals::open(&store, &config, self.live_keys).await?;
-        let deliveries = DeliveryContext::new(&store, &expander, &logins);
+        let deliveries = DeliveryContext::new(&store, &expander);
         let events = start_events(&governance, &view, db, deliveries, &config).await?;
         shared.set(config, loaded.iter().flat_map(|loaded| loaded.broken.iter().cloned()));
         let context = FleetContext {

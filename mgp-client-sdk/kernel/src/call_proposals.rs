@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mgp_client_sdk::ClientBuilder;
+use mgp_client_sdk::{ClientBuilder, gateway};
 use mgp_discovery::Config;
 use mgp_lifecycle::{
     Idempotency, IdempotencyLayer, RepeatPolicy, ToolRetryInfo, TransactionLayer, Transactions,
@@ -67,7 +67,8 @@ impl CallProposals {
             return builder;
         }
         builder.layer(layer_fn(move |inner: Stack| {
-            let mut extended = inner.clone();
+            // A call ends with its task, so the layers get the result of the task and not its id.
+            let mut extended = gateway::await_tasks(inner.clone());
             if let Some(keys) = &keys {
                 extended = Stack::new(keys.layer(extended));
             }

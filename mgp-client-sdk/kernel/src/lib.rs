@@ -52,6 +52,7 @@ mod proposals;
 mod published;
 mod questions;
 mod references;
+mod refusal;
 mod registration;
 mod reload;
 mod results;

@@ -16,6 +16,7 @@ use mgp_types::sync::Mutex;
 use tokio::time::Instant;
 
 use super::handle::Kernel;
+use super::refusal::is_refusal;
 use super::telemetry::{self, CallSpan, SpanSender};
 
 /// The upper bounds of the buckets of durations, in seconds.
@@ -23,6 +24,13 @@ pub(super) const BUCKETS: [f64; 8] = [0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0, 6
 
 /// The codes of refusals by rules: access, permissions, approvals (MGP §14.3).
 const DENIALS: std::ops::Range<i32> = 1000..1100;
+
+/// The maximum number of outcomes that are counted separately for a server, because a server can invent error codes.
+/// Results and denials are always counted separately.
+const MAX_OUTCOMES: usize = 64;
+
+/// The key of all further outcomes.
+const OTHER: i32 = i32::MIN;
 
 /// The counts of calls for metrics. This handle is cheap to clone.
 #[derive(Clone, Default)]
@@ -39,8 +47,10 @@ struct MetricsState {
 /// The counts of the calls of one server.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ServerCalls {
-    /// The number of calls by their outcome: 0 for a result, or an error code.
+    /// The number of calls by their outcome: 0 for a result, an error code, or [`OTHER`].
     pub(super) outcomes: BTreeMap<i32, u64>,
+    /// The number of calls that a rule of this kernel denied, by their error code.
+    denied: BTreeMap<i32, u64>,
     /// The number of calls in each bucket of durations; a call is counted only in the smallest bucket that contains it.
     pub(super) buckets: [u64; BUCKETS.len()],
     pub(super) time: Duration,
@@ -51,6 +61,27 @@ pub(crate) struct CallBegin {
     at: Instant,
     /// The caller's span, if calls are exported and the caller has sent one.
     parent: Option<String>,
+}
+
+impl ServerCalls {
+    /// Counts a call with this outcome.
+    fn count(&mut self, code: i32) {
+        let is_separate = code == 0
+            || DENIALS.contains(&code)
+            || self.outcomes.contains_key(&code)
+            || self.outcomes.len() < MAX_OUTCOMES;
+        *self.outcomes.entry(if is_separate { code } else { OTHER }).or_default() += 1;
+    }
+}
+
+/// Returns whether this kernel denied a call by a rule.
+fn is_denial(error: &RpcError) -> bool {
+    DENIALS.contains(&error.code().0) && is_refusal(error)
+}
+
+/// Returns the text for an error code in metrics.
+pub(super) fn error_text(code: i32) -> String {
+    if code == OTHER { "other".to_owned() } else { code.to_string() }
 }
 
 impl CallMetrics {
@@ -95,8 +126,10 @@ impl CallMetrics {
         begun: Option<CallBegin>,
         answer: &Result<Reply, RpcError>,
     ) {
-        let code = answer.as_ref().err().map_or(0, |error| error.code().0);
-        if DENIALS.contains(&code) {
+        let error = answer.as_ref().err();
+        let code = error.map_or(0, |error| error.code().0);
+        let is_denied = error.is_some_and(is_denial);
+        if is_denied {
             tracing::warn!(
                 %server,
                 tool,
@@ -113,7 +146,10 @@ impl CallMetrics {
         }
         let mut by_server = self.0.by_server.lock();
         let calls = by_server.entry(server.clone()).or_default();
-        *calls.outcomes.entry(code).or_default() += 1;
+        calls.count(code);
+        if is_denied {
+            *calls.denied.entry(code).or_default() += 1;
+        }
         calls.time += time;
         let seconds = time.as_secs_f64();
         if let Some(bucket) = BUCKETS.iter().position(|most| seconds <= *most) {
@@ -157,13 +193,11 @@ impl Kernel {
         let table = metrics.by_server();
         let of_table = |denied: bool| {
             table.iter().flat_map(move |(server, calls)| {
-                let outcomes = calls.outcomes.iter();
-                outcomes.filter(move |(code, _)| !denied || DENIALS.contains(*code)).map(
-                    move |(code, count)| {
-                        let code = if *code == 0 { "ok".to_owned() } else { code.to_string() };
-                        (format!("{},code=\"{code}\"", name(server.as_str())), number(*count))
-                    },
-                )
+                let counts = if denied { &calls.denied } else { &calls.outcomes };
+                counts.iter().map(move |(code, count)| {
+                    let code = if *code == 0 { "ok".to_owned() } else { error_text(*code) };
+                    (format!("{},code=\"{code}\"", name(server.as_str())), number(*count))
+                })
             })
         };
         series(&mut out, "mgp_calls_total", "counter", "Tool calls.", of_table(false));
@@ -213,4 +247,43 @@ fn number(count: u64) -> f64 {
 
 fn escape(label: &str) -> String {
     label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_security::Refusal;
+    use mgp_types::ErrorCode;
+    use mgp_types::service::HttpFailure;
+
+    use super::*;
+
+    #[test]
+    fn only_a_refusal_of_the_kernel_counts_as_a_denial() {
+        let denied = RpcError::from(Refusal::TooManyEntries(1));
+        let of = |code: i32| RpcError::new(ErrorCode(code), "no");
+        assert!(!is_denial(&denied), "its code is none of a denial");
+        assert!(is_denial(&of(1_001).because(Refusal::TooManyEntries(1))));
+        assert!(is_denial(
+            &of(1_001).because(Refusal::TooManyEntries(1)).with_message("no access")
+        ));
+        for answered in [of(1_000), of(1_002).because(HttpFailure::Status(401)), of(-32_603)] {
+            assert!(!is_denial(&answered), "{answered:?}");
+        }
+    }
+
+    #[test]
+    fn error_codes_that_a_server_invents_are_counted_together_beyond_a_limit() {
+        let mut calls = ServerCalls::default();
+        for code in 5_000..15_000 {
+            calls.count(code);
+        }
+        calls.count(0);
+        calls.count(1_001);
+        calls.count(5_000);
+        assert_eq!(calls.outcomes.len(), MAX_OUTCOMES + 3);
+        assert_eq!(calls.outcomes.values().sum::<u64>(), 10_003);
+        assert_eq!((calls.outcomes[&0], calls.outcomes[&1_001], calls.outcomes[&5_000]), (1, 1, 2));
+        assert_eq!(calls.outcomes[&OTHER], 10_000 - MAX_OUTCOMES as u64);
+        assert_eq!((error_text(OTHER).as_str(), error_text(-32_603).as_str()), ("other", "-32603"));
+    }
 }

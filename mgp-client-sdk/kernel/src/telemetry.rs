@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use super::handle::{Kernel, KernelParts};
-use super::metrics::{BUCKETS, CallMetrics};
+use super::metrics::{BUCKETS, CallMetrics, error_text};
 use super::url_sink::UrlSink;
 
 /// The maximum number of spans that wait for an export; further ones are dropped and counted.
@@ -223,7 +223,7 @@ impl Exporter {
             for (code, count) in &of_server.outcomes {
                 let mut attributes = vec![name.clone()];
                 if *code != 0 {
-                    attributes.push(text("error.type", &code.to_string()));
+                    attributes.push(text("error.type", &error_text(*code)));
                 }
                 calls.push(json!({
                     "attributes": attributes, "asInt": count.to_string(),

@@ -1,5 +1,7 @@
 //! Obtains tokens: discovery, registration, login and refresh, and storage of the results (MCP authorization).
 
+use std::time::Duration;
+
 use tokio::time::timeout;
 use tracing::{debug, warn};
 use url::Url;
@@ -313,7 +315,7 @@ impl Session {
         let tokens = async {
             let known = entry.registration.as_ref();
             let registered = known.and_then(|known| known.redirect_uri.as_deref());
-            let late = |_| AuthError::browser("the login timed out");
+            let late = |_| timed_out(self.config.login_timeout);
             let asking = timeout(self.config.login_timeout, browser.redirect_uri(registered));
             let redirect_uri = asking.await.map_err(late)??;
             let device = found.server.device_authorization_endpoint.as_deref();
@@ -454,6 +456,11 @@ fn blames_registration(error: &AuthError) -> bool {
         AuthError::Browser(_) => true,
         error => token::is_unknown_client(error),
     }
+}
+
+/// Returns the error for a login that took longer than the limit.
+pub(super) fn timed_out(limit: Duration) -> AuthError {
+    AuthError::browser(format!("the login timed out after {limit:?}"))
 }
 
 /// Removes a secret that the user configured, so that only the id of these credentials is stored.

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use tokio::time::{sleep, timeout};
+use url::Url;
 
-use super::acquire::Bound;
+use super::acquire::{Bound, timed_out};
 use super::address::{self, clip_text};
 use super::browser::{Browser, DeviceCode};
-use super::discovery::Discovered;
+use super::discovery::{Discovered, check_not_local};
 use super::error::AuthError;
 use super::scope::Scopes;
 use super::secret::Secret;
@@ -43,16 +44,23 @@ impl Session {
         bound: Bound<'_>,
     ) -> Result<Tokens, AuthError> {
         let started = self.start(found, endpoint, who, scopes).await?;
-        let page = address::parse_secure("the page of the login", &started.verification_uri)?;
+        let page = self.page(found, &started.verification_uri)?;
         let complete = started.verification_uri_complete.as_deref();
-        let complete =
-            complete.filter(|url| address::parse_secure("the page of the login", url).is_ok());
+        let complete = complete.filter(|url| self.page(found, url).is_ok());
         let user_code = clip_text(&started.user_code);
         let code = DeviceCode { page: page.as_str(), user_code: &user_code, complete };
         browser.show_device_code(&code);
         let polled = self.poll(found, &started, who, scopes, bound);
-        let late = |_| AuthError::browser("the login timed out");
-        timeout(self.config.login_timeout, polled).await.map_err(late)?
+        let limit = self.config.login_timeout;
+        timeout(limit, polled).await.map_err(|_| timed_out(limit))?
+    }
+
+    /// Parses the address of a page that is shown to the person.
+    fn page(&self, found: &Discovered, url: &str) -> Result<Url, AuthError> {
+        const WHAT: &str = "the page of the login";
+        let page = address::parse_secure(WHAT, url)?;
+        check_not_local(WHAT, url, &found.server.issuer, &self.config.server()?)?;
+        Ok(page)
     }
 
     async fn start(

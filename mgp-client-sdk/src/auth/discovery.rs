@@ -53,7 +53,7 @@ pub(super) async fn discover(
     };
     let issuer = choose(&resource, server, choice)?;
     let found = auth_server(fetcher, &issuer).await?;
-    check_not_local(&found, server)?;
+    check_endpoints(&found, server)?;
     Ok(Discovered {
         server: found,
         metadata: metadata.map(str::to_owned),
@@ -147,24 +147,36 @@ pub(super) async fn auth_server(
     Ok(found)
 }
 
-/// Refuses endpoints on this machine, unless the server or the issuer is on it: a remote party must not direct the
-/// browser or this program to a local service.
-fn check_not_local(found: &AuthServer, server: &Url) -> Result<(), AuthError> {
-    if address::is_loopback(server) || address::is_loopback(&address::issuer(&found.issuer)?) {
-        return Ok(());
-    }
+/// Refuses endpoints on this machine, unless the server or the issuer is on it.
+fn check_endpoints(found: &AuthServer, server: &Url) -> Result<(), AuthError> {
     for (what, endpoint) in [
         ("the authorization endpoint", &found.authorization_endpoint),
         ("the token endpoint", &found.token_endpoint),
         ("the registration endpoint", &found.registration_endpoint),
         ("the device endpoint", &found.device_authorization_endpoint),
     ] {
-        let Some(endpoint) = endpoint else { continue };
-        // An invalid address is refused later, where it is used.
-        if Url::parse(endpoint).is_ok_and(|url| address::is_loopback(&url)) {
-            let why = "it is on this machine, and neither the server nor the issuer is";
-            return Err(AuthError::Address { what, url: address::display_url(endpoint), why });
+        if let Some(endpoint) = endpoint {
+            check_not_local(what, endpoint, &found.issuer, server)?;
         }
+    }
+    Ok(())
+}
+
+/// Refuses an address on this machine, unless the server or the issuer is on it: a remote party must not direct the
+/// browser or this program to a local service.
+pub(super) fn check_not_local(
+    what: &'static str,
+    url: &str,
+    issuer: &str,
+    server: &Url,
+) -> Result<(), AuthError> {
+    if address::is_loopback(server) || address::is_loopback(&address::issuer(issuer)?) {
+        return Ok(());
+    }
+    // An invalid address is refused where it is used.
+    if Url::parse(url).is_ok_and(|url| address::is_loopback(&url)) {
+        let why = "it is on this machine, and neither the server nor the issuer is";
+        return Err(AuthError::Address { what, url: address::display_url(url), why });
     }
     Ok(())
 }
@@ -199,6 +211,7 @@ async fn without_metadata(
         let found = format!("`{}`", found.issuer);
         return Err(AuthError::ForeignIssuer { expected: only.to_owned(), found });
     }
+    check_endpoints(&found, server)?;
     let resource = address::canonical(server);
     Ok(Discovered {
         resource,
@@ -310,7 +323,7 @@ mod tests {
             for name in ["authorization_endpoint", "token_endpoint", "registration_endpoint"] {
                 let json = serde_json::json!({ "issuer": issuer, name: endpoint });
                 let found = serde_json::from_value(json).unwrap();
-                let judged = check_not_local(&found, &Url::parse(server).unwrap());
+                let judged = check_endpoints(&found, &Url::parse(server).unwrap());
                 assert_eq!(judged.is_ok(), fit, "{server} {issuer} {name} {endpoint}");
             }
         }

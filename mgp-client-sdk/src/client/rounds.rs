@@ -3,6 +3,7 @@
 
 use futures_util::future::try_join_all;
 use mgp_types::mcp::Era;
+use mgp_types::method::{PermissionRequest, Request as _};
 use mgp_types::service::{
     Call, CallKey, CallerAccess, CallerRequest, Context, Method, Params, Principal, Reply,
     result_type,
@@ -10,7 +11,7 @@ use mgp_types::service::{
 use mgp_types::{ErrorCode, Object, Payload, RpcError};
 
 use super::Client;
-use crate::wire::{not_offered, offers};
+use crate::wire::{answer_form, name_server, not_offered, offers};
 
 impl Client {
     /// Sends a call, and repeats it with the answers for each round of the server's questions.
@@ -58,17 +59,37 @@ impl Client {
             let answer = if let CallerAccess::Unavailable = cx.caller_access {
                 self.answer(cx.clone(), &ask).await
             } else {
-                // In a forwarded call, the original caller answers.
-                offers(&cx.caller, &ask)?;
-                cx.ask_again(&format!("task.{key}"), ask).await
+                // Boxed, because most calls are not forwarded and their futures stay small.
+                Box::pin(self.answer_for_caller(cx, &format!("task.{key}"), &ask)).await
             };
             answer.map(|answer| (key, answer))
         });
         Ok(try_join_all(answering).await?.into_iter().collect())
     }
 
+    /// Obtains the answer to one question of the server of a forwarded call: from the party that fills in forms for
+    /// callers, from a handler of this client, or else from the original caller, who is asked under `key`.
+    pub(crate) async fn answer_for_caller(
+        &self,
+        cx: &Context,
+        key: &str,
+        ask: &CallerRequest,
+    ) -> Result<Payload, RpcError> {
+        let method = ask.method();
+        if let Some(answer) = answer_form(self.callbacks(), cx, method, ask.params()).await {
+            return answer;
+        }
+        if method == PermissionRequest::METHOD {
+            // The client's own authority decides about a server's permissions, never the caller.
+            return self.answer_for(&cx.principal, ask).await;
+        }
+        offers(&cx.caller, ask)?;
+        let params = name_server(cx.server.as_ref(), method, ask.params());
+        cx.ask_again(key, CallerRequest::new(method.to_owned(), params)).await
+    }
+
     /// Lets a handler answer one question on behalf of the principal whose call is forwarded.
-    pub(crate) async fn answer_for(
+    async fn answer_for(
         &self,
         principal: &Principal,
         ask: &CallerRequest,

@@ -82,7 +82,7 @@ pub(crate) async fn open(
     let counted: EventSink = Arc::new(move |event: ServerEvent| {
         let seq = event.seq.unwrap_or(0);
         sink(event);
-        seen.fetch_max(seq, Ordering::Relaxed);
+        seen.fetch_max(seq, Ordering::AcqRel);
     });
     let id = answer.subscription_id;
     requested.answered(id.clone(), counted);

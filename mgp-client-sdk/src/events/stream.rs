@@ -144,10 +144,12 @@ impl EventStream {
         if let Some(event) = self.early.take() {
             return Some(Taken::Early(event));
         }
+        // Load the number first: an event is buffered before it counts as received, so an event that counts here and is
+        // not found below was not buffered.
+        let received = self.subscription.received.load(Ordering::Acquire);
         if let Ok(event) = self.events.try_recv() {
             return Some(Taken::Event(event));
         }
-        let received = self.subscription.received.load(Ordering::Relaxed);
         if received > self.last {
             // The buffer was full when these events arrived, so they must be requested again.
             return Some(Taken::MissingUntil(received + 1));
@@ -213,5 +215,64 @@ impl EventStream {
             let event = events.next().await?;
             Some((event, events))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::RpcError;
+    use mgp_types::method::{EventNotification, Notification as _};
+    use mgp_types::service::{Call, Params, Reply, Stack};
+    use serde_json::json;
+
+    use super::super::EventRoutes;
+    use super::*;
+    use crate::test_client::TestClient;
+
+    /// Returns a server that numbers events and cannot send them again.
+    fn server() -> Stack {
+        Stack::from_fn(|call: Call| async move {
+            let answer = match call.method().as_str() {
+                "initialize" => json!({
+                    "protocolVersion": "2025-06-18",
+                    "serverInfo": {"name": "forgetful", "version": "1"},
+                    "capabilities": {"mgp": {"version": "0.2.0", "extensions": ["bidirectional"]}},
+                }),
+                "mgp/events/subscribe" => json!({"subscribed": ["a"], "subscription_id": 7}),
+                "mgp/events/unsubscribe" => json!({}),
+                other => return Err(RpcError::method_not_found(other)),
+            };
+            Reply::of(&answer)
+        })
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_event_that_arrives_while_the_buffer_is_read_is_not_lost() {
+        const EVENTS: u64 = 100_000;
+        let client = TestClient::legacy(server()).await;
+        let mut events = client.events().subscribe(["*"]).await.unwrap();
+        let routes = client.context().scope.state::<EventRoutes>();
+        let read = Arc::new(AtomicU64::new(0));
+        let seen = Arc::clone(&read);
+        let sending = std::thread::spawn(move || {
+            for seq in 1..=EVENTS {
+                while seq > seen.load(Ordering::Relaxed) + 512 {
+                    if Arc::strong_count(&seen) == 1 {
+                        // The test has failed.
+                        return;
+                    }
+                    std::thread::yield_now();
+                }
+                let event = json!({"subscription_id": 7, "channel": "a", "_mgp": {"seq": seq}});
+                let params = Params::split(EventNotification::METHOD, event.to_string().into());
+                routes.deliver(&params.unwrap());
+            }
+        });
+        for seq in 1..=EVENTS {
+            assert_eq!(events.next().await.unwrap().seq, Some(seq));
+            read.store(seq, Ordering::Relaxed);
+        }
+        sending.join().unwrap();
+        assert_eq!(events.dropped(), 0);
     }
 }

@@ -6,7 +6,10 @@ use mgp_types::{Backoff, RpcError, random_name};
 
 use crate::config::ListenConfig;
 
-/// Doubling delays with some jitter, for a limited number of attempts.
+/// The minimum delay after the attempts with growing delays, because the number of further attempts is not limited.
+const MIN_LAST_DELAY: Duration = Duration::from_millis(10);
+
+/// Doubling delays with some jitter; after a number of failed attempts, all have the maximum length.
 #[derive(Debug)]
 pub(super) struct RetryDelay {
     config: ListenConfig,
@@ -30,18 +33,24 @@ impl RetryDelay {
         }
     }
 
-    /// Returns the next delay, or `None` after the last attempt. The delay is at least as long as the server requested,
-    /// within the configured maximum.
-    pub(super) fn next(&mut self, error: Option<&RpcError>) -> Option<Duration> {
-        if self.attempts >= self.config.attempts {
-            return None;
-        }
-        let asked = error.and_then(|error| error.as_recovery()?.retry_after_ms);
-        let asked = asked.map_or(Duration::ZERO, Duration::from_millis);
-        let delay = self.backoff.delay(self.attempts).max(asked.min(self.config.max_retry));
-        self.attempts += 1;
+    /// Returns whether the last of the attempts with growing delays has just failed.
+    pub(super) fn is_at_limit(&self) -> bool {
+        self.attempts == self.config.attempts
+    }
+
+    /// Returns the next delay. It is at least as long as the server requested, within the configured maximum.
+    pub(super) fn next(&mut self, error: Option<&RpcError>) -> Duration {
+        let max = self.config.max_retry;
+        let delay = if self.attempts < self.config.attempts {
+            let asked = error.and_then(|error| error.as_recovery()?.retry_after_ms);
+            let asked = asked.map_or(Duration::ZERO, Duration::from_millis);
+            self.backoff.delay(self.attempts).max(asked.min(max))
+        } else {
+            max.max(MIN_LAST_DELAY)
+        };
+        self.attempts = self.attempts.saturating_add(1);
         // Jitter, so that the clients of a server that was down do not all reconnect at the same time.
-        Some(delay + delay.mul_f64(random_fraction() / 4.0))
+        delay.saturating_add(delay.mul_f64(random_fraction() / 4.0))
     }
 }
 
@@ -58,22 +67,33 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(delay: Option<Duration>, seconds: u64) {
-        let (delay, least) = (delay.unwrap(), Duration::from_secs(seconds));
+    fn check(delay: Duration, seconds: u64) {
+        let least = Duration::from_secs(seconds);
         assert!(delay >= least && delay <= least + least / 4, "{delay:?} for {least:?}");
     }
 
     #[test]
-    fn delays_grow_to_a_maximum_and_end() {
+    fn delays_grow_to_a_maximum_and_stay_there() {
         let mut retry_delay = RetryDelay::new(ListenConfig::default());
         for seconds in [1, 2, 4, 8, 16, 32, 60, 60, 60, 60] {
             check(retry_delay.next(None), seconds);
         }
-        assert_eq!(retry_delay.next(None), None);
+        assert!(retry_delay.is_at_limit());
+        check(retry_delay.next(None), 60);
+        assert!(!retry_delay.is_at_limit());
         retry_delay.stream_ended(Duration::from_secs(59));
-        assert_eq!(retry_delay.next(None), None);
+        check(retry_delay.next(None), 60);
         retry_delay.stream_ended(Duration::from_secs(61));
         check(retry_delay.next(None), 1);
+    }
+
+    #[test]
+    fn the_delays_after_the_limit_are_never_zero() {
+        let none = Duration::ZERO;
+        let config = ListenConfig { retry: none, max_retry: none, attempts: 1 };
+        let mut retry_delay = RetryDelay::new(config);
+        assert_eq!(retry_delay.next(None), none);
+        assert!(retry_delay.next(None) >= MIN_LAST_DELAY);
     }
 
     #[test]

@@ -91,7 +91,7 @@ impl Listener {
                         if is_new {
                             self.retry_delay.reset();
                         }
-                        self.schedule_retry(Some(&error))
+                        Some(self.schedule_retry(Some(&error)))
                     }
                 }
             };
@@ -198,7 +198,7 @@ impl Listener {
                 tracing::debug!(?ended, "stream of changes ended");
                 self.retry_delay.stream_ended(stream.since.elapsed());
                 (self.stream, self.may_have_missed) = (None, true);
-                self.schedule_retry(ended.as_ref().err())
+                Some(self.schedule_retry(ended.as_ref().err()))
             }
             None => retry,
         };
@@ -211,17 +211,16 @@ impl Listener {
         }
     }
 
-    /// Returns a timer for the next attempt after a failure, or `None` if there were too many failures.
-    fn schedule_retry(&mut self, error: Option<&RpcError>) -> Option<Sleep> {
-        let retry_delay = self.retry_delay.next(error);
-        if retry_delay.is_none() {
+    /// Returns a timer for the next attempt after a failure, and warns once after too many failures.
+    fn schedule_retry(&mut self, error: Option<&RpcError>) -> Sleep {
+        if self.retry_delay.is_at_limit() {
             let why = error.map(ToString::to_string);
             tracing::warn!(
                 error = why,
-                "stream of changes given up; changes of the server are no longer reported"
+                "stream of changes lost: until it is open again, changes of the server are not reported"
             );
         }
-        retry_delay.map(sleep)
+        sleep(self.retry_delay.next(error))
     }
 
     /// Publishes the result for a generation of subscriptions; returns whether that generation is new.

@@ -11,8 +11,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use mgp_types::mcp::{Era, LegacyCreateTaskResult};
-use mgp_types::method::{PermissionRequest, Request as _};
+use mgp_lifecycle::AcceptsTask;
+use mgp_types::mcp::Era;
 use mgp_types::service::{
     BoxFuture, Call, CallerAccess, CallerRequest, Context, InputRequired, Peer, Reply, ServerId,
     Stack,
@@ -22,9 +22,9 @@ use serde::{Deserialize, Serialize};
 
 use super::answers::AnswerCache;
 use super::parked::{ParkedCall, ParkedCalls, ParkedEvent};
+use super::task_waiter::TaskWaiter;
 use crate::client::Client;
 use crate::supervised::SupervisedClient;
-use crate::wire::{answer_form, name_server, offers};
 
 /// A route to one server.
 #[derive(Clone)]
@@ -126,21 +126,18 @@ fn upstream_key(server: &ServerId, round: u32, key: &str, earlier: &[String]) ->
 pub struct AwaitLegacyTask;
 
 /// Sends a call to a legacy callee, and waits for its task if that was requested.
-fn send(client: &Client, stack: &Stack, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
+fn send(
+    client: &Client,
+    stack: &Stack,
+    mut call: Call,
+) -> BoxFuture<'static, Result<Reply, RpcError>> {
     if call.cx().extensions.get::<AwaitLegacyTask>().is_none() {
         return stack.send(call);
     }
-    let (client, cx, sending) = (client.clone(), call.cx().clone(), stack.send(call));
-    Box::pin(async move {
-        let reply = sending.await?;
-        match reply.get::<LegacyCreateTaskResult>() {
-            Ok(created) => {
-                let max = client.time_limits().max;
-                client.await_legacy_task(&cx, created.task, max).await
-            }
-            Err(_) => Ok(reply),
-        }
-    })
+    let waiter = TaskWaiter::new(client, call.cx());
+    call.cx_mut().extensions.insert(waiter.clone());
+    let sending = stack.send(call);
+    Box::pin(async move { waiter.result(sending.await?).await })
 }
 
 // === A modern callee ===
@@ -190,21 +187,10 @@ impl Round {
         cx: &Context,
     ) -> Result<Object, RpcError> {
         let asking = self.asks.iter().map(|question| async {
-            if let Some(answer) =
-                answer_form(client.callbacks(), cx, &question.method, &question.params).await
-            {
-                return answer.map(|answer| (question.key.clone(), answer));
-            }
-            let params = name_server(Some(server), &question.method, &question.params);
-            let ask = CallerRequest::new(question.method.clone(), params);
-            if question.method == PermissionRequest::METHOD {
-                // The client's own authority decides about a server's permissions, never the caller.
-                let answer = client.answer_for(&cx.principal, &ask).await;
-                return answer.map(|answer| (question.key.clone(), answer));
-            }
-            offers(&cx.caller, &ask)?;
+            let ask = CallerRequest::new(question.method.clone(), question.params.clone());
             let key = upstream_key(server, self.number, &question.key, &self.earlier);
-            cx.ask_again(&key, ask).await.map(|answer| (question.key.clone(), answer))
+            let answer = client.answer_for_caller(cx, &key, &ask).await;
+            answer.map(|answer| (question.key.clone(), answer))
         });
         join_all(asking).await.into_iter().collect()
     }
@@ -224,6 +210,11 @@ async fn request_in_rounds(
     // Each round sends a copy of the call, so that the original remains unchanged; without the members for this hop, the
     // copies are cheaper.
     call.params_mut().remove_hop_members();
+    if call.cx().extensions.get::<AcceptsTask>().is_some() {
+        // Layers that record how a call ends must wait for its task.
+        let waiter = TaskWaiter::new(&client, call.cx());
+        call.cx_mut().extensions.insert(waiter);
+    }
     let cx = call.cx();
     let logical = cx.logical.clone().unwrap_or_else(|| cx.key.to_text());
     let mut round: Option<Round> = match &cx.caller_access {
@@ -242,6 +233,9 @@ async fn request_in_rounds(
             number = round.number + 1;
         }
         let needed = match stack.send(next).await? {
+            Reply::InputRequired(needed) if is_own(cx, &needed) => {
+                return Box::pin(ask_own(cx, needed)).await;
+            }
             Reply::InputRequired(needed) if needed.state.is_some() || !needed.asks.is_empty() => {
                 needed
             }
@@ -261,6 +255,24 @@ async fn request_in_rounds(
         }
         round = Some(latest);
     }
+}
+
+/// Returns whether layers of the stack to the callee asked the caller these questions, and not the callee: e.g. gates, or
+/// the wait for a task. Their questions have the keys of the caller already.
+fn is_own(cx: &Context, needed: &InputRequired) -> bool {
+    let CallerAccess::Channel(asker) = &cx.caller_access else { return false };
+    !needed.asks.is_empty() && needed.asks.iter().all(|(key, _)| asker.has_asked(key))
+}
+
+/// Asks questions of layers once more, which ends the round of the caller. Its next round sends the call again, and the
+/// layers then find the answers.
+async fn ask_own(cx: &Context, needed: InputRequired) -> Result<Reply, RpcError> {
+    let CallerAccess::Channel(asker) = &cx.caller_access else {
+        return Ok(Reply::InputRequired(needed));
+    };
+    let asks = needed.asks.into_iter().map(|(key, ask)| asker.ask(&key, ask));
+    join_all(asks).await;
+    Err(RpcError::internal("the round of a call did not end with its questions"))
 }
 
 // === Calls of modern callers to a legacy callee ===

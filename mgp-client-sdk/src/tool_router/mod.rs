@@ -3,6 +3,7 @@
 mod answers;
 mod hop;
 mod parked;
+mod task_waiter;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,6 +16,7 @@ use tower_service::Service;
 
 pub use hop::AwaitLegacyTask;
 pub use hop::Hop;
+pub use task_waiter::await_tasks;
 
 /// A service that sends each tool call to the server that has the tool.
 #[derive(Clone, Default)]

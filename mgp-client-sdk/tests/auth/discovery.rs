@@ -1,8 +1,12 @@
 //! Discovery of authorization servers, and documents that a client must not trust.
 
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use mgp_client_sdk::auth::{AuthError, Browser, DeviceCode};
 use serde_json::json;
 
-use crate::world::{ONE, SERVER, Switches, TWO, World};
+use crate::world::{ONE, REDIRECT, SERVER, Switches, TWO, World};
 
 /// Makes one call. It must log in at the issuer in `Ok`, or fail with an error that contains the words in `Err`.
 async fn check(set: impl FnOnce(&mut Switches), expected: Result<&str, &str>) {
@@ -178,7 +182,68 @@ async fn among_several_issuers_the_trusted_one_is_used() {
 #[tokio::test]
 async fn a_server_elsewhere_opens_no_page_of_this_machine() {
     let local = json!({ "authorization_endpoint": "http://127.0.0.1:8080/shutdown" });
-    check(|s| s.server = local, Err("it is on this machine")).await;
+    check(|s| s.server = local.clone(), Err("it is on this machine")).await;
+    // A server of revision 2025-03-26 has no metadata of its own.
+    check(|s| (s.metadata_at, s.server) = (None, local), Err("it is on this machine")).await;
+}
+
+/// The page where a code is entered, and the page with the code in its address.
+type ShownPages = (String, Option<String>);
+
+/// A browser on another device, which records the pages that it shows.
+#[derive(Clone, Default)]
+struct Elsewhere(Arc<Mutex<Vec<ShownPages>>>);
+
+#[async_trait]
+impl Browser for Elsewhere {
+    async fn redirect_uri(&self, _registered: Option<&str>) -> Result<String, AuthError> {
+        Ok(REDIRECT.to_owned())
+    }
+
+    async fn authorize(&self, _url: &str) -> Result<String, AuthError> {
+        Err(AuthError::browser("the login is elsewhere"))
+    }
+
+    fn is_elsewhere(&self) -> bool {
+        true
+    }
+
+    fn show_device_code(&self, code: &DeviceCode<'_>) {
+        let shown = (code.page.to_owned(), code.complete.map(str::to_owned));
+        self.0.lock().unwrap().push(shown);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_login_on_another_device_shows_no_page_of_this_machine() {
+    let (there, here) = ("https://one.example/enter", "http://localhost:8080/shutdown");
+    for (page, complete, expected) in [
+        (there, there, Ok(Some(there.to_owned()))),
+        (there, here, Ok(None)),
+        (here, there, Err("it is on this machine")),
+    ] {
+        let world = World::new(|s| {
+            s.server = json!({ "device_authorization_endpoint": "https://one.example/device" });
+            s.device = json!({
+                "device_code": "d", "user_code": "A-B",
+                "verification_uri": page, "verification_uri_complete": complete,
+            });
+        });
+        let browser = Elsewhere::default();
+        let outcome = world.call(&world.oauth().browser(browser.clone()), "").await;
+        let shown = browser.0.lock().unwrap().clone();
+        match expected {
+            Ok(complete) => {
+                outcome.unwrap();
+                assert_eq!(shown, [(page.to_owned(), complete)]);
+            }
+            Err(words) => {
+                let error = outcome.unwrap_err();
+                assert!(error.message().contains(words), "{error}");
+                assert!(shown.is_empty(), "{shown:?}");
+            }
+        }
+    }
 }
 
 #[tokio::test]

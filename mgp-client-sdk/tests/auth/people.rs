@@ -1,6 +1,10 @@
 //! Logins of a person: registration, requested scopes, and accepted responses.
 
+use std::time::Duration;
+
+use mgp_client_sdk::auth::LoopbackBrowser;
 use serde_json::json;
+use tokio::time::{Instant, timeout};
 
 use crate::world::{DOCUMENT, Login, ONE, REDIRECT, SECRET, Switches, World};
 
@@ -261,4 +265,18 @@ async fn a_person_can_log_in_before_anything_is_asked() {
     let error = world.oauth().log_in().await.unwrap_err();
     assert!(error.to_string().contains("access_denied"), "{error}");
     world.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_login_may_take_as_long_as_configured() {
+    let limit = Duration::from_mins(10);
+    let world = World::new(|_| {});
+    let oauth = world.oauth().browser(LoopbackBrowser::new(|_| ())).login_timeout(limit);
+    let begun = Instant::now();
+    let mut login = Box::pin(world.call(&oauth, ""));
+    let early = timeout(Duration::from_secs(301), &mut login).await;
+    assert!(early.is_err(), "{early:?}");
+    let error = login.await.unwrap_err();
+    assert!(error.message().contains("timed out after 600s"), "{error}");
+    assert_eq!(begun.elapsed().as_secs(), limit.as_secs());
 }

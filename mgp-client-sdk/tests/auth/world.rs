@@ -43,6 +43,8 @@ pub(crate) struct Switches {
     pub(crate) server_at: Option<&'static str>,
     /// Members that are added to the metadata of the authorization servers, or replaced in it.
     pub(crate) server: Value,
+    /// The answer of the issuers' device endpoints.
+    pub(crate) device: Value,
     /// The issuer that the response to a login names.
     pub(crate) iss: Option<&'static str>,
     /// The kind of response to a login: a code, an error, a wrong response or none.
@@ -95,6 +97,7 @@ impl Default for Switches {
             issuers: vec![ONE],
             server_at: Some("/.well-known/oauth-authorization-server{}"),
             server: json!({}),
+            device: json!({}),
             iss: None,
             login: Login::Code,
             method: "none",
@@ -280,6 +283,9 @@ impl World {
             if request.url == format!("{issuer}/register") {
                 return self.register(issuer, request, &switches);
             }
+            if request.url == format!("{issuer}/device") {
+                return FetchResponse::new(200, switches.device.to_string());
+            }
             if request.url == format!("{issuer}/token") {
                 return self.token(issuer, request, &switches);
             }
@@ -374,7 +380,9 @@ impl World {
                 }
                 scope
             }
-            "client_credentials" | "urn:ietf:params:oauth:grant-type:jwt-bearer" => field("scope"),
+            "client_credentials"
+            | "urn:ietf:params:oauth:grant-type:jwt-bearer"
+            | "urn:ietf:params:oauth:grant-type:device_code" => field("scope"),
             other => panic!("{other}"),
         };
         self.grant(issuer, &scope, switches, key.filter(|_| switches.binds))

@@ -98,13 +98,14 @@ async fn a_failed_probe_does_not_mark_a_server_as_legacy() {
 #[tokio::test]
 async fn a_refusal_only_a_modern_server_gives_keeps_the_client_modern() {
     let server = Server::modern(|seen| {
-        (seen.method() == "server/discover").then(|| refused(404, seen, -32601))
+        let is_unknown = matches!(seen.method(), "server/discover" | "initialize");
+        is_unknown.then(|| refused(404, seen, -32601))
     })
     .await;
     let client = client().connect_url(&server.url).await.unwrap();
     assert_eq!(client.server().era, Era::Modern);
     client.call("t").await.unwrap();
-    assert_eq!(server.count("initialize"), 0);
+    assert_eq!(server.count("initialize"), 1, "a legacy server could refuse the probe like this");
 }
 
 #[tokio::test]
@@ -116,11 +117,13 @@ async fn other_refusals_of_the_probe_lead_to_initialize() {
         let client = client().connect_url(&server.url).await.unwrap();
         assert_eq!(client.server().era, Era::Legacy, "{code}");
     }
-    // A legacy server without sessions answers an unknown method with status 200.
-    let server = Server::legacy(|seen| {
-        (seen.method() == "server/discover").then(|| refused(200, seen, -32601))
-    })
-    .await;
-    let client = client().connect_url(&server.url).await.unwrap();
-    assert_eq!(client.server().era, Era::Legacy);
+    // A legacy server without sessions answers an unknown method with status 200; others use the status of an error.
+    for code in [200, 400, 404] {
+        let server = Server::legacy(move |seen| {
+            (seen.method() == "server/discover").then(|| refused(code, seen, -32601))
+        })
+        .await;
+        let client = client().connect_url(&server.url).await.unwrap();
+        assert_eq!(client.server().era, Era::Legacy, "{code}");
+    }
 }

@@ -1,5 +1,6 @@
 //! The stream of changes over HTTP, in the modern era.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -123,7 +124,7 @@ async fn a_server_without_streams_is_asked_once() {
 }
 
 #[tokio::test]
-async fn a_failing_server_is_asked_a_limited_number_of_times() {
+async fn a_failing_server_is_asked_rarely_after_the_configured_attempts() {
     let server = crate::script::Server::modern(|seen| {
         announces(seen).or_else(|| (seen.method() == "subscriptions/listen").then(|| status(502)))
     })
@@ -140,4 +141,34 @@ async fn a_failing_server_is_asked_a_limited_number_of_times() {
     sleep(Duration::from_millis(300)).await;
     assert_eq!(server.count("subscriptions/listen"), 4);
     client.call("t").await.unwrap();
+}
+
+#[tokio::test]
+async fn changes_are_reported_again_after_a_long_outage() {
+    let opened = AtomicUsize::new(0);
+    let server = crate::script::Server::modern(move |seen| {
+        announces(seen).or_else(|| {
+            (seen.method() == "subscriptions/listen").then(|| {
+                match opened.fetch_add(1, Ordering::Relaxed) {
+                    0 => events([agreed(seen), Step::Break]),
+                    1..=30 => status(502),
+                    _ => events([agreed(seen), Step::Hold]),
+                }
+            })
+        })
+    })
+    .await;
+    let heard = Heard::default();
+    let hook = Arc::clone(&heard);
+    let _client = client()
+        .config(|config| {
+            config.listen.retry = Duration::from_millis(1);
+            config.listen.max_retry = Duration::from_millis(5);
+        })
+        .on_change(move |what| hook.lock().unwrap().push(what.clone()))
+        .connect_url(&server.url)
+        .await
+        .unwrap();
+    until(&heard, &[ServerChange::Tools]).await;
+    assert_eq!(server.count("subscriptions/listen"), 32);
 }

@@ -1,7 +1,7 @@
 //! A session that the server lost while requests of it were still running.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mgp_client_sdk::{ServerChange, ToolResult as _};
@@ -187,4 +187,38 @@ async fn a_404_without_a_lost_session_opens_no_new_session() {
     server.wait_for(|seen| forgets(seen).is_some()).await;
     sleep(Duration::from_millis(100)).await;
     assert_eq!((server.count("initialize"), server.count("resources/subscribe")), (2, 2));
+}
+
+#[tokio::test]
+async fn notifications_arrive_after_a_long_outage() {
+    let opened = AtomicUsize::new(0);
+    let server = Server::legacy(move |seen| {
+        (seen.verb == "GET").then(|| match opened.fetch_add(1, Ordering::Relaxed) {
+            0 => events([Step::Break]),
+            1..=30 => status(503),
+            _ => {
+                let changed =
+                    json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
+                events([say(&changed), Step::Hold])
+            }
+        })
+    })
+    .await;
+    let changed = Arc::new(Notify::new());
+    let own = Arc::clone(&changed);
+    let _client = client()
+        .http(|http| {
+            http.retry = Duration::from_millis(1);
+            http.max_retry = Duration::from_millis(5);
+        })
+        .on_change(move |change| {
+            if *change == ServerChange::Tools {
+                own.notify_one();
+            }
+        })
+        .connect_url(&server.url)
+        .await
+        .unwrap();
+    timeout(Duration::from_secs(5), changed.notified()).await.unwrap();
+    assert_eq!((server.count("GET"), server.count("initialize")), (32, 1));
 }

@@ -7,6 +7,9 @@ use serde_json::{Map, Value, json};
 
 use crate::json::shown;
 
+/// The place of the progress token in a request.
+const TOKEN: &str = "/params/_meta/progressToken";
+
 /// The maximum number of messages of each peer that are recorded.
 pub(crate) const MAX_MESSAGES: usize = 10_000;
 
@@ -21,7 +24,8 @@ struct Exchange {
     is_cancelled: bool,
     /// `true` if another request with the same id was unanswered at the same time.
     is_ambiguous: bool,
-    /// The range in [`Recording::notices`] of the messages that the server sent between the request and the answer.
+    /// The range in [`Recording::notices`] of the messages that the server sent between the request and the answer;
+    /// with parallel requests, some of them belong to others.
     notices: (usize, usize),
 }
 
@@ -32,6 +36,10 @@ pub(crate) type Recalled = (Value, Value, Vec<Value>);
 #[derive(Debug, Default)]
 pub(crate) struct Recording {
     exchanges: Vec<Exchange>,
+    /// The ids of all recorded requests.
+    ids: HashSet<Value>,
+    /// The progress tokens of all recorded requests.
+    tokens: HashSet<Value>,
     notices: Vec<Value>,
     /// Answers for which there was no open request.
     pub(crate) stray: Vec<String>,
@@ -59,6 +67,8 @@ impl Recording {
         if id.is_null() || self.exchanges.len() >= MAX_MESSAGES {
             return;
         }
+        self.ids.insert(id.clone());
+        self.tokens.extend(message.pointer(TOKEN).cloned());
         let mut is_ambiguous = false;
         let is_same = |e: &&mut Exchange| e.answer.is_none() && e.request.get("id") == Some(id);
         for same in self.exchanges.iter_mut().filter(is_same) {
@@ -155,7 +165,22 @@ impl Recording {
         let answer = exchange.answer.clone()?;
         self.used.insert(at);
         let (from, to) = exchange.notices;
-        Some((exchange.request.clone(), answer, self.notices[from..to].to_vec()))
+        let request = exchange.request.clone();
+        let sent = self.notices[from..to].iter();
+        let notices =
+            sent.filter(|notice| !self.is_of_another(notice, &request)).cloned().collect();
+        Some((request, answer, notices))
+    }
+
+    /// Returns whether a message of the server belongs to another recorded request than this one.
+    fn is_of_another(&self, notice: &Value, request: &Value) -> bool {
+        let (named, own, all) = match notice["method"].as_str() {
+            Some("notifications/progress") => ("/params/progressToken", TOKEN, &self.tokens),
+            Some("notifications/mgp.stream.chunk") => ("/params/request_id", "/id", &self.ids),
+            _ => return false,
+        };
+        let named = notice.pointer(named);
+        named != request.pointer(own) && named.is_some_and(|named| all.contains(named))
     }
 
     /// Returns the tool name and the arguments of the next recorded call that succeeded. Each call is returned once per
@@ -232,5 +257,32 @@ mod tests {
         assert!(recording.take_missed().is_some());
         assert_eq!(recording.stray.len(), 1, "the second answer");
         assert_eq!(recording.unanswered().count(), 1, "the ping");
+    }
+
+    #[test]
+    fn the_notices_of_parallel_calls_are_not_mixed() {
+        let mut recording = Recording::default();
+        let call = |name: &str| json!({ "name": name, "_meta": { "progressToken": name } });
+        recording.client_sent(&request(1, "tools/call", &call("a")));
+        recording.client_sent(&request(2, "tools/call", &call("b")));
+        let notice = |method: &str, params: Value| json!({ "method": method, "params": params });
+        let progress =
+            |token: &str| notice("notifications/progress", json!({ "progressToken": token }));
+        let chunk = |id: u64| notice("notifications/mgp.stream.chunk", json!({ "request_id": id }));
+        let log = notice("notifications/message", json!({}));
+        for sent in
+            [progress("a"), progress("b"), progress("c"), chunk(1), chunk(2), chunk(3), log.clone()]
+        {
+            recording.server_sent(&sent);
+        }
+        for id in [2, 1] {
+            recording.server_sent(&json!({ "id": id, "result": {} }));
+        }
+        for (id, name) in [(1, "a"), (2, "b")] {
+            let (_, _, notices) = recording.recall("tools/call", &call(name)).unwrap();
+            // A token or an id of no request is kept, because the rules judge it.
+            let expected = [progress(name), progress("c"), chunk(id), chunk(3), log.clone()];
+            assert_eq!(notices, expected, "{name}");
+        }
     }
 }

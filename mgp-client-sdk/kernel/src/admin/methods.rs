@@ -89,9 +89,18 @@ impl OperatorMethods {
 /// Returns the server with the id that an operator gave.
 pub(super) fn find_server(kernel: &Kernel, id: &str) -> Result<Arc<ManagedServer>, RpcError> {
     kernel.0.fleet.get(id).ok_or_else(|| {
-        let message = format!("there is no server `{id}`; `mgp servers ls` lists them");
+        let message = if is_disabled(kernel, id) {
+            format!("`{id}` is disabled; run `mgp servers enable {id}`")
+        } else {
+            format!("there is no server `{id}`; `mgp servers ls` lists them")
+        };
         RpcError::new(ErrorCode::INVALID_PARAMS, message)
     })
+}
+
+/// Returns whether the configuration switches off a server.
+pub(super) fn is_disabled(kernel: &Kernel, id: &str) -> bool {
+    kernel.0.config.disabled().iter().any(|disabled| disabled == id)
 }
 
 /// Records an operator's action in the audit log. Needed for actions that cause no other audit event.

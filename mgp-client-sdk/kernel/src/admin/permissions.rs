@@ -9,7 +9,7 @@ use mgp_types::mgp::{
 use mgp_types::service::{Context, ServerId};
 use mgp_types::{Payload, RpcError, Timestamp};
 
-use super::methods::find_server;
+use super::methods::{find_server, is_disabled};
 use crate::handle::Kernel;
 
 pub(super) async fn list(
@@ -38,9 +38,10 @@ pub(super) async fn approve(
         kernel.governance().review_later(&cx.principal, server.id()).await?;
         return Ok(ChangeResult::new());
     }
-    let (server, change) = (params.server_id.clone(), permission_change(&kernel, params)?);
+    let server = find_server(&kernel, &params.server_id)?.id().clone();
+    let change = permission_change(server.clone(), params);
     let approved = kernel.governance().permissions().approve(&cx.principal, change).await?;
-    kernel.governance().settle(&cx.principal, Some(&server)).await?;
+    kernel.governance().settle(&cx.principal, Some(server.as_str())).await?;
     Ok(change_result(&approved))
 }
 
@@ -49,9 +50,10 @@ pub(super) async fn deny(
     cx: Context,
     params: Params,
 ) -> Result<ChangeResult, RpcError> {
-    let (server, change) = (params.server_id.clone(), permission_change(&kernel, params)?);
+    let server = find_server(&kernel, &params.server_id)?.id().clone();
+    let change = permission_change(server.clone(), params);
     let denied = kernel.governance().permissions().deny(&cx.principal, change).await?;
-    kernel.governance().settle(&cx.principal, Some(&server)).await?;
+    kernel.governance().settle(&cx.principal, Some(server.as_str())).await?;
     Ok(change_result(&denied))
 }
 
@@ -60,12 +62,13 @@ pub(super) async fn revoke(
     cx: Context,
     params: Params,
 ) -> Result<ChangeResult, RpcError> {
-    let server = find_server(&kernel, &params.server_id)?;
+    let server = ServerId::from(params.server_id.as_str());
+    check_revocable(&kernel, &cx, &server).await?;
     let mut params = params;
     let permissions = params.permissions.clone();
     let governance = kernel.governance();
     let calls = match governance.inbox() {
-        Some(inbox) => inbox.calls().revoke(&cx.principal, server.id(), &permissions).await?,
+        Some(inbox) => inbox.calls().revoke(&cx.principal, &server, &permissions).await?,
         None => Vec::new(),
     };
     params.permissions.retain(|name| !CallApprovals::is_id(name.as_str()));
@@ -74,28 +77,43 @@ pub(super) async fn revoke(
         result.permissions = calls.iter().map(CallApproval::to_listed).collect();
         return Ok(result);
     }
-    let change = permission_change(&kernel, params)?;
+    let change = permission_change(server.clone(), params);
     // Revoke the approvals in the inbox first, so that no call can use one before the permissions are revoked.
     let unused = match governance.inbox() {
-        Some(inbox) => inbox.forget_approvals(&cx.principal, server.id(), &permissions).await?,
+        Some(inbox) => inbox.forget_approvals(&cx.principal, &server, &permissions).await?,
         None => Vec::new(),
     };
     let mut result = change_result(&governance.permissions().revoke(&cx.principal, change).await?);
     result.permissions.extend(unused.into_iter().map(|permission| {
         let (by, at) = (cx.principal.name().to_owned(), Timestamp::now());
         let mut revoked = KernelPermission::new(permission, "revoked", "inbox", by, at);
-        revoked.server_id = Some(server.id().to_string());
+        revoked.server_id = Some(server.to_string());
         revoked
     }));
     result.permissions.extend(calls.iter().map(CallApproval::to_listed));
     Ok(result)
 }
 
-fn permission_change(kernel: &Kernel, params: Params) -> Result<PermissionChange, RpcError> {
-    // An unknown server id is an error, because it is most likely a typing error.
-    let server = find_server(kernel, &params.server_id)?;
-    let mut change =
-        PermissionChange::of(server.id().clone(), params.permissions).tools(&*params.tools);
+/// Checks that an operator can revoke decisions about a server, which also disabled and removed servers may have.
+///
+/// Any other id is an error, because it is most likely a typing error.
+async fn check_revocable(kernel: &Kernel, cx: &Context, id: &ServerId) -> Result<(), RpcError> {
+    let Err(unknown) = find_server(kernel, id.as_str()) else { return Ok(()) };
+    let (by, governance) = (&cx.principal, kernel.governance());
+    if is_disabled(kernel, id.as_str())
+        || !governance.permissions().list(by, Some(id)).await?.is_empty()
+    {
+        return Ok(());
+    }
+    let has_calls = match governance.inbox() {
+        Some(inbox) => !inbox.calls().list(by, Some(id)).await?.is_empty(),
+        None => false,
+    };
+    if has_calls { Ok(()) } else { Err(unknown) }
+}
+
+fn permission_change(server: ServerId, params: Params) -> PermissionChange {
+    let mut change = PermissionChange::of(server, params.permissions).tools(&*params.tools);
     if let Some(scope) = params.scope {
         change = change.scope(scope);
     }
@@ -105,7 +123,7 @@ fn permission_change(kernel: &Kernel, params: Params) -> Result<PermissionChange
     if let Some(because) = params.because {
         change = change.because(because);
     }
-    Ok(change)
+    change
 }
 
 fn change_result(approvals: &[Approval]) -> ChangeResult {

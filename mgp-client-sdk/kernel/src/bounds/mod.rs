@@ -1,8 +1,11 @@
 //! Limits of the tool calls of agents and servers, applied before a call reaches its server.
 //!
 //! The limits of calls a minute, of concurrent calls and of sizes are layers of `mgp-lifecycle`; hourly and daily
-//! quotas are counted in `usage.rs`. If the configuration sets no limits, a call costs only one additional comparison.
+//! quotas are counted in `usage.rs`. The limits of calls a minute and of sizes apply before the decision about a call,
+//! the others after it (`decided.rs`). If the configuration sets no limits, a call costs only two additional
+//! comparisons.
 
+mod decided;
 mod limit_table;
 mod refusals;
 mod usage;
@@ -30,6 +33,7 @@ use mgp_types::sync::RwLock;
 use mgp_types::{Object, Payload, RpcError};
 use tower_layer::Layer as _;
 
+use self::decided::LimitedCall;
 use self::limit_table::LimitTable;
 use self::refusals::RefusalLog;
 use self::usage::{Counted, Usage};
@@ -116,8 +120,9 @@ impl CallBounds {
         self.0.is_set.load(Ordering::Relaxed)
     }
 
-    /// Returns a stack in which the limits of a call are applied before it reaches `inner`.
-    pub(crate) fn layer(&self, call: &Call, server: &ServerId, inner: Stack) -> Stack {
+    /// Returns a stack in which the limits of a call that do not depend on the decision about it are applied before it
+    /// reaches `inner`. The other limits are added to the call; [`layer_decided`](Self::layer_decided) applies them.
+    pub(crate) fn layer(&self, call: &mut Call, server: &ServerId, inner: Stack) -> Stack {
         let Some(tool) = call.tool() else { return inner };
         let table = Arc::clone(&self.0.table.read());
         let principal = &call.cx().principal;
@@ -135,7 +140,7 @@ impl CallBounds {
             return inner;
         }
         let configured = server.as_ref().and_then(|server| server.limits.units_of(tool.name));
-        // The innermost layer sets this flag when a call reaches its server.
+        // The innermost layer sets this flag when a call has passed these limits.
         let reached = Arc::new(AtomicBool::new(false));
         let inner = {
             let reached = Arc::clone(&reached);
@@ -146,8 +151,10 @@ impl CallBounds {
         };
         let cost = CallCost { configured, stated: self.stated_units(id, tool.name) };
         let tool_rate = server.as_ref().and_then(|server| server.tools.get(tool.name).cloned());
-        // This is the innermost layer, so that a call that another limit refuses is not charged.
-        let mut stack = self.charge(agent.clone(), server.clone(), who(principal), cost, inner);
+        let limited = LimitedCall::new(agent.clone(), server.clone(), who(principal), cost);
+        let limited = Arc::new(limited);
+        call.cx_mut().extensions.insert_shared(Arc::clone(&limited));
+        let mut stack = self.check_quotas(limited, inner);
         if let Some((rate, server)) = tool_rate.zip(server.as_ref()) {
             let key = server.all.table.quote("tool_calls_per_minute");
             stack = name_key(Stack::new(rate.layer(stack)), key);
@@ -238,31 +245,16 @@ impl CallBounds {
         CostHints::of(&*self.0.definitions.definition(Some(server), tool)?).units()
     }
 
-    /// Returns a stack that charges the quotas of an agent and of a server before it passes a call to `inner`; if the
-    /// result states a higher cost, it charges the difference afterwards.
-    fn charge(
-        &self,
-        agent: Option<Arc<Bound>>,
-        server: Option<Arc<ServerBound>>,
-        who: String,
-        cost: CallCost,
-        inner: Stack,
-    ) -> Stack {
+    /// Returns a stack that refuses a call whose quotas are used up, so that no person is asked about such a call. It
+    /// charges nothing, because the decision about the call is still to be made.
+    fn check_quotas(&self, limited: Arc<LimitedCall>, inner: Stack) -> Stack {
         let usage = self.0.usage.clone();
         Stack::from_fn(move |call: Call| {
-            let (usage, inner, who) = (usage.clone(), inner.clone(), who.clone());
-            let (agent, server) = (agent.clone(), server.clone());
-            async move {
-                let all = counted(agent.as_deref(), server.as_ref(), &who);
-                let units = cost.units();
-                usage.charge(&all, units).await?;
-                let reply = inner.send(call).await?;
-                let rest = cost.actual(&reply).saturating_sub(units);
-                if rest > 0 {
-                    usage.add(&all, rest).await?;
-                }
-                Ok(reply)
-            }
+            let sending = match limited.refusal(&usage) {
+                Some(refusal) => Err(refusal),
+                None => Ok(inner.send(call)),
+            };
+            async move { sending?.await }
         })
     }
 }
@@ -326,12 +318,19 @@ impl Bound {
         }
     }
 
-    /// Returns a stack that checks a call's size, the rate and the running calls, in this order, before `inner`.
+    /// Returns a stack in which a call waits for its turn to run before it reaches `inner`.
+    fn layer_running(&self, inner: Stack) -> Stack {
+        match &self.running {
+            Some(running) => {
+                name_key(Stack::new(running.layer(inner)), self.table.quote("running"))
+            }
+            None => inner,
+        }
+    }
+
+    /// Returns a stack that checks a call's size and the rate, in this order, before `inner`.
     fn layer(&self, inner: Stack) -> Stack {
         let mut stack = inner;
-        if let Some(running) = &self.running {
-            stack = name_key(Stack::new(running.layer(stack)), self.table.quote("running"));
-        }
         if let Some(rate) = &self.rate {
             let key = self.table.quote("calls_per_minute");
             stack = name_key(Stack::new(rate.layer(stack)), key);

@@ -7,12 +7,15 @@ use std::future::Future;
 use futures_util::{StreamExt, stream};
 use mgp_types::mcp::{CallToolResult, ContentBlock};
 use mgp_types::method::{Request, TOOLS_CALL, ToolsCall};
-use mgp_types::service::{Call, CallKey, CallerAccess, Method, Outlet, Params, Reply};
-use mgp_types::{ErrorCode, Payload, RawObject, RpcError};
+use mgp_types::mgp::ExtensionSet;
+use mgp_types::proposal::{CallMembers, IdempotencyHeader, IdempotencyKey, ResultMembers, StepId};
+use mgp_types::service::{Call, CallKey, CallerAccess, Context, Method, Outlet, Params, Reply};
+use mgp_types::{ErrorCode, Payload, RawObject, RpcError, Sha256Hash};
 use serde::{Deserialize, Serialize};
 
 use super::call_tool;
 use super::dispatcher::Dispatcher;
+use super::find_tool::CallAddress;
 
 /// The maximum number of calls in one batch of `mgp_tools_call_many`.
 const MAX_CALLS: usize = 32;
@@ -25,6 +28,31 @@ const MAX_AT_ONCE: usize = 8;
 struct Batch {
     /// The calls of the batch, each with the arguments of `mgp_tools_call`.
     calls: Vec<RawObject>,
+}
+
+/// The params of one call of a batch.
+#[derive(Serialize)]
+struct NamedCall<'a> {
+    name: &'static str,
+    /// The arguments of `mgp_tools_call`: the name, server and arguments of a tool.
+    arguments: &'a RawObject,
+    #[serde(rename = "_mgp")]
+    shared: SharedMembers<'a>,
+}
+
+/// The members of the batch's `_mgp` that apply to each of its calls.
+#[derive(Serialize)]
+struct SharedMembers<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delegation: Option<Chain<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_handle: Option<&'a str>,
+}
+
+/// The agents on whose behalf the calls are made.
+#[derive(Serialize)]
+struct Chain<'a> {
+    chain: &'a [String],
 }
 
 /// The result of `mgp_tools_call_many`.
@@ -54,7 +82,13 @@ pub(super) async fn run(dispatcher: Dispatcher, call: Call) -> Result<Reply, Rpc
         let message = format!("`calls` has {} calls; use at most {MAX_CALLS}", calls.len());
         return Err(RpcError::invalid_params(message));
     }
-    let running = calls.into_iter().map(|named| run_one(&dispatcher, &call, &named));
+    let address = CallAddress::read(&call)?;
+    // An expired session handle makes the batch fail before a tool runs.
+    dispatcher.parts().sessions.find(call.cx(), address.session_handle.as_deref())?;
+    let separate =
+        calls.iter().zip(1..).map(|(named, place)| single(&call, &address, named, place));
+    let separate = separate.collect::<Result<Vec<_>, _>>()?;
+    let running = separate.into_iter().map(|one| run_one(&dispatcher, one));
     let results: Vec<_> = stream::iter(running).buffered(MAX_AT_ONCE).collect().await;
     let structured = Payload::of(&Results { results })?;
     let mut result = CallToolResult::new(vec![ContentBlock::text(structured.as_str())]);
@@ -62,25 +96,70 @@ pub(super) async fn run(dispatcher: Dispatcher, call: Call) -> Result<Reply, Rpc
     Reply::of(&result)
 }
 
-/// Runs one call. It has no progress of its own and cannot ask the caller, because both belong to the whole batch.
-fn run_one(
-    dispatcher: &Dispatcher,
+/// Returns one call of a batch, on behalf of the same agents and in the same session as the batch. The call has no
+/// progress of its own and cannot ask the caller, because both belong to the whole batch.
+fn single(
     batch: &Call,
+    address: &CallAddress,
     named: &RawObject,
-) -> impl Future<Output = Outcome> + use<> {
+    place: u32,
+) -> Result<Call, RpcError> {
     let mut cx = batch.cx().clone();
     cx.key = CallKey::next();
     cx.outlet = Outlet::none();
     cx.caller_access = CallerAccess::Unavailable;
-    let params = Params::tool(TOOLS_CALL, named.as_payload());
-    let call = Call::request(Method::from_static(ToolsCall::METHOD), params, cx);
+    separate_members(&mut cx, place)?;
+    let chain = address.on_behalf_of.as_slice();
+    let shared = SharedMembers {
+        delegation: (!chain.is_empty()).then_some(Chain { chain }),
+        session_handle: address.session_handle.as_deref(),
+    };
+    let named = NamedCall { name: TOOLS_CALL, arguments: named, shared };
+    let params = Params::of(ToolsCall::METHOD, &named)?;
+    Ok(Call::request(Method::from_static(ToolsCall::METHOD), params, cx))
+}
+
+/// Replaces the idempotency key and the step id of a batch by those of one of its calls, because each of them belongs
+/// to a single call. They depend only on the batch's own and the place, so a repeated batch has the same ones.
+fn separate_members(cx: &mut Context, place: u32) -> Result<(), RpcError> {
+    // With the hash, no key is too long, and none equals another key that the caller chose.
+    let own_key = |IdempotencyKey(key): &IdempotencyKey| {
+        IdempotencyKey(format!("{}:{place}", Sha256Hash::digest(key.as_bytes())))
+    };
+    if let Some(IdempotencyHeader(key)) = cx.extensions.get::<IdempotencyHeader>() {
+        let own = IdempotencyHeader(own_key(key));
+        cx.extensions.insert(own);
+    }
+    let (key, step) = (cx.member::<IdempotencyKey>()?, cx.member::<StepId>()?);
+    if key.is_none() && step.is_none() {
+        return Ok(());
+    }
+    let mut members = cx.extensions.get::<CallMembers>().cloned().unwrap_or_default();
+    if let Some(key) = key {
+        key.check()?;
+        members.set(&own_key(&key))?;
+    }
+    if let Some(StepId(id)) = step {
+        members.set(&StepId(format!("{id}:{place}")))?;
+    }
+    cx.extensions.insert(members);
+    Ok(())
+}
+
+/// Runs one call.
+fn run_one(dispatcher: &Dispatcher, mut call: Call) -> impl Future<Output = Outcome> + use<> {
+    let active = call.cx().caller.mgp.unwrap_or_default() & ExtensionSet::PROPOSALS;
+    // Without a collection of its own, the members of its result would be in the result of the batch.
+    let members = ResultMembers::collect(call.cx_mut(), active);
     let answer = call_tool::call(dispatcher.clone(), call);
     async move {
-        match answer.await {
-            Ok(reply) => match reply.as_body() {
-                Some(body) => Outcome::Result(body.as_raw().clone()),
-                None => Outcome::Error(Failure::from(&RpcError::internal("no result"))),
-            },
+        let result = answer.await.and_then(|mut reply| {
+            let body = reply.as_body_mut().ok_or_else(|| RpcError::internal("no result"))?;
+            members.write(body);
+            Ok(Payload::from_trusted(String::from_utf8_lossy(&body.to_json()).into_owned()))
+        });
+        match result {
+            Ok(result) => Outcome::Result(result),
             Err(error) => Outcome::Error(Failure::from(&error)),
         }
     }

@@ -126,6 +126,7 @@ impl ForwardedCall<'_> {
     ) -> Result<Reply, RpcError> {
         let Self { dispatcher, address, server, tool, has_access } = *self;
         let DispatcherParts { fleet, results, metrics, .. } = dispatcher.parts();
+        let answer = answer.and_then(crate::results::well_formed);
         let answer = answer.and_then(|reply| check_result(fleet, tool, reply));
         let is_answered =
             matches!(&answer, Ok(reply) if !reply.as_body().is_some_and(is_tool_error));
@@ -136,8 +137,11 @@ impl ForwardedCall<'_> {
         if has_access {
             record_use(dispatcher, cx, address, tool, is_answered);
         }
-        let answer = result_members::finish(dispatcher, cx, server, tool, session, answer);
-        results.limit(cx, (server.id(), tool.name()), || server.config().results, answer?)
+        let limits = || server.config().results;
+        match result_members::finish(dispatcher, cx, server, tool, session, answer) {
+            Ok(reply) => results.limit(cx, (server.id(), tool.name()), limits, reply),
+            Err(error) => Err(results.limit_error(cx, limits, error)),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The routes of the kernel, which determine the part that answers each method.
 //!
-//! [`tools`] passes tool calls on to servers, and [`server_features`] passes on the other calls; both find the server
-//! with the [`Dispatcher`].
+//! [`call_tool`](mod@call_tool) passes tool calls on to servers, and [`server_features`] passes on the other calls;
+//! both find the server with the [`Dispatcher`].
 
 mod apps;
 mod batch;
@@ -19,6 +19,7 @@ mod page;
 mod permission_check;
 mod result_members;
 mod saved_context;
+mod search;
 mod server_features;
 mod skills;
 mod subscribe;
@@ -31,12 +32,11 @@ use std::sync::Arc;
 
 use futures_util::future::Either;
 use mgp_discovery::list_router;
+use mgp_lifecycle::Transactions;
 use mgp_security::KernelToolsLayer;
-use mgp_types::method::{
-    Request as _, ToolsCall, ToolsDiscover, ToolsList, ToolsRequest, ToolsValidate,
-};
+use mgp_types::method::{Request as _, ToolsCall, ToolsList, ToolsValidate};
 use mgp_types::mgp::ExtensionSet;
-use mgp_types::service::{Call, Context, Router, Stack};
+use mgp_types::service::{Router, Stack};
 use tower_layer::Layer as _;
 
 use self::builtin_tools::BuiltinTools;
@@ -60,35 +60,47 @@ pub(super) fn router(
     let parts = dispatcher.parts();
     let context = parts.fleet.context();
     let visible = Arc::new(parts.view.clone());
+    let transactions = context.calls.transactions.as_ref();
+    // `mgp/access/*`
     let methods = context
         .governance
         .router()
+        // `mgp/discovery/list`
         .merge(list_router(parts.registrations.fleet(), visible))
+        // `mgp/discovery/register` and `mgp/discovery/deregister`
         .merge(parts.registrations.router())
-        .merge(search_router(dispatcher))
+        // `mgp/tools/discover`, `mgp/tools/request` and `mgp/tools/session*`
+        .merge(search::router(dispatcher))
+        // `mgp/servers/recommend`
         .merge(context.proposals.recommender.router())
+        // `mgp/manifest/get`
         .merge(manifest::router(dispatcher, offered))
+        // `mgp/events/*`
         .merge(context.events.hub().router())
+        // `mgp/permissions/check` and `mgp/scopes/*`
         .merge(permission_check::router(dispatcher))
-        .merge(admin);
-    let methods = match &context.calls.transactions {
-        Some(transactions) => methods.merge(transactions.router()),
-        None => methods,
-    };
-    let tool_calls = tool_calls(dispatcher, methods.clone().merge(system));
-    let (lists, checks) = (dispatcher.clone(), dispatcher.clone());
+        // `mgp/kernel/*`
+        .merge(admin)
+        // `transaction/*` and `mgp/tx/*`
+        .merge(transactions.map(Transactions::router).unwrap_or_default());
+    let tool_calls = tool_call_service(dispatcher, methods.clone().merge(system));
+    let (for_list, for_validate) = (dispatcher.clone(), dispatcher.clone());
     methods
         .route(ToolsCall::METHOD, tool_calls)
-        .route(ToolsList::METHOD, Stack::from_fn(move |call| tool_list::list(lists.clone(), call)))
+        .route(
+            ToolsList::METHOD,
+            Stack::from_fn(move |call| tool_list::list(for_list.clone(), call)),
+        )
         .on::<ToolsValidate, _, _>(move |cx, params| {
-            std::future::ready(validate_tool::validate(&checks, &cx, &params))
+            std::future::ready(validate_tool::validate(&for_validate, &cx, &params))
         })
+        // Resources, prompts, skills, completion and roots.
         .merge(server_features::router(dispatcher))
 }
 
 /// Returns the service for `tools/call`. It looks for the tool first among the methods of the kernel, then among the
 /// kernel's other tools, then among the tools of servers.
-fn tool_calls(dispatcher: &Dispatcher, methods: Router) -> Stack {
+fn tool_call_service(dispatcher: &Dispatcher, methods: Router) -> Stack {
     let (builtin_tools, dispatcher) = (BuiltinTools::of(dispatcher), dispatcher.clone());
     let others = Stack::from_fn(move |call| match builtin_tools.answer(call) {
         Ok(answer) => Either::Left(answer),
@@ -96,38 +108,4 @@ fn tool_calls(dispatcher: &Dispatcher, methods: Router) -> Stack {
     });
     // A kernel method that is called as a tool is subject to the same access rules as the method itself.
     Stack::new(KernelToolsLayer::new(methods).layer(others))
-}
-
-/// Returns the router of the methods that search for tools.
-fn search_router(dispatcher: &Dispatcher) -> Router {
-    let router = dispatcher.parts().search.router();
-    let search = Stack::new(router.clone());
-    let (discover, request) = ((dispatcher.clone(), search.clone()), (dispatcher.clone(), search));
-    let discover = Stack::from_fn(move |call: Call| {
-        let (dispatcher, search) = discover.clone();
-        async move {
-            wait_for_new_tools(&dispatcher, call.cx()).await;
-            let parts = dispatcher.parts();
-            let caller = parts.search.caller(call.cx());
-            let reply = search.send(call).await?;
-            apps::without_app_tools(&parts.fleet.context().index, &caller, reply)
-        }
-    });
-    let request = Stack::from_fn(move |call: Call| {
-        let (dispatcher, search) = request.clone();
-        async move {
-            wait_for_new_tools(&dispatcher, call.cx()).await;
-            let cx = call.cx().clone();
-            let reply = search.send(call).await?;
-            let context = dispatcher.parts().fleet.context();
-            context.proposals.recommender.attach(&cx, reply).await
-        }
-    });
-    // These routes replace the search's own ones, which do not wait for servers whose lists are still being read.
-    router.route(ToolsDiscover::METHOD, discover).route(ToolsRequest::METHOD, request)
-}
-
-/// Waits until the tool lists of new servers have been read.
-async fn wait_for_new_tools(dispatcher: &Dispatcher, cx: &Context) {
-    dispatcher.wait_for_new(cx, dispatcher.parts().fleet.all().values()).await;
 }

@@ -2,13 +2,16 @@
 //!
 //! Each delivery is a durable subscription, so it loses no event while the kernel or the receiver is down.
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mgp_client_sdk::GuardedFetch;
-use mgp_discovery::{Expander, KernelConfig, NotifyConfig, Origin, Template, WebhookConfig};
+use mgp_discovery::{
+    Expander, KernelConfig, NotifyConfig, Origin, ProxyConfig, Template, WebhookConfig,
+};
 use mgp_server_sdk::{EventHub, EventReader, ReadEvent};
 use mgp_transport::http::Proxy;
 use mgp_types::mgp::{KernelWebhook, KernelWebhookFailure};
@@ -19,7 +22,13 @@ use mgp_types::{Backoff, Payload, RpcError, Timestamp};
 use tokio::task::JoinSet;
 
 use super::{notify, webhooks};
-use crate::login::Logins;
+use crate::login;
+
+/// The prefix of the ids of webhooks' subscriptions.
+const WEBHOOK: &str = "webhook-";
+
+/// The prefix of the names of places for messages, which are also the ids of their subscriptions.
+const NOTIFY: &str = "kernel.notify.";
 
 /// The part of the store that keeps the events whose delivery was given up.
 const SPACE: &str = "events.failed";
@@ -59,8 +68,12 @@ struct DeliveryTable {
 struct RunningDelivery {
     delivery: Arc<Delivery>,
     outbound: Outbound,
+    proxy: ProxySettings,
     task: JoinSet<()>,
 }
+
+/// The configured proxy of deliveries, and the hosts that are reached without it.
+type ProxySettings = (ProxyConfig, Vec<String>);
 
 /// The receiver of a delivery of events.
 #[derive(Clone, PartialEq)]
@@ -113,9 +126,14 @@ pub(super) enum Attempt {
 }
 
 impl DeliveryContext {
-    pub(crate) fn new(store: &Arc<dyn Store>, expander: &Expander, logins: &Logins) -> Self {
-        let sender = SenderContext::new(expander, logins.proxy().clone());
-        Self { store: Arc::clone(store), sender }
+    pub(crate) fn new(store: &Arc<dyn Store>, expander: &Expander) -> Self {
+        Self { store: Arc::clone(store), sender: SenderContext::new(expander, Proxy::none()) }
+    }
+
+    /// Sets the proxy over which deliveries are sent.
+    fn with_proxy(mut self, proxy: Proxy) -> Self {
+        self.sender.proxy = proxy;
+        self
     }
 }
 
@@ -151,9 +169,17 @@ impl Outbound {
         let places = config.notify.iter();
         let places = places.map(|(name, one)| {
             let place = Self::Notify(one.clone(), config.console_url.clone());
-            (format!("kernel.notify.{name}"), place)
+            (format!("{NOTIFY}{name}"), place)
         });
         webhooks.chain(places).collect()
+    }
+
+    /// Returns the id of the durable subscription of the delivery with this name.
+    fn subscription_id(&self, name: &str) -> String {
+        match self {
+            Self::Webhook(_) => format!("{WEBHOOK}{name}"),
+            Self::Notify(..) => name.to_owned(),
+        }
     }
 }
 
@@ -172,29 +198,35 @@ impl Deliveries {
     }
 
     /// Starts, stops and replaces deliveries, so that exactly those of a configuration run. A delivery that is no
-    /// longer configured loses its waiting events; a delivery with a changed configuration keeps them.
+    /// longer configured loses its waiting events, also if it was removed while no kernel ran. A delivery with a
+    /// changed configuration keeps them, unless the channels or the minimum severity changed.
     pub(crate) async fn apply(&self, hub: &EventHub, config: &KernelConfig) {
         let Some(context) = self.0.context.get() else { return };
+        let context = context.clone().with_proxy(login::proxy(config));
+        let proxy = (config.proxy.clone(), config.no_proxy.clone());
         let configured = Outbound::of(config);
         let ended: Vec<_> = {
             let mut running = self.0.running.lock();
             let is_old = |name: &String, one: &mut RunningDelivery| {
-                configured.get(name) != Some(&one.outbound)
+                configured.get(name) != Some(&one.outbound) || one.proxy != proxy
             };
             running.extract_if(.., is_old).collect()
         };
-        for (name, RunningDelivery { delivery, mut task, .. }) in ended {
+        for (_, RunningDelivery { mut task, .. }) in ended {
             // Wait for the end of this task: its successor must not send an event at the same time.
             task.shutdown().await;
-            let reader = delivery.reader.lock().take();
-            if let Some(reader) = reader.filter(|_| !configured.contains_key(&name)) {
-                reader.end().await;
-            }
         }
+        let ids: BTreeSet<_> =
+            configured.iter().map(|(name, one)| one.subscription_id(name)).collect();
+        let is_own = |id: &str| id.starts_with(WEBHOOK) || id.starts_with(NOTIFY);
+        hub.end_readers(|id| is_own(id) && !ids.contains(id)).await;
         let mut running = self.0.running.lock();
         for (name, outbound) in configured {
-            if !running.contains_key(&name) {
-                running.insert(name.clone(), start(hub, context, name, outbound));
+            if let Entry::Vacant(entry) = running.entry(name) {
+                let name = entry.key().clone();
+                let (delivery, task) = start(hub, &context, name, outbound.clone());
+                let proxy = proxy.clone();
+                entry.insert(RunningDelivery { delivery, outbound, proxy, task });
             }
         }
     }
@@ -222,12 +254,13 @@ impl Deliveries {
     }
 }
 
+/// Starts a delivery. It ends when the returned task is dropped.
 fn start(
     hub: &EventHub,
     context: &DeliveryContext,
     name: String,
     outbound: Outbound,
-) -> RunningDelivery {
+) -> (Arc<Delivery>, JoinSet<()>) {
     let target = match &outbound {
         Outbound::Webhook(config) => config.url.clone(),
         // Topics and addresses are not shown, because everyone who knows a topic can read its messages.
@@ -237,14 +270,14 @@ fn start(
     let delivery = Arc::new(Delivery { name, target, reader, state });
     let mut task = JoinSet::new();
     let (hub, context) = (hub.clone(), context.clone());
-    let (running, settings) = (Arc::clone(&delivery), outbound.clone());
+    let running = Arc::clone(&delivery);
     task.spawn(async move {
-        if let Err(why) = run(&hub, &context, &running, settings).await {
+        if let Err(why) = run(&hub, &context, &running, outbound).await {
             tracing::error!(delivery = running.name, why, "delivery stopped");
             running.state.lock().last_error = Some(why);
         }
     });
-    RunningDelivery { delivery, outbound, task }
+    (delivery, task)
 }
 
 /// Delivers events until the store is closed; fails if the configuration of the receiver cannot be used.
@@ -255,11 +288,11 @@ async fn run(
     outbound: Outbound,
 ) -> Result<(), String> {
     let sender = &context.sender;
+    let id = outbound.subscription_id(&delivery.name);
     match outbound {
         Outbound::Webhook(config) => {
             let webhook = webhooks::Webhook::new(sender, config)?;
             let (channels, min) = (&webhook.config.channels, webhook.config.min_severity.as_ref());
-            let id = format!("webhook-{}", delivery.name);
             let reader = hub.reader(&id, channels, min).await;
             let reader = reader.map_err(|error| error.to_string())?;
             *delivery.reader.lock() = Some(reader.clone());
@@ -267,7 +300,7 @@ async fn run(
         }
         Outbound::Notify(config, console) => {
             let messenger = notify::Messenger::new(sender, &config, console)?;
-            let reader = hub.reader(&delivery.name, &notify::CHANNELS, None).await;
+            let reader = hub.reader(&id, &notify::CHANNELS, None).await;
             let reader = reader.map_err(|error| error.to_string())?;
             *delivery.reader.lock() = Some(reader.clone());
             notify::run(&messenger, &config, delivery, &*context.store, &reader).await

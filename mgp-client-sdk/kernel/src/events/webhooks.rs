@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use mgp_client_sdk::GuardedFetch;
 use mgp_discovery::WebhookConfig;
-use mgp_server_sdk::EventReader;
+use mgp_server_sdk::{EventReader, ReadEvent};
 use mgp_types::service::FetchRequest;
 use mgp_types::store::Store;
 use mgp_types::{Sha256Hash, to_hex};
@@ -13,6 +13,9 @@ use super::deliveries::{Delivery, SenderContext, post};
 
 /// The block size of SHA-256, in bytes.
 const BLOCK: usize = 64;
+
+/// The number of bytes of an event's hash in the id of the event.
+const ID_HASH: usize = 8;
 
 /// Sends events to one URL.
 pub(super) struct Webhook {
@@ -37,8 +40,7 @@ impl Webhook {
     ) -> Result<(), String> {
         loop {
             for event in delivery.read_after(reader, 0).await {
-                // The id is the same in each attempt, so that the receiver can drop repeated events.
-                let id = format!("{}-{}", delivery.name, event.seq);
+                let id = event_id(&delivery.name, &event);
                 let send = || {
                     let secret = self.secret.as_deref();
                     let request = signed(&self.config.url, event.event.as_str(), secret);
@@ -50,6 +52,13 @@ impl Webhook {
             }
         }
     }
+}
+
+/// Returns the id of an event. It is the same in each attempt, so that the receiver can drop repeated events. With the
+/// hash, it differs from the ids that an earlier webhook of this name sent.
+fn event_id(webhook: &str, event: &ReadEvent) -> String {
+    let hash = Sha256Hash::digest(event.event.as_str().as_bytes());
+    format!("{webhook}-{}-{}", event.seq, to_hex(&hash.as_bytes()[..ID_HASH]))
 }
 
 /// Returns a POST request with a JSON body and a header with the time. If there is a secret, a second header has the

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use mgp_client_sdk::ClientBuilder;
 use mgp_contract::LockFile;
 use mgp_discovery::Expander;
 use mgp_security::{Governance, Scopes};
 use mgp_server_sdk::ChangeNotifier;
 use mgp_toolindex::ToolIndex;
-use mgp_types::service::ServerId;
+use mgp_types::service::{Principal, ServerId};
 use tokio::sync::Semaphore;
 
 use super::changed_lists::ChangedLists;
@@ -67,6 +68,19 @@ pub(crate) struct FleetContext {
 }
 
 impl FleetContext {
+    /// Adds the layers inside the security checks to the stack of calls to a server, from the innermost one.
+    pub(super) fn layers(&self, builder: ClientBuilder, server: &ServerId) -> ClientBuilder {
+        let builder = self.calls.layers(builder, &self.governance, server);
+        self.bounds.layer_decided(builder, &self.governance, server)
+    }
+
+    /// Returns whether any client is subscribed to a resource of the instance that belongs to a principal, or the
+    /// principal to its events.
+    pub(super) fn has_subscriber(&self, server: &ServerId, owner: &Principal) -> bool {
+        self.subscriptions.has_any(server, Some(owner))
+            || self.events.hub().has_subscriber(server, Some(owner))
+    }
+
     /// Returns the notifier of one server.
     pub(super) fn notifier(&self, server: ServerId) -> ServerNotifier {
         ServerNotifier {

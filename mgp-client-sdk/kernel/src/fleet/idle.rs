@@ -8,7 +8,9 @@ use futures_util::future::join_all;
 use futures_util::stream;
 use mgp_types::mgp::ShutdownReason;
 
-use super::servers::WeakFleet;
+use super::ManagedServer;
+use super::servers::{Fleet, WeakFleet};
+use super::session::SessionKind;
 
 /// The time without calls after which a server is stopped.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
@@ -32,8 +34,7 @@ pub(super) async fn run(fleet: WeakFleet) {
         let Some(fleet) = fleet.upgrade() else { return };
         for server in fleet.all().values() {
             for session in server.idle_sessions(IDLE_TIMEOUT) {
-                let source = server.source(session.kind());
-                if !fleet.is_known(server) || fleet.context().subscriptions.has(&source) {
+                if !fleet.is_known(server) || has_subscriber(&fleet, server, session.kind()) {
                     continue;
                 }
                 tracing::info!(server = %server.id(), session = ?session.kind(), "stopping idle server");
@@ -43,6 +44,17 @@ pub(super) async fn run(fleet: WeakFleet) {
             }
         }
     }
+}
+
+/// Returns whether a client is subscribed to a resource of a session of the shared instance, or to events that the
+/// kernel receives over the session.
+fn has_subscriber(fleet: &Fleet, server: &ManagedServer, session: SessionKind) -> bool {
+    let context = fleet.context();
+    // The kernel receives events only over main sessions, and those of an isolated server only over the instances of
+    // principals.
+    let has_events = session == SessionKind::Main && !server.is_isolated();
+    context.subscriptions.has(&server.source(session))
+        || has_events && context.events.hub().has_subscriber(server.id(), None)
 }
 
 /// Checks periodically that the servers at URLs answer, until the fleet is dropped.

@@ -283,7 +283,7 @@ impl InstanceParts {
         let proposals = context.proposals.with_servers();
         let builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"));
         // Add these layers before `governed`, so that a call passes the security checks first.
-        let builder = context.calls.layers(builder, &context.governance, &id);
+        let builder = context.layers(builder, &id);
         // Set the callback handler before the extensions are limited, because the limit can remove callbacks.
         let ask_operator = move |cx, question| questions.clone().ask(cx, question);
         let unanswered = record_unanswered(context.governance.audit());
@@ -458,10 +458,10 @@ impl Instances {
 }
 
 impl InstanceTable {
-    /// Returns whether a principal is subscribed to any resource; if so, its instance counts as used.
+    /// Returns whether a principal is subscribed to any resource or event; if so, its instance counts as used.
     fn has_subscription(&self, owner: &Principal) -> bool {
         let InstanceParts { config, context, .. } = &self.parts;
-        context.subscriptions.has_any(&config.id, Some(owner))
+        context.has_subscriber(&config.id, owner)
     }
 
     fn remove(&self, table: &mut HashMap<Principal, Arc<AgentInstance>>, owner: &Principal) {

@@ -388,7 +388,7 @@ impl ManagedServer {
             call.cx_mut().server = Some(self.id.clone());
             let server = Arc::clone(self);
             let send = Stack::from_fn(move |call| server.send_unbounded(call));
-            let stack = self.bounds.layer(&call, &self.id, send);
+            let stack = self.bounds.layer(&mut call, &self.id, send);
             return Box::pin(async move { stack.send(call).await });
         }
         self.send_unbounded(call)

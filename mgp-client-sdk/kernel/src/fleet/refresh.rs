@@ -10,11 +10,11 @@ use std::time::Duration;
 use mgp_client_sdk::{Client, Error, SupervisedClient, gateway};
 use mgp_security::DefinitionLayer;
 use mgp_toolindex::{IndexError, ServerEntry, ToolEntry, ToolIndex};
-use mgp_types::RpcError;
 use mgp_types::mcp::{ListParams, ListToolsResult, Tool};
 use mgp_types::method::ToolsList;
 use mgp_types::mgp::{ServerState, ToolSecurity};
 use mgp_types::service::{Call, Stack};
+use mgp_types::{ErrorCode, RpcError};
 use tokio::time::timeout;
 use tower_layer::Layer as _;
 
@@ -148,9 +148,18 @@ async fn read_tools(
     context: &FleetContext,
 ) -> Result<bool, RefreshError> {
     server.lists().set_capabilities(client.capabilities(), client.server().era);
-    let tools = match client.capabilities().tools {
-        Some(_) => list_tools(server, reader, client, context).await?,
-        None => Vec::new(),
+    let tools = if client.capabilities().tools.is_some() {
+        list_tools(server, reader, client, context).await?
+    } else if client.server().capabilities.is_none() {
+        // The server has not described its capabilities, so only its answer shows if it has tools.
+        match list_tools(server, reader, client, context).await {
+            Err(RefreshError::Refused(error)) if error.code() == ErrorCode::METHOD_NOT_FOUND => {
+                Vec::new()
+            }
+            listed => listed?,
+        }
+    } else {
+        Vec::new()
     };
     let tools = hops::nested_tools(tools, client.server());
     let entry = index_entry(server, client, tools, context);

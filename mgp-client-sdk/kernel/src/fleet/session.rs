@@ -220,11 +220,22 @@ impl Session {
     ) -> BoxFuture<'static, Result<Reply, RpcError>> {
         let (running, sending) = (RunningCall::new(self), self.hop.send(call));
         Box::pin(async move {
-            sending.await.map_err(|error| {
+            let reply = sending.await.map_err(|error| {
                 running.0.note_failure(&error);
                 running.0.with_remedy(error)
-            })
+            })?;
+            running.0.note_answer(&reply);
+            Ok(reply)
         })
+    }
+
+    /// Records that the login is not missing, if it was reported as missing and the server has answered a call.
+    fn note_answer(&self, reply: &Reply) {
+        // Other replies may come from the security checks, e.g. a question to the caller.
+        let is_answered = self.health.is_remote() && matches!(reply, Reply::Complete(_));
+        if is_answered && self.login.missing().is_some() {
+            self.login.log.set_login(self.login.owner.as_ref(), None);
+        }
     }
 
     /// Checks the server in a task if the error of a call could mean that the server no longer answers.

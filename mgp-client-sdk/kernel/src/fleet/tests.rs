@@ -302,6 +302,29 @@ async fn an_idle_server_is_stopped_until_the_next_call() {
     kernel.stop().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_server_is_not_idle_while_a_client_is_subscribed_to_its_events() {
+    let clock = || {
+        let now = Tool::new("now", "The time", || async { "noon" });
+        Server::new("clock", "1").tool(now).channel("clock.struck", "An hour is over")
+    };
+    let mut mgp = GovernanceConfig::default();
+    mgp.default_policy = DefaultPolicy::OptOut;
+    let kernel = Kernel::builder().local_with("clock", mgp, clock).build().await.unwrap();
+    becomes(&kernel, ServerState::Connected).await;
+    let client = TestClient::new(kernel.server()).await;
+    let other = client.events().subscribe(["other.*"]).await.unwrap();
+    let events = client.events().subscribe(["clock.*"]).await.unwrap();
+    tokio::time::sleep(IDLE_TIMEOUT * 3).await;
+    assert_eq!(kernel.servers()[0].status, ServerState::Connected);
+
+    events.unsubscribe().await.unwrap();
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    becomes(&kernel, ServerState::Disconnected).await;
+    drop(other);
+    kernel.stop().await;
+}
+
 #[cfg(unix)]
 #[tokio::test(start_paused = true)]
 async fn a_server_that_never_answers_delays_one_list_and_no_call_of_another() {

@@ -12,6 +12,73 @@ use super::tree;
 /// The maximum number of installed packages that are searched.
 const MAX_INSTALLED: usize = 5000;
 
+/// The arguments of a package runner.
+struct Runner {
+    /// The options that name the package. Without one, the first argument that is not an option names it.
+    package: &'static [&'static str],
+    /// The options that name packages to install beside it.
+    beside: &'static [&'static str],
+    /// The other options that take a value.
+    values: &'static [&'static str],
+}
+
+static NPX: Runner = Runner {
+    package: &["-p", "--package"],
+    beside: &[],
+    values: &[
+        "--registry",
+        "--cache",
+        "--prefix",
+        "--userconfig",
+        "--workspace",
+        "-w",
+        "--call",
+        "-c",
+        "--node-options",
+    ],
+};
+
+static UVX: Runner = Runner {
+    package: &["--from"],
+    beside: &["--with", "-w"],
+    values: &[
+        "--with-editable",
+        "--with-requirements",
+        "--python",
+        "-p",
+        "--index",
+        "--default-index",
+        "--index-url",
+        "-i",
+        "--extra-index-url",
+        "--find-links",
+        "-f",
+        "--env-file",
+        "--cache-dir",
+        "--directory",
+        "--project",
+        "--config-file",
+        "--constraints",
+        "-c",
+        "--overrides",
+        "--build-constraints",
+        "-b",
+        "--refresh-package",
+        "--upgrade-package",
+        "-P",
+        "--reinstall-package",
+        "--resolution",
+        "--prerelease",
+        "--exclude-newer",
+        "--link-mode",
+        "--index-strategy",
+        "--keyring-provider",
+        "--config-setting",
+        "-C",
+        "--color",
+    ],
+};
+
 /// A function that looks up an environment variable of the server.
 type Variable<'a> = dyn Fn(&str) -> Option<OsString> + 'a;
 
@@ -20,8 +87,8 @@ type Variable<'a> = dyn Fn(&str) -> Option<OsString> + 'a;
 pub(super) enum Package {
     /// A package of npm, as `name` or `name@version`.
     Npm(String),
-    /// A package of PyPI, as `name`, `name==version` or `name@version`.
-    Pypi(String),
+    /// A package of PyPI, as `name`, `name==version` or `name@version`, and the names of the packages beside it.
+    Pypi(String, Vec<String>),
 }
 
 impl Package {
@@ -33,17 +100,17 @@ impl Package {
             ("uv", ["tool", "run", rest @ ..] | ["x", rest @ ..]) => ("uvx", rest),
             (name, args) => (name, args),
         };
-        let option = match name {
-            "npx" => ["-p", "--package"],
-            "uvx" => ["--from", "--from"],
+        let runner = match name {
+            "npx" => &NPX,
+            "uvx" => &UVX,
             _ => return None,
         };
-        let package = named(args, option)?;
+        let (package, beside) = named(args, runner)?;
         // The argument is the path of a local file, not a package of a registry.
         if package.starts_with(['.', '/']) || cwd.join(&package).is_file() {
             return None;
         }
-        Some(if name == "npx" { Self::Npm(package) } else { Self::Pypi(package) })
+        Some(if name == "npx" { Self::Npm(package) } else { Self::Pypi(package, beside) })
     }
 
     /// Reads the version and the hash of the installed package.
@@ -54,30 +121,47 @@ impl Package {
     ) -> Result<LockedPackage, String> {
         match self {
             Self::Npm(spec) => read_npm(spec, cwd, variable),
-            Self::Pypi(spec) => read_pypi(spec, variable),
+            Self::Pypi(spec, beside) => read_pypi(spec, beside, variable),
         }
     }
 }
 
-/// Returns the value of the first of these options in the arguments, or else the first argument that is not an option.
-fn named(args: &[&str], option: [&str; 2]) -> Option<String> {
-    let mut args = args.iter();
-    let mut first = None;
+/// Returns the package that the arguments of a runner name, and the names of the packages beside it.
+fn named(args: &[&str], runner: &Runner) -> Option<(String, Vec<String>)> {
+    let (mut package, mut beside) = (None, Vec::new());
+    let mut args = args.iter().copied();
     while let Some(arg) = args.next() {
-        if option.contains(arg) {
-            return args.next().map(|&value| value.to_owned());
-        }
-        if let Some((name, value)) = arg.split_once('=')
-            && option.contains(&name)
-        {
-            return Some(value.to_owned());
-        }
-        if !arg.starts_with('-') && first.is_none() {
-            first = Some((*arg).to_owned());
+        if !arg.starts_with('-') {
+            package = package.or(Some(arg));
             break;
         }
+        let (option, value) =
+            arg.split_once('=').map_or((arg, None), |(option, value)| (option, Some(value)));
+        let is_one_of = |options: &[&str]| options.contains(&option);
+        if ![runner.package, runner.beside, runner.values].into_iter().any(is_one_of) {
+            continue;
+        }
+        let Some(value) = value.or_else(|| args.next()) else { break };
+        if is_one_of(runner.package) {
+            package = package.or(Some(value));
+        } else if is_one_of(runner.beside) {
+            beside.extend(names_of(value));
+        }
     }
-    first
+    package.map(|package| (package.to_owned(), beside))
+}
+
+/// Returns the names of the packages in a list such as `a>=1,<2,b[x,y]`. A URL without a name is left out.
+fn names_of(list: &str) -> Vec<String> {
+    let mut is_inside = false;
+    let specs = list.split(|c| {
+        is_inside = c == '[' || is_inside && c != ']';
+        c == ',' && !is_inside
+    });
+    let names = specs.map(|spec| split_pypi(spec.trim()).0);
+    // A part that begins with an operator continues the version of the package before it.
+    let names = names.filter(|name| !name.is_empty() && !name.contains([':', '/']));
+    names.map(str::to_owned).collect()
 }
 
 /// Returns the first argument that is the path of a file, e.g. the script of an interpreter, with the file's hash.
@@ -98,6 +182,11 @@ pub(super) fn script(args: &[&str], cwd: &Path) -> Result<Option<LockedPackage>,
 fn split_npm(spec: &str) -> (&str, Option<&str>) {
     let at = spec.get(1..).and_then(|rest| rest.find('@')).map(|at| at + 1);
     at.map_or((spec, None), |at| (&spec[..at], Some(&spec[at + 1..])))
+}
+
+/// Splits `name==1.2` or `name[extra]@1.2` into the name and the rest.
+fn split_pypi(spec: &str) -> (&str, &str) {
+    spec.split_at(spec.find(|c: char| "=<>!~@[; ".contains(c)).unwrap_or(spec.len()))
 }
 
 /// Reads a package that the project or the cache of `npx` contains.
@@ -134,11 +223,14 @@ fn json_of(file: &Path) -> Option<Value> {
     serde_json::from_str(&fs::read_to_string(file).ok()?).ok()
 }
 
-/// Reads a package that `uv` has installed as a tool or in its cache.
-fn read_pypi(spec: &str, variable: &Variable<'_>) -> Result<LockedPackage, String> {
-    let end = spec.find(|c: char| "=<>!~@[; ".contains(c)).unwrap_or(spec.len());
-    let name = &spec[..end];
-    let wanted = spec[end..].rsplit(['=', '@']).next().filter(|version| !version.is_empty());
+/// Reads a package that `uv` has installed as a tool or in its cache, in one environment with the packages beside it.
+fn read_pypi(
+    spec: &str,
+    beside: &[String],
+    variable: &Variable<'_>,
+) -> Result<LockedPackage, String> {
+    let (name, rest) = split_pypi(spec);
+    let wanted = rest.rsplit(['=', '@']).next().filter(|version| !version.is_empty());
     let home = |below: &str| variable("HOME").map(|home| PathBuf::from(home).join(below));
     let below =
         |folder: Option<OsString>, part: &str| folder.map(|it| PathBuf::from(it).join(part));
@@ -150,7 +242,9 @@ fn read_pypi(spec: &str, variable: &Variable<'_>) -> Result<LockedPackage, Strin
     let cache = cache.or_else(|| home(".cache/uv")).map(|folder| folder.join("archive-v0"));
     let in_cache = cache.and_then(|cache| fs::read_dir(cache).ok()).into_iter().flatten();
     let in_cache = in_cache.take(MAX_INSTALLED).filter_map(Result::ok).map(|entry| entry.path());
-    let found = tools.into_iter().chain(in_cache).filter_map(|root| installed(&root, name));
+    let has_all = |root: &PathBuf| beside.iter().all(|other| installed(root, other).is_some());
+    let environments = tools.into_iter().chain(in_cache).filter(has_all);
+    let found = environments.filter_map(|root| installed(&root, name));
     let found = found.filter(|(_, version)| wanted.is_none_or(|wanted| wanted == version));
     // Prefer an installed tool to one in the cache, and a newer installation to an older one.
     let newest = found.max_by_key(|(folder, _)| {
@@ -188,13 +282,25 @@ mod tests {
     fn the_package_of_a_runner_is_found_in_its_arguments() {
         let of = |command: &str, args: &[&str]| Package::of(command, args, Path::new("/"));
         let npm = |name: &str| Some(Package::Npm(name.to_owned()));
-        let pypi = |name: &str| Some(Package::Pypi(name.to_owned()));
+        let beside = |name: &str, others: &[&str]| {
+            let others = others.iter().map(|&other| other.to_owned()).collect();
+            Some(Package::Pypi(name.to_owned(), others))
+        };
+        let pypi = |name: &str| beside(name, &[]);
         assert_eq!(of("npx", &["-y", "@a/b@1.0.0", "/srv"]), npm("@a/b@1.0.0"));
         assert_eq!(of("/usr/bin/npx", &["--package=x", "bin"]), npm("x"));
         assert_eq!(of("npm", &["exec", "x"]), npm("x"));
         assert_eq!(of("uvx", &["mcp-server-git", "--from", "y"]), pypi("mcp-server-git"));
         assert_eq!(of("uvx", &["--from", "y==2", "bin"]), pypi("y==2"));
         assert_eq!(of("uv", &["tool", "run", "z"]), pypi("z"));
+        assert_eq!(of("npx", &["--registry", "https://r", "y"]), npm("y"));
+        assert_eq!(of("uvx", &["--python", "3.12", "x"]), pypi("x"));
+        assert_eq!(of("uvx", &["--python=3.12", "-q", "x", "--with", "y"]), pypi("x"));
+        let time = beside("mcp-server-time", &["pandas"]);
+        assert_eq!(of("uvx", &["--with", "pandas", "mcp-server-time"]), time);
+        let several = ["--with=a>=1,<2,b[x,y]", "--from", "y==2", "--with", "c", "bin"];
+        assert_eq!(of("uvx", &several), beside("y==2", &["a", "b", "c"]));
+        assert_eq!(of("uvx", &["--with", "git+https://g/x", "z"]), pypi("z"));
         assert_eq!(of("node", &["server.js"]), None);
         assert_eq!(of("npx", &["./local"]), None);
         assert_eq!(split_npm("@a/b@1"), ("@a/b", Some("1")));
@@ -220,7 +326,7 @@ mod tests {
         write(".npm/_npx/0f/node_modules/dependency/index.js", "2");
         assert_ne!(npm().unwrap().hash, first.hash);
 
-        let pypi = |spec: &str| read(Package::Pypi(spec.to_owned()));
+        let pypi = |spec: &str| read(Package::Pypi(spec.to_owned(), Vec::new()));
         write(
             ".cache/uv/archive-v0/x/lib/python3.12/site-packages/mcp_server_git-2.0.dist-info/RECORD",
             "",
@@ -228,5 +334,11 @@ mod tests {
         assert_eq!(pypi("mcp-server-git").unwrap().version, "2.0");
         assert_eq!(pypi("mcp-server-git==2.0").unwrap().version, "2.0");
         assert!(pypi("mcp-server-git==3.0").unwrap_err().contains("not installed"));
+        let with = || read(Package::Pypi("mcp-server-git".to_owned(), vec!["pandas".to_owned()]));
+        assert!(with().unwrap_err().contains("not installed"), "no environment has both");
+        let both = ".cache/uv/archive-v0/y/lib/python3.12/site-packages";
+        write(&format!("{both}/mcp_server_git-2.1.dist-info/RECORD"), "");
+        write(&format!("{both}/pandas-3.0.dist-info/RECORD"), "");
+        assert_eq!(with().unwrap().version, "2.1");
     }
 }

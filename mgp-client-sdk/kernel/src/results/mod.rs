@@ -2,6 +2,7 @@
 
 mod chunks;
 mod cut_position;
+mod form;
 mod part;
 mod shrink;
 mod store;
@@ -19,17 +20,19 @@ use mgp_types::mgp::RiskLevel;
 use mgp_types::service::{
     Authority, Call, Context, OutletItemKind, Principal, Reply, ServerId, Stack,
 };
-use mgp_types::{Payload, RawObject, RpcError};
+use mgp_types::{Extras, Payload, RawObject, RpcError, clip};
 use serde::Deserialize;
 use tower_layer::Layer as _;
 
-use self::part::{Limits, Position, Rest, count_left, first_part, next_part};
+pub(crate) use self::form::well_formed;
+use self::part::{Limits, Position, Rest, count_left, first_part, json_len, next_part};
 use self::shrink::shrink_json;
 use self::store::RestStore;
 use crate::active_config::SharedConfig;
 use crate::fleet::FleetContext;
 use crate::hops;
 use crate::references::References;
+use crate::refusal::is_refusal;
 
 /// The limits of results, and the parts of long results that were not sent yet; a handle that is cheap to clone.
 #[derive(Clone)]
@@ -43,6 +46,9 @@ struct ResultsState {
     references: References,
     store: RestStore,
 }
+
+/// The length up to which the message and the data of an error are passed on, however low the limits are, in bytes.
+const MIN_ERROR_BYTES: usize = 4096;
 
 /// Returns whether results for a caller are limited. They are not limited for an operator's programs, which read whole
 /// results, or for another kernel, which has limits of its own.
@@ -90,7 +96,7 @@ impl Results {
             return Ok(reply);
         }
         let limits = self.limits(&cx.principal, &server());
-        let Ok(result) = reply.get::<CallToolResult>() else { return Ok(reply) };
+        let result = form::decode(&reply)?;
         let references = &self.0.references;
         let whole = references.apply_to(cx).then(|| result.clone());
         let Some(mut shorter) = self.shorten(&cx.principal, result, &limits)? else {
@@ -100,6 +106,39 @@ impl Results {
             references.keep_whole(cx, origin, &whole, &mut shorter)?;
         }
         Reply::of(&shorter)
+    }
+
+    /// Returns the part of an error that the caller receives. A server can send anything in its error of a call.
+    pub(crate) fn limit_error(
+        &self,
+        cx: &Context,
+        server: impl FnOnce() -> ResultLimits,
+        error: RpcError,
+    ) -> RpcError {
+        let lowest = self.0.lowest.load(Ordering::Relaxed).max(MIN_ERROR_BYTES);
+        if json_len(&error) <= lowest || !is_limited(cx) || is_refusal(&error) {
+            return error;
+        }
+        let limits = self.limits(&cx.principal, &server());
+        // Members that MGP does not define are left out.
+        let message = clip(error.message(), limits.text.max(MIN_ERROR_BYTES));
+        let mut shorter = RpcError::new(error.code(), message);
+        let most = limits.structured.max(MIN_ERROR_BYTES);
+        if let Some(hints) = error.as_recovery().filter(|hints| json_len(hints) <= most) {
+            shorter = shorter.recovery(hints.clone());
+        }
+        let data = error.as_data().and_then(|data| {
+            let is_long = data.as_str().len() > most;
+            if is_long {
+                shrink_json(data.as_str(), most).map(Payload::from_trusted)
+            } else {
+                Some(data.clone())
+            }
+        });
+        match data {
+            Some(data) => shorter.data(data),
+            None => shorter,
+        }
     }
 
     /// Limits the chunks of a call in the same way as its result.
@@ -145,7 +184,8 @@ impl Results {
             }
         }
         if part.rest.is_empty() && whole.is_none() {
-            return Ok(None);
+            result.content = part.shown;
+            return Ok(remove_long_members(&mut result, limits).then_some(result));
         }
         let left = count_left(&part.rest, Position::default());
         let had_rest = self.0.store.has(owner);
@@ -158,6 +198,7 @@ impl Results {
         let handle = id.map(|id| Position::default().handle(&id));
         part.shown.push(note(left, handle.as_deref(), whole.is_some()));
         result.content = part.shown;
+        remove_long_members(&mut result, limits);
         Ok(Some(result))
     }
 
@@ -211,6 +252,18 @@ const READ_MORE_SCHEMA: &str =
 
 fn size(max: Option<u64>) -> usize {
     max.map_or(usize::MAX, |max| usize::try_from(max).unwrap_or(usize::MAX))
+}
+
+/// Removes the members of a result other than its content if they are too long, and adds a note about that. Returns
+/// whether it did.
+fn remove_long_members(result: &mut CallToolResult, limits: &Limits) -> bool {
+    if json_len(&(&result.mgp, &result.meta, &result.extra)) <= limits.structured {
+        return false;
+    }
+    (result.mgp, result.meta, result.extra) = (None, None, Extras::new());
+    let note = "[mgp: further members of the result are too long; they are left out.]";
+    result.content.push(ContentBlock::text(note));
+    true
 }
 
 /// Returns whether a text block repeats the structured content. It does if it is the same JSON value, or if the

@@ -1,6 +1,9 @@
 //! The part of a result that is sent to a model, and the part that is left out.
 
+use std::io;
+
 use mgp_types::mcp::{ContentBlock, TextContent};
+use serde::Serialize;
 
 use super::cut_position::{cut, cut_elements, cut_plain};
 
@@ -12,6 +15,15 @@ pub(super) struct Limits {
     pub(super) structured: usize,
     pub(super) data: usize,
 }
+
+/// The size of the members of a block other than its text or data that is not counted, in bytes.
+const FREE_BYTES: usize = 256;
+
+/// The maximum size of these members, in bytes. A block with longer ones is read as a text, its JSON.
+const MAX_OTHER_BYTES: usize = 16 << 10;
+
+/// The maximum number of blocks that are sent at a time.
+const MAX_BLOCKS: usize = 1000;
 
 /// A block of which the caller has seen nothing yet, or only the beginning.
 #[derive(Clone, Debug)]
@@ -49,21 +61,22 @@ impl Limits {
     /// Deducts the sizes of blocks that were shown to the caller.
     pub(super) fn charge(&mut self, shown: &[ContentBlock]) {
         for block in shown {
-            let (kind, len) = measure(block);
-            let room = if kind == Kind::Text { &mut self.text } else { &mut self.data };
-            *room = room.saturating_sub(len);
+            let size = measure(block);
+            let room = if size.kind == Kind::Text { &mut self.text } else { &mut self.data };
+            *room = room.saturating_sub(size.counted());
         }
     }
 }
 
 impl Rest {
     pub(super) fn new(block: ContentBlock) -> Self {
-        let len = measure(&block).1;
+        let len = measure(&block).len;
         Self { block, len, is_list: false }
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.len
+    /// Returns the size of the block in memory, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>() + measure(&self.block).counted()
     }
 
     /// Returns the text of the block; `None` if the block cannot be read in parts.
@@ -80,17 +93,18 @@ impl Rest {
 pub(super) fn first_part(content: Vec<ContentBlock>, limits: &Limits) -> Part {
     let (mut text_room, mut data_room) = (limits.text, limits.data);
     let mut part = Part::default();
-    for block in content {
-        let (kind, len) = measure(&block);
-        let room = if kind == Kind::Text { &mut text_room } else { &mut data_room };
-        if len <= *room {
-            *room -= len;
+    for block in content.into_iter().map(readable) {
+        let size = measure(&block);
+        let room = if size.kind == Kind::Text { &mut text_room } else { &mut data_room };
+        let has_place = part.shown.len() < MAX_BLOCKS;
+        if has_place && size.counted() <= *room {
+            *room -= size.counted();
             part.shown.push(block);
             continue;
         }
         let mut rest = Rest::new(block);
-        if kind == Kind::Text {
-            let room = std::mem::take(room);
+        if has_place && size.kind == Kind::Text {
+            let room = std::mem::take(room).saturating_sub(size.other);
             if room > 0
                 && let Some(text) = rest.text()
             {
@@ -117,15 +131,15 @@ pub(super) fn next_part(
     let (mut text_room, mut data_room) = (limits.text, limits.data);
     let mut shown = Vec::new();
     let mut at = from;
-    while let Some(one) = rest.get(at.block) {
-        let (kind, len) = measure(&one.block);
-        let room = if kind == Kind::Text { &mut text_room } else { &mut data_room };
+    while let Some(one) = rest.get(at.block).filter(|_| shown.len() < MAX_BLOCKS) {
+        let size = measure(&one.block);
+        let room = if size.kind == Kind::Text { &mut text_room } else { &mut data_room };
         let Some(text) = one.text() else {
             // A block that does not fit begins the next part; if it exceeds the limit by itself, it is a part alone.
-            if len > *room && !shown.is_empty() {
+            if size.counted() > *room && !shown.is_empty() {
                 break;
             }
-            *room = room.saturating_sub(len);
+            *room = room.saturating_sub(size.counted());
             shown.push(one.block.clone());
             at = Position { block: at.block + 1, ..Position::default() };
             continue;
@@ -134,7 +148,7 @@ pub(super) fn next_part(
             break;
         }
         let (part, end, is_plain) = next_text(one, text, at, *room);
-        *room = room.saturating_sub(part.len());
+        *room = room.saturating_sub(part.len() + size.other);
         shown.push(with_text(&one.block, part));
         if end < text.len() {
             return (shown, Some(Position { block: at.block, offset: end, is_plain }));
@@ -166,9 +180,27 @@ pub(super) fn count_left(rest: &[Rest], from: Position) -> (usize, usize) {
     (left.0.saturating_sub(from.offset), left.1)
 }
 
-/// Returns the kind of a block, which determines its limit, and its size in bytes.
-fn measure(block: &ContentBlock) -> (Kind, usize) {
-    match block {
+/// The size of a block, in bytes.
+#[derive(Clone, Copy)]
+struct Size {
+    /// The kind of the block, which determines its limit.
+    kind: Kind,
+    /// The size of the text or data.
+    len: usize,
+    /// The size of the other members, as far as it is counted.
+    other: usize,
+}
+
+impl Size {
+    /// Returns the size that counts towards the limit.
+    fn counted(self) -> usize {
+        self.len.saturating_add(self.other)
+    }
+}
+
+/// Returns the size of a block.
+fn measure(block: &ContentBlock) -> Size {
+    let (kind, len) = match block {
         ContentBlock::Text(content) => (Kind::Text, content.text.len()),
         ContentBlock::Image(content) => (Kind::Data, content.data.len()),
         ContentBlock::Audio(content) => (Kind::Data, content.data.len()),
@@ -178,8 +210,66 @@ fn measure(block: &ContentBlock) -> (Kind, usize) {
                 (None, blob) => (Kind::Data, blob.as_ref().map_or(0, String::len)),
             }
         }
-        other => (Kind::Text, serde_json::to_vec(other).map_or(0, |json| json.len())),
+        other => (Kind::Text, json_len(other)),
+    };
+    Size { kind, len, other: other_len(block).saturating_sub(FREE_BYTES) }
+}
+
+/// Returns the size of the members of a block other than its text or data; 0 for a block that is measured as a whole.
+fn other_len(block: &ContentBlock) -> usize {
+    match block {
+        ContentBlock::Text(one) => json_len(&(&one.annotations, &one.meta, &one.extra)),
+        ContentBlock::Image(one) => {
+            json_len(&(&one.mime_type, &one.annotations, &one.meta, &one.extra))
+        }
+        ContentBlock::Audio(one) => {
+            json_len(&(&one.mime_type, &one.annotations, &one.meta, &one.extra))
+        }
+        ContentBlock::Resource(one) => {
+            let resource = &one.resource;
+            let blob = resource.text.as_ref().and(resource.blob.as_ref());
+            json_len(&(&resource.uri, &resource.mime_type, blob, &resource.meta, &resource.extra))
+                + json_len(&(&one.annotations, &one.meta, &one.extra))
+        }
+        _ => 0,
     }
+}
+
+/// Returns the length of a value's JSON.
+pub(super) fn json_len(value: &impl Serialize) -> usize {
+    struct Counter(usize);
+
+    impl io::Write for Counter {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let mut counter = Counter(0);
+    // A value that cannot be written is not sent either.
+    let _ = serde_json::to_writer(&mut counter, value);
+    counter.0
+}
+
+/// Returns a block that can be read in parts: a block that is long because of other members than its text or data
+/// becomes a text, its JSON.
+fn readable(block: ContentBlock) -> ContentBlock {
+    let other = match &block {
+        ContentBlock::Text(_)
+        | ContentBlock::Image(_)
+        | ContentBlock::Audio(_)
+        | ContentBlock::Resource(_) => other_len(&block),
+        other => json_len(other),
+    };
+    if other <= MAX_OTHER_BYTES {
+        return block;
+    }
+    serde_json::to_string(&block).map_or(block, ContentBlock::text)
 }
 
 /// Returns a block with another text.
@@ -197,5 +287,61 @@ fn with_text(block: &ContentBlock, text: String) -> ContentBlock {
             ContentBlock::Resource(embedded)
         }
         other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const LIMITS: Limits = Limits { text: 64 << 10, structured: 256 << 10, data: 4 << 20 };
+
+    fn split(content: &Value) -> Part {
+        first_part(serde_json::from_str(&content.to_string()).unwrap(), &LIMITS)
+    }
+
+    #[test]
+    fn long_members_and_many_blocks_count_towards_the_limits() {
+        let long = "x".repeat(1_000_000);
+        for block in [
+            json!({ "type": "text", "text": "a", "_meta": { "z": long } }),
+            json!({ "type": "text", "text": "a", "unknown": long }),
+            json!({ "type": "image", "data": "AAAA", "mimeType": long }),
+            json!({ "type": "resource", "resource": { "uri": long, "text": "a" } }),
+            json!({ "type": "resource_link", "uri": "x://y", "name": "n", "description": long }),
+            json!({ "type": "unknown", "blob": long }),
+        ] {
+            let part = split(&json!([block]));
+            let shown = json_len(&part.shown);
+            assert!(shown > 0 && shown < LIMITS.text + 1024, "{shown} {}", block["type"]);
+            let mut all = part.shown[0].as_text().unwrap().to_owned();
+            let mut at = Some(Position::default());
+            while let Some(from) = at {
+                let (shown, next) = next_part(&part.rest, from, &LIMITS);
+                assert!(json_len(&shown) < 2 * LIMITS.text);
+                all.extend(shown.iter().filter_map(ContentBlock::as_text));
+                at = next;
+            }
+            assert_eq!(serde_json::from_str::<Value>(&all).unwrap(), block);
+        }
+        let many = split(&json!(vec![json!({ "type": "text", "text": "" }); 3_500]));
+        assert_eq!((many.shown.len(), many.rest.len()), (MAX_BLOCKS, 2_500));
+        let (shown, next) = next_part(&many.rest, Position::default(), &LIMITS);
+        assert_eq!((shown.len(), next.unwrap().block), (MAX_BLOCKS, MAX_BLOCKS));
+        assert!(many.rest.iter().map(Rest::bytes).sum::<usize>() >= 2_500 * size_of::<Rest>());
+    }
+
+    #[test]
+    fn ordinary_members_are_not_counted() {
+        let data = "A".repeat(LIMITS.data);
+        let image = json!({ "type": "image", "data": data, "mimeType": "image/png" });
+        let text = json!({
+            "type": "text", "text": "x".repeat(LIMITS.text),
+            "annotations": { "audience": ["user"], "priority": 0.5 },
+        });
+        let part = split(&json!([image, text]));
+        assert_eq!((part.shown.len(), part.rest.len()), (2, 0));
     }
 }

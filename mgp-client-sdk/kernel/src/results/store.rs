@@ -44,7 +44,7 @@ impl RestStore {
         rest: Vec<Rest>,
         keep: Duration,
     ) -> Result<Option<String>, RpcError> {
-        let bytes = rest.iter().map(Rest::len).sum::<usize>().max(MIN_ENTRY_BYTES);
+        let bytes = rest.iter().map(Rest::bytes).sum::<usize>().max(MIN_ENTRY_BYTES);
         if bytes > MAX_PRINCIPAL_BYTES {
             return Ok(None);
         }

@@ -93,3 +93,30 @@ async fn permissions_are_approved_listed_and_revoked() {
     assert!(verified.ok && verified.records > 2, "{verified:?}");
     world.end().await;
 }
+
+#[tokio::test]
+async fn a_permission_of_a_disabled_or_removed_server_can_be_revoked_but_not_approved() {
+    let notes = "[[servers]]\nid = 'notes'\ncommand = '/no/such/program'\n";
+    let world = World::configured(notes).await;
+    let operator = world.operator().await;
+    let (info, read) = ("system.info", "filesystem.read");
+    let of = |permission: &str| KernelPermissionChangeParams::new("notes", vec![permission.into()]);
+    for permission in [info, read] {
+        operator.request::<KernelPermissionsApprove>(&of(permission)).await.unwrap();
+    }
+    let revoked = async |permission: &str| {
+        let result = operator.request::<KernelPermissionsRevoke>(&of(permission)).await.unwrap();
+        assert_eq!(result.permissions[0].decision, "revoked", "{permission}");
+    };
+    world.configure(&format!("{notes}enabled = false\n")).await;
+    revoked(info).await;
+    let error = operator.request::<KernelPermissionsApprove>(&of(info)).await.unwrap_err();
+    assert!(error.to_string().contains("run `mgp servers enable notes`"), "{error}");
+
+    world.configure("").await;
+    revoked(read).await;
+    let other = KernelPermissionChangeParams::new("nots", vec![info.into()]);
+    let error = operator.request::<KernelPermissionsRevoke>(&other).await.unwrap_err();
+    assert!(error.to_string().contains("there is no server `nots`"), "{error}");
+    world.end().await;
+}

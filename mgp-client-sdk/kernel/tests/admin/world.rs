@@ -1,20 +1,24 @@
 //! The fixture of these tests: a kernel with a server in this process, and clients.
 
+use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mgp_client_sdk::Client;
-use mgp_discovery::GovernanceConfig;
+use mgp_discovery::{GovernanceConfig, Sources};
 use mgp_kernel::Kernel;
 use mgp_server_sdk::{Server, Tool};
 use mgp_transport::{Connection, duplex};
 use mgp_types::mgp::{DefaultPolicy, RiskLevel};
 use mgp_types::service::{CredentialGrant, Principal, Stack};
 
-/// A kernel with the server `clock`.
+/// The name of the file that configures a kernel.
+const FILE: &str = "mgp.toml";
+
+/// A kernel with the server `clock`, or with the servers of a file.
 pub(crate) struct World {
-    _folder: mgp_testkit::TempDir,
+    folder: mgp_testkit::TempDir,
     pub(crate) kernel: Kernel,
     /// If set, the server lists the tool `now` with another description from its next start on.
     pub(crate) has_new_text: Arc<AtomicBool>,
@@ -43,11 +47,27 @@ impl World {
             .into();
         let kernel = Kernel::builder().local_with("clock", mgp, clock);
         let kernel = kernel.in_folder(folder.path()).await.unwrap();
-        let world = Self { _folder: folder, kernel, has_new_text };
+        let world = Self { folder, kernel, has_new_text };
         world
             .until("its tools are known", |world| world.kernel.index().tools_of("clock").len() == 3)
             .await;
         world
+    }
+
+    /// Starts a kernel that is configured by a file.
+    pub(crate) async fn configured(config: &str) -> Self {
+        let folder = mgp_testkit::temp_dir();
+        let file = folder.path().join(FILE);
+        fs::write(&file, config).unwrap();
+        let builder = Kernel::builder().sources(Sources::single(file));
+        let kernel = builder.in_folder(folder.path().join("state")).await.unwrap();
+        Self { folder, kernel, has_new_text: Arc::default() }
+    }
+
+    /// Replaces the file of a [configured](Self::configured) kernel, and applies it.
+    pub(crate) async fn configure(&self, config: &str) {
+        fs::write(self.folder.path().join(FILE), config).unwrap();
+        self.kernel.reload().await.unwrap();
     }
 
     pub(crate) async fn operator(&self) -> Client {

@@ -2,8 +2,10 @@
 
 use mgp_client_sdk::ToolResult as _;
 use mgp_security::AuditQuery;
-use mgp_types::mgp::{Permission, RiskLevel, Validator};
-use mgp_types::service::ServerId;
+use mgp_types::Payload;
+use mgp_types::method::KernelApprovals;
+use mgp_types::mgp::{AccessGrantParams, KernelApprovalsParams, Permission, RiskLevel, Validator};
+use mgp_types::service::{Principal, ServerId};
 use tokio::time::timeout;
 
 use crate::world::{CALL_TIMEOUT, World};
@@ -127,6 +129,99 @@ async fn risk_confirm_and_validators_apply_to_single_tools() {
     let refused = agent.call("look").arg("word", "rm -rf /").await.unwrap_err();
     assert_eq!(refused.code().0, 1010);
     assert!(!refused.to_string().contains("validators ="), "the key is not for a model: {refused}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn arguments_that_cannot_be_checked_do_not_reach_a_server() {
+    let open_to_checks = |keys: &str| {
+        let mgp = "risk = { fetch_url = 'safe' }\npermission_policy = 'auto_approve'\n";
+        let server = format!("[[servers]]\nid = 'a'\n{{SERVER}}\n{keys}[servers.mgp]\n");
+        format!("{server}default_policy = 'opt-out'\n{mgp}")
+    };
+    let call = async |world: &World, text: &str| {
+        let arguments = Payload::from_trusted(text.to_owned());
+        let answer = world.agent("ada").await.call("fetch_url").args(&arguments).await;
+        answer.map_or_else(|error| error.code().0, |_| 0)
+    };
+    let padded = format!(r#"{{"url":5,"pad":"{}"}}"#, "x".repeat(1_100_000));
+    let wrong = [
+        r#"{"url":5}"#,
+        r#"{"url":5,"n":1e400}"#,
+        r#"{"url":5,"n":"\ud800"}"#,
+        r#"{"url":5,"url":"https://example.com"}"#,
+        &padded,
+    ];
+    let world = World::new(&open_to_checks("")).await;
+    world.knows("a").await;
+    assert_eq!(call(&world, r#"{"url":"https://example.com"}"#).await, 0);
+    for text in wrong {
+        let shown = mgp_types::clip(text, 60);
+        assert_eq!(call(&world, text).await, 4000, "{shown}");
+    }
+    world.end().await;
+    let world = World::new(&open_to_checks("check_arguments = false\n")).await;
+    world.knows("a").await;
+    assert_ne!(call(&world, wrong[0]).await, 4000, "the check is left to the server");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_call_that_waits_for_a_person_takes_no_place_of_a_running_call() {
+    let rules = "permission_policy = 'auto_approve'\nrisk = { look = 'safe' }\n";
+    let limits = "[servers.limits]\nrunning = 1\n[kernel]\napproval_timeout = '1m'";
+    let world = World::new(&open(rules, limits)).await;
+    world.knows("a").await;
+    let (ada, operator) = (world.agent("ada").await, world.operator().await);
+    let waiting = tokio::spawn(async move { ada.call("wipe_disk").await });
+    let is_open = async || {
+        let all = operator.request::<KernelApprovals>(&KernelApprovalsParams::new()).await.unwrap();
+        all.approvals.iter().any(|one| one.state == "open")
+    };
+    mgp_testkit::until("the call waits for a person", is_open).await;
+    let bob = world.agent("bob").await;
+    let other = timeout(CALL_TIMEOUT * 10, async { bob.call("look").await }).await;
+    assert!(other.is_ok_and(|called| called.is_ok()), "it waited for the other call");
+    assert!(!waiting.is_finished());
+    waiting.abort();
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_call_that_waited_for_its_turn_is_decided_again() {
+    let server = "[[servers]]\nid = 'a'\n{SERVER}\nenv = { STEPS = '1 2 3' }\n[servers.mgp]\n";
+    let rules = "default_policy = 'opt-out'\nrisk = { look = 'safe' }\n";
+    let world = World::new(&format!("{server}{rules}[servers.limits]\nrunning = 1")).await;
+    world.knows("a").await;
+    let (ada, bob) = (world.agent("ada").await, world.agent("bob").await);
+    let first = tokio::spawn(async move { ada.call("look").await });
+    tokio::time::sleep(CALL_TIMEOUT / 4).await;
+    let second = tokio::spawn(async move { bob.call("look").await });
+    tokio::time::sleep(CALL_TIMEOUT / 4).await;
+    let denied = AccessGrantParams::deny("bob", "a");
+    let operator = Principal::local().operator();
+    world.kernel.governance().access().grant(&operator, denied).await.unwrap();
+    assert!(first.await.unwrap().is_ok());
+    assert_eq!(second.await.unwrap().unwrap_err().code().0, 1001);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_refused_call_uses_up_no_quota() {
+    let rules =
+        "permission_policy = 'auto_approve'\nrisk = { look = 'safe', fetch_url = 'safe' }\n";
+    let world = World::new(&open(rules, "[servers.limits]\ncalls_per_day = 2")).await;
+    world.knows("a").await;
+    let ada = world.agent("ada").await;
+    for _ in 0..3 {
+        let refused = ada.call("fetch_url").arg("url", 5).await.unwrap_err();
+        assert_eq!(refused.code().0, 4000, "{refused}");
+    }
+    for _ in 0..2 {
+        ada.call("look").await.unwrap();
+    }
+    let used_up = ada.call("look").await.unwrap_err();
+    assert_eq!(used_up.code().0, 3002, "{used_up}");
     world.end().await;
 }
 

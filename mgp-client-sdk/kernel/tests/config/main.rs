@@ -6,6 +6,10 @@
 mod agents;
 mod govern;
 mod reload;
+mod results;
+#[path = "../../../tests/http/script.rs"]
+#[expect(dead_code, reason = "other stories of the same server need all of it")]
+mod script;
 mod servers;
 mod times;
 mod urls;

@@ -99,6 +99,20 @@ async fn a_known_server_is_not_started_before_its_first_call() {
 }
 
 #[tokio::test]
+async fn a_changed_limit_of_messages_restarts_the_server() {
+    let world = World::new(A).await;
+    world.knows("a").await;
+    let agent = world.agent("ada").await;
+    let pid = world.server("a").pid.unwrap();
+    world.write(&format!("{A}[servers.limits]\nmax_message = 65536\n"));
+    until("the server was replaced", || world.kernel.servers().iter().any(|a| a.pid != Some(pid)))
+        .await;
+    agent.call("look").await.unwrap();
+    assert_ne!(world.server("a").pid.unwrap(), pid);
+    world.end().await;
+}
+
+#[tokio::test]
 async fn a_reload_completes_even_if_the_caller_disconnects() {
     // The script runs for another second after its standard input is closed, so stopping the server is slow.
     let slow =

@@ -7,7 +7,9 @@ use mgp_server_sdk::prelude::*;
 use mgp_types::method::{Initialized, LifecycleShutdown, Request as _};
 use mgp_types::mgp::ServerState;
 use mgp_types::service::{Call, HeaderParams, Principal, gate, mock};
+use serde_json::json;
 
+use crate::script::{self, Received, Response};
 use crate::world::{World, until};
 
 /// Counts of some kinds of requests that a server has received.
@@ -37,11 +39,24 @@ async fn serve(server: Server, era: &str) -> String {
     let bound = server.http("127.0.0.1:0").no_auth().bind().await.unwrap();
     let url = format!("http://{}/mcp", bound.local_addr());
     tokio::spawn(bound.run());
+    config(&url, era)
+}
+
+/// Returns the configuration of a kernel that uses the server at a URL.
+fn config(url: &str, era: &str) -> String {
     format!(
         "[agents.ann]\npinned = ['far.pinned']\n\
          [[servers]]\nid = 'far'\nurl = '{url}'\nera = '{era}'\n\
          [servers.mgp]\ndefault_policy = 'opt-out'\nrisk = {{ pinned = 'safe', other = 'safe' }}\n"
     )
+}
+
+/// Creates the list of a scripted server's only tool.
+fn list(seen: &Received) -> Response {
+    let tools = json!([{ "name": "other", "inputSchema": { "type": "object" } }]);
+    script::json_of(&seen.result(&json!({
+        "resultType": "complete", "tools": tools, "ttlMs": 0, "cacheScope": "private",
+    })))
 }
 
 #[tokio::test]
@@ -101,5 +116,45 @@ async fn a_header_that_differs_from_its_argument_does_not_pass_the_kernel() {
         let refused = caller.request("tools/call", &params).await.err();
         assert_eq!(refused.map(|error| error.code().0), expected, "{tool} {region:?}");
     }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_server_without_a_description_has_tools_in_either_era() {
+    for (accepts, era) in [(true, "legacy"), (false, "modern")] {
+        let server = script::Server::legacy(move |seen| match seen.method() {
+            "server/discover" => Some(script::refused(404, seen, -32601)),
+            "initialize" if !accepts => Some(script::refused(404, seen, -32601)),
+            "tools/list" => Some(list(seen)),
+            _ => None,
+        })
+        .await;
+        let world = World::new(&config(&server.url, "auto")).await;
+        world.knows("far").await;
+        assert_eq!(world.server("far").era.as_deref(), Some(era));
+        world.agent("ann").await.call("other").await.unwrap();
+        world.end().await;
+    }
+}
+
+#[tokio::test]
+async fn an_answered_call_ends_the_report_of_a_missing_login() {
+    let calls = AtomicUsize::new(0);
+    let server = script::Server::legacy(move |seen| match seen.method() {
+        "tools/list" => Some(list(seen)),
+        // The kernel's own check does not end the report, because this server does not answer it.
+        "ping" => Some(script::refused(200, seen, -32601)),
+        "tools/call" if calls.fetch_add(1, Ordering::SeqCst) == 0 => Some(script::status(401)),
+        _ => None,
+    })
+    .await;
+    let world = World::new(&config(&server.url, "legacy")).await;
+    world.knows("far").await;
+    let ann = world.agent("ann").await;
+    assert_eq!(ann.call("other").await.unwrap_err().code().0, 1002);
+    assert_eq!(world.server("far").status, ServerState::Error);
+    ann.call("other").await.unwrap();
+    let now = world.server("far");
+    assert_eq!((now.status, now.error), (ServerState::Connected, None));
     world.end().await;
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use mgp_client_sdk::{Client, ToolCall, ToolResult};
 use mgp_kernel::Kernel;
@@ -10,10 +11,10 @@ use mgp_lifecycle::Idempotency;
 use mgp_security::AuditQuery;
 use mgp_server_sdk::prelude::*;
 use mgp_testkit::temp_dir;
-use mgp_types::mcp::Era;
+use mgp_types::mcp::{Era, TaskSupport};
 use mgp_types::mgp::Extension;
 use mgp_types::proposal::{IdempotencyKey, OriginalTimestamp, WasReplay};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use crate::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
@@ -43,16 +44,24 @@ impl Runs {
 
     /// Returns a plain server with the tool `pay`.
     fn server(&self) -> Server {
+        self.server_with(TaskSupport::Forbidden)
+    }
+
+    fn server_with(&self, support: TaskSupport) -> Server {
         let runs = self.clone();
+        let is_task = support == TaskSupport::Required;
         let pay = Tool::new("pay", "Pays an order", move |order: Args<Order>| {
             let runs = runs.clone();
             async move {
                 runs.gate.acquire().await.unwrap().forget();
                 let run = runs.count.fetch_add(1, Ordering::Relaxed) + 1;
+                if is_task {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
                 format!("paid {} in run {run}", order.0.to)
             }
         });
-        Server::new("shop", "1").tool(pay)
+        Server::new("shop", "1").tool(pay.task(support))
     }
 }
 
@@ -109,6 +118,24 @@ async fn a_key_runs_once_in_each_pair_of_eras() {
 }
 
 #[tokio::test]
+async fn a_key_of_a_tool_that_runs_only_as_a_task_keeps_the_result_of_the_task() {
+    for (above, below) in PAIRS {
+        let runs = Runs::new();
+        let behind = runs.clone();
+        let make = move || limit_era(behind.server_with(TaskSupport::Required), below);
+        let kernel = kernel_of(make).await;
+        let client = payer(&kernel, "ada", above).await;
+        let first = pay(&client, "k", "ann").await.unwrap();
+        let second = pay(&client, "k", "ann").await.unwrap();
+        assert_eq!((was_replay(&first), was_replay(&second)), (false, true), "{above:?} {below:?}");
+        assert_eq!(second.to_text(), "paid ann in run 1", "{above:?} {below:?}");
+        assert_eq!(runs.count(), 1, "{above:?} {below:?}");
+        client.close().await;
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn keys_of_two_agents_are_two_keys_for_a_server_with_keys_of_its_own() {
     let runs = Runs::new();
     let behind = runs.clone();
@@ -131,7 +158,7 @@ async fn a_client_that_left_finds_the_result_of_its_call() {
     let client = payer(&kernel, "ada", Era::Modern).await;
     runs.gate.forget_permits(1_000);
     let lost = tokio::spawn(pay(&client, "k", "ann").send());
-    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
     lost.abort();
     client.close().await;
     runs.gate.add_permits(10);
@@ -176,6 +203,34 @@ async fn a_replay_after_a_restart_is_decided_and_recorded_like_a_call() {
     kernel.governance().policies().set("shop", mgp_security::ServerPolicy::default());
     let refused = pay(&client, "k", "ann").await.unwrap_err();
     assert!(refused.to_string().contains("access"), "{refused}");
+    client.close().await;
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn each_call_of_a_batch_has_a_key_of_its_own() {
+    let runs = Runs::new();
+    let behind = runs.clone();
+    let kernel = kernel_of(move || behind.server()).await;
+    let client = payer(&kernel, "ada", Era::Modern).await;
+    let order = json!({ "name": "pay", "arguments": { "to": "ann" } });
+    let calls = json!([order, order]);
+    let mut texts = Vec::new();
+    for is_repeated in [false, true] {
+        let batch = client.call("mgp_tools_call_many").arg("calls", &calls);
+        let batch = batch.with(&IdempotencyKey("k".to_owned())).await.unwrap();
+        assert_eq!(batch.member::<WasReplay>().unwrap(), None, "it is a member of each call");
+        let outcomes: Value = batch.structured_content.as_ref().unwrap().get().unwrap();
+        let results = [0, 1].map(|place| outcomes["results"][place]["result"].clone());
+        for result in &results {
+            assert_eq!(result["_meta"]["was_replay"], is_repeated, "{outcomes}");
+        }
+        texts.push(results.map(|result| result["content"][0]["text"].clone()));
+    }
+    assert_eq!(runs.count(), 2);
+    assert_ne!(texts[0][0], texts[0][1], "each result is that of its own run");
+    assert_eq!(texts[0], texts[1], "and a repeated batch has the same results");
+    assert_eq!(pay(&client, "k", "ann").await.unwrap().to_text(), "paid ann in run 3");
     client.close().await;
     kernel.stop().await;
 }

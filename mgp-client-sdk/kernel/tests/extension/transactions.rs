@@ -1,13 +1,15 @@
 //! Tests of transactions over the tools of several servers that do not support transactions themselves (proposal 5).
 
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mgp_client_sdk::{Client, Error, ToolResult};
 use mgp_kernel::Kernel;
 use mgp_security::AuditQuery;
 use mgp_server_sdk::prelude::*;
 use mgp_testkit::temp_dir;
-use mgp_types::mcp::{CallToolResult, Era};
+use mgp_types::mcp::{CallToolResult, Era, TaskSupport};
 use mgp_types::method::{
     KernelTransactions, KernelTransactionsResolve, KernelTransactionsRetry, TransactionBegin,
     TransactionCommit, TransactionRollback, TxBegin,
@@ -38,8 +40,10 @@ impl Things {
         self.0.lock().clone()
     }
 
-    /// Returns a plain server with `make_X` and `remove_X`; `remove_X` fails for a thing that does not exist.
+    /// Returns a plain server with `make_X` and `remove_X`; `remove_X` fails for a thing that does not exist. The tool
+    /// `make_job` runs only as a task.
     fn server(&self, kind: &'static str, era: Era) -> Server {
+        let is_task = kind == "job";
         let (made, removed) = (self.clone(), self.clone());
         let make = Tool::new(format!("make_{kind}"), "Makes a thing", move |thing: Args<Thing>| {
             let name = thing.0.name;
@@ -47,8 +51,14 @@ impl Things {
             if !fails {
                 made.0.lock().push(format!("{kind} {name}"));
             }
-            async move { if fails { Err(ToolError("bad name".to_owned())) } else { Ok("made") } }
+            async move {
+                if is_task {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                if fails { Err(ToolError("bad name".to_owned())) } else { Ok("made") }
+            }
         });
+        let make = if is_task { make.task(TaskSupport::Required) } else { make };
         let remove = Tool::new(
             format!("remove_{kind}"),
             "Removes it",
@@ -63,9 +73,13 @@ impl Things {
         limit_era(Server::new(kind, "1").tool(make).tool(remove), era)
     }
 
-    async fn kernel(&self, folder: &std::path::Path, era: Era) -> Kernel {
+    async fn kernel(&self, folder: &Path, era: Era) -> Kernel {
+        self.kernel_of(&["ticket", "page", "post"], folder, era).await
+    }
+
+    async fn kernel_of(&self, kinds: &[&'static str], folder: &Path, era: Era) -> Kernel {
         let mut builder = Kernel::builder();
-        for kind in ["ticket", "page", "post"] {
+        for &kind in kinds {
             let things = self.clone();
             let (make, remove) = (format!("make_{kind}"), format!("remove_{kind}"));
             let mut policy = open(&[&make, &remove]);
@@ -74,7 +88,7 @@ impl Things {
             builder = builder.local_with(kind, policy, move || things.server(kind, era));
         }
         let kernel = builder.in_folder(folder).await.unwrap();
-        for kind in ["ticket", "page", "post"] {
+        for kind in kinds {
             wait_for_tools(&kernel, kind, 2).await;
         }
         kernel
@@ -124,6 +138,24 @@ async fn a_failed_step_is_the_end_of_the_earlier_ones_in_each_pair_of_eras() {
         let query = AuditQuery::new().server("ticket").event_type("TOOL_EXECUTED");
         let events = serde_json::to_string(&log.query(query).await.unwrap().events).unwrap();
         assert!(events.contains("remove_ticket") && events.contains("compensate-"), "{events}");
+        client.close().await;
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_step_that_runs_as_a_task_is_undone() {
+    for (above, below) in PAIRS {
+        let (folder, things) = (temp_dir(), Things::default());
+        let kernel = things.kernel_of(&["job"], folder.path(), below).await;
+        let client = ada(&kernel, above).await;
+        begin(&client, "tx").await;
+        make(&client, "tx", "job", "a").await.unwrap();
+        let result = roll_back(&client, "tx").await;
+        assert_eq!(result.status, TransactionStatus::RolledBack, "{above:?} {below:?}");
+        let ended: Vec<_> = result.steps_compensated.iter().map(|step| &step.status).collect();
+        assert_eq!(ended, [&StepStatus::Compensated], "{above:?} {below:?}");
+        assert_eq!(things.all(), [""; 0], "{above:?} {below:?}");
         client.close().await;
         kernel.stop().await;
     }

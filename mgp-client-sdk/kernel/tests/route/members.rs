@@ -125,6 +125,18 @@ async fn a_session_handle_counts_for_lists_and_calls() {
         let refused = client.ask(method, call(&json!("0123456789abcdef"))).await.unwrap_err();
         assert!(refused.message().contains("unknown `session_handle`"), "{refused}");
     }
+    // The handle of a batch counts for each of its calls.
+    let calls = json!({ "calls": [{ "name": "b.which", "arguments": {} }] });
+    let batch = |handle: &Value| {
+        let mgp = json!({ "session_handle": handle });
+        json!({ "name": "mgp_tools_call_many", "arguments": calls, "_mgp": mgp })
+    };
+    let refused = client.ask("tools/call", batch(&json!("0123456789abcdef"))).await.unwrap_err();
+    assert!(refused.message().contains("unknown `session_handle`"), "{refused}");
+    client.ask("tools/call", batch(&handle)).await.unwrap();
+    let used = client.ask("tools/list", json!({ "_mgp": { "session_handle": handle } })).await;
+    let used = listed(used.unwrap());
+    assert!(used.contains(&"b.which".to_owned()), "{used:?}");
     kernel.stop().await;
 }
 

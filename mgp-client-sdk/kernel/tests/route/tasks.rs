@@ -1,9 +1,11 @@
 //! Tests of calls that the kernel turns into tasks, and of servers' tools that run only as tasks.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mgp_client_sdk::ToolResult;
+use mgp_discovery::Config;
 use mgp_kernel::Kernel;
 use mgp_server_sdk::ContextExt;
 use mgp_server_sdk::prelude::*;
@@ -45,10 +47,15 @@ fn slow(era: Era, may_end: Arc<Notify>) -> Server {
 }
 
 async fn world(era: Era) -> (Kernel, Arc<Notify>) {
+    world_with(era, Config::default()).await
+}
+
+async fn world_with(era: Era, config: Config) -> (Kernel, Arc<Notify>) {
     let may_end = Arc::new(Notify::new());
     let ends = Arc::clone(&may_end);
     let make = move || slow(era, Arc::clone(&ends));
-    let kernel = build(Kernel::builder().local_with("s", open(&TOOLS), make)).await;
+    let builder = Kernel::builder().config(config);
+    let kernel = build(builder.local_with("s", open(&TOOLS), make)).await;
     wait_for_tools(&kernel, "s", 3).await;
     (kernel, may_end)
 }
@@ -57,7 +64,8 @@ async fn world(era: Era) -> (Kernel, Arc<Notify>) {
 async fn a_tool_that_runs_only_as_a_task_is_called_like_any_other() {
     for (above, below) in PAIRS {
         let (kernel, _) = world(below).await;
-        let builder = host_of(above).on_elicitation(|_: ElicitParams| async {
+        let builder = host_of(above).on_elicitation(|question: ElicitParams| async move {
+            assert_eq!(question.message, "The server `s` asks:\nWho comes?");
             let mut answer = ElicitResult::new(ElicitAction::Accept);
             answer.content = Some(serde_json::from_str(r#"{"name":"Ann"}"#).unwrap());
             Ok(answer)
@@ -69,6 +77,32 @@ async fn a_tool_that_runs_only_as_a_task_is_called_like_any_other() {
                 result.unwrap_or_else(|error| panic!("{above:?} {below:?} {tool}: {error}"));
             assert_eq!(result.to_text(), expected, "{above:?} {below:?}");
         }
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_question_of_a_task_is_asked_once_although_the_call_has_limits() {
+    let limits = "[agents.ann.limits]\ncalls_per_minute = 1000\nrunning = 2\n";
+    for (above, below) in PAIRS {
+        let config = Config::parse("mgp.toml", limits).unwrap().config;
+        let (kernel, _) = world_with(below, config).await;
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        let builder = host_of(above).on_elicitation(move |question: ElicitParams| {
+            count.fetch_add(1, Ordering::Relaxed);
+            async move {
+                assert_eq!(question.message, "The server `s` asks:\nWho comes?");
+                let mut answer = ElicitResult::new(ElicitAction::Accept);
+                answer.content = Some(serde_json::from_str(r#"{"name":"Ann"}"#).unwrap());
+                Ok(answer)
+            }
+        });
+        let host = host(&kernel, "ann", builder).await;
+        let result = host.call("asks").await;
+        let result = result.unwrap_or_else(|error| panic!("{above:?} {below:?}: {error}"));
+        assert_eq!(result.to_text(), "Ann", "{above:?} {below:?}");
+        assert_eq!(asked.load(Ordering::Relaxed), 1, "{above:?} {below:?}");
         kernel.stop().await;
     }
 }

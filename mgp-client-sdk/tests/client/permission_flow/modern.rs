@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use mgp_client_sdk::{Client, ClientBuilder, EraChoice, ToolResult as _};
+use mgp_client_sdk::{Client, ClientBuilder, EraChoice, Hop, ToolResult as _};
 use mgp_types::mgp::GrantDecision::{Approved, Denied};
+use mgp_types::service::{CallerAccess, Reply, Stack, mock};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -139,6 +140,43 @@ async fn a_server_that_needs_nothing_is_answered_when_it_asks() {
     let names = ["shell.execute", "camera"].map(str::to_owned).to_vec();
     assert_eq!(authority.asked(), [("files".into(), names)]);
     assert_eq!(*grants(&call(&client, &mut script).await), expected, "and so do later calls");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_caller_of_a_task_never_decides_about_the_permissions_of_the_server() {
+    let authority = TestAuthority::new(&[("shell.execute", Approved)]);
+    let (client, mut script) =
+        Script::modern(authority.client(), extension(&["permissions"], &[])).await;
+    let hop = Hop::new("files", client);
+    let caller_peer = mock::peer(Stack::from_fn(|_| async { Reply::of(&json!({})) }));
+    let mut caller = mock::client(Stack::from_fn(move |call| hop.send(call)));
+    caller.cx.caller_access = CallerAccess::Peer(caller_peer.peer());
+
+    let time = "2026-07-28T10:00:00Z";
+    let task = |status: &str, name: &str, value: Value| {
+        json!({
+            "resultType": "complete", "taskId": "t1", "status": status, "createdAt": time,
+            "lastUpdatedAt": time, "ttlMs": 60000, "pollIntervalMs": 500, name: value,
+        })
+    };
+    let ask = json!({ "request_id": "r8", "permissions": ["shell", "camera"] });
+    let asked = json!({ "p": { "method": "mgp/permission/request", "params": ask } });
+    let answering = async {
+        script.serve("tools/call", task("working", "resultType", json!("task"))).await;
+        script.serve("tasks/get", task("input_required", "inputRequests", asked)).await;
+        let update = script.serve("tasks/update", json!({ "resultType": "complete" })).await;
+        let result = json!({ "resultType": "complete", "content": [] });
+        script.serve("tasks/get", task("completed", "result", result)).await;
+        update
+    };
+    let calling = caller.request("tools/call", r#"{"name":"t","arguments":{}}"#);
+    let (called, update) = tokio::join!(calling, answering);
+    called.unwrap();
+    assert_eq!(
+        update["params"]["inputResponses"]["p"]["grants"],
+        json!({ "shell": "approved", "shell.execute": "approved", "camera": "deferred" })
+    );
+    assert!(caller_peer.received().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

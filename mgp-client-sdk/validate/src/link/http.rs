@@ -136,22 +136,16 @@ impl Endpoint {
         mut body: Incoming,
         received: &mpsc::Sender<Received>,
     ) -> Result<(), String> {
-        let mut text = String::new();
+        let mut events = EventBuffer::default();
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| error.to_string())?;
             let Some(data) = frame.data_ref() else { continue };
-            text.push_str(&String::from_utf8_lossy(data).replace("\r\n", "\n"));
-            if text.len() > MAX_MESSAGE {
+            events.push(data);
+            if events.bytes.len() > MAX_MESSAGE {
                 return Err("an event is longer than 16 MiB".to_owned());
             }
-            while let Some((event, rest)) =
-                text.split_once("\n\n").map(|(a, b)| (a.to_owned(), b.to_owned()))
-            {
-                text = rest;
-                let lines = event.lines().filter_map(|line| line.strip_prefix("data:"));
-                let data: Vec<_> =
-                    lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect();
-                let data = data.join("\n");
+            while let Some(event) = events.next() {
+                let data = data_of(&event);
                 if data.is_empty() {
                     continue;
                 }
@@ -185,6 +179,50 @@ impl Endpoint {
     fn session(&self) -> std::sync::MutexGuard<'_, HeaderMap> {
         self.session.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
+}
+
+/// The bytes of an event stream that were received, but not read yet. A part can end inside a character or a line end.
+#[derive(Debug, Default)]
+struct EventBuffer {
+    bytes: Vec<u8>,
+    /// The number of bytes in which no event ends.
+    searched: usize,
+}
+
+impl EventBuffer {
+    fn push(&mut self, part: &[u8]) {
+        self.bytes.extend_from_slice(part);
+    }
+
+    /// Removes and returns the next complete event, with the end of its last line; an empty line ends an event.
+    fn next(&mut self) -> Option<String> {
+        let rest = &self.bytes[self.searched..];
+        let ends = rest.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+        let found = ends.map(|(at, _)| at + 1).find_map(|at| {
+            let length = match &rest[at..] {
+                [b'\n', ..] => 1,
+                [b'\r', b'\n', ..] => 2,
+                _ => return None,
+            };
+            Some((self.searched + at, length))
+        });
+        let Some((end, length)) = found else {
+            // The last two bytes can be the beginning of the end of an event.
+            self.searched = self.bytes.len().saturating_sub(2);
+            return None;
+        };
+        let event = String::from_utf8_lossy(&self.bytes[..end]).into_owned();
+        self.bytes.drain(..end + length);
+        self.searched = 0;
+        Some(event)
+    }
+}
+
+/// Returns the data of an event.
+fn data_of(event: &str) -> String {
+    let lines = event.lines().filter_map(|line| line.strip_prefix("data:"));
+    let data: Vec<_> = lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect();
+    data.join("\n")
 }
 
 fn unanswered(id: &Value, status: u16) -> Received {
@@ -221,4 +259,34 @@ async fn collect(mut body: Incoming) -> Result<Vec<u8>, String> {
         }
     }
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the data of all events in a stream that arrives in these parts.
+    fn read(parts: &[&[u8]]) -> Vec<String> {
+        let mut events = EventBuffer::default();
+        let mut all = Vec::new();
+        for part in parts {
+            events.push(part);
+            while let Some(event) = events.next() {
+                all.push(data_of(&event));
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn events_do_not_depend_on_the_parts_in_which_they_arrive() {
+        let text = "event: message\r\ndata: {\"a\":\"ü 文\"}\r\n\r\n: ping\n\ndata:1\ndata: 2\n\r\ndata: 3";
+        let stream = text.as_bytes();
+        let expected = ["{\"a\":\"ü 文\"}", "", "1\n2"];
+        assert_eq!(read(&stream.chunks(1).collect::<Vec<_>>()), expected);
+        for at in 0..=stream.len() {
+            let (first, second) = stream.split_at(at);
+            assert_eq!(read(&[first, second]), expected, "{at}");
+        }
+    }
 }

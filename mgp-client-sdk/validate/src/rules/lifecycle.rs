@@ -70,6 +70,9 @@ fn request() -> serde_json::Value {
 }
 
 async fn shutdown(session: &mut Session) -> Check {
+    if session.is_http() {
+        return Err(skip("a server at a URL serves others too, so it is not asked to stop"));
+    }
     match session.ask("mgp/lifecycle/shutdown", request()).await? {
         Answer::Result(result) => {
             boolean(&result, "accepted")?;

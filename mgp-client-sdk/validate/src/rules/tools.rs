@@ -206,8 +206,13 @@ async fn missing_argument(session: &mut Session) -> Check {
         let required = tool.pointer("/inputSchema/required").and_then(Value::as_array);
         required.is_some_and(|names| !names.is_empty())
     };
-    let Some(tool) = tools.iter().find(needs) else {
-        return Err(skip("no tool has a required argument"));
+    let may_be_called = |tool: &&Value| {
+        session.recording.is_some()
+            || tool.pointer("/annotations/readOnlyHint") == Some(&json!(true))
+            || session.tool.as_ref().is_some_and(|(name, _)| tool["name"] == **name)
+    };
+    let Some(tool) = tools.iter().filter(needs).find(may_be_called) else {
+        return Err(skip("no read-only tool has a required argument: name one with `--tool`"));
     };
     let name = text(tool, "name")?;
     match session.ask("tools/call", json!({ "name": name, "arguments": {} })).await? {

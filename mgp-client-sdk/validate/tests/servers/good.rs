@@ -1,5 +1,7 @@
 //! Servers that keep every rule.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use mgp_server_sdk::prelude::*;
 use mgp_transport::{Connection, duplex};
 use mgp_validate::{Options, Status, Target};
@@ -23,6 +25,34 @@ async fn a_server_that_keeps_every_rule_passes_and_every_rule_is_played() {
     for (name, result) in names.zip(other["results"].as_array().unwrap()) {
         assert_eq!((&result["test_id"], &result["status"]), (&name.into(), &"passed".into()));
     }
+}
+
+#[tokio::test]
+async fn a_tool_that_is_neither_read_only_nor_named_is_not_called() {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let without_hint: scripted::Change = |message, replies| {
+        let tool = &message.value["params"]["name"];
+        if message.method() == "tools/call" && (tool == "echo" || tool == "now") {
+            CALLS.fetch_add(1, Ordering::Relaxed);
+        }
+        for reply in replies {
+            if let Some(echo) = reply.pointer_mut("/result/tools/0") {
+                echo["annotations"] = serde_json::json!({});
+            }
+        }
+    };
+    let rule = "mcp.tools.call.arguments";
+    let status = |report: &mgp_validate::Report| {
+        report.results.iter().find(|result| result.rule.id == rule).map(|result| result.status)
+    };
+    let report = judged(scripted::server(without_hint), &Options::new()).await;
+    assert_eq!((status(&report), CALLS.load(Ordering::Relaxed)), (Some(Status::Skipped), 0));
+    let mut only = options();
+    only.only = vec![rule.to_owned()];
+    let report = judged(scripted::server(without_hint), &only).await;
+    assert_eq!((status(&report), CALLS.load(Ordering::Relaxed)), (Some(Status::Passed), 1));
+    let report = judged(scripted::server(|_, _| {}), &Options::new()).await;
+    assert_eq!(status(&report), Some(Status::Passed), "a read-only tool is called");
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -1,0 +1,131 @@
+//! The limits that apply to a call after the decision about it: the number of running calls, and the quotas.
+//!
+//! They are inside the security checks. So a call that waits for a person takes no place of a running call, and a call
+//! that is refused uses up no quota.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use mgp_client_sdk::{ClientBuilder, gateway};
+use mgp_security::Governance;
+use mgp_types::RpcError;
+use mgp_types::service::{Call, Reply, ServerId, Stack};
+use tower_layer::layer_fn;
+
+use super::usage::{Counted, Usage};
+use super::{Bound, CallBounds, CallCost, ServerBound, counted};
+
+type Recheck = dyn Fn(&Call) -> Result<(), RpcError> + Send + Sync;
+
+/// The limits of one call; an extension of the call.
+pub(super) struct LimitedCall {
+    agent: Option<Arc<Bound>>,
+    server: Option<Arc<ServerBound>>,
+    /// The name under which the calls of the caller are counted.
+    who: String,
+    cost: CallCost,
+    /// `true` once the call was charged, so that its retries are not charged, nor its further rounds if the caller is
+    /// a legacy one.
+    is_charged: AtomicBool,
+}
+
+impl LimitedCall {
+    pub(super) fn new(
+        agent: Option<Arc<Bound>>,
+        server: Option<Arc<ServerBound>>,
+        who: String,
+        cost: CallCost,
+    ) -> Self {
+        Self { agent, server, who, cost, is_charged: AtomicBool::new(false) }
+    }
+
+    fn counted(&self) -> Vec<Counted<'_>> {
+        counted(self.agent.as_deref(), self.server.as_ref(), &self.who)
+    }
+
+    /// Returns the error with which a quota refuses the call now; `None` if all quotas allow it. Charges nothing.
+    pub(super) fn refusal(&self, usage: &Usage) -> Option<RpcError> {
+        usage.refusal(&self.counted(), self.cost.units())
+    }
+
+    /// Charges the quotas, unless an earlier attempt of the call was charged.
+    async fn charge(&self, usage: &Usage) -> Result<(), RpcError> {
+        if !self.is_charged.load(Ordering::Relaxed) {
+            usage.charge(&self.counted(), self.cost.units()).await?;
+            self.is_charged.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Charges the difference if a result states a higher cost than the one that was charged.
+    async fn charge_rest(&self, usage: &Usage, reply: &Reply) -> Result<(), RpcError> {
+        match self.cost.actual(reply).saturating_sub(self.cost.units()) {
+            0 => Ok(()),
+            rest => usage.add(&self.counted(), rest).await,
+        }
+    }
+}
+
+/// The means to apply the limits of a call after the decision about it.
+struct DecidedLimits {
+    usage: Usage,
+    /// Decides again about a call that waited.
+    recheck: Arc<Recheck>,
+    /// The stack to the server. It answers with the result of a task, because a call runs as long as its task.
+    finished: Stack,
+}
+
+impl CallBounds {
+    /// Adds the layer of these limits to the stack of calls to a server. Call this before the security layers are
+    /// added: layers that are added later are outer ones, so a call passes the security checks first.
+    pub(crate) fn layer_decided(
+        &self,
+        builder: ClientBuilder,
+        governance: &Governance,
+        server: &ServerId,
+    ) -> ClientBuilder {
+        let usage = self.0.usage.clone();
+        let recheck: Arc<Recheck> = Arc::new(governance.layer(server.clone()).recheck());
+        builder.layer(layer_fn(move |inner: Stack| {
+            let (usage, recheck) = (usage.clone(), Arc::clone(&recheck));
+            let finished = gateway::await_tasks(inner.clone());
+            let limits = DecidedLimits { usage, recheck, finished };
+            Stack::from_fn(move |call: Call| {
+                let limited = call.cx().extensions.get_shared::<LimitedCall>();
+                // The security checks can also request the list of tools on behalf of a call.
+                match limited.filter(|_| call.tool().is_some()) {
+                    Some(limited) => limits.stack(limited).send(call),
+                    None => inner.send(call),
+                }
+            })
+        }))
+    }
+}
+
+impl DecidedLimits {
+    /// Returns a stack in which a call waits until it is allowed to run, is then charged, and runs.
+    fn stack(&self, limited: Arc<LimitedCall>) -> Stack {
+        let (usage, recheck) = (self.usage.clone(), Arc::clone(&self.recheck));
+        let finished = self.finished.clone();
+        let (agent, server) = (limited.agent.clone(), limited.server.clone());
+        let all = server.as_ref().map(|server| &server.all).into_iter().chain(agent.as_deref());
+        let can_wait = all.clone().any(|bound| bound.running.is_some());
+        let mut stack = Stack::from_fn(move |call: Call| {
+            let (limited, usage, finished) =
+                (Arc::clone(&limited), usage.clone(), finished.clone());
+            // The decision may be out of date after the wait.
+            let allowed = if can_wait { recheck(&call) } else { Ok(()) };
+            async move {
+                allowed?;
+                limited.charge(&usage).await?;
+                let reply = finished.send(call).await?;
+                limited.charge_rest(&usage, &reply).await?;
+                Ok(reply)
+            }
+        });
+        for bound in all {
+            stack = bound.layer_running(stack);
+        }
+        stack
+    }
+}

@@ -1,0 +1,53 @@
+//! The methods that search for tools, which wait for servers whose tool lists are still being read.
+
+use mgp_types::RpcError;
+use mgp_types::method::{Request as _, ToolsDiscover, ToolsRequest};
+use mgp_types::service::{Call, Context, Reply, Router, Stack};
+
+use super::apps;
+use super::dispatcher::Dispatcher;
+
+/// Returns the router of the methods that search for tools.
+pub(super) fn router(dispatcher: &Dispatcher) -> Router {
+    let router = dispatcher.parts().search.router();
+    let search = Search { dispatcher: dispatcher.clone(), index: Stack::new(router.clone()) };
+    let (discover, request) = (search.clone(), search);
+    let discover = Stack::from_fn(move |call| discover.clone().discover(call));
+    let request = Stack::from_fn(move |call| request.clone().request(call));
+    // These routes replace the search's own ones, which do not wait for servers whose lists are still being read.
+    router.route(ToolsDiscover::METHOD, discover).route(ToolsRequest::METHOD, request)
+}
+
+/// The search for tools.
+#[derive(Clone)]
+struct Search {
+    dispatcher: Dispatcher,
+    /// The methods of the tool index, which search the lists that have been read.
+    index: Stack,
+}
+
+impl Search {
+    /// Returns the tools that fit a query, except those that only pages use.
+    async fn discover(self, call: Call) -> Result<Reply, RpcError> {
+        self.wait_for_new_tools(call.cx()).await;
+        let parts = self.dispatcher.parts();
+        let caller = parts.search.caller(call.cx());
+        let reply = self.index.send(call).await?;
+        apps::without_app_tools(&parts.fleet.context().index, &caller, reply)
+    }
+
+    /// Returns tools for a task, and recommends servers if there are none.
+    async fn request(self, call: Call) -> Result<Reply, RpcError> {
+        self.wait_for_new_tools(call.cx()).await;
+        let cx = call.cx().clone();
+        let reply = self.index.send(call).await?;
+        let context = self.dispatcher.parts().fleet.context();
+        context.proposals.recommender.attach(&cx, reply).await
+    }
+
+    /// Waits until the tool lists of new servers have been read.
+    async fn wait_for_new_tools(&self, cx: &Context) {
+        let servers = self.dispatcher.parts().fleet.all();
+        self.dispatcher.wait_for_new(cx, servers.values()).await;
+    }
+}

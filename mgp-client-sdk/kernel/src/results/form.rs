@@ -1,0 +1,105 @@
+//! The form of a tool's result: an object with a list of content blocks.
+
+use mgp_types::mcp::{CallToolResult, ContentBlock};
+use mgp_types::service::Reply;
+use mgp_types::{ErrorCode, Object, Payload, RpcError};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+/// The member of a result with its content blocks.
+const CONTENT: &str = "content";
+
+/// Returns a server's result of a call in the form that hosts expect. If it has no content, an empty list is added.
+///
+/// # Errors
+/// Returns error 5000 if the server did not answer with the result of a tool.
+pub(crate) fn well_formed(mut reply: Reply) -> Result<Reply, RpcError> {
+    #[derive(Deserialize)]
+    struct Outline {
+        #[serde(default)]
+        content: Option<Vec<IgnoredAny>>,
+    }
+    if !matches!(reply, Reply::Complete(_)) {
+        return Ok(reply);
+    }
+    let Some(body) = reply.as_body_mut() else { return Ok(reply) };
+    if has_content(body.as_raw().as_str()) {
+        return Ok(reply);
+    }
+    // A list could be read as a struct, too, so the members are read first.
+    let mut members: Object = body.as_raw().get().map_err(|error| malformed(&error))?;
+    let outline: Outline = body.as_raw().get().map_err(|error| malformed(&error))?;
+    if outline.content.is_none() {
+        members.insert(CONTENT, Payload::from_trusted("[]"));
+        body.replace_raw(Payload::of(&members)?);
+    }
+    Ok(reply)
+}
+
+/// Decodes a result. A block that is not valid becomes a text, its JSON, because hosts receive such a block unchanged
+/// while the result is short.
+///
+/// # Errors
+/// Returns error 5000 if the server did not answer with the result of a tool.
+pub(super) fn decode(reply: &Reply) -> Result<CallToolResult, RpcError> {
+    let error: RpcError = match reply.get() {
+        Ok(result) => return Ok(result),
+        Err(error) => error,
+    };
+    let body = reply.as_body().ok_or_else(|| malformed(&error))?.as_raw();
+    let mut members: Object = body.get().map_err(|error| malformed(&error))?;
+    let blocks: Vec<Payload> =
+        members.decode(CONTENT).map_err(|_| malformed(&error))?.unwrap_or_default();
+    let valid = blocks.iter().map(|block| {
+        let valid = block.get::<ContentBlock>();
+        valid.unwrap_or_else(|_| ContentBlock::text(block.as_str()))
+    });
+    members.insert(CONTENT, Payload::of(&valid.collect::<Vec<_>>())?);
+    Payload::of(&members)?.get().map_err(|error| malformed(&error))
+}
+
+/// Returns the error for an answer of a server that is not the result of a tool.
+fn malformed(error: &RpcError) -> RpcError {
+    let message = "the server did not answer the call with the result of a tool";
+    RpcError::new(ErrorCode::UPSTREAM_ERROR, message).because(error.clone())
+}
+
+/// Returns whether the first member named `content` in the text of an object is a list. Nearly all results are
+/// recognized by that without being parsed.
+fn has_content(text: &str) -> bool {
+    const NAME: &str = "\"content\"";
+    let is_object = text.trim_start().starts_with('{');
+    let behind =
+        text.find(NAME).filter(|_| is_object).map(|at| text[at + NAME.len()..].trim_start());
+    let value = behind.and_then(|rest| rest.strip_prefix(':'));
+    value.is_some_and(|value| value.trim_start().starts_with('['))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn formed(text: &str) -> Result<String, i32> {
+        let reply = Reply::raw(Payload::from_trusted(text.to_owned()));
+        let formed = well_formed(reply).map_err(|error| error.code().0)?;
+        Ok(formed.as_body().unwrap().as_raw().as_str().to_owned())
+    }
+
+    #[test]
+    fn an_answer_that_is_not_the_result_of_a_tool_is_refused() {
+        for text in ["null", "5", "\"x\"", "[]", "[[]]", r#"["content"]"#, r#"{"content":"x"}"#] {
+            assert_eq!(formed(text), Err(5000), "{text}");
+        }
+    }
+
+    #[test]
+    fn absent_content_becomes_an_empty_list() {
+        assert_eq!(formed("{}").unwrap(), r#"{"content":[]}"#);
+        let structured = r#"{"structuredContent":{"content":"x"}"#;
+        let filled = format!(r#"{structured},"content":[]}}"#);
+        assert_eq!(formed(&format!("{structured}}}")).unwrap(), filled);
+        for same in [r#" { "content" : [{"type":"text","text":"a"}]}"#, &filled] {
+            assert_eq!(formed(same).unwrap(), same);
+        }
+    }
+}

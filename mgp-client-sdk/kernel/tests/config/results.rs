@@ -1,0 +1,110 @@
+//! Tests of results and errors of servers that are malformed, or too long in unusual places.
+
+use mgp_types::RpcError;
+use serde_json::{Value, json};
+
+use crate::script::{self, Received, Response};
+use crate::world::World;
+
+/// Starts a server whose tool returns the value with the name in its argument `q`: a result, or the member `error`.
+async fn serve(values: Value) -> script::Server {
+    let answer = move |seen: &Received| -> Option<Response> {
+        match seen.method() {
+            "tools/list" => Some(script::json_of(&seen.result(&json!({
+                "tools": [{ "name": "say", "inputSchema": { "type": "object" } }],
+            })))),
+            "tools/call" => {
+                let value = &values[seen.body["params"]["arguments"]["q"].as_str().unwrap()];
+                let mut body = seen.result(value);
+                if let Some(error) = value.get("error") {
+                    body = json!({ "jsonrpc": "2.0", "id": seen.body["id"], "error": error });
+                }
+                Some(script::json_of(&body))
+            }
+            _ => None,
+        }
+    };
+    script::Server::legacy(answer).await
+}
+
+/// Starts a kernel with this server.
+async fn world(server: &script::Server) -> World {
+    let url = &server.url;
+    let world = World::new(&format!(
+        "[[servers]]\nid = 'far'\nurl = '{url}'\nera = 'legacy'\n\
+         [servers.mgp]\ndefault_policy = 'opt-out'\nrisk = {{ say = 'safe' }}\n"
+    ))
+    .await;
+    world.knows("far").await;
+    world
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_the_result_of_a_tool_does_not_reach_a_host() {
+    let server = serve(json!({
+        "null": null, "text": "x", "number": 5, "list": ["x"], "no list": { "content": "x" },
+        "empty": {}, "structured": { "structuredContent": { "a": 1 } },
+    }))
+    .await;
+    let world = world(&server).await;
+    let ann = world.agent("ann").await;
+    for q in ["null", "text", "number", "list", "no list"] {
+        assert_eq!(ann.call("say").arg("q", q).await.unwrap_err().code().0, 5000, "{q}");
+    }
+    for q in ["empty", "structured"] {
+        let result = ann.call("say").arg("q", q).await.unwrap();
+        assert_eq!((result.content.len(), result.structured_content.is_some()), (0, q != "empty"));
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn no_part_of_an_answer_is_longer_than_the_limits() {
+    let long = "x".repeat(3_000_000);
+    let block =
+        |member: &str| json!({ "content": [{ "type": "text", "text": "a", member: long }] });
+    let short = json!([{ "type": "text", "text": "a" }]);
+    let server = serve(json!({
+        "no list": { "content": long },
+        "blocks": { "content": vec![short[0].clone(); 30_000] },
+        "meta of a block": { "content": [{ "type": "text", "text": "a", "_meta": { "z": long } }] },
+        "member of a block": block("unknown"),
+        "media type": { "content": [{ "type": "image", "data": "AAAA", "mimeType": long }] },
+        "kind": { "content": [{ "type": "unknown", "blob": long }] },
+        "no media type": { "content": [{ "type": "image", "data": long }] },
+        "meta": { "content": short, "_meta": { "z": long } },
+        "member": { "content": short, "unknown": long },
+        "message": { "error": { "code": -32000, "message": long } },
+        "data": { "error": { "code": -32000, "message": "x", "data": { "y": long } } },
+        "hints": { "error": { "code": -32000, "message": "x", "data": { "_mgp": { "y": long } } } },
+        "member of an error": { "error": { "code": -32000, "message": "x", "unknown": long } },
+    }))
+    .await;
+    let world = world(&server).await;
+    let ann = world.agent("ann").await;
+    for q in [
+        "no list",
+        "blocks",
+        "meta of a block",
+        "member of a block",
+        "media type",
+        "kind",
+        "no media type",
+        "meta",
+        "member",
+        "message",
+        "data",
+        "hints",
+        "member of an error",
+    ] {
+        let received = match ann.call("say").arg("q", q).await {
+            Ok(result) => serde_json::to_string(&result).unwrap(),
+            Err(error) => {
+                assert_ne!(q, "no media type", "{error}");
+                serde_json::to_string(&RpcError::from(error)).unwrap()
+            }
+        };
+        assert!(received.len() < 400_000, "{q}: {}", received.len());
+    }
+    world.end().await;
+}

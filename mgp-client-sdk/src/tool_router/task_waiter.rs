@@ -1,0 +1,82 @@
+//! Waiting for the tasks of servers inside the layers that record how a call ended.
+
+use mgp_types::mcp::LegacyCreateTaskResult;
+use mgp_types::service::{Call, Context, Reply, Stack};
+use mgp_types::{Object, Payload, RpcError};
+
+use super::AwaitLegacyTask;
+use crate::client::Client;
+
+/// The means to wait for the task of a call: an extension of each forwarded call whose caller wants the result of the
+/// task.
+#[derive(Clone)]
+pub(super) struct TaskWaiter {
+    client: Client,
+    cx: Context,
+}
+
+impl TaskWaiter {
+    pub(super) fn new(client: &Client, cx: &Context) -> Self {
+        Self { client: client.clone(), cx: cx.clone() }
+    }
+
+    /// Returns the result of the task if the server answered a call with one; returns any other reply unchanged.
+    pub(super) async fn result(&self, reply: Reply) -> Result<Reply, RpcError> {
+        let max = self.client.time_limits().max;
+        if let Reply::Task(_) = &reply {
+            return self.client.await_task(&self.cx, &reply, max).await;
+        }
+        if self.cx.extensions.get::<AwaitLegacyTask>().is_none() {
+            return Ok(reply);
+        }
+        match reply.get::<LegacyCreateTaskResult>() {
+            Ok(created) => self.client.await_legacy_task(&self.cx, created.task, max).await,
+            Err(_) => Ok(reply),
+        }
+    }
+}
+
+/// Returns a stack that answers a call that became a task with the result of the task.
+///
+/// A [`Hop`](crate::Hop) waits for tasks anyway, but outside all layers. Put this stack inside a layer that needs the
+/// end of each call, e.g. one that stores results. The stack waits only for tasks that the hop would wait for. If a
+/// task fails, its error has `details.started`.
+#[must_use]
+pub fn await_tasks(inner: Stack) -> Stack {
+    Stack::from_fn(move |call: Call| {
+        let waiter = call.cx().extensions.get_shared::<TaskWaiter>();
+        let sending = inner.send(call);
+        async move {
+            let reply = sending.await?;
+            match waiter {
+                // Boxed, because few calls become tasks and the future of all others stays small.
+                Some(waiter) => Box::pin(waiter.result(reply)).await.map_err(mark_started),
+                None => Ok(reply),
+            }
+        }
+    })
+}
+
+/// Adds to the error of a task that its call was started, whatever the code of the error means for other calls.
+fn mark_started(error: RpcError) -> RpcError {
+    let mut hints = error.as_recovery().cloned().unwrap_or_default();
+    hints.details.get_or_insert_with(Object::new).insert("started", Payload::from_trusted("true"));
+    error.recovery(hints)
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::ErrorCode;
+
+    use super::*;
+
+    #[test]
+    fn an_error_of_a_task_never_means_that_the_call_did_not_run() {
+        for code in [ErrorCode::SERVER_NOT_READY, ErrorCode::INTERNAL_ERROR] {
+            let error = mark_started(RpcError::new(code, "gone"));
+            let details = error.as_recovery().and_then(|hints| hints.details.clone()).unwrap();
+            assert_eq!(details.decode::<bool>("started").unwrap(), Some(true), "{code}");
+            assert_eq!((error.code(), error.message()), (code, "gone"));
+        }
+    }
+}
