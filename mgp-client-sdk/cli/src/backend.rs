@@ -280,12 +280,14 @@ async fn decide_in(
     let (by, server) = (operator(), ServerId::from(params.server_id.as_str()));
     let mut count = 0;
     if decision == PermissionDecision::Revoke {
-        let calls = inbox(governance)?.calls().clone();
-        count = calls.revoke(&by, &server, &params.permissions).await?.len();
+        let inbox = inbox(governance)?;
+        count = inbox.calls().revoke(&by, &server, &params.permissions).await?.len();
         params.permissions.retain(|name| !CallApprovals::is_id(name.as_str()));
         if params.permissions.is_empty() {
             return Ok(count);
         }
+        // These approvals are revoked first, so that no call can use one before the permissions are revoked.
+        count += inbox.forget_approvals(&by, &server, &params.permissions).await?.len();
     }
     let mut change = PermissionChange::of(server, params.permissions).tools(&*params.tools);
     if let Some(scope) = params.scope {

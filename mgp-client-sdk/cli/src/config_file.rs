@@ -27,7 +27,7 @@ impl ConfigFile {
     /// Reads a configuration file; the file need not exist yet.
     pub(crate) fn open(file: PathBuf) -> CliResult<Self> {
         // A symbolic link is resolved, so that the edit replaces its target and not the link.
-        let file = file.canonicalize().unwrap_or(file);
+        let file = dunce::canonicalize(&file).unwrap_or(file);
         let before = match fs::read_to_string(&file) {
             Ok(text) => Some(text),
             Err(error) if error.kind() == ErrorKind::NotFound => None,

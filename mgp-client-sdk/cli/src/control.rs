@@ -1,6 +1,6 @@
 //! Connects commands to the running kernel over its local socket.
 
-#[cfg(unix)]
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,18 +8,15 @@ use mgp_client_sdk::Client;
 use mgp_discovery::Sources;
 use mgp_types::method::KernelReload;
 use mgp_types::mgp::KernelReloadParams;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
-#[cfg(unix)]
 use crate::output::print_note;
-#[cfg(unix)]
-use crate::socket_hello::HelloReply;
-use crate::socket_hello::{Hello, Intent};
-use crate::{operator, state};
+use crate::socket_hello::{self, HELLO_TIMEOUT, Hello, HelloReply, Intent, MAX_REPLY_BYTES};
+use crate::{operator, prompt, socket, state};
 
 /// The time the client waits beyond the timeout in its request, so that the kernel's own timeout error arrives first.
-#[cfg(unix)]
 const REQUEST_MARGIN: Duration = Duration::from_mins(1);
 
 /// Connects as an operator who only reads.
@@ -97,17 +94,11 @@ async fn or_start(
 }
 
 /// Starts a kernel, which ends some time after the last command or host has left.
-#[cfg(unix)]
 async fn start_kernel(global: &Global) -> CliResult {
     print_note(global, "starting a kernel, as none is running; it ends when it is no longer used");
     let global = global.clone();
     let started = tokio::task::spawn_blocking(move || crate::shim::start_kernel(&global)).await;
     started.map_err(|error| Failure::failed(error.to_string()))?
-}
-
-#[cfg(not(unix))]
-async fn start_kernel(global: &Global) -> CliResult {
-    Err(no_kernel(&state::folder(global)?))
 }
 
 /// Asks a running kernel to reload its configuration now, instead of at its next check within a second.
@@ -127,30 +118,27 @@ pub(crate) async fn reload_over(client: &Client) {
 }
 
 /// The first line of a kernel's answer, the bytes that were read after it, and the connection.
-#[cfg(unix)]
 pub(crate) struct Greeting {
     pub(crate) line: Vec<u8>,
     rest: Vec<u8>,
-    stream: tokio::net::UnixStream,
+    stream: socket::AsyncStream,
 }
 
 /// Sends the first line to the kernel at a socket; asks for the passphrase if the kernel needs it.
-#[cfg(unix)]
-pub(crate) async fn greet(socket: &Path, mut hello: Hello<'_>) -> CliResult<Greeting> {
-    use tokio::io::AsyncWriteExt as _;
-
-    use crate::prompt;
-    use crate::socket_hello::{self, HELLO_TIMEOUT, MAX_REPLY_BYTES};
-
-    let no_kernel = |_| no_kernel(socket.parent().unwrap_or(socket));
+pub(crate) async fn greet(path: &Path, mut hello: Hello<'_>) -> CliResult<Greeting> {
+    let no_kernel = |error: io::Error| match error.kind() {
+        // Something accepted the connection, so a kernel can be running.
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => socket_hello::no_answer(path),
+        _ => no_kernel(path.parent().unwrap_or(path)),
+    };
     let mut is_asked = false;
     loop {
-        let mut stream = tokio::net::UnixStream::connect(socket).await.map_err(no_kernel)?;
+        let mut stream = socket::connect_async(path).await.map_err(no_kernel)?;
         // A kernel that refuses the connection does not read; its reply has the reason.
         let _ = stream.write_all(&hello.line()).await;
         let reply = socket_hello::read_line(&mut stream, MAX_REPLY_BYTES);
         let reply = tokio::time::timeout(HELLO_TIMEOUT, reply).await;
-        let reply = reply.map_err(|_| socket_hello::no_answer(socket))?;
+        let reply = reply.map_err(|_| socket_hello::no_answer(path))?;
         let (line, rest) = reply.map_err(no_kernel)?;
         if !HelloReply::is_passphrase_question(&line) || is_asked {
             return Ok(Greeting { line, rest, stream });
@@ -160,13 +148,10 @@ pub(crate) async fn greet(socket: &Path, mut hello: Hello<'_>) -> CliResult<Gree
     }
 }
 
-#[cfg(unix)]
 async fn open(global: &Global, hello: Hello<'_>, timeout: Option<Duration>) -> CliResult<Client> {
-    use tokio::io::AsyncReadExt as _;
-
-    let socket = crate::socket::path_in(&state::folder(global)?);
-    let Greeting { line, rest, stream } = greet(&socket, hello).await?;
-    HelloReply::read(&line, &socket)?;
+    let path = socket::path_in(&state::folder(global)?);
+    let Greeting { line, rest, stream } = greet(&path, hello).await?;
+    HelloReply::read(&line, &path)?;
     let (reader, writer) = stream.into_split();
     let reader = std::io::Cursor::new(rest).chain(reader);
     let mut builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"));
@@ -177,12 +162,7 @@ async fn open(global: &Global, hello: Hello<'_>, timeout: Option<Duration>) -> C
     Ok(builder.connect(reader, writer).await?)
 }
 
-#[cfg(not(unix))]
-async fn open(global: &Global, _: Hello<'_>, _: Option<Duration>) -> CliResult<Client> {
-    Err(no_kernel(&state::folder(global)?))
-}
-
-fn no_kernel(folder: &std::path::Path) -> Failure {
+fn no_kernel(folder: &Path) -> Failure {
     Failure::no_kernel(format!(
         "no kernel is running for `{}`; a connected host starts one when it needs it, and `mgp serve --http 127.0.0.1:8900` serves callers over HTTP",
         folder.display()

@@ -19,8 +19,6 @@ struct HostFiles {
     title: &'static str,
     /// The configuration file that applies to all projects of a user.
     user: UserFile,
-    /// The configuration file in the folder of a project.
-    project: Option<&'static str>,
 }
 
 /// A path below one of the user's folders.
@@ -34,77 +32,46 @@ enum UserFile {
     Programs(&'static str),
 }
 
-const fn files(
-    host: Host,
-    title: &'static str,
-    user: UserFile,
-    project: Option<&'static str>,
-) -> HostFiles {
-    HostFiles { host, title, user, project }
+const fn files(host: Host, title: &'static str, user: UserFile) -> HostFiles {
+    HostFiles { host, title, user }
 }
 
 use UserFile::{Config, Home, Programs};
 
 /// The table of hosts; the paths are those that each host's own documentation names.
 static TABLE: [HostFiles; 16] = [
-    files(
-        Host::ClaudeDesktop,
-        "Claude Desktop",
-        Programs("Claude/claude_desktop_config.json"),
-        None,
-    ),
-    files(Host::ClaudeCode, "Claude Code", Home(".claude.json"), Some(".mcp.json")),
-    files(Host::Cursor, "Cursor", Home(".cursor/mcp.json"), Some(".cursor/mcp.json")),
-    files(
-        Host::VsCode,
-        "Visual Studio Code",
-        Programs("Code/User/mcp.json"),
-        Some(".vscode/mcp.json"),
-    ),
+    files(Host::ClaudeDesktop, "Claude Desktop", Programs("Claude/claude_desktop_config.json")),
+    files(Host::ClaudeCode, "Claude Code", Home(".claude.json")),
+    files(Host::Cursor, "Cursor", Home(".cursor/mcp.json")),
+    files(Host::VsCode, "Visual Studio Code", Programs("Code/User/mcp.json")),
     // https://developers.openai.com/codex/mcp
-    files(Host::Codex, "Codex", Home(".codex/config.toml"), Some(".codex/config.toml")),
+    files(Host::Codex, "Codex", Home(".codex/config.toml")),
     // https://github.com/google-gemini/gemini-cli/blob/main/docs/tools/mcp-server.md
-    files(
-        Host::GeminiCli,
-        "Gemini CLI",
-        Home(".gemini/settings.json"),
-        Some(".gemini/settings.json"),
-    ),
+    files(Host::GeminiCli, "Gemini CLI", Home(".gemini/settings.json")),
     // https://docs.windsurf.com/windsurf/cascade/mcp
-    files(Host::Windsurf, "Windsurf", Home(".codeium/windsurf/mcp_config.json"), None),
+    files(Host::Windsurf, "Windsurf", Home(".codeium/windsurf/mcp_config.json")),
     // https://zed.dev/docs/ai/mcp
-    files(Host::Zed, "Zed", Config("zed/settings.json"), Some(".zed/settings.json")),
+    files(Host::Zed, "Zed", Config("zed/settings.json")),
     // https://opencode.ai/docs/mcp-servers
-    files(Host::OpenCode, "OpenCode", Config("opencode/opencode.json"), Some("opencode.json")),
+    files(Host::OpenCode, "OpenCode", Config("opencode/opencode.json")),
     // https://docs.cline.bot/mcp/configuring-mcp-servers
     files(
         Host::Cline,
         "Cline",
         Programs("Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"),
-        None,
     ),
     // https://docs.github.com/copilot/how-tos/copilot-cli/customize-copilot/add-mcp-servers
-    files(
-        Host::CopilotCli,
-        "GitHub Copilot CLI",
-        Home(".copilot/mcp-config.json"),
-        Some(".github/mcp.json"),
-    ),
+    files(Host::CopilotCli, "GitHub Copilot CLI", Home(".copilot/mcp-config.json")),
     // https://lmstudio.ai/docs/app/mcp
-    files(Host::LmStudio, "LM Studio", Home(".lmstudio/mcp.json"), None),
+    files(Host::LmStudio, "LM Studio", Home(".lmstudio/mcp.json")),
     // https://kiro.dev/docs/mcp/configuration
-    files(Host::Kiro, "Kiro", Home(".kiro/settings/mcp.json"), Some(".kiro/settings/mcp.json")),
+    files(Host::Kiro, "Kiro", Home(".kiro/settings/mcp.json")),
     // https://docs.continue.dev/customize/deep-dives/mcp
-    files(
-        Host::Continue,
-        "Continue",
-        Home(".continue/mcpServers/mcp.json"),
-        Some(".continue/mcpServers/mcp.json"),
-    ),
+    files(Host::Continue, "Continue", Home(".continue/mcpServers/mcp.json")),
     // https://block.github.io/goose/docs/guides/config-files
-    files(Host::Goose, "Goose", Config("goose/config.yaml"), None),
+    files(Host::Goose, "Goose", Config("goose/config.yaml")),
     // https://www.jetbrains.com/help/junie/model-context-protocol-mcp.html
-    files(Host::Junie, "JetBrains Junie", Home(".junie/mcp/mcp.json"), Some(".junie/mcp/mcp.json")),
+    files(Host::Junie, "JetBrains Junie", Home(".junie/mcp/mcp.json")),
 ];
 
 impl KnownHost {
@@ -171,14 +138,14 @@ impl KnownHost {
 
     /// Returns the path of the host's configuration file in a project folder, or `None` if the host has no such file.
     pub(crate) fn project_file(self, folder: &Path) -> Option<PathBuf> {
-        self.0.project.map(|path| folder.join(path))
+        self.format().project_file().map(|path| folder.join(path))
     }
 
     /// Returns the host to which a configuration file belongs, recognised by the last parts of its path.
     pub(crate) fn from_file(file: &Path) -> Option<Self> {
         Self::ALL.into_iter().find(|host| {
             let (Home(user) | Config(user) | Programs(user)) = host.0.user;
-            let mut paths = [Some(user), host.0.project].into_iter().flatten();
+            let mut paths = [Some(user), host.format().project_file()].into_iter().flatten();
             paths.any(|path| file.ends_with(distinct_end(path)))
         })
     }

@@ -1,8 +1,22 @@
 //! Starts the shared kernel as a detached process that logs to `kernel.log`, and waits until it serves.
 
-use std::io::{self, IsTerminal as _, Write as _};
+#[cfg(windows)]
+mod handles;
 
-use crate::exit::Failure;
+use std::fs::OpenOptions;
+use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use crate::exit::{CliResult, Failure};
+use crate::log;
+
+/// The flags with which Windows starts a process without a window, in a process group of its own.
+#[cfg(windows)]
+const HIDDEN_GROUP: u32 = 0x0800_0000 | 0x0000_0200;
 
 /// Explains to a person who runs `mgp serve --stdio` in a terminal why it prints nothing.
 pub(crate) fn print_stdin_hint() {
@@ -61,102 +75,80 @@ fn write_report(report: &StartReport) {
     }
 }
 
-#[cfg(unix)]
-pub(crate) use self::starting::{LaunchOutcome, start_detached};
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum LaunchOutcome {
+    Serving,
+    /// Another kernel uses the state folder: it will serve soon, or is about to stop.
+    StateInUse,
+}
 
-#[cfg(unix)]
-mod starting {
-    use std::fs::{File, OpenOptions};
-    use std::io::{self, Read as _};
-    use std::os::unix::fs::OpenOptionsExt as _;
-    use std::path::{Path, PathBuf};
-    use std::process::{ChildStdout, Command, Stdio};
-    use std::time::Duration;
+/// Returns the path of this program. Linux appends ` (deleted)` if an upgrade replaced the running file; then the
+/// new file has the path without it.
+fn current_program() -> io::Result<PathBuf> {
+    let program = std::env::current_exe()?;
+    let replaced = program.to_str().and_then(|name| name.strip_suffix(" (deleted)"));
+    Ok(replaced.map(PathBuf::from).unwrap_or(program))
+}
 
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
-    use super::StartReport;
-    use crate::exit::{CliResult, Failure};
-    use crate::log;
-
-    #[derive(Debug, PartialEq, Eq)]
-    pub(crate) enum LaunchOutcome {
-        Serving,
-        /// Another kernel uses the state folder: it will serve soon, or is about to stop.
-        StateInUse,
-    }
-
-    /// Returns the path of this program. Linux appends ` (deleted)` if an upgrade replaced the running file; then the
-    /// new file has the path without it.
-    fn current_program() -> io::Result<PathBuf> {
-        let program = std::env::current_exe()?;
-        let replaced = program.to_str().and_then(|name| name.strip_suffix(" (deleted)"));
-        Ok(replaced.map(PathBuf::from).unwrap_or(program))
-    }
-
-    /// Starts a kernel in a process of its own, and waits until the kernel reports that it serves.
-    pub(crate) fn start_detached(
-        folder: &Path,
-        config: Option<&Path>,
-        linger: Option<u64>,
-        timeout: Duration,
-    ) -> CliResult<LaunchOutcome> {
-        let log = log::file(folder);
-        let output: File =
-            OpenOptions::new().append(true).create(true).mode(0o600).open(&log).map_err(
-                |error| {
-                    let log = log.display();
-                    Failure::failed(format!("the kernel cannot be started: `{log}`: {error}"))
-                },
-            )?;
-        let mut command = Command::new(current_program()?);
-        command.arg("__kernel").arg("--state").arg(folder);
-        if let Some(config) = config {
-            command.arg("--config").arg(config);
-        }
-        if let Some(linger) = linger {
-            command.arg("--linger").arg(linger.to_string());
-        }
-        let mut child =
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(output).spawn().map_err(
-                |error| Failure::failed(format!("the kernel cannot be started: {error}")),
-            )?;
-        let report = child.stdout.take().and_then(|output| read_report(output, timeout));
+/// Starts a kernel in a process of its own, and waits until the kernel reports that it serves.
+pub(crate) fn start_detached(
+    folder: &Path,
+    config: Option<&Path>,
+    linger: Option<u64>,
+    timeout: Duration,
+) -> CliResult<LaunchOutcome> {
+    let log = log::file(folder);
+    let mut options = OpenOptions::new();
+    options.append(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let output = options.open(&log).map_err(|error| {
         let log = log.display();
-        match report {
-            Some(StartReport { code: None, .. }) => Ok(LaunchOutcome::Serving),
-            Some(StartReport { taken: true, .. }) => Ok(LaunchOutcome::StateInUse),
-            Some(StartReport { code: Some(code), error, .. }) => {
-                Err(Failure::with_code(code, error))
-            }
-            None => Err(Failure::failed(match child.try_wait() {
-                Ok(Some(status)) => {
-                    format!("the kernel ended before it served ({status}); see `{log}`")
-                }
-                _ => format!("the kernel takes more than {timeout:?} to start; see `{log}`"),
-            })),
-        }
+        Failure::failed(format!("the kernel cannot be started: `{log}`: {error}"))
+    })?;
+    let mut command = Command::new(current_program()?);
+    // Otherwise the end of the host's console would end the kernel. On Unix, the kernel itself begins a new session.
+    #[cfg(windows)]
+    {
+        std::os::windows::process::CommandExt::creation_flags(&mut command, HIDDEN_GROUP);
+        handles::keep_standard_handles();
     }
+    command.arg("__kernel").arg("--state").arg(folder);
+    if let Some(config) = config {
+        command.arg("--config").arg(config);
+    }
+    if let Some(linger) = linger {
+        command.arg("--linger").arg(linger.to_string());
+    }
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(output)
+        .spawn()
+        .map_err(|error| Failure::failed(format!("the kernel cannot be started: {error}")))?;
+    let report = child.stdout.take().and_then(|output| read_report(output, timeout));
+    let log = log.display();
+    match report {
+        Some(StartReport { code: None, .. }) => Ok(LaunchOutcome::Serving),
+        Some(StartReport { taken: true, .. }) => Ok(LaunchOutcome::StateInUse),
+        Some(StartReport { code: Some(code), error, .. }) => Err(Failure::with_code(code, error)),
+        None => Err(Failure::failed(match child.try_wait() {
+            Ok(Some(status)) => {
+                format!("the kernel ended before it served ({status}); see `{log}`")
+            }
+            _ => format!("the kernel takes more than {timeout:?} to start; see `{log}`"),
+        })),
+    }
+}
 
-    fn read_report(mut output: ChildStdout, timeout: Duration) -> Option<StartReport> {
-        #[expect(clippy::disallowed_methods, reason = "a process is waited for in real time")]
-        let end = std::time::Instant::now() + timeout;
-        let mut line = Vec::new();
-        while line.last() != Some(&b'\n') {
-            #[expect(clippy::disallowed_methods, reason = "as above")]
-            let left = end.checked_duration_since(std::time::Instant::now())?;
-            let left = Timespec::try_from(left).ok()?;
-            match poll(&mut [PollFd::new(&output, PollFlags::IN)], Some(&left)) {
-                Err(rustix::io::Errno::INTR) => continue,
-                Ok(0) | Err(_) => return None,
-                Ok(_) => {}
-            }
-            let mut buffer = [0; 4096];
-            match output.read(&mut buffer) {
-                Ok(count) if count > 0 => line.extend_from_slice(&buffer[..count]),
-                _ => return None,
-            }
-        }
-        serde_json::from_slice(&line).ok()
-    }
+/// Reads the report of a kernel; `None` if there is none within the time limit.
+fn read_report(output: ChildStdout, timeout: Duration) -> Option<StartReport> {
+    let (sender, receiver) = mpsc::channel();
+    // If the kernel never reports, the thread waits until the kernel or this process ends.
+    thread::spawn(move || {
+        let mut line = String::new();
+        let _ = BufReader::new(output).read_line(&mut line);
+        sender.send(line)
+    });
+    serde_json::from_str(&receiver.recv_timeout(timeout).ok()?).ok()
 }

@@ -26,7 +26,6 @@ pub(crate) fn try_kernel(folder: &Path) -> CliResult<LockAttempt> {
 }
 
 /// Tries to take the lock that a process holds while it starts a kernel for a state folder.
-#[cfg(unix)]
 pub(crate) fn try_start(folder: &Path) -> CliResult<LockAttempt> {
     try_lock(&folder.join("start.lock"))
 }

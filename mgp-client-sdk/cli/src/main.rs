@@ -31,10 +31,8 @@ mod refused_host;
 mod replace_file;
 mod serve;
 mod served_kernel;
-#[cfg(unix)]
 mod shim;
 mod signals;
-#[cfg(unix)]
 mod socket;
 mod socket_hello;
 mod state;
@@ -108,7 +106,6 @@ fn start(global: &Global, command: Command) -> CliResult {
         }
         Command::Kernel(args) => run_shared_kernel(global, args),
         // The shim uses two plain threads and no async runtime, so that it stays small.
-        #[cfg(unix)]
         Command::Serve(serve) if serve.stdio && !serve.standalone => {
             log::init_stderr(log::level(global.verbose));
             shim::run(global, &serve)

@@ -24,7 +24,6 @@ use crate::exit::{CliResult, Failure};
 use crate::http_access;
 use crate::launch::{self, Reporter};
 use crate::lock::{self, Lock, LockAttempt};
-#[cfg(unix)]
 use crate::operator::OperatorGate;
 use crate::output::print_stderr;
 use crate::probes;
@@ -32,8 +31,7 @@ use crate::ready_file::{ReadyFile, ReadyLine};
 use crate::refused_host;
 use crate::served_kernel::{ServedClient, ServedKernel};
 use crate::signals::Signals;
-#[cfg(unix)]
-use crate::socket::LocalSocket;
+use crate::socket::{self, LocalSocket};
 use crate::socket_hello::{self, DEFAULT_AGENT, HelloReply};
 use crate::state;
 
@@ -102,13 +100,11 @@ enum StopCause {
 /// A running kernel, with the socket and the tasks that serve its clients.
 struct Running {
     served: ServedKernel,
-    #[cfg(unix)]
     socket: LocalSocket,
     connections: JoinSet<()>,
     http: Option<JoinHandle<()>>,
     stdio: Option<JoinHandle<()>>,
     linger: Option<Duration>,
-    #[cfg_attr(not(unix), expect(dead_code, reason = "only Unix has the local socket"))]
     hello: HelloReply,
     ready_file: Option<ReadyFile>,
 }
@@ -218,14 +214,10 @@ async fn lock_folder(folder: &Path, is_shared: bool) -> CliResult<Lock> {
 
 /// Returns whether a kernel accepts connections at the socket in the state folder.
 fn is_reachable(folder: &Path) -> bool {
-    #[cfg(unix)]
-    return std::os::unix::net::UnixStream::connect(crate::socket::path_in(folder)).is_ok();
-    #[cfg(not(unix))]
-    return folder.join("mgp.sock").exists();
+    socket::connect(&socket::path_in(folder)).is_ok()
 }
 
 async fn start(options: Options) -> CliResult<Running> {
-    #[cfg(unix)]
     let socket = LocalSocket::open(&options.folder)?;
     // The kernel will reload the configuration files of `sources` by itself when they change.
     let keys = options.folder.join("keys.json");
@@ -236,12 +228,7 @@ async fn start(options: Options) -> CliResult<Running> {
         builder = builder.locked(lock);
     }
     let kernel = builder.in_folder(&options.folder).await?;
-    let attached = attach(
-        &kernel,
-        #[cfg(unix)]
-        socket,
-        options,
-    );
+    let attached = attach(&kernel, socket, options);
     let attached = attached.await;
     if attached.is_err() {
         kernel.stop().await;
@@ -250,11 +237,7 @@ async fn start(options: Options) -> CliResult<Running> {
 }
 
 /// Starts to serve clients in every configured way, then writes the ready file and reports that the kernel serves.
-async fn attach(
-    kernel: &Kernel,
-    #[cfg(unix)] socket: LocalSocket,
-    options: Options,
-) -> CliResult<Running> {
+async fn attach(kernel: &Kernel, socket: LocalSocket, options: Options) -> CliResult<Running> {
     let Options { folder, sources, mode, ready_file, reporter, .. } = options;
     let server = kernel.server().without_signals();
     let drain = server.drain_handle();
@@ -264,7 +247,6 @@ async fn attach(
     let console_url =
         console.as_ref().and_then(|_| http_access::console_url(kernel, http.as_ref()?));
     kernel.set_endpoints(|reachable| {
-        #[cfg(unix)]
         reachable.socket.replace(absolute(socket.path()));
         reachable.state = Some(absolute(&folder));
         reachable.http.clone_from(&url);
@@ -275,9 +257,7 @@ async fn attach(
         kernel: kernel.clone(),
         stack,
         drain,
-        #[cfg(unix)]
         is_shared: linger.is_some(),
-        #[cfg(unix)]
         gate: Arc::new(OperatorGate::new(&folder, sources)),
     };
     probes::serve_metrics(kernel, &served.drain).await?;
@@ -299,7 +279,6 @@ async fn attach(
     let hello = HelloReply { config, http: url, servers, ..HelloReply::accepted() };
     Ok(Running {
         served,
-        #[cfg(unix)]
         socket,
         connections: JoinSet::new(),
         http,
@@ -436,7 +415,6 @@ fn bind_failure(error: ServeError) -> Failure {
 /// Serves the process that started this one, over the standard streams.
 fn serve_stdio(served: &ServedKernel, agent: &str) -> CliResult<JoinHandle<()>> {
     launch::print_stdin_hint();
-    #[cfg(unix)]
     served.gate.admit_own_host(agent);
     let (reader, writer) = take_stdio()?;
     let (served, principal) = (served.clone(), Principal::local().agent(agent));
@@ -451,10 +429,7 @@ impl Running {
     /// Serves clients until an event requires the kernel to stop.
     async fn wait(&mut self, signals: &mut Signals) -> StopCause {
         let kernel = &self.served.kernel;
-        #[cfg(unix)]
         let sockets = self.socket.serve(&self.served, &self.hello, &mut self.connections);
-        #[cfg(not(unix))]
-        let sockets = std::future::pending::<()>();
         tokio::select! {
             number = signals.next() => StopCause::Signal(number),
             () = disconnected(&mut self.stdio) => StopCause::HostDisconnected,
@@ -472,7 +447,6 @@ impl Running {
         // The ready file and the socket are removed first, so that new hosts do not find this kernel and start another
         // one.
         drop(ready_file);
-        #[cfg(unix)]
         drop(self.socket);
         signals.exit_on_second(matches!(cause, StopCause::Signal(_)));
         drain(&served, cause).await;

@@ -1,38 +1,27 @@
 //! The kernel and the values that all its connections share.
 
-#[cfg(unix)]
 use std::sync::Arc;
-#[cfg(unix)]
 use std::time::Duration;
 
 use mgp_kernel::{ClientTransport, Kernel};
 use mgp_lifecycle::Drain;
 use mgp_transport::{CloseReason, Connection};
-#[cfg(unix)]
 use mgp_types::method::Kind;
-#[cfg(unix)]
 use mgp_types::service::{Call, Method, Params, Reply};
 use mgp_types::service::{CredentialGrant, Principal, Stack};
-#[cfg(unix)]
 use mgp_types::{ErrorCode, RpcError};
 use tokio::io::{AsyncRead, AsyncWrite};
-#[cfg(unix)]
 use tokio::sync::Notify;
-#[cfg(unix)]
 use tokio::time::timeout;
 
-#[cfg(unix)]
 use crate::operator::OperatorGate;
-#[cfg(unix)]
 use crate::socket_hello::{HOLDING, LEAVING, REPEAT};
 
 /// The time that a shim gets to confirm that it holds its requests back, once the kernel is about to end.
-#[cfg(unix)]
 const HOLDING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The client at the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(unix), expect(dead_code, reason = "there is no local socket"))]
 pub(crate) enum ServedClient {
     /// The host that started this process.
     Host,
@@ -62,9 +51,7 @@ pub(crate) struct ServedKernel {
     pub(crate) stack: Stack,
     pub(crate) drain: Drain,
     /// `true` if hosts start this kernel and can replace it by a newer one.
-    #[cfg(unix)]
     pub(crate) is_shared: bool,
-    #[cfg(unix)]
     pub(crate) gate: Arc<OperatorGate>,
 }
 
@@ -91,7 +78,6 @@ impl ServedKernel {
                 stack.send(call)
             }),
         };
-        #[cfg(unix)]
         let (stack, holding) = if client == ServedClient::Shim {
             let holding = Arc::new(Notify::new());
             (repeated_later(stack, self.drain.clone(), Arc::clone(&holding)), Some(holding))
@@ -100,13 +86,11 @@ impl ServedKernel {
         };
         let connection = Connection::new(reader, writer, stack).principal(principal);
         let (drain, ending) = (self.drain.clone(), connection.close_handle());
-        #[cfg(unix)]
         let leaving = holding.map(|holding| (holding, connection.peer(), connection.context()));
         // A separate task, so that the connection does not poll the drain each time it handles a message.
         let drain_task = tokio::spawn(async move {
             drain.wait_begun().await;
             ending.announce();
-            #[cfg(unix)]
             if let Some((holding, peer, cx)) = leaving {
                 let notice = Method::from_static(LEAVING);
                 let notice = Call::notification(notice, Params::none(), cx);
@@ -131,7 +115,6 @@ impl ServedKernel {
 
 /// Returns a stack that does not start the requests that a shim sends after the drain began. It answers them with
 /// [`REPEAT`], and the shim repeats them with the next kernel.
-#[cfg(unix)]
 fn repeated_later(stack: Stack, drain: Drain, holding: Arc<Notify>) -> Stack {
     Stack::from_fn(move |call: Call| {
         let is_request = call.kind() == Kind::Request;

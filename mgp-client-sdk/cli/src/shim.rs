@@ -9,7 +9,6 @@ mod requests;
 mod session;
 
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -24,10 +23,11 @@ use crate::launch::{self, LaunchOutcome};
 use crate::lock::{self, LockAttempt};
 use crate::ready_file::{ReadyFile, ReadyLine};
 use crate::signals::{self, Signals};
+use crate::socket::{self, Stream};
 use crate::socket_hello::{
     self, DEFAULT_AGENT, HELLO_TIMEOUT, Hello, HelloReply, Intent, MAX_REPLY_BYTES,
 };
-use crate::{refused_host, socket, state, version};
+use crate::{refused_host, state, version};
 
 /// The maximum time that a newly started kernel takes until it serves.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -105,7 +105,7 @@ impl Connector<'_> {
     }
 
     /// Connects to the kernel; starts one if none runs. Fails if no kernel serves within `limit`.
-    fn connect_or_start(&self, limit: Duration) -> CliResult<(UnixStream, HelloReply)> {
+    fn connect_or_start(&self, limit: Duration) -> CliResult<(Stream, HelloReply)> {
         let Self { folder, socket, config, linger, hello } = self;
         let mut waited = Duration::ZERO;
         // `start` keeps the start lock until a kernel serves. So two hosts that start at the same time start only one
@@ -146,8 +146,8 @@ impl Connector<'_> {
 }
 
 /// Connects to the socket and exchanges the first lines; returns `None` if no kernel accepts the connection.
-fn try_connect(socket: &Path, hello: &[u8]) -> CliResult<Option<(UnixStream, HelloReply)>> {
-    let Ok(mut stream) = UnixStream::connect(socket) else { return Ok(None) };
+fn try_connect(path: &Path, hello: &[u8]) -> CliResult<Option<(Stream, HelloReply)>> {
+    let Ok(mut stream) = socket::connect(path) else { return Ok(None) };
     stream.set_read_timeout(Some(HELLO_TIMEOUT))?;
     // The write may fail: a kernel that refuses a connection closes without reading; its reply has the reason.
     let _ = stream.write_all(hello);
@@ -161,16 +161,16 @@ fn try_connect(socket: &Path, hello: &[u8]) -> CliResult<Option<(UnixStream, Hel
             Ok(_) => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
-            Err(_) => return Err(socket_hello::no_answer(socket)),
+            Err(_) => return Err(socket_hello::no_answer(path)),
         }
     }
     stream.set_read_timeout(None)?;
-    Ok(Some((stream, HelloReply::read(&line, socket)?)))
+    Ok(Some((stream, HelloReply::read(&line, path)?)))
 }
 
 /// Warns if the running kernel was started with other configuration files than this host asks for.
 fn warn_of_other_config(config: Option<&Path>, reply: &HelloReply) {
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let real = |path: &Path| dunce::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let sources = config.map_or_else(Sources::from_env, Sources::single);
     let wanted: Vec<PathBuf> = sources.files().map(real).collect();
     let used: Vec<PathBuf> = reply.config.iter().map(|path| real(path)).collect();

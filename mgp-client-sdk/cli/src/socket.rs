@@ -3,19 +3,30 @@
 //! Only processes of the same user are accepted. The first line of a client names its role, which `operator/gate.rs`
 //! checks.
 
-use std::fs::{self, Permissions};
+#[cfg(any(not(unix), test))]
+mod loopback;
+#[cfg(unix)]
+mod unix;
+
+use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+#[cfg(not(unix))]
+use self::loopback as transport;
+use self::transport::Listener;
+#[cfg(not(target_os = "linux"))]
+pub(crate) use self::transport::process_id;
+pub(crate) use self::transport::{AsyncStream, Stream, connect, connect_async};
+#[cfg(unix)]
+use self::unix as transport;
 use crate::exit::{CliResult, Failure};
 use crate::operator::Admission;
 use crate::peer::Peer;
@@ -24,6 +35,9 @@ use crate::socket_hello::{self, HELLO_TIMEOUT, Hello, HelloReply, MAX_LINE_BYTES
 
 /// Maximum number of open connections; further ones are refused.
 const MAX_CONNECTIONS: usize = 256;
+
+/// The reason of a refusal at the limit of connections.
+const TOO_MANY: &str = "the kernel has reached its limit of connections; close some";
 
 /// The pause after a failed `accept`, e.g. because the process has no free file descriptor.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
@@ -35,7 +49,7 @@ pub(crate) fn path_in(folder: &Path) -> PathBuf {
 /// A listening socket; dropping this value removes the socket file.
 #[derive(Debug)]
 pub(crate) struct LocalSocket {
-    listener: UnixListener,
+    listener: Listener,
     path: PathBuf,
 }
 
@@ -43,12 +57,8 @@ impl LocalSocket {
     /// Listens at the socket path in a private folder; replaces the socket file of a kernel that no longer runs.
     pub(crate) fn open(folder: &Path) -> CliResult<Self> {
         let path = path_in(folder);
-        remove_stale(&path)?;
-        let listener = UnixListener::bind(&path).map_err(|error| unusable(&path, &error))?;
-        let this = Self { listener, path };
-        fs::set_permissions(&this.path, Permissions::from_mode(0o600))
-            .map_err(|error| unusable(&this.path, &error))?;
-        Ok(this)
+        let listener = Listener::bind(&path)?;
+        Ok(Self { listener, path })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -62,12 +72,12 @@ impl LocalSocket {
         reply: &HelloReply,
         connections: &mut JoinSet<()>,
     ) {
-        let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let [unchecked, permits] = [(); 2].map(|()| Arc::new(Semaphore::new(MAX_CONNECTIONS)));
         let reply = Arc::new(reply.clone());
         loop {
             let stream = tokio::select! {
                 accepted = self.listener.accept() => match accepted {
-                    Ok((stream, _)) => stream,
+                    Ok(stream) => stream,
                     Err(error) => {
                         tracing::warn!(%error, "accept failed");
                         sleep(ACCEPT_RETRY_DELAY).await;
@@ -77,14 +87,25 @@ impl LocalSocket {
                 // Remove each finished connection from the set.
                 Some(_) = connections.join_next() => continue,
             };
-            let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
-                refuse(&stream, "the kernel has reached its limit of connections; close some");
+            // Connections of other users take no permits of this user.
+            let Ok(checking) = Arc::clone(&unchecked).try_acquire_owned() else {
+                refuse(&stream, TOO_MANY);
                 continue;
             };
             let (served, reply) = (served.clone(), Arc::clone(&reply));
+            let (user, permits) = (self.listener.user_check(), Arc::clone(&permits));
             connections.spawn(async move {
-                let _permit = permit;
-                if let Err(error) = serve_connection(stream, &served, &reply).await {
+                let mut stream = stream;
+                let checked = user.check(&mut stream).await;
+                drop(checking);
+                let Ok(_permit) = permits.try_acquire_owned() else {
+                    return refuse(&stream, TOO_MANY);
+                };
+                let served = async {
+                    checked?;
+                    serve_connection(stream, &served, &reply).await
+                };
+                if let Err(error) = served.await {
                     tracing::debug!(%error, "connection refused");
                 }
             });
@@ -99,33 +120,6 @@ impl Drop for LocalSocket {
     }
 }
 
-/// Removes the socket file of a kernel that no longer runs; fails if a kernel answers there.
-fn remove_stale(path: &Path) -> CliResult {
-    let metadata = match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(unusable(path, &error)),
-        Ok(metadata) => metadata,
-    };
-    let shown = path.display();
-    if !metadata.file_type().is_socket() {
-        return Err(Failure::failed(format!("`{shown}` is not a socket; move it away")));
-    }
-    match std::os::unix::net::UnixStream::connect(path) {
-        Ok(_) => Err(Failure::failed(format!(
-            "a kernel already answers at `{shown}`; stop it, or name another folder with --state DIR"
-        ))),
-        Err(error)
-            if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound) =>
-        {
-            match fs::remove_file(path) {
-                Err(error) if error.kind() != ErrorKind::NotFound => Err(unusable(path, &error)),
-                _ => Ok(()),
-            }
-        }
-        Err(error) => Err(unusable(path, &error)),
-    }
-}
-
 fn unusable(path: &Path, error: &io::Error) -> Failure {
     let shown = path.display();
     if error.kind() == ErrorKind::InvalidInput {
@@ -137,20 +131,15 @@ fn unusable(path: &Path, error: &io::Error) -> Failure {
 }
 
 /// Sends the reason of a refusal, unless sending would block.
-fn refuse(stream: &UnixStream, reason: &str) {
+fn refuse(stream: &AsyncStream, reason: &str) {
     let _ = stream.try_write(&HelloReply::refused(reason).line());
 }
 
 async fn serve_connection(
-    mut stream: UnixStream,
+    mut stream: AsyncStream,
     served: &ServedKernel,
     reply: &HelloReply,
 ) -> io::Result<()> {
-    // The mode of the folder already keeps other users out, unless a person has changed it.
-    if stream.peer_cred()?.uid() != rustix::process::geteuid().as_raw() {
-        refuse(&stream, "this kernel belongs to another user");
-        return Err(ErrorKind::PermissionDenied.into());
-    }
     // Identify the peer at once, while the connecting process most likely still runs.
     let peer = Peer::of(&stream);
     let line = socket_hello::read_line(&mut stream, MAX_LINE_BYTES);

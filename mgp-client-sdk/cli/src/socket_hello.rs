@@ -6,8 +6,6 @@
 //! adds `"changes":true`, and `"passphrase"` if the kernel asks for it. Before a command edits a configuration, it asks
 //! each kernel of the user with `"file"`; a kernel that does not use this file cannot prevent the edit.
 
-#![cfg_attr(not(unix), expect(dead_code, reason = "only Unix has the local socket"))]
-
 use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,20 +30,16 @@ pub(crate) const MAX_LINE_BYTES: usize = 16 * 1024;
 pub(crate) const MAX_REPLY_BYTES: usize = 1 << 20;
 
 /// The value of `proof` in a reply that requests the operator's passphrase.
-#[cfg(unix)]
 const PASSPHRASE: &str = "passphrase";
 
 /// The notification with which a kernel informs a shim that it is about to end.
-#[cfg(unix)]
 pub(crate) const LEAVING: &str = "shim/leaving";
 
 /// The notification with which a shim confirms to an ending kernel that all further requests wait for the next kernel.
-#[cfg(unix)]
 pub(crate) const HOLDING: &str = "shim/holding";
 
 /// The code of the answer to a request that a kernel did not start because it is about to end; the shim repeats the
 /// request with the next kernel.
-#[cfg(unix)]
 pub(crate) const REPEAT: i32 = -32020;
 
 const MAX_NAME_BYTES: usize = 128;
@@ -90,7 +84,6 @@ struct Secret(String);
 mgp_types::opaque_debug!(Secret);
 
 /// The role that a client requests, with its parameters.
-#[cfg(unix)]
 #[derive(Clone, Copy)]
 pub(crate) enum HelloRole<'a> {
     Operator { changes: bool, passphrase: Option<&'a str>, file: Option<&'a str> },
@@ -142,7 +135,6 @@ impl<'a> Hello<'a> {
     }
 
     /// Creates the line that asks whether this process may change a configuration file.
-    #[cfg(unix)]
     pub(crate) fn change_of(file: &'a Path) -> Self {
         Self { file: Some(file.to_string_lossy()), ..Self::operator(Intent::Change) }
     }
@@ -152,25 +144,21 @@ impl<'a> Hello<'a> {
     }
 
     /// Creates the first line of a shim for an agent; the kernel then regards the shim's parent process as a host.
-    #[cfg(unix)]
     pub(crate) fn shim(name: &'a str) -> Self {
         Self { shim: true, version: Some(Cow::Borrowed(version::own())), ..Self::agent(name) }
     }
 
     /// Returns whether a shim sent this line.
-    #[cfg(unix)]
     pub(crate) fn is_shim(&self) -> bool {
         self.shim
     }
 
     /// Returns whether the line is from a shim of a newer version than this program.
-    #[cfg(unix)]
     pub(crate) fn is_newer(&self) -> bool {
         let version = self.version.as_deref().unwrap_or_default();
         self.shim && version::is_newer(version, version::own())
     }
 
-    #[cfg(unix)]
     pub(crate) fn set_passphrase(&mut self, passphrase: String) {
         self.passphrase = Some(Secret(passphrase));
     }
@@ -193,7 +181,6 @@ impl<'a> Hello<'a> {
     }
 
     /// Parses the first line of a client; returns the reason if the line is refused.
-    #[cfg(unix)]
     pub(crate) fn read(line: &'a [u8]) -> Result<Self, String> {
         let hint = r#"write one line first: `{"mgp":1,"as":"agent","agent":"NAME"}`"#;
         let hello: Self = serde_json::from_slice(line)
@@ -210,7 +197,6 @@ impl<'a> Hello<'a> {
     }
 
     /// Returns the role that the client requests.
-    #[cfg(unix)]
     pub(crate) fn role(&self) -> HelloRole<'_> {
         match self.role {
             Role::Operator => HelloRole::Operator {
@@ -243,7 +229,6 @@ impl HelloReply {
     }
 
     /// Returns the reply for an operator who has given no proof, and so may only read.
-    #[cfg(unix)]
     pub(crate) fn reading_only(self) -> Self {
         Self { reads_only: true, ..self }
     }
@@ -253,26 +238,22 @@ impl HelloReply {
     }
 
     /// Creates the reply that requests the passphrase from an operator.
-    #[cfg(unix)]
     pub(crate) fn wants_passphrase() -> Self {
         let error = "the passphrase of the operator is needed; run it where it can be asked for";
         Self { proof: Some(PASSPHRASE.into()), ..Self::refused(error) }
     }
 
     /// Creates the reply that the kernel does not use the file that the client wants to change.
-    #[cfg(unix)]
     pub(crate) fn unrelated() -> Self {
         Self { unrelated: true, ..Self::refused("this kernel does not follow that file") }
     }
 
     /// Returns whether a reply reports that the kernel does not use the file that the client wants to change.
-    #[cfg(unix)]
     pub(crate) fn is_unrelated(line: &[u8]) -> bool {
         serde_json::from_slice::<Self>(line).is_ok_and(|reply| reply.unrelated)
     }
 
     /// Returns whether a reply asks for the operator's passphrase.
-    #[cfg(unix)]
     pub(crate) fn is_passphrase_question(line: &[u8]) -> bool {
         let reply: Option<Self> = serde_json::from_slice(line).ok();
         reply.is_some_and(|reply| !reply.ok && reply.proof.as_deref() == Some(PASSPHRASE))

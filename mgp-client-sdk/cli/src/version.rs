@@ -12,14 +12,12 @@ pub(crate) fn own() -> &'static str {
 }
 
 /// Returns whether a version is newer than another one; `false` if one of them cannot be parsed.
-#[cfg(unix)]
 pub(crate) fn is_newer(version: &str, than: &str) -> bool {
     parts(version).zip(parts(than)).is_some_and(|(version, than)| version > than)
 }
 
 /// Returns the parts by which versions are compared, in this order: the three numbers, whether it is a release, and the
 /// rest.
-#[cfg(unix)]
 fn parts(version: &str) -> Option<([u64; 3], bool, &str)> {
     let version = version.split('+').next()?;
     let (numbers, rest) = version.split_once('-').unwrap_or((version, ""));
@@ -28,7 +26,7 @@ fn parts(version: &str) -> Option<([u64; 3], bool, &str)> {
     numbers.next().is_none().then_some((three, rest.is_empty(), rest))
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
-use mgp_discovery::import::{self as host_files, Host, ImportOutcome, Plan};
+use mgp_discovery::import::Host;
 use mgp_discovery::{Config, ServerConfig, Trust, nearest};
 use serde::Serialize;
 
@@ -25,6 +25,7 @@ mod edit_toml;
 mod edit_yaml;
 mod entry;
 mod host_file;
+mod present;
 mod record;
 mod syntax;
 pub(crate) mod undo;
@@ -32,6 +33,7 @@ pub(crate) mod undo;
 pub(super) use entry::{connected_agents, mgp_command};
 pub(super) use host_file::{HostFile, host_file};
 use host_file::{beside, refused};
+use present::{present, starts_mgp};
 use record::{ENTRY, Record};
 use syntax::Syntax;
 use undo::CommandRun;
@@ -206,7 +208,7 @@ impl HostTarget {
             (None, Some(host)) => host.user_file(&home()?),
         };
         // A symbolic link is resolved, so that the edit replaces its target and not the link.
-        Ok(file.canonicalize().unwrap_or(file))
+        Ok(with_links_resolved(&file))
     }
 
     /// Returns the format of the host's file, given the path to the table that lists its servers.
@@ -234,6 +236,18 @@ impl HostTarget {
         let is_nested = key == Host::OpenCode.servers_key() && has(&[key], "servers");
         let nested = is_nested.then_some("servers");
         [Some(key), nested].into_iter().flatten().map(str::to_owned).collect()
+    }
+}
+
+/// Returns the path of a file with its symbolic links resolved. The file and its folders need not exist: the path is
+/// the same before and after they are created.
+fn with_links_resolved(file: &Path) -> PathBuf {
+    let real =
+        |above: &Path| Some((dunce::canonicalize(above).ok()?, file.strip_prefix(above).ok()?));
+    match file.ancestors().find_map(real) {
+        Some((real, rest)) if rest.as_os_str().is_empty() => real,
+        Some((real, rest)) => real.join(rest),
+        None => file.to_owned(),
     }
 }
 
@@ -274,8 +288,14 @@ impl Change {
         let restored = record.as_ref().map(|record| record.restore(syntax, table, now)).transpose();
         let restored = restored.map_err(unchanged)?;
         let is_exact = restored.as_ref().is_some_and(|restored| restored.is_exact);
-        let base =
-            restored.map_or_else(|| now.to_owned(), |restored| restored.text.unwrap_or_default());
+        let base = match restored {
+            Some(restored) => restored.text.unwrap_or_default(),
+            // An entry without a record was written by hand, or is in the records of another state folder.
+            None if is_connected && starts_mgp(global, connect, file, now, table) => {
+                record::without_mgp(syntax, table, now).map_err(unchanged)?
+            }
+            None => now.to_owned(),
+        };
         let present = present(global, connect, file, &base, table);
         let earlier = record.iter().flat_map(|record| &record.taken);
         let mut entries: Vec<(Vec<String>, String)> =
@@ -371,36 +391,6 @@ impl HostChange {
     pub(super) fn write(self, global: &Global, run: CommandRun) -> CliResult<Option<PathBuf>> {
         self.change.write(global, run, &self.file, self.text.as_deref())
     }
-}
-
-/// Returns the servers of the host's file that mgp's configuration has too, each with its path and name in the file,
-/// and its id in the configuration.
-fn present(
-    global: &Global,
-    connect: &Connect,
-    file: &Path,
-    text: &str,
-    table: &[String],
-) -> Vec<(Vec<String>, String, String)> {
-    let import = match connect.target.known() {
-        Some(host) => super::import::read_servers(global, host, file, text).ok(),
-        None => host_files::read(connect.target.format(table), file, text).ok(),
-    };
-    let Some(mut import) = import else { return Vec::new() };
-    import.servers.retain(|server| !super::import::is_mgp(&server.entry));
-    let Ok(own) = connect.config.file_to_edit() else { return Vec::new() };
-    let plan = match &connect.planned_config {
-        Some(text) => Plan::from_text(own, text, &[import]),
-        None => Plan::new(own, &[import]),
-    };
-    let Ok(plan) = plan else { return Vec::new() };
-    let present = plan.lines().iter().filter_map(|line| {
-        let ImportOutcome::Present(id) = &line.outcome else { return None };
-        let of_project = line.project.iter().flat_map(|folder| ["projects", folder.as_str()]);
-        let path = of_project.map(str::to_owned).chain(table.iter().cloned()).collect();
-        Some((path, line.name.clone(), id.clone()))
-    });
-    present.collect()
 }
 
 pub(crate) async fn run(global: &Global, connect: &Connect) -> CliResult {

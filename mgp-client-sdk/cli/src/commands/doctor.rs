@@ -69,7 +69,7 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
         let inventory = pins::ToolInventory::new(servers, &reports, broken, &running);
         checks.extend(environment::check(&selected.config));
         checks.extend(environment::check_proxies().await);
-        checks.extend(hosts::check());
+        checks.extend(hosts::check(global));
         checks.extend(pins::check(&selected.config, &inventory));
         checks.extend(pins::check_named_tools(&selected.config, &inventory));
         checks.extend(running.check_metrics(&selected.config.kernel));

@@ -415,12 +415,13 @@ pub(super) fn read_servers(
     text: &str,
 ) -> CliResult<Read> {
     let user_file = host.user_file(&home()?);
-    if file != user_file && Some(file) != user_file.canonicalize().ok().as_deref() {
+    if file != user_file && Some(file) != dunce::canonicalize(&user_file).ok().as_deref() {
         return Ok(read(host.format(), file, text)?);
     }
     let secrets = SecretFile::in_folder(&state::folder(global)?).names();
     let secrets = secrets.map_err(|error| Failure::failed(error.to_string()))?;
-    Ok(read_of_user(host.format(), file, text, &secrets)?)
+    // With the same path as in an earlier import, the entries and their source are the same too.
+    Ok(read_of_user(host.format(), &user_file, text, &secrets)?)
 }
 
 /// Returns the servers of a project's `.mcp.json` that the user has disabled in Claude Code.
@@ -444,7 +445,7 @@ fn read_file(name: &str) -> CliResult<Source> {
             "`{name}` is neither a known host nor a file; known: {known}"
         )));
     }
-    let file = file.canonicalize().unwrap_or(file);
+    let file = dunce::canonicalize(&file).unwrap_or(file);
     let text = read_text(&file)?;
     let (format, agent) = match KnownHost::from_file(&file) {
         Some(host) => (host.format(), host.name()),

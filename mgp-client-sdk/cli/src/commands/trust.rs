@@ -182,7 +182,7 @@ pub(crate) async fn run(global: &Global, arguments: &Arguments) -> CliResult {
         return print(global, &ApprovalList(all.into_iter().map(ProjectApproval::from).collect()));
     }
     if let Some(file) = &arguments.revoke {
-        let real = file.canonicalize().unwrap_or_else(|_| file.clone());
+        let real = dunce::canonicalize(file).unwrap_or_else(|_| file.clone());
         if !trust.list().await?.iter().any(|approval| approval.file == real) {
             let file = file.display();
             return Err(Failure::failed(format!(

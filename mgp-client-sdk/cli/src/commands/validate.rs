@@ -19,7 +19,7 @@ use crate::signals::Signals;
 pub(crate) enum Validate {
     /// Judge a server: a program, or one at a URL
     #[command(
-        after_help = "Examples:\n  mgp validate server -- uvx mcp-server-time\n  mgp validate server --url http://127.0.0.1:8000/mcp --page report.html\n\nTools are called only if they declare to be read-only and need no arguments, or with --tool."
+        after_help = "Examples:\n  mgp validate server -- uvx mcp-server-time\n  mgp validate server --url http://127.0.0.1:8000/mcp --page report.html\n\nTools are called only if they declare to be read-only, and without arguments, or with --tool."
     )]
     Server(Server),
     /// Judge a client: configure this command as a server in it, and use it

@@ -29,7 +29,8 @@
     if (asked) { late = true; return; }
     asked = true; late = false;
     try {
-      const answer = await fetch(location.href, { headers: { accept: "text/html" } });
+      const signal = AbortSignal.timeout(10000);
+      const answer = await fetch(location.href, { headers: { accept: "text/html" }, signal });
       if (answer.ok) {
         const page = new DOMParser().parseFromString(await answer.text(), "text/html");
         const fresh = page.getElementById("content");
@@ -44,13 +45,26 @@
   setInterval(() => { if (late) refresh(); }, 1000);
   // Only pages with such a part ask for events of the kernel.
   const showsEvents = content.querySelector("[data-live]") !== null;
-  const source = new EventSource(main.dataset.events + (showsEvents ? "?changes=1" : ""));
-  source.addEventListener("waiting", (event) => {
-    const mark = document.getElementById("waiting");
-    const title = document.title.replace(/^\(\d+\) /, "");
-    if (mark) mark.textContent = event.data === "0" ? "" : event.data;
-    document.title = event.data === "0" ? title : `(${event.data}) ${title}`;
+  let source = null;
+  const connect = () => {
+    source = new EventSource(main.dataset.events + (showsEvents ? "?changes=1" : ""));
+    source.addEventListener("waiting", (event) => {
+      const mark = document.getElementById("waiting");
+      const title = document.title.replace(/^\(\d+\) /, "");
+      if (mark) mark.textContent = event.data === "0" ? "" : event.data;
+      document.title = event.data === "0" ? title : `(${event.data}) ${title}`;
+      refresh();
+    });
+    source.addEventListener("change", refresh);
+  };
+  // A browser opens only a few connections to a host, so a hidden page gives up its own; the count in its title is old
+  // until the page is shown again.
+  document.addEventListener("visibilitychange", () => {
+    if (source) source.close();
+    source = null;
+    if (document.hidden) return;
+    connect();
     refresh();
   });
-  source.addEventListener("change", refresh);
+  if (!document.hidden) connect();
 })();

@@ -50,6 +50,7 @@ use mgp_types::method::KernelInfo;
 use mgp_types::mgp::KernelInfoParams;
 use serde::Serialize;
 use tokio::net::TcpListener;
+use tokio::process::{Child, Command};
 use tokio::sync::Semaphore;
 
 use crate::args::{ConfigArg, Global};
@@ -171,7 +172,8 @@ pub(crate) async fn run(global: &Global, args: &ConsoleArgs) -> CliResult {
         != OperatorProof::None
         || prompt::has_passphrase();
     let is_printed = args.print || global.json || needs_proof;
-    if is_printed || !open_browser(global, &link.url).await? {
+    let opener = if is_printed { None } else { open_browser(global, &link.url)? };
+    if opener.is_none() {
         print(global, &link)?;
     } else {
         print_note(
@@ -179,14 +181,31 @@ pub(crate) async fn run(global: &Global, args: &ConsoleArgs) -> CliResult {
             "The console opens in your browser; if it does not, use `mgp console --print`. Press Ctrl-C to end.",
         );
     }
-    let (global, config) = (global.clone(), ConfigArg::default());
-    let console = Console { global, config, kernel: Kernel::Socket, gate, login, pages: pages() };
+    let (shared, config) = (global.clone(), ConfigArg::default());
+    let (kernel, pages) = (Kernel::Socket, pages());
+    let console = Console { global: shared, config, kernel, gate, login, pages };
+    // The opener may run as long as the browser, so the page is served meanwhile.
     tokio::select! {
         served = axum::serve(listener, router(&Arc::new(console))).into_future() => Ok(served?),
         () = client.closed() => {
             Err(Failure::no_kernel("the kernel has ended, and the console with it"))
         }
+        failed = print_unless_opened(global, &link, opener) => failed,
     }
+}
+
+/// Prints the link if the program that opens the browser fails. Completes only if printing fails.
+async fn print_unless_opened(
+    global: &Global,
+    link: &ConsoleLink,
+    opener: Option<Child>,
+) -> CliResult {
+    if let Some(mut opener) = opener
+        && !opener.wait().await.is_ok_and(|status| status.success())
+    {
+        print(global, link)?;
+    }
+    std::future::pending().await
 }
 
 /// Returns the router of the pages that a kernel of this process serves to operators who log in.
@@ -204,10 +223,10 @@ fn link(at: SocketAddr, gate: &Gate, login: &Login, id: Option<&str>) -> String 
     format!("http://{at}{}/login?key={key}{}", gate.base(), next.unwrap_or_default())
 }
 
-/// Opens the link in a browser, and returns whether a program for that was started.
+/// Opens the link in a browser, and returns the program that does this, if it was started.
 ///
 /// Other users can read command lines, so the browser gets a file that only this user can read.
-async fn open_browser(global: &Global, url: &str) -> CliResult<bool> {
+fn open_browser(global: &Global, url: &str) -> CliResult<Option<Child>> {
     let file = PrivateFile::new(state::create_folder(global)?.join("console.html"), MAX_LINK_BYTES);
     let text = format!(
         "<!doctype html><meta http-equiv=refresh content=\"0;url={}\"><title>mgp</title>",
@@ -215,9 +234,9 @@ async fn open_browser(global: &Global, url: &str) -> CliResult<bool> {
     );
     file.replace(&file.lock(LOCK_TIMEOUT)?, text.as_bytes())?;
     let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
-    let mut command = tokio::process::Command::new(opener);
+    let mut command = Command::new(opener);
     command.arg(file.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    Ok(command.status().await.is_ok_and(|status| status.success()))
+    Ok(command.spawn().ok())
 }
 
 fn router(console: &Arc<Console>) -> Router {

@@ -32,13 +32,11 @@ pub(crate) async fn admit_edit_of(global: &Global, file: &Path) -> CliResult {
         }
         Err(failure) => return Err(failure),
     }
-    #[cfg(unix)]
     others::admit(global, file).await?;
     Ok(())
 }
 
 /// The kernels of other state folders.
-#[cfg(unix)]
 mod others {
     use std::collections::BTreeSet;
     use std::path::{Path, PathBuf};

@@ -233,10 +233,10 @@ impl Attempts {
 /// Returns the path of a file with its symbolic links resolved; the file itself need not exist.
 pub(super) fn real_path(file: &Path) -> PathBuf {
     let in_real_folder = || {
-        let folder = file.parent()?.canonicalize().ok()?;
+        let folder = dunce::canonicalize(file.parent()?).ok()?;
         Some(folder.join(file.file_name()?))
     };
-    let real = file.canonicalize().ok().or_else(in_real_folder);
+    let real = dunce::canonicalize(file).ok().or_else(in_real_folder);
     real.unwrap_or_else(|| file.to_owned())
 }
 

@@ -2,13 +2,11 @@
 //! require.
 
 mod files;
-#[cfg(unix)]
 mod gate;
 mod offline;
 mod passphrase;
 
 pub(crate) use files::{admit_edit, admit_edit_of};
-#[cfg(unix)]
 pub(crate) use gate::{Admission, OperatorGate};
 pub(crate) use offline::{admit_offline, check_place, configured_proof};
 pub(crate) use passphrase::{MAX_PASSPHRASE_BYTES, MIN_PASSPHRASE_CHARS, PassphraseFile};

@@ -6,7 +6,7 @@
 mod hosts;
 #[cfg(target_os = "linux")]
 mod linux;
-#[cfg(all(unix, not(target_os = "linux")))]
+#[cfg(not(target_os = "linux"))]
 mod other;
 #[cfg(target_os = "linux")]
 mod stat;
@@ -15,7 +15,7 @@ mod table;
 
 #[cfg(target_os = "linux")]
 pub(crate) use self::linux::{Hosts, Peer, own_place};
-#[cfg(all(unix, not(target_os = "linux")))]
+#[cfg(not(target_os = "linux"))]
 pub(crate) use self::other::{Hosts, Peer};
 
 /// Returns the place of this process. On this system it is unknown, so the process counts as outside of hosts and

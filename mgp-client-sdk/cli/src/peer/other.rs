@@ -1,9 +1,9 @@
-//! The process at the other end of the local socket on systems without `/proc`, where only its process id is known.
+//! The process at the other end of the local socket on systems without `/proc`, where at most its process id is known.
 
 use mgp_types::service::PeerProcess;
-use tokio::net::UnixStream;
 
 use super::Place;
+use crate::socket::{AsyncStream, process_id};
 
 /// The process that opened a connection to the local socket.
 #[derive(Debug)]
@@ -15,9 +15,8 @@ pub(crate) struct Hosts(());
 
 impl Peer {
     /// Identifies the process that opened a connection.
-    pub(crate) fn of(stream: &UnixStream) -> Self {
-        let pid = stream.peer_cred().ok().and_then(|peer| peer.pid());
-        Self(pid.and_then(|pid| u32::try_from(pid).ok()).map(PeerProcess::new))
+    pub(crate) fn of(stream: &AsyncStream) -> Self {
+        Self(process_id(stream).map(PeerProcess::new))
     }
 
     /// Returns the process as the audit log records it; `None` if it is not known.

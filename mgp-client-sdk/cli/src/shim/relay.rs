@@ -4,8 +4,6 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::mem;
 use std::net::Shutdown;
-use std::os::fd::AsFd as _;
-use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -13,6 +11,7 @@ use std::time::Duration;
 use super::lines::LineReader;
 use super::session::{Forward, Session, is_leaving};
 use crate::exit::{CliResult, Failure};
+use crate::socket::Stream;
 
 /// The interval at which the relay tries to connect to another kernel after its kernel has ended.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(250);
@@ -33,7 +32,7 @@ struct Relay {
 struct State {
     session: Session,
     /// The connection to the kernel, while there is one.
-    kernel: Option<Arc<UnixStream>>,
+    kernel: Option<Arc<Stream>>,
     /// `true` while a line of the host waits for a kernel.
     is_wanted: bool,
     /// `true` while the thread that reads from the host has lines that are not yet in `session`, because it waits for a
@@ -51,11 +50,10 @@ struct State {
 ///
 /// `connect` connects to the next kernel. If its argument is `true`, it also starts a kernel if none runs.
 pub(super) fn run(
-    first: UnixStream,
-    mut connect: impl FnMut(bool) -> CliResult<Option<UnixStream>>,
+    first: Stream,
+    mut connect: impl FnMut(bool) -> CliResult<Option<Stream>>,
 ) -> CliResult {
-    let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let mut output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let (input, mut output) = standard_streams()?;
     let relay = Arc::new(Relay::default());
     relay.state().kernel = Some(Arc::new(first.try_clone()?));
     let host = Arc::clone(&relay);
@@ -98,6 +96,22 @@ pub(super) fn run(
     }
 }
 
+/// Returns the standard input and output as files, which have no buffers of their own.
+fn standard_streams() -> io::Result<(File, File)> {
+    #[cfg(unix)]
+    let (input, output) = {
+        use std::os::fd::AsFd as _;
+        (io::stdin().as_fd().try_clone_to_owned()?, io::stdout().as_fd().try_clone_to_owned()?)
+    };
+    #[cfg(windows)]
+    let (input, output) = {
+        use std::os::windows::io::AsHandle as _;
+        let (input, output) = (io::stdin(), io::stdout());
+        (input.as_handle().try_clone_to_owned()?, output.as_handle().try_clone_to_owned()?)
+    };
+    Ok((File::from(input), File::from(output)))
+}
+
 /// Returns whether an error shows that the host no longer reads.
 fn is_host_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::BrokenPipe
@@ -133,7 +147,7 @@ impl Relay {
     ///
     /// Returns the kernel, and the lines to send in place of the received ones if some must be rewritten; `None` if no
     /// kernel can be started.
-    fn take_from_host(&self, received: &[u8]) -> Option<(Arc<UnixStream>, Option<Vec<u8>>)> {
+    fn take_from_host(&self, received: &[u8]) -> Option<(Arc<Stream>, Option<Vec<u8>>)> {
         let mut state = self.state();
         loop {
             if let Some(kernel) = state.kernel.clone() {
@@ -154,7 +168,7 @@ impl Relay {
 
     // === From the kernel ===
 
-    fn read_kernel(&self, lines: &mut LineReader<UnixStream>, output: &mut File) -> io::Result<()> {
+    fn read_kernel(&self, lines: &mut LineReader<Stream>, output: &mut File) -> io::Result<()> {
         // A broken connection counts as ended, like one that the kernel has closed.
         while let Ok(Some(received)) = lines.next() {
             let out = rewrite(received, |line| self.note_kernel(line));
@@ -207,17 +221,18 @@ impl Relay {
         if state.has_unrecorded {
             state.is_refusing = true;
             self.changed.notify_all();
-            let waited = self.changed.wait_while(state, |state| state.has_unrecorded);
+            let waited = self.changed.wait_while(state, |state| state.is_refusing);
             state = waited.unwrap_or_else(PoisonError::into_inner);
         }
-        state.is_wanted = false;
+        // The next line of the host may already wait.
+        state.is_wanted = state.has_unrecorded;
         state.session.refuse(&format!(
             "mgp does not start: {failure}; correct that and call again; `mgp doctor` checks it"
         ))
     }
 
     /// Repeats the host's handshake and settings with the next kernel.
-    fn open(&self, stream: UnixStream) -> CliResult<LineReader<UnixStream>> {
+    fn open(&self, stream: Stream) -> CliResult<LineReader<Stream>> {
         let mut lines = LineReader::new(stream.try_clone()?);
         let opening = self.state().session.opening();
         if let Some(opening) = opening {

@@ -234,6 +234,75 @@ fn a_file_that_mgp_created_is_removed_by_disconnect() {
     assert!(!home.path(".cursor/mcp.json").exists());
 }
 
+/// Creates a symbolic link to the home folder, and returns its path.
+#[cfg(unix)]
+fn link_to(home: &Home) -> String {
+    let link = home.path("link");
+    std::os::unix::fs::symlink(home.path(""), &link).unwrap();
+    link.into_os_string().into_string().unwrap()
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_mgp_created_below_a_linked_home_is_removed_by_disconnect() {
+    let home = Home::new();
+    let link = link_to(&home);
+    let run = |arguments: &[&str]| {
+        let ended = home.run_with(arguments, &[("HOME", &link)]);
+        assert_eq!(ended.code, Some(0), "{arguments:?}: {ended:?}");
+        ended.out
+    };
+    run(&["connect", "cursor", "--interactive", "no"]);
+    // The second run finds the file that the first one has created.
+    run(&["connect", "cursor", "--interactive", "no", "--agent", "other"]);
+    let printed = run(&["disconnect", "cursor"]);
+    assert!(printed.contains("is as it was before mgp was connected"), "{printed}");
+    assert!(!home.path(".cursor/mcp.json").exists());
+}
+
+#[test]
+fn disconnect_takes_out_an_entry_that_was_there_before_the_first_connect() {
+    let home = Home::new();
+    let file = home.write(
+        ".cursor/mcp.json",
+        r#"{"mcpServers": {"own": {"command": "own"}, "mgp": {"command": "mgp", "args": ["serve", "--stdio"]}}}"#,
+    );
+    home.succeed(&["connect", "cursor", "--interactive", "no"]);
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains(env!("CARGO_BIN_EXE_mgp")), "{text}");
+    home.succeed(&["disconnect", "cursor"]);
+    let text = fs::read_to_string(&file).unwrap();
+    let left: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(left, json!({ "mcpServers": { "own": { "command": "own" } } }));
+    home.fail(1, &["disconnect", "cursor"], "does not start mgp");
+}
+
+#[cfg(unix)]
+#[test]
+fn setup_leaves_no_server_beside_mgp_below_a_linked_home() {
+    let home = Home::new();
+    let link = link_to(&home);
+    fs::create_dir(home.path("tools")).unwrap();
+    let desk = mgp_testkit::program("desk");
+    let servers = json!({ "mcpServers": {
+        "data": { "command": desk, "args": ["data"] },
+        "terminal": { "command": desk, "args": ["terminal"], "cwd": "tools" },
+    } });
+    let file = home.write(".cursor/mcp.json", &servers.to_string());
+    let arguments = ["--json", "setup", "cursor", "--yes", "--interactive", "yes"];
+    let ended = home.run_with(&arguments, &[("HOME", &link)]);
+    home.run_with(&["stop"], &[("HOME", &link)]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let done: Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!(done["hosts"][0]["beside"], json!([]), "{done}");
+    let text = fs::read_to_string(&file).unwrap();
+    let written: Value = serde_json::from_str(&text).unwrap();
+    let names: Vec<_> = written["mcpServers"].as_object().unwrap().keys().collect();
+    assert_eq!(names, ["mgp"]);
+    let own = fs::read_to_string(home.own()).unwrap();
+    assert_eq!(own.matches("[[servers]]").count(), 2, "{own}");
+}
+
 #[test]
 fn other_hosts_need_their_file() {
     let home = Home::new();

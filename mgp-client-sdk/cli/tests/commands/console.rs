@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Child, Stdio};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use mgp_testkit::until_blocking;
@@ -513,6 +514,47 @@ fn an_open_page_learns_of_a_waiting_call_at_once() {
     assert_eq!(count.as_deref(), Some("data: 1"));
     home.silent(&["approvals", "deny", &waiting(home)]);
     assert!(!ended(call).0);
+}
+
+#[test]
+fn the_script_of_a_page_holds_no_connection_while_the_page_is_hidden() {
+    let kernel = Kernel::bench();
+    let script = Browser::new(&kernel.home).get("/live.js").body;
+    for part in ["visibilitychange", "source.close()", "AbortSignal.timeout(10000)"] {
+        assert!(script.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn the_console_serves_while_the_program_that_opened_the_browser_runs() {
+    let home = Home::new();
+    let script = "#!/bin/sh\necho $$ > \"$HOME/opener\"\ncp \"$1\" \"$HOME/part\" && mv \"$HOME/part\" \"$HOME/opened\"\nexec sleep 30\n";
+    for name in ["xdg-open", "open"] {
+        let program = home.write(&format!("bin/{name}"), script);
+        fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let mut command = home.command(&["console"]);
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{}:{path}", home.path("bin").display()));
+    let mut console = command.spawn().unwrap();
+    let mut page = String::new();
+    until_blocking("the browser is opened", || {
+        page = fs::read_to_string(home.path("opened")).unwrap_or_default();
+        !page.is_empty()
+    });
+    let (_, link) = page.split_once("url=http://").unwrap();
+    let (address, path) = link.split('"').next().unwrap().split_once('/').unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    write!(stream, "GET /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut status = String::new();
+    BufReader::new(stream).read_line(&mut status).unwrap();
+    assert!(status.contains(" 200 "), "{status}");
+    console.kill().unwrap();
+    console.wait().unwrap();
+    let opener = fs::read_to_string(home.path("opener")).unwrap();
+    Command::new("kill").arg(opener.trim()).status().unwrap();
+    home.run(&["stop"]);
 }
 
 #[test]

@@ -237,6 +237,19 @@ fn a_relative_path_of_the_users_file_is_never_one_of_the_repository() {
 }
 
 #[test]
+fn references_to_secrets_and_files_on_the_command_line_stay_references() {
+    let home = Home::new();
+    let add = ["servers", "add", "a", "--no-grant", "--env", "KEY=${keyring:x}"];
+    home.run(&[&add[..], &["--env", "FILE=${file:~/x}", "--", "true", "a$b"]].concat());
+    let page = ["servers", "add", "b", "--no-grant", "--url", "https://b.example/mcp"];
+    home.run(&[&page[..], &["--header", "Authorization=Bearer ${cmd:pass b}"]].concat());
+    let text = fs::read_to_string(home.own()).unwrap();
+    for reference in ["${keyring:x}", "${file:~/x}", "Bearer ${cmd:pass b}", "a$$b"] {
+        assert!(text.contains(reference), "{reference}: {text}");
+    }
+}
+
+#[test]
 fn an_imported_document_brings_no_command_and_reads_no_file() {
     let home = Home::new();
     let npx = home.write("bin/npx", "#!/bin/sh\nprintf '%s\\n' \"$@\" > \"$HOME/args\"\n");

@@ -251,6 +251,33 @@ fn variables_are_shown_and_commands_in_them_are_not_imported() {
     assert!(text.contains("https://x/${N:-${cmd_curl_evil_sh}}"), "{text}");
 }
 
+#[cfg(unix)]
+#[test]
+fn names_in_a_file_of_a_stranger_run_no_command_and_take_no_stored_secret() {
+    let home = Home::new();
+    let (echo, marker) = (program("echo"), home.path("touched"));
+    let command = format!("cmd:touch {}", marker.display());
+    let file = json!({ "mcpServers": {
+        "token": { "url": "http://127.0.0.1:9", "bearer_token_env_var": command },
+        "end": { "command": echo, "env_keys": [format!("A}}${{{command}}}")] },
+        "secret": { "command": echo, "env_keys": ["github"] },
+        "fine": { "command": echo, "args": ["fine"] },
+    } });
+    let file = home.write("work/.mcp.json", &file.to_string());
+    let printed = home.succeed(&["import", file.to_str().unwrap(), "--apply"]);
+    for line in [
+        "left out: its `bearer_token_env_var` is not the name of a variable",
+        "left out: its `env_keys` has something that is not the name of a secret",
+        "left out: its host stores the secret `github`",
+    ] {
+        assert!(printed.contains(line), "{printed}");
+    }
+    let text = fs::read_to_string(home.own()).unwrap();
+    assert!(text.contains("id = \"fine\""), "{text}");
+    assert!(!text.contains("cmd:") && !text.contains("keyring:"), "{text}");
+    assert!(!marker.exists(), "the command ran");
+}
+
 #[test]
 fn unreadable_sources_are_named() {
     let home = Home::new();

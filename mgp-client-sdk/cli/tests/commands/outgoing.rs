@@ -11,6 +11,7 @@ use mgp_testkit::until_blocking;
 
 use crate::kernel::Kernel;
 use crate::login::TestServer;
+use crate::program::program;
 use crate::world::Home;
 
 /// A proxy that leads every tunnel to one fixed target on this machine, and records the requests.
@@ -99,6 +100,32 @@ fn the_proxy_of_the_environment_is_used_unless_the_configuration_says_no() {
     assert_eq!(tools(&config("", ""), ""), 1);
     assert_eq!(tools(&config("", ""), ".test"), 0);
     assert_eq!(tools(&config("[kernel]\nproxy = 'none'", ""), ""), 0);
+}
+
+#[test]
+fn a_webhook_uses_the_configured_proxy_and_changes_it_with_the_configuration() {
+    // The target never answers, so the events wait and are sent again.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = silent.local_addr().unwrap().to_string();
+    let (first, second) = (TunnelProxy::to(&target), TunnelProxy::to(&target));
+    let bench = program("workbench");
+    let home = Home::new();
+    let write = |home: &Home, proxy: &TunnelProxy| {
+        let text = format!(
+            "[kernel]\nproxy = '{}'\n[kernel.webhooks.far]\nurl = 'https://hook.test/x'\n\
+             channels = ['system.*']\n[[servers]]\nid = 'bench'\ncommand = '{bench}'\n",
+            proxy.url
+        );
+        home.write(".config/mgp/servers.toml", &text);
+    };
+    write(&home, &first);
+    let kernel = Kernel::on(home, None);
+    until_blocking("an event is sent", || first.log().contains("CONNECT hook.test:443 "));
+    assert_eq!(second.log(), "");
+    write(&kernel.home, &second);
+    until_blocking("it is sent over the other proxy", || {
+        second.log().contains("CONNECT hook.test:443 ")
+    });
 }
 
 #[test]

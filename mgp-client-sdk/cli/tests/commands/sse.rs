@@ -1,7 +1,10 @@
 //! Tests of servers with the older HTTP+SSE transport behind a kernel.
 
+use std::time::Duration;
+
 use mgp_testkit::until_blocking;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::kernel::Kernel;
 use crate::login::{TestServer, get, post_json};
@@ -64,4 +67,15 @@ fn a_server_that_accepts_only_the_old_transport_is_found_by_callers_of_both_eras
         ["mcp-protocol-version: 2026-07-28", "mcp-method: tools/call", "mcp-name: mgp_tools_call"];
     let answer = post_json(url, &headers, &call);
     assert!(answer.contains("modern") && !answer.contains("isError\":true"), "{answer}");
+}
+
+#[test]
+fn an_answer_above_the_size_limit_fails_its_call_at_once() {
+    let server = TestServer::new("sse_server");
+    let kernel = kernel(&server, "transport = 'sse'\nlimits.max_message = 65536");
+    let text = format!("text={}", "x".repeat(100_000));
+    let started = Instant::now();
+    kernel.home.fail(1, &["tools", "call", "old.echo", &text], "larger than 65536 bytes");
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    echoes(&kernel);
 }

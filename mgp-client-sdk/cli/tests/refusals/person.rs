@@ -388,6 +388,24 @@ async fn approvals_are_decided_without_a_kernel() {
 }
 
 #[tokio::test]
+async fn a_revocation_without_a_kernel_ends_unused_approvals() {
+    let world = quick_world();
+    let desk = Desk::new(&world, Era::Legacy, false).await;
+    world.knows(1).await;
+    desk.write("/srv/a/one.txt").await.unwrap_err();
+    let asked = desk.approval(&world, "one.txt");
+    assert_eq!(asked["permissions"], json!(["filesystem.write"]));
+    desk.host.close().await;
+    world.quietly(&["stop"]);
+    until("the kernel has ended", async || !world.path("state/mgp.sock").exists()).await;
+    world.quietly(&["approvals", "approve", asked["id"].as_str().unwrap()]);
+    world.quietly(&["permissions", "revoke", "files", "filesystem.write"]);
+    let desk = Desk::new(&world, Era::Legacy, false).await;
+    world.knows(1).await;
+    desk.write("/srv/a/one.txt").await.unwrap_err();
+}
+
+#[tokio::test]
 async fn limits_of_a_permission_hold_in_the_file_and_by_flag() {
     let world = world();
     let file = "permissions = [\"filesystem.write\"]\nrisk = { write_file = \"moderate\" }\n\
@@ -406,6 +424,10 @@ async fn limits_of_a_permission_hold_in_the_file_and_by_flag() {
     ] {
         assert_eq!(refused(outside).await[0]["status"], "out_of_scope", "{outside}");
     }
+    // The tool ignores an argument that it does not declare, which therefore does not show the file.
+    let ignored = desk.host.call("write_file").arg("name", "b").arg("file", "/srv/notes/b.txt");
+    let ignored = Refused::of(Err(ignored.await.and_then(ToolResult::into_result).unwrap_err()));
+    assert_eq!(ignored.details["missing"][0]["status"], "out_of_scope", "{ignored:?}");
 
     let approve = ["permissions", "approve", "files", "filesystem.write", "--path", "/etc"];
     world.quietly(&approve);

@@ -23,9 +23,21 @@ const KILLS: usize = 5;
 
 fn world(more: &str) -> World {
     let world = World::empty();
+    configure(&world, more);
+    world
+}
+
+/// Writes the configuration of a world: its server, and further lines.
+fn configure(world: &World, more: &str) {
     let script = format!("exec {}", program("workbench"));
     world.config(&(world.server("bench", &script) + "risk = { publish = \"safe\" }\n" + more));
-    world
+}
+
+/// Returns the configuration of a webhook to this machine.
+fn webhook(name: &str, url: &str, channels: &str) -> String {
+    format!(
+        "[kernel.webhooks.{name}]\nurl = \"{url}\"\nchannels = [\"{channels}\"]\nallow_loopback = true\n"
+    )
 }
 
 async fn connect(serving: &Serving) -> Client {
@@ -297,7 +309,9 @@ async fn a_webhook_gets_signed_events_in_order_also_after_failures_and_kills() {
         let client = connect(&serving).await;
         assert!(publish(&client, "bench.n", json!({"call": 1}), 2).await);
         let (first, again, second) = (next(), next(), next());
-        assert_eq!((&first.body, first.header("mgp-event-id")), (&again.body, "test-1"));
+        let id = first.header("mgp-event-id");
+        assert!(id.starts_with("test-1-"), "{id}");
+        assert_eq!((&first.body, id), (&again.body, again.header("mgp-event-id")));
         assert_eq!(
             (first.value()["data"]["number"].clone(), second.value()["data"]["number"].clone()),
             (json!(1), json!(2))
@@ -327,17 +341,7 @@ async fn a_webhook_gets_signed_events_in_order_also_after_failures_and_kills() {
 async fn webhooks_are_added_changed_and_removed_while_the_kernel_runs() {
     let (url, posted) = receiver(|_, _| 204);
     let (other_url, other_posted) = receiver(|_, _| 204);
-    let script = format!("exec {}", program("workbench"));
     let world = world("");
-    let configure = |hooks: &[(&str, &str)]| {
-        let mut text = world.server("bench", &script) + "risk = { publish = \"safe\" }\n";
-        for (name, url) in hooks {
-            let hook = format!("[kernel.webhooks.{name}]\nurl = \"{url}\"\n");
-            text += &hook;
-            text += "channels = [\"bench.*\"]\nallow_loopback = true\n";
-        }
-        world.config(&text);
-    };
     let listed = |expected: &[&str]| {
         mgp_testkit::until_blocking("the webhooks are listed", || {
             let listed = mgp(&world, &["webhooks"]);
@@ -349,21 +353,64 @@ async fn webhooks_are_added_changed_and_removed_while_the_kernel_runs() {
     };
     let serving = Serving::start(&world, &["--no-auth"]);
     let client = connect(&serving).await;
-    configure(&[("one", &url)]);
+    let mut ids = HashSet::new();
+    let mut check = |posted: &Receiver<Posted>, call: u64| {
+        let event = posted.recv_timeout(Duration::from_secs(20)).unwrap();
+        assert_eq!(event.value()["data"]["call"], call);
+        let id = event.header("mgp-event-id").to_owned();
+        assert!(ids.insert(id.clone()), "{id} is the id of an earlier event, too");
+    };
+    configure(&world, &webhook("one", &url, "bench.*"));
     listed(&[&url]);
     assert!(publish(&client, "bench.n", json!({"call": 1}), 1).await);
-    let next = |posted: &Receiver<Posted>| posted.recv_timeout(Duration::from_secs(20)).unwrap();
-    assert_eq!(next(&posted).value()["data"]["call"], 1);
+    check(&posted, 1);
 
-    configure(&[("one", &other_url)]);
+    configure(&world, &webhook("one", &other_url, "bench.*"));
     listed(&[&other_url]);
     assert!(publish(&client, "bench.n", json!({"call": 2}), 1).await);
-    assert_eq!(next(&other_posted).value()["data"]["call"], 2);
+    check(&other_posted, 2);
 
-    configure(&[]);
-    listed(&[]);
+    configure(&world, &webhook("one", &url, "bench.n"));
+    listed(&[&url]);
     assert!(publish(&client, "bench.n", json!({"call": 3}), 1).await);
+    check(&posted, 3);
+
+    configure(&world, "");
+    listed(&[]);
+    assert!(publish(&client, "bench.n", json!({"call": 4}), 1).await);
     assert!(posted.try_recv().is_err() && other_posted.try_recv().is_err());
+
+    configure(&world, &webhook("one", &url, "bench.n"));
+    listed(&[&url]);
+    assert!(publish(&client, "bench.n", json!({"call": 5}), 1).await);
+    check(&posted, 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_that_was_removed_while_no_kernel_ran_loses_its_waiting_events() {
+    // The receiver never accepts the event of the first call, so this event waits.
+    let (url, posted) =
+        receiver(|_, event| if event.value()["data"]["call"] == 1 { 503 } else { 204 });
+    let hook = webhook("test", &url, "bench.*");
+    let world = world(&hook);
+    let next = || posted.recv_timeout(Duration::from_secs(20)).unwrap();
+    {
+        let serving = Serving::start(&world, &["--no-auth"]);
+        let client = connect(&serving).await;
+        assert!(publish(&client, "bench.n", json!({"call": 1}), 1).await);
+        assert_eq!(next().value()["data"]["call"], 1);
+    }
+    configure(&world, "");
+    {
+        let _serving = Serving::start(&world, &["--no-auth"]);
+        assert_eq!(mgp(&world, &["webhooks"]), json!([]));
+    }
+    while posted.try_recv().is_ok() {}
+    configure(&world, &hook);
+    let serving = Serving::start(&world, &["--no-auth"]);
+    let client = connect(&serving).await;
+    assert!(publish(&client, "bench.n", json!({"call": 2}), 1).await);
+    assert_eq!(next().value()["data"]["call"], 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -41,9 +41,14 @@ fn rules<'a>(report: &'a Value, status: &str) -> Vec<&'a str> {
 }
 
 /// Checks that a server breaks only these rules, that only rules which begin with these names do not apply to it, and
-/// that it was judged in both eras.
+/// that it was judged in both eras. Returns the report.
 #[track_caller]
-fn keeps_every_rule(world: &World, target: &[&str], broken: &[&str], inapplicable: &[&str]) {
+fn keeps_every_rule(
+    world: &World,
+    target: &[&str],
+    broken: &[&str],
+    inapplicable: &[&str],
+) -> Value {
     let (has_passed, report) = judge(world, target);
     assert!(has_passed, "{target:?}: {report:#}");
     assert_eq!(rules(&report, "failed"), broken, "{target:?}: {report:#}");
@@ -52,6 +57,7 @@ fn keeps_every_rule(world: &World, target: &[&str], broken: &[&str], inapplicabl
     }
     let revisions = &report["subject"]["revisions"];
     assert_eq!(revisions, &serde_json::json!(["2025-11-25", "2026-07-28"]), "{target:?}");
+    report
 }
 
 /// Returns a world whose kernel lists the tools of the example server `workbench` to agents.
@@ -81,7 +87,7 @@ fn a_kernel_keeps_every_rule_over_both_transports() {
     keys.env("MGP_STATE", world.state()).args(["--json", "keys", "add", "ann"]);
     let added: Value = serde_json::from_slice(&keys.output().unwrap().stdout).unwrap();
     let header = format!("Authorization: Bearer {}", added["key"].as_str().unwrap());
-    let inapplicable = [&inapplicable[..], &["mcp.close"]].concat();
+    let inapplicable = [&inapplicable[..], &["mcp.close", "mgp.lifecycle.shutdown"]].concat();
     keeps_every_rule(&world, &["--url", &url, "--header", &header], &[], &inapplicable);
 
     let (has_passed, report) = judge(&world, &["--url", &url]);
@@ -106,8 +112,11 @@ fn a_server_of_the_sdk_keeps_every_rule_over_both_transports() {
     let mut line = String::new();
     BufReader::new(running.0.stderr.take().unwrap()).read_line(&mut line).unwrap();
     let url = line.trim().strip_prefix("serving ").unwrap();
-    let inapplicable = [&inapplicable[..], &["mcp.close", "mgp.lifecycle.ends"]].concat();
-    keeps_every_rule(&world, &["--url", url], &broken, &inapplicable);
+    let of_url = ["mcp.close", "mgp.lifecycle.ends", "mgp.lifecycle.shutdown"];
+    let inapplicable = [&inapplicable[..], &of_url].concat();
+    let report = keeps_every_rule(&world, &["--url", url], &broken, &inapplicable);
+    assert!(rules(&report, "skipped").contains(&"mgp.lifecycle.shutdown"), "{report:#}");
+    assert!(running.0.try_wait().unwrap().is_none(), "the server was asked to stop");
 }
 
 #[test]

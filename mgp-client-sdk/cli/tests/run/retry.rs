@@ -83,6 +83,22 @@ fn failed_calls_are_repeated_as_the_table_says_before_and_after_a_reload() {
 }
 
 #[test]
+fn a_repeated_call_is_charged_once() {
+    let world = World::empty();
+    fs::write(world.folder.join("server.sh"), SERVER).unwrap();
+    fs::write(world.folder.join("fails"), "0").unwrap();
+    let retry = "[servers.mgp.retry]\nattempts = 3\ncircuit_failures = 0\n";
+    configure(&world, &format!("{retry}[servers.limits]\ncalls_per_day = 3\nrunning = 1\n"));
+    let mut host = world.host(&[]);
+    within(|| host.call("look", &json!({})).ok().filter(|text| text == "done"));
+    for _ in 0..2 {
+        assert_eq!(attempts(&world, &mut host, "look", BUSY, 2), (true, 3));
+    }
+    let refused = host.ask("tools/call", &json!({"name": "look", "arguments": {}}));
+    assert!(format!("{refused:?}").contains("3002"), "{refused:?}");
+}
+
+#[test]
 fn the_time_of_an_approval_follows_a_reload() {
     let world = World::new("[kernel]\napproval_timeout = \"1s\"\n");
     let file = fs::read_to_string(world.config_file()).unwrap();

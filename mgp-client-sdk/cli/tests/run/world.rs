@@ -256,6 +256,30 @@ impl Host {
         }
     }
 
+    /// Calls `echo` with each word, in separate writes and without waiting for answers in between; returns the answers
+    /// in the order in which they arrive.
+    pub(crate) fn calls_at_once(&mut self, words: &[&str]) -> Vec<Value> {
+        let before = self.next;
+        for word in words {
+            self.next += 1;
+            let params = json!({"name": "echo", "arguments": {"message": word}});
+            let id = self.next;
+            let line =
+                json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
+            assert!(self.send(&line));
+            thread::sleep(Duration::from_millis(10));
+        }
+        let mut answers = Vec::new();
+        while answers.len() < words.len() {
+            let line = self.lines.recv_timeout(TIMEOUT).unwrap();
+            let answer: Value = serde_json::from_str(&line).unwrap();
+            if answer["method"].is_null() && answer["id"].as_u64() > Some(before) {
+                answers.push(answer);
+            }
+        }
+        answers
+    }
+
     /// Calls a tool; returns the text of its result, or its error.
     pub(crate) fn call(&mut self, tool: &str, arguments: &Value) -> Result<String, Value> {
         self.called(&json!({"name": tool, "arguments": arguments}))

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 
 use mgp_discovery::import::{ImportError, read as read_entries};
 
+use super::super::import::read_servers;
 use super::record::ENTRY;
 use super::syntax::Syntax;
 use super::{HostArg, HostTarget, read};
+use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::hosts::KnownHost;
 
@@ -23,7 +25,11 @@ pub(in crate::commands) struct HostFile {
 }
 
 /// Reads the file of a host; returns `None` if there is no such file.
-pub(in crate::commands) fn host_file(host: KnownHost, file: &Path) -> CliResult<Option<HostFile>> {
+pub(in crate::commands) fn host_file(
+    global: &Global,
+    host: KnownHost,
+    file: &Path,
+) -> CliResult<Option<HostFile>> {
     let Some(text) = read(file)? else { return Ok(None) };
     let syntax = Syntax::of(file);
     let target = HostTarget { host: HostArg::Known(host), file: None, project: false };
@@ -37,7 +43,8 @@ pub(in crate::commands) fn host_file(host: KnownHost, file: &Path) -> CliResult<
         let command = command.and_then(|command| command.get(0).unwrap_or(command).as_str());
         PathBuf::from(command.unwrap_or_default())
     });
-    let mut refused = refused(&target, file, &text, table);
+    let import = read_servers(global, host, file, &text);
+    let mut refused = import.map(|import| import.refused).unwrap_or_default();
     let beside = beside(syntax, &text, table, &refused).map_err(unreadable)?;
     refused.retain(|error| !error.is_intended());
     Ok(Some(HostFile { program, beside, refused }))

@@ -6,18 +6,19 @@ use mgp_discovery::import::ImportError;
 
 use super::super::connect::{HostFile, host_file};
 use super::report::{Check, Level};
+use crate::args::Global;
 use crate::hosts::{KnownHost, home};
 
 /// The maximum number of servers that a message names.
 const MAX_NAMES: usize = 8;
 
 /// Checks each host that has a file of servers.
-pub(super) fn check() -> Vec<Check> {
+pub(super) fn check(global: &Global) -> Vec<Check> {
     let Ok(home) = home() else { return Vec::new() };
     let mut checks = Vec::new();
     for host in KnownHost::ALL {
         let (name, path) = (host.name(), host.user_file(&home));
-        match host_file(host, &path) {
+        match host_file(global, host, &path) {
             Ok(None) => {}
             Ok(Some(file)) => {
                 checks.push(check_host(name, &file));

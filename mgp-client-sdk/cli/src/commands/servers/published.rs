@@ -7,10 +7,10 @@ use mgp_discovery::import::{Answer, Answers, Import, ImportOutcome, Need, Plan, 
 use mgp_discovery::{Config, SecretFile, TargetConfig, changes_code, describe_target, nearest};
 use mgp_security::review_text;
 
+use super::add::{Add, AddResult, finish_add, valid_id};
 use super::registry::Registry;
 use super::search::short_name;
 use super::unpack::{BundleFile, is_bundle};
-use super::{Add, AddResult, finish_add, valid_id};
 use crate::args::Global;
 use crate::commands::import::planned_config;
 use crate::exit::{CliResult, Failure};

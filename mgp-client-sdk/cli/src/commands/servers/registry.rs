@@ -45,7 +45,7 @@ pub(super) struct Registry {
 #[derive(Default, Serialize, Deserialize)]
 struct Copy {
     url: String,
-    /// The time of the last request to the registry; the next request asks only for changes since then.
+    /// The time of the last successful update; the next request asks only for changes since then.
     at: Option<Timestamp>,
     is_complete: bool,
     servers: BTreeMap<String, Value>,
@@ -107,10 +107,9 @@ impl Registry {
     /// Returns the copy of the list, brought up to date if it is old; the old copy if the registry does not answer.
     async fn copy_of(&self, global: &Global, url: &str, refresh: bool) -> CliResult<Copy> {
         let mut copy = self.read_copy(url);
-        let age = fs::metadata(&self.copy)
-            .and_then(|metadata| metadata.modified())
-            .ok()
-            .and_then(|at| SystemTime::now().duration_since(at).ok());
+        // The time in the copy counts and not that of its file, which a failed update writes too.
+        let at = copy.at.as_ref().and_then(Timestamp::to_system_time);
+        let age = at.and_then(|at| SystemTime::now().duration_since(at).ok());
         let is_fresh = copy.is_complete && age.is_some_and(|age| age < FRESH);
         if is_fresh && !refresh {
             return Ok(copy);

@@ -12,7 +12,7 @@ use mgp_types::mgp::{
 use mgp_types::service::ServerId;
 use tokio::time::{Instant, sleep};
 
-use super::{POLL_INTERVAL, Rm};
+use super::{ConfiguredServer, POLL_INTERVAL};
 use crate::args::Global;
 use crate::backend::Backend;
 use crate::commands::known_names::check_running;
@@ -28,15 +28,15 @@ const REMOVE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Removes a server from the configuration, together with the decisions about it. A server that was registered at run
 /// time is deregistered instead.
-pub(super) async fn run(global: &Global, rm: &Rm) -> CliResult {
-    let id = &rm.server;
+pub(super) async fn run(global: &Global, arg: &ConfiguredServer) -> CliResult {
+    let id = &arg.server;
     let removed = ActionReport::new(&**id, "removed");
-    let own = ConfigFile::open(rm.config.file_to_edit()?)?;
+    let own = ConfigFile::open(arg.config.file_to_edit()?)?;
     let in_file = own.check_server(id);
     if in_file.is_ok() {
-        admit_edit(global, &rm.config).await?;
+        admit_edit(global, &arg.config).await?;
         let pins = own.remove_server(id)?;
-        let mut notes = forget(global, rm).await?;
+        let mut notes = forget(global, arg).await?;
         if !pins.is_empty() {
             notes.push(format!("removed with it: the pins {}", pins.join(", ")));
         }
@@ -71,8 +71,8 @@ pub(super) async fn run(global: &Global, rm: &Rm) -> CliResult {
 }
 
 /// Deletes the decisions about a removed server, so that a later server with the same id does not inherit them.
-async fn forget(global: &Global, rm: &Rm) -> CliResult<Vec<String>> {
-    let id = &rm.server;
+async fn forget(global: &Global, arg: &ConfiguredServer) -> CliResult<Vec<String>> {
+    let id = &arg.server;
     if !state::folder(global)?.join("state.db").exists() {
         return Ok(Vec::new());
     }
@@ -88,7 +88,7 @@ async fn forget(global: &Global, rm: &Rm) -> CliResult<Vec<String>> {
         }
         Backend::Folder(governance, _) => {
             // A project's configuration can define another server with this id, which keeps the decisions.
-            let is_gone = rm.config.sources().load(&trust).await?.config.server(id).is_none();
+            let is_gone = arg.config.sources().load(&trust).await?.config.server(id).is_none();
             if is_gone {
                 governance.remove_server(&ServerId::from(&**id)).await?;
             }

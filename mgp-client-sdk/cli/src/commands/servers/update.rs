@@ -13,10 +13,11 @@ use mgp_types::mgp::{KernelServer, KernelServerParams};
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
+use super::POLL_INTERVAL;
+use super::list::fetch_server;
 use super::registry::Registry;
 use super::search::RegistryArg;
 use super::unpack::BundleFile;
-use super::{POLL_INTERVAL, fetch_server};
 use crate::args::{ConfigArg, Global};
 use crate::commands::tools::{fetch_tools, needs_decision};
 use crate::config_file::ConfigFile;

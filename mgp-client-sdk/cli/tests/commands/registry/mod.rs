@@ -8,8 +8,10 @@ mod testdata;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use mgp_testkit::until_blocking;
+use mgp_types::Timestamp;
 use serde_json::{Value, json};
 
 use self::place::Place;
@@ -154,6 +156,34 @@ fn update_and_return(home: Home, with: &dyn Fn(&[&str]) -> Vec<String>) {
     });
     let removed = home.run(&["servers", "rm", "desk"]);
     assert!(removed.code == Some(0) && removed.err.contains("removed with it"), "{removed:?}");
+}
+
+#[test]
+fn a_list_that_could_not_be_updated_is_updated_by_the_next_search() {
+    let named = |name: &str| {
+        let mut entry = desk("1.0.0", &json!([]));
+        entry["server"]["name"] = name.into();
+        entry
+    };
+    let (place, home) = (Place::with(vec![named("io.acme/one")]), Home::new());
+    let search = ["servers", "search", "echo", "--registry", &place.url];
+    assert_eq!(home.json("servers-search", &search)["searched"], 1);
+    let copy = home.path(".local/state/mgp/registry.json");
+    let mut content: Value = serde_json::from_str(&fs::read_to_string(&copy).unwrap()).unwrap();
+    let updated = SystemTime::now() - Duration::from_hours(13);
+    content["at"] = Timestamp::from(updated).as_str().into();
+    fs::write(&copy, content.to_string()).unwrap();
+
+    place.redirect();
+    let failed = home.run(&search);
+    assert!(failed.err.contains("may be old or incomplete"), "{failed:?}");
+    place.replace(vec![named("io.acme/one"), named("io.acme/two")]);
+    place.answer_again();
+    assert_eq!(home.json("servers-search", &search)["searched"], 2);
+    // The list is fresh now, so the registry is not asked again.
+    let asked = place.requests("/v0.1/servers?");
+    assert_eq!(home.json("servers-search", &search)["searched"], 2);
+    assert_eq!(place.requests("/v0.1/servers?"), asked);
 }
 
 #[test]

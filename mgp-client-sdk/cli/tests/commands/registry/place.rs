@@ -82,6 +82,10 @@ impl Place {
         self.shared.mode.store(MOVED, Ordering::Relaxed);
     }
 
+    pub(crate) fn answer_again(&self) {
+        self.shared.mode.store(0, Ordering::Relaxed);
+    }
+
     /// Returns the number of requests whose path begins with `begin`.
     pub(crate) fn requests(&self, begin: &str) -> usize {
         self.shared.log.lock().unwrap().iter().filter(|path| path.starts_with(begin)).count()

@@ -1,0 +1,272 @@
+//! The command `mgp servers add`.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use mgp_discovery::Registrations;
+use mgp_discovery::import::{ImportOutcome, Plan, read_own};
+use mgp_types::service::ServerId;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::published;
+use super::search::RegistryArg;
+use crate::args::{ConfigArg, Global};
+use crate::commands::connect::connected_agents;
+use crate::commands::grant::{self, GrantResult, NewAccess};
+use crate::commands::import::planned_config;
+use crate::commands::known_names::KnownNames;
+use crate::exit::{CliResult, Failure};
+use crate::operator::admit_edit;
+use crate::output::{Output, Render, first_line, print, print_note};
+use crate::socket_hello::DEFAULT_AGENT;
+use crate::{control, state};
+
+/// `mgp servers add`.
+#[derive(Clone, Debug, Args)]
+#[command(disable_version_flag = true)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+pub(crate) struct Add {
+    /// Id of the server: letters, digits, `.`, `_`, `-`; or its name in the registry, or a bundle (`FILE.mcpb`)
+    pub(super) id: String,
+    /// Id of a server from the registry or a bundle; the default is the last part of its name
+    #[arg(long = "id", value_name = "ID")]
+    pub(super) new_id: Option<String>,
+    /// Version in the registry; the default is the latest
+    #[arg(long, value_name = "VERSION", conflicts_with_all = ["url", "command"])]
+    pub(super) version: Option<String>,
+    /// Value that a server from the registry or a bundle asks for; a secret value is stored as with `mgp secrets set`
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair, conflicts_with_all = ["url", "command"])]
+    pub(super) set: Vec<(String, String)>,
+    /// Add a server from the registry or a bundle without asking
+    #[arg(long, short)]
+    pub(super) yes: bool,
+    /// Show a server from the registry or a bundle, and write nothing
+    #[arg(long, conflicts_with_all = ["url", "command"])]
+    pub(super) dry_run: bool,
+    #[command(flatten)]
+    pub(super) registry: RegistryArg,
+    /// URL of the server, instead of a program
+    #[arg(long, conflicts_with = "command")]
+    url: Option<String>,
+    /// Header of every request; write secrets as ${VAR}; may be given several times
+    #[arg(long, value_name = "NAME=VALUE", requires = "url", value_parser = pair)]
+    header: Vec<(String, String)>,
+    /// Environment variable of the program; write secrets as ${VAR}; may be given several times
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    env: Vec<(String, String)>,
+    /// Working folder of the program
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<String>,
+    /// Era of MCP to use with the server; the default is the newest one it supports
+    #[arg(long, value_parser = ["auto", "modern", "legacy"])]
+    era: Option<String>,
+    /// Agent that gets access; the default is `default`, the agents of connected hosts, and those of your configuration
+    #[arg(long, value_name = "NAME")]
+    agent: Vec<String>,
+    /// Accept an agent that is not known yet, although its name resembles a known one
+    #[arg(long)]
+    new_agent: bool,
+    /// Write the configuration only; grant nothing
+    #[arg(long)]
+    no_grant: bool,
+    #[command(flatten)]
+    pub(super) config: ConfigArg,
+    /// Program and its arguments, after `--`
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// Splits `NAME=VALUE`.
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(format!("`{}` is not NAME=VALUE", first_line(text, 20))),
+    }
+}
+
+/// The result of `mgp servers add`.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct AddResult {
+    /// The server.
+    pub(super) id: String,
+    /// The configuration file.
+    pub(super) file: PathBuf,
+    /// The steps that remain for the user.
+    pub(super) notes: Vec<String>,
+    /// The access and permissions that were granted, for each agent.
+    pub(super) granted: Vec<GrantResult>,
+}
+
+impl Render for AddResult {
+    fn render(&self, out: &mut Output) {
+        out.line(format!("added {} to {}", self.id, self.file.display()));
+        for note in &self.notes {
+            out.line(format!("  {note}"));
+        }
+        for granted in &self.granted {
+            granted.render(out);
+        }
+        if let Some(first) = self.granted.first() {
+            let (id, agent) = (&self.id, first.agent());
+            out.line(format!(
+                "to change who may use it: `mgp access revoke {agent} {id}`, `mgp access grant AGENT {id}`; next time `--agent NAME` chooses"
+            ));
+        }
+    }
+}
+
+/// Adds a server to the configuration, and grants agents access to it.
+pub(super) async fn run(global: &Global, add: &Add) -> CliResult {
+    if add.url.is_none() && add.command.is_empty() {
+        return published::add(global, add).await;
+    }
+    let file = add.config.file_to_edit()?;
+    valid_id(&add.id)?;
+    // The entry is planned as an import of one server, so that it gets the same checks and the same format.
+    let text = json!({ "mcpServers": { &*add.id: entry(add) } }).to_string();
+    let import = read_own(Path::new("mgp servers add"), &text)?;
+    let plan = Plan::new(&file, &[import])?;
+    let Some(line) = plan.lines().first() else {
+        return Err(Failure::failed("nothing was added"));
+    };
+    let notes = match &line.outcome {
+        ImportOutcome::Added(id) if *id == add.id => line.notes.clone(),
+        ImportOutcome::Skipped(reason) => {
+            return Err(Failure::failed(format!("`{}` was not added: {reason}", add.id)));
+        }
+        _ => {
+            let id = &add.id;
+            return Err(Failure::failed(format!(
+                "there is a server `{id}` already; choose another id, or run `mgp servers rm {id}` first"
+            )));
+        }
+    };
+    admit_edit(global, &add.config).await?;
+    let result = AddResult { id: add.id.clone(), file, notes, granted: Vec::new() };
+    finish_add(global, add, &plan, result).await
+}
+
+/// Refuses a text that cannot be the id of a server.
+pub(super) fn valid_id(id: &str) -> CliResult {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if id.chars().all(fits) && id.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+        return Ok(());
+    }
+    let id = id.escape_debug();
+    Err(Failure::usage(format!("`{id}` is not a valid id; use letters, digits, `.`, `_`, `-`")))
+}
+
+/// Returns the entry of the server in the format of an import.
+fn entry(add: &Add) -> Value {
+    let map = |pairs: &[(String, String)]| -> Value {
+        pairs.iter().map(|(name, value)| (name.clone(), json!(value))).collect::<Map<_, _>>().into()
+    };
+    let mut entry = Map::new();
+    if let Some((command, args)) = add.command.split_first() {
+        // A path on the command line is relative to the shell's folder, but the kernel resolves a path in the
+        // configuration from the folder of the configuration file.
+        let is_path = command.contains(std::path::is_separator);
+        entry.insert(
+            "command".to_owned(),
+            json!(if is_path { absolute(command) } else { command.clone() }),
+        );
+        entry.insert("args".to_owned(), json!(args));
+        entry.insert("env".to_owned(), map(&add.env));
+    }
+    if let Some(url) = &add.url {
+        entry.insert("url".to_owned(), json!(url));
+        entry.insert("headers".to_owned(), map(&add.header));
+    }
+    if let Some(cwd) = &add.cwd {
+        entry.insert("cwd".to_owned(), json!(absolute(cwd)));
+    }
+    if let Some(era) = &add.era {
+        entry.insert("era".to_owned(), json!(era));
+    }
+    entry.into()
+}
+
+/// Returns a path from the command line as an absolute path, unless it begins with `~` or `$`.
+fn absolute(path: &str) -> String {
+    let full =
+        std::path::absolute(path).ok().and_then(|full| full.into_os_string().into_string().ok());
+    full.filter(|_| !path.starts_with(['~', '$'])).unwrap_or_else(|| path.to_owned())
+}
+
+/// Writes the planned configuration, grants agents access, and prints the result.
+pub(super) async fn finish_add(
+    global: &Global,
+    add: &Add,
+    plan: &Plan,
+    mut result: AddResult,
+) -> CliResult {
+    let id = &result.id;
+    if is_registered(global, id).await {
+        result.notes.push(format!(
+            "`{id}` is also a registered server, which this entry replaces; `mgp servers rm {id}` restores it"
+        ));
+    }
+    if add.no_grant {
+        plan.apply()?;
+        // The kernel must be asked to reload the configuration here; `apply_and_grant` does that itself.
+        control::reload(global).await;
+    } else {
+        result.granted = apply_and_grant(global, add, &result, plan).await?;
+    }
+    print(global, &result)
+}
+
+/// Returns whether a server with this id was registered at run time.
+async fn is_registered(global: &Global, id: &str) -> bool {
+    let is_there = state::folder(global).is_ok_and(|folder| folder.join("state.db").exists());
+    if !is_there {
+        return false;
+    }
+    let Ok(store) = state::db(global).await else { return false };
+    match Registrations::is_approved_in(&store, &ServerId::from(id)).await {
+        Ok(is_registered) => is_registered,
+        Err(error) => {
+            tracing::debug!(%error, "cannot read registrations");
+            false
+        }
+    }
+}
+
+/// Tries to start the server, then writes the configuration and grants agents access; returns the grants.
+async fn apply_and_grant(
+    global: &Global,
+    add: &Add,
+    result: &AddResult,
+    plan: &Plan,
+) -> CliResult<Vec<GrantResult>> {
+    let config = planned_config(&result.file, plan)?;
+    let server = config.server(&result.id).ok_or_else(|| Failure::failed("nothing was added"))?;
+    let agents: BTreeSet<String> = if add.agent.is_empty() {
+        let connected = connected_agents(global)?.into_iter().chain([DEFAULT_AGENT.to_owned()]);
+        config.agents.keys().cloned().chain(connected).collect()
+    } else {
+        add.agent.iter().cloned().collect()
+    };
+    // Only names that the user typed can be misspelled.
+    let checks_names = !add.agent.is_empty() && !add.new_agent;
+    let is_new = |agent: &&String| checks_names && !config.agents.contains_key(*agent);
+    let new: Vec<&String> = agents.iter().filter(is_new).collect();
+    if !new.is_empty() {
+        let known = KnownNames::read_alone(global).await?;
+        for agent in new {
+            if let Some(note) = known.check_agent(agent)? {
+                print_note(global, &format!("mgp: {note}"));
+            }
+        }
+    }
+    let access =
+        |agent| NewAccess { agent, servers: vec![server], because: "mgp servers add".to_owned() };
+    let write = || {
+        plan.apply()?;
+        Ok(())
+    };
+    grant::grant_access(global, &config, agents.into_iter().map(access).collect(), write).await
+}

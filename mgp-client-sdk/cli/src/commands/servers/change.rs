@@ -1,0 +1,80 @@
+//! The commands `mgp servers start`, `stop`, `restart` and `drain`.
+
+use std::time::Duration;
+
+use clap::Args;
+use mgp_client_sdk::Client;
+use mgp_types::method::{KernelServersLogs, KernelServersRestart, KernelServersStart, Request};
+use mgp_types::mgp::{KernelServerLogsParams, KernelServerParams, KernelServerResult, ServerState};
+use tokio::time::{Instant, sleep};
+
+use super::POLL_INTERVAL;
+use super::list::fetch_server;
+use crate::args::Global;
+use crate::commands::known_names::{DISABLED, check_running, disabled};
+use crate::exit::{CliResult, Failure};
+use crate::output::{ActionReport, first_line};
+use crate::{control, time_args};
+
+/// The maximum time to wait for a start; normally the server's own `start_timeout` expires first.
+const START_TIMEOUT: Duration = Duration::from_mins(5);
+
+/// A server and a time limit.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ServerArg {
+    /// Server
+    server: String,
+    /// Time for running calls to finish and for the server to connect, e.g. 30s
+    #[arg(long, value_name = "DURATION", value_parser = time_args::duration)]
+    timeout: Option<Duration>,
+}
+
+/// Sends a request to start, stop, restart or drain a server; after a start, waits until the server has connected or
+/// failed.
+pub(super) async fn run<R>(global: &Global, arg: &ServerArg) -> CliResult
+where
+    R: Request<Params = KernelServerParams, Result = KernelServerResult>,
+{
+    let client =
+        control::connect_with_timeout(global, arg.timeout.unwrap_or(START_TIMEOUT)).await?;
+    let server = check_running(&client, &arg.server).await?;
+    if server.status.as_str() == DISABLED {
+        return Err(disabled(&arg.server));
+    }
+    let mut params = KernelServerParams::new(&*arg.server);
+    params.timeout_ms = arg.timeout.map(mgp_types::millis);
+    let mut status = client.request::<R>(&params).await?.status;
+    let is_start = [KernelServersStart::METHOD, KernelServersRestart::METHOD].contains(&R::METHOD);
+    // A start is complete when the server has connected or failed.
+    let end = Instant::now() + arg.timeout.unwrap_or(START_TIMEOUT);
+    while is_start && !is_settled(&status) && Instant::now() < end {
+        sleep(POLL_INTERVAL).await;
+        status = match fetch_server(&client, &arg.server).await? {
+            Some(server) => server.status,
+            None => break,
+        };
+    }
+    if status == ServerState::Error || (is_start && status != ServerState::Connected) {
+        return Err(Failure::failed(failure_reason(&client, &arg.server).await));
+    }
+    ActionReport::new(&*arg.server, status.as_str()).print(global)
+}
+
+/// Returns whether the start of a server has ended: it has connected, or it has failed and is perhaps being restarted.
+fn is_settled(state: &ServerState) -> bool {
+    matches!(state, ServerState::Connected | ServerState::Error | ServerState::Restarting)
+}
+
+/// Returns the reason why a server is not connected, with the last line of its standard error.
+async fn failure_reason(client: &Client, server: &str) -> String {
+    let error = fetch_server(client, server).await.ok().flatten().and_then(|server| server.error);
+    let error = error.unwrap_or_else(|| "it is not running".to_owned());
+    let mut params = KernelServerLogsParams::new(server);
+    params.lines = Some(1);
+    let lines = client.request::<KernelServersLogs>(&params).await.map(|result| result.lines);
+    let stderr = match lines.unwrap_or_default().pop() {
+        Some(line) => format!("; it wrote: {}", first_line(&line.text, 200)),
+        None => String::new(),
+    };
+    format!("{server} is not connected: {error}{stderr}; run `mgp doctor {server}`")
+}

@@ -1,0 +1,110 @@
+//! The command `mgp servers ls`.
+
+use mgp_client_sdk::Client;
+use mgp_types::method::KernelServers;
+use mgp_types::mgp::{KernelServer, KernelServersParams, ServerState};
+use serde::Serialize;
+
+use crate::args::Global;
+use crate::commands::known_names::{DISABLED, check_running};
+use crate::control;
+use crate::exit::CliResult;
+use crate::output::{Cell, Color, Output, Render, first_line, print};
+
+/// All servers, or the named one.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ServerList {
+    servers: Vec<KernelServer>,
+    #[serde(skip)]
+    is_named: bool,
+}
+
+impl Render for ServerList {
+    fn render(&self, out: &mut Output) {
+        if self.servers.is_empty() {
+            return out.line(
+                "no servers; add one with `mgp servers add`, or copy those of other hosts with `mgp import`",
+            );
+        }
+        if let ([server], true) = (self.servers.as_slice(), self.is_named) {
+            return render_server(server, out);
+        }
+        let rows = self.servers.iter().map(|server| {
+            // Shows the problem if there is one, else the command line or URL of the server.
+            let text = server.error.as_ref().or(server.lacks.as_ref()).unwrap_or(&server.reach);
+            [
+                server.id.as_str().into(),
+                state_cell(&server.status),
+                server.era.as_deref().into(),
+                Cell::number(server.tools),
+                Cell::number(server.tokens),
+                Cell::number(server.restarts),
+                first_line(text, 90).into(),
+            ]
+        });
+        out.table(["ID", "STATE", "ERA", "TOOLS", "TOKENS", "RESTARTS", "RUNS"], rows);
+    }
+}
+
+fn render_server(server: &KernelServer, out: &mut Output) {
+    let mgp = server.mgp_version.as_ref().map(ToString::to_string);
+    let lines: [(&str, Option<String>); 14] = [
+        ("runs", Some(server.reach.clone())),
+        ("error", server.error.clone()),
+        ("since", server.since.as_ref().map(ToString::to_string)),
+        ("process", server.pid.map(|pid| pid.to_string())),
+        ("restarts", Some(server.restarts.to_string())),
+        ("trust", Some(server.trust_level.to_string())),
+        ("calls itself", server.name.clone()),
+        ("version", server.version.clone()),
+        ("era", server.era.clone()),
+        ("MCP", server.protocol_version.clone()),
+        ("MGP", mgp),
+        ("tools", Some(format!("{}, {} tokens", server.tools, server.tokens))),
+        ("lacks", server.lacks.clone()),
+        ("configured in", Some(server.source.clone())),
+    ];
+    out.status_line(&state_cell(&server.status), &server.id);
+    for (name, text) in lines {
+        if let Some(text) = text {
+            out.line(format!("  {name:14}{text}"));
+        }
+    }
+}
+
+fn state_cell(state: &ServerState) -> Cell {
+    let color = match state {
+        state if state.as_str() == DISABLED => Color::Dim,
+        ServerState::Connected => Color::Green,
+        ServerState::Error => Color::Red,
+        ServerState::Registered | ServerState::Disconnected => Color::Dim,
+        _ => Color::Yellow,
+    };
+    let word = match state {
+        // Shown as `idle`, because people would confuse `registered` with a server that was registered at run time.
+        ServerState::Registered => "idle",
+        state => state.as_str(),
+    };
+    Cell::from(word).color(color)
+}
+
+/// Lists all servers of the kernel, or shows one in full.
+pub(super) async fn run(global: &Global, server: Option<&str>) -> CliResult {
+    let client = control::connect_or_start(global).await?;
+    let mut params = KernelServersParams::new();
+    if let Some(server) = server {
+        check_running(&client, server).await?;
+        params.server_id = Some(server.to_owned());
+    }
+    let all = client.request::<KernelServers>(&params).await?.servers;
+    print(global, &ServerList { servers: all, is_named: server.is_some() })
+}
+
+/// Returns a server of the running kernel, if the kernel lists it.
+pub(super) async fn fetch_server(client: &Client, server: &str) -> CliResult<Option<KernelServer>> {
+    let mut params = KernelServersParams::new();
+    params.server_id = Some(server.to_owned());
+    Ok(client.request::<KernelServers>(&params).await?.servers.into_iter().next())
+}

@@ -1,0 +1,106 @@
+//! The local socket on Unix: a socket file in the state folder.
+
+use std::fs::{self, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use tokio::net::UnixListener;
+
+use super::unusable;
+use crate::exit::{CliResult, Failure};
+
+/// A connection without an async runtime.
+pub(crate) type Stream = std::os::unix::net::UnixStream;
+
+/// A connection of an async runtime.
+pub(crate) type AsyncStream = tokio::net::UnixStream;
+
+/// Connects to the kernel that listens at a path.
+pub(crate) fn connect(path: &Path) -> io::Result<Stream> {
+    Stream::connect(path)
+}
+
+/// Connects like [`connect`], in an async runtime.
+pub(crate) async fn connect_async(path: &Path) -> io::Result<AsyncStream> {
+    AsyncStream::connect(path).await
+}
+
+/// Returns the id of the process at the other end of a connection, if it is known.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn process_id(stream: &AsyncStream) -> Option<u32> {
+    u32::try_from(stream.peer_cred().ok()?.pid()?).ok()
+}
+
+/// A listening socket.
+#[derive(Debug)]
+pub(super) struct Listener(UnixListener);
+
+/// The check that a connection is of the same user.
+#[derive(Clone, Debug)]
+pub(super) struct UserCheck(());
+
+impl Listener {
+    /// Listens at a path; replaces the socket file of a kernel that no longer runs.
+    pub(super) fn bind(path: &Path) -> CliResult<Self> {
+        remove_stale(path)?;
+        let listener = UnixListener::bind(path).map_err(|error| unusable(path, &error))?;
+        fs::set_permissions(path, Permissions::from_mode(0o600))
+            .map_err(|error| unusable(path, &error))?;
+        Ok(Self(listener))
+    }
+
+    pub(super) async fn accept(&self) -> io::Result<AsyncStream> {
+        self.0.accept().await.map(|(stream, _)| stream)
+    }
+
+    #[expect(clippy::unused_self, reason = "on other systems, the check needs the key")]
+    pub(super) fn user_check(&self) -> UserCheck {
+        UserCheck(())
+    }
+}
+
+impl UserCheck {
+    /// Fails if the process at the other end belongs to another user. The mode of the folder already keeps other users
+    /// out, unless a person has changed it.
+    #[expect(clippy::unused_async, reason = "on other systems, the check exchanges messages")]
+    pub(super) async fn check(&self, stream: &mut AsyncStream) -> io::Result<()> {
+        if stream.peer_cred()?.uid() == rustix::process::geteuid().as_raw() {
+            return Ok(());
+        }
+        super::refuse(stream, "this kernel belongs to another user");
+        Err(ErrorKind::PermissionDenied.into())
+    }
+}
+
+/// Removes the socket file of a kernel that no longer runs; fails if a kernel answers there.
+fn remove_stale(path: &Path) -> CliResult {
+    let metadata = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(unusable(path, &error)),
+        Ok(metadata) => metadata,
+    };
+    if !metadata.file_type().is_socket() {
+        let path = path.display();
+        return Err(Failure::failed(format!("`{path}` is not a socket; move it away")));
+    }
+    match connect(path) {
+        Ok(_) => Err(already_served(path)),
+        Err(error)
+            if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound) =>
+        {
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => Err(unusable(path, &error)),
+                _ => Ok(()),
+            }
+        }
+        Err(error) => Err(unusable(path, &error)),
+    }
+}
+
+fn already_served(path: &Path) -> Failure {
+    Failure::failed(format!(
+        "a kernel already answers at `{}`; stop it, or name another folder with --state DIR",
+        path.display()
+    ))
+}
