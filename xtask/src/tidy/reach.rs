@@ -75,7 +75,7 @@ const REACHED: [(&str, &str, &str); 60] = [
     ("SentencesConfig", "kernel.search.encoder_library", "an_encoder_that_cannot_be_used_is_reported_and_search_goes_on"),
     ("SessionLimits", "Sessions::with_plan", "a_flood_of_one_principal_removes_only_its_own_sessions"),
     ("StderrLimits", "ChildCommand::stderr_cap", "stderr_becomes_capped_events"),
-    ("TasksConfig", "Server::tasks", "a_server_keeps_no_more_tasks_than_it_was_told_to"),
+    ("TasksConfig", "Server::tasks", "a_server_keeps_no_more_tasks_than_its_configuration_allows"),
     ("Timeouts", "Server::timeouts", "a_routed_tool_call_keeps_the_time_limit_of_its_server"),
     ("WebhookConfig", "[kernel.webhooks.NAME]", "webhooks_are_added_changed_and_removed_while_the_kernel_runs"),
     ("ToolCreationConfig", "[tool_creation]", "no_tool_is_created_and_the_answer_has_the_reason"),
