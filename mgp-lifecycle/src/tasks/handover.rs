@@ -193,7 +193,8 @@ impl CallStage {
         Ok(result)
     }
 
-    /// Makes the request a task, unless questions of this round are open, because the caller must answer those first.
+    /// Makes the request a task. If the handler has already asked questions, the call ends with these questions instead,
+    /// and runs again with the answers.
     fn become_task(&self, stage: &mut Stage) -> Result<(), RpcError> {
         let Stage::Request(round) = stage else { return Ok(()) };
         self.suspend(round);

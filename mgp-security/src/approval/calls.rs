@@ -112,10 +112,10 @@ impl CallApproval {
         let (scope, exact, expires_at) = match term {
             ApprovalTerm::Once => return None,
             ApprovalTerm::Tool { until } => (None, None, Some(until.clone())),
-            ApprovalTerm::Like { until } => match scope::like(arguments) {
-                Some(scope) => (Some(scope), None, until.clone()),
-                None => (None, Some(arguments.to_owned()), until.clone()),
-            },
+            // The approved arguments always count, also if the tool declares none of them.
+            ApprovalTerm::Like { until } => {
+                (scope::like(arguments), Some(arguments.to_owned()), until.clone())
+            }
         };
         let name: String = random_name().ok()?.chars().take(10).collect();
         Some(Self {
@@ -190,13 +190,14 @@ impl CallApproval {
     }
 
     fn covers_arguments(&self, arguments: Option<&str>, definition: Option<&mcp::Tool>) -> bool {
-        match (&self.scope, &self.arguments) {
-            (Some(scope), _) => scope::is_like(scope, arguments, definition).is_ok(),
-            (None, Some(exact)) => {
-                canonical(arguments.unwrap_or("{}")).is_ok_and(|own| own == *exact)
-            }
-            (None, None) => true,
+        if self.scope.is_none() && self.arguments.is_none() {
+            return true;
         }
+        let is_exact =
+            |exact: &String| canonical(arguments.unwrap_or("{}")).is_ok_and(|own| own == *exact);
+        let is_like =
+            |scope: &PermissionScope| scope::is_like(scope, arguments, definition).is_ok();
+        self.scope.as_ref().is_some_and(is_like) || self.arguments.as_ref().is_some_and(is_exact)
     }
 }
 

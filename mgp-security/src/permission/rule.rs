@@ -29,7 +29,8 @@ pub(crate) struct PermissionNeed<'a> {
     /// The definition of the tool, if it is known. It shows which arguments the tool ignores.
     pub(crate) definition: Option<&'a mcp::Tool>,
     pub(crate) at: SystemTime,
-    /// Returns whether some tools declare a permission themselves. Then only calls of those tools need it.
+    /// Returns whether a tool of the server declares the permission. If so, a declaration by the server does not apply to
+    /// its other tools.
     pub(crate) is_of_tools: &'a dyn Fn(&Permission) -> bool,
 }
 

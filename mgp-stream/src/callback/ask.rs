@@ -86,8 +86,8 @@ pub fn can_ask_callback(cx: &Context, question: &CallbackRequestParams) -> bool 
             && bridge::is_offered(cx, question))
 }
 
-/// Returns the channel for callbacks; `None` if the caller does not accept them. Also returns `None` for a completion
-/// if the caller offers MCP sampling, because the completion is then requested by sampling.
+/// Returns the channel for callbacks; `None` if the caller does not accept them. Also returns `None` for
+/// `llm_completion` if the caller offers MCP sampling, which is then used instead.
 fn channel<'a>(cx: &'a Context, kind: &CallbackType) -> Option<&'a CallbackChannel> {
     let is_sampled = *kind == CallbackType::LlmCompletion && cx.caller.accepts.sampling;
     let wanted = !is_sampled && cx.outlet.wants(OutletItemKind::Callback);

@@ -42,7 +42,8 @@ const MAX_PASTED_BYTES: u64 = 16 * 1024;
 pub(crate) struct Login {
     #[command(flatten)]
     at: LoginArg,
-    /// The browser is on another device: enter a code there, or paste the address that it shows after the login
+    /// Log in with a browser on another device: enter the shown code there, or paste into this terminal the address that
+    /// the browser shows after the login
     #[arg(long)]
     no_browser: bool,
     /// Scopes to request besides those that the server names, separated by spaces

@@ -40,7 +40,7 @@
           if (id) document.getElementById(id)?.focus();
         }
       }
-    } finally { asked = false; }
+    } catch { late = true; } finally { asked = false; }
   };
   setInterval(() => { if (late) refresh(); }, 1000);
   // Only pages with such a part ask for events of the kernel.

@@ -152,7 +152,7 @@ fn calls_that_wait_together_are_each_refused_while_no_kernel_starts() {
     let mut host = world.host(&[]);
     host.echoes("there");
     let good = fs::read_to_string(world.config_file()).unwrap();
-    world.config(&format!("{good}\n[[servers]]\n"));
+    world.config(&format!("{good}\n[[servers]\n"));
     let kernel = world.kernel().unwrap();
     kill("-KILL", kernel);
     within(|| (!lives(kernel)).then_some(()));

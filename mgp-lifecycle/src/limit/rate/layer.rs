@@ -81,8 +81,9 @@ impl RateLayer {
         Self::with_max_keys(limits, MAX_KEYS, self.0.is_tool.clone())
     }
 
-    /// Sets a function that returns whether there is a tool with a name. All other names then share one count under
-    /// [`RateKey::Tool`], so that a caller cannot get a new bucket by inventing a name. This resets all counts.
+    /// Sets the function that returns whether a name is that of a tool. Under [`RateKey::Tool`], all names for which it
+    /// returns `false` count as the same tool, so that a caller cannot get a new bucket by inventing a name. This resets
+    /// all counts.
     pub fn tools(self, is_tool: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Self::with_max_keys(self.0.limits.clone(), MAX_KEYS, Some(Arc::new(is_tool)))
     }

@@ -110,9 +110,9 @@ impl Replay {
         )
     }
 
-    /// Returns a router that answers every caller, so access to it must be limited to the sender of the events.
+    /// Returns a router for the server of a sink, with which the forwarder asks which events have arrived.
     ///
-    /// A sink uses it to report to the forwarder which events it has.
+    /// It answers every caller, so only the sender of the events may reach it.
     #[must_use]
     pub fn router_for_origin(&self) -> Router {
         self.routes(ReplayAccess::NamedSink)

@@ -363,8 +363,8 @@ impl Search<'_> {
         }
         let full = self.page.events.len() >= self.limit;
         if full || self.records >= MAX_RECORDS || self.bytes >= MAX_BYTES {
-            // When reading backwards, the number in an internal record is that of an event that has not been read yet,
-            // so the next page must include that event.
+            // An intent or checkpoint repeats the number of the event before it. When reading backwards, that event comes
+            // next, so the cursor must be one higher than its number.
             let internal = !oldest_first && read.kind != RecordKind::Event;
             self.page.next = Some(read.no + u64::from(internal));
             return Ok(Progress::Done);

@@ -38,7 +38,8 @@ pub(crate) fn like(arguments: &str) -> Option<PermissionScope> {
             scope.hosts = hosts.into();
         }
     } else {
-        if !found.others.is_empty() || found.has_other_values {
+        // A shell in another argument also counts as a command.
+        if found.commands.len() != 1 || !found.others.is_empty() || found.has_other_values {
             return None;
         }
         scope.commands = found.commands.iter().map(beginning).collect::<Option<Vec<_>>>()?.into();
@@ -56,7 +57,7 @@ pub(crate) fn is_like(
     check(scope, arguments, definition)?;
     let found = Findings::of(arguments.unwrap_or("{}"), Declared::Any)?;
     if !scope.commands.is_empty() {
-        if found.others.is_empty() && !found.has_other_values {
+        if found.commands.len() == 1 && found.others.is_empty() && !found.has_other_values {
             return Ok(());
         }
         return Err("the approved call had no value beside its command".to_owned());
@@ -153,6 +154,7 @@ mod tests {
             r#"{"command":"cat a | sh"}"#,
             r#"{"command":"rm","args":["-rf","/tmp/x"]}"#,
             r#"{"host":"staging","command":"systemctl restart app"}"#,
+            r#"{"command":"git status","shell":"bash"}"#,
             r#"{"command":"kill","args":[1234]}"#,
             r#"{"command":"git push","force":false}"#,
             r#"{"command":"kubectl scale","replicas":3}"#,

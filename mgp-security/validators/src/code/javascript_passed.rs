@@ -95,6 +95,8 @@ fn is_root<'t>(scope: &Scope<'t>, node: AstKind<'t>) -> bool {
     let is_part = |part: &'t Expression<'t>| is_root(scope, expression(part));
     match node {
         AstKind::IdentifierReference(name) => is_root_name(scope, node, &name.name),
+        AstKind::StaticMemberExpression(of) if is_own_variable(scope, &of.object) => false,
+        AstKind::ComputedMemberExpression(of) if is_own_variable(scope, &of.object) => false,
         // Variables are often called `root`, so a member that seems to be the global object might be another.
         AstKind::StaticMemberExpression(_)
         | AstKind::ComputedMemberExpression(_)
@@ -130,10 +132,30 @@ fn is_root_name<'t>(scope: &Scope<'t>, node: AstKind<'t>, name: &str) -> bool {
     }
     // A name that the code declares itself can be another object, and so can the names that get its value.
     let is_certain = |path: &str| match path {
-        "globalThis" => !GLOBALS.has(name) && !GLOBALS.iter().any(declares),
+        "globalThis" => !GLOBALS.has(name) && !GLOBALS.iter().any(declares) && names_global(scope),
         _ => ROOTS.has(path) && !declares(path),
     };
     declared.is_some_and(|values| paths(values).any(is_certain))
+}
+
+/// Returns whether the code uses the global object under a name in [`ROOTS`]. Only then an alias of it counts: most code
+/// that has the alias of `window` handles events of pages.
+fn names_global(scope: &Scope<'_>) -> bool {
+    scope.may_work(scope.nodes.all.len())
+        && scope.nodes.all.iter().any(|node| {
+            matches!(node, AstKind::IdentifierReference(of)
+                if matches!(of.name.as_str(), "globalThis" | "global"))
+        })
+}
+
+/// Returns whether an expression is a variable of the code that has a name of the global object, e.g. `self`.
+fn is_own_variable<'t>(scope: &Scope<'t>, object: &'t Expression<'t>) -> bool {
+    let node = expression(object);
+    let AstKind::IdentifierReference(name) = node else { return false };
+    let is_global = |values| paths(values).any(|path| path == "globalThis");
+    GLOBALS.has(&name.name)
+        && !scope.names.get(&name.name).is_some_and(is_global)
+        && is_hidden(scope, node, &name.name)
 }
 
 /// Returns whether the code declares a name so that its use does not mean the builtin of this name.
@@ -191,6 +213,7 @@ fn reach<'t>(scope: &Scope<'t>, declared: AstKind<'t>) -> Option<usize> {
             | AstKind::ForInStatement(_)
             | AstKind::ForOfStatement(_)
             | AstKind::CatchClause(_)
+            | AstKind::SwitchCase(_)
                 if !is_var =>
             {
                 return Some(number(at));

@@ -72,7 +72,8 @@ fn start(
         Err(error) => [0, error.raw_os_error().unwrap_or(0).unsigned_abs()],
     };
     let report: Vec<u8> = report.into_iter().flat_map(u32::to_ne_bytes).collect();
-    // If the parent process has died, writing fails, and the other thread detects the closed socket.
+    // A failure is ignored: if the parent process has died, `listen`, which is started below, reads the end of the socket
+    // and ends the program.
     let _ = socket.write_all(&report);
     let program = i32::try_from(started?.id()).ok().and_then(Pid::from_raw);
     let program = program.ok_or(io::ErrorKind::Other)?;

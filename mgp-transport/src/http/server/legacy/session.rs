@@ -17,7 +17,8 @@ use crate::connection::PendingRequests;
 const STANDALONE_STREAM: u64 = 0;
 /// The maximum number of streams that have ended and can still be resumed.
 const MAX_ENDED_STREAMS: usize = 16;
-/// The maximum size, in bytes, of unread partial results for requests of the server; clients rarely send any.
+/// The maximum total size, in bytes, of the partial results that wait to be read, for all requests that the server sent
+/// to the client; clients rarely send any.
 const MAX_INBOX_BYTES: usize = 1 << 20;
 
 pub(in super::super) struct Session {
