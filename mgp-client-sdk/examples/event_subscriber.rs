@@ -1,4 +1,4 @@
-//! Prints the events of a server at a URL as lines of JSON; a restart continues after the last printed one.
+//! Prints the events of a server at a URL as lines of JSON; after a restart, it continues after the last printed event.
 //!
 //! `cargo run -q -p mgp-client-sdk --features http --example event_subscriber -- URL POSITION_FILE CHANNEL…`
 

@@ -14,8 +14,8 @@
 //! SIGTERM and SIGINT drain the server and stop it with its process group; a second signal stops it at once.
 //! If the output is not read, lines are dropped; the next line shows the current number of restarts.
 //!
-//! The exit code is 0 if the server was stopped or exited normally, 1 if it failed and is not restarted or a second
-//! signal killed it, and 2 for invalid usage or an invalid file.
+//! The exit code is 0 if the server was stopped or exited normally, 1 if the server failed and is not restarted or if a
+//! second signal killed it, and 2 for invalid usage or an invalid file.
 
 #![expect(clippy::print_stderr, reason = "it is a program for a terminal")]
 

@@ -16,7 +16,7 @@ use mgp_types::service::{BoxFuture, Exit, Spawn, SpawnError, Spawned};
 use mgp_types::sync::Mutex;
 use tokio::{sync::Notify, sync::watch, task::AbortHandle};
 
-/// Starts servers, and crashes the running one when the [`Notify`] is notified.
+/// A [`Spawn`] that starts servers in this process, and crashes the running one when the [`Notify`] is notified.
 struct Clock(Arc<Notify>);
 
 /// A running server: a handle to abort its task, the client's end of the connection (`None` once `ready` has taken it),

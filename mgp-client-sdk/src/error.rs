@@ -76,7 +76,7 @@ pub struct ToolFailure {
 }
 
 impl Error {
-    /// Returns the error code: that of the server or, if the client detected the failure, a fitting one, e.g. 2000 if
+    /// Returns the server's error code or, if the client detected the failure, the code for this failure, e.g. 2000 if
     /// the connection has ended, and 3003 if the server did not answer in time.
     ///
     /// A tool that failed without a code has −32603.

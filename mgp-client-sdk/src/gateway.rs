@@ -51,10 +51,10 @@ where
     SupervisedClient::new(builder, Arc::new(resolve), config)
 }
 
-/// Sets the function that finds the caller for a server's request that belongs to no call. It receives the
+/// Sets the function that finds the caller for a server's request that belongs to no call. `find` receives the
 /// request's method.
 ///
-/// Without it, or if `find` returns `None`, the request is refused.
+/// Without such a function, or if `find` returns `None`, the request is refused.
 pub fn ask_unattributed(
     builder: ClientBuilder,
     find: impl Fn(&str) -> Option<Context> + Send + Sync + 'static,

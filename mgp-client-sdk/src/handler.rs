@@ -15,7 +15,7 @@ use mgp_types::service::{AcceptedRequests, AuditSink, Progress, ServerId};
 
 use crate::wire::{ProgressHook, not_offered};
 
-/// Answers a server's requests and receives its notifications.
+/// A handler of a server's requests and notifications.
 ///
 /// Every method has a default; the client offers the requests that [`accepted_requests`](Self::accepted_requests)
 /// names.

@@ -61,7 +61,7 @@ impl Client {
 
 /// The handle of a health monitor; see [`Client::monitor_health`].
 ///
-/// Dropping it ends the monitoring. It does not keep the client alive.
+/// Dropping the handle ends the monitoring. The handle does not keep the client alive.
 pub struct HealthWatch {
     channels: Arc<HealthChannels>,
     _driver: TaskGuard,
@@ -127,7 +127,7 @@ impl HealthChannels {
     }
 }
 
-/// Pings a server without keeping its client alive.
+/// The part of a health monitor that pings the server; does not keep the client alive.
 struct Prober {
     stack: Stack,
     cx: Context,

@@ -9,8 +9,8 @@ use mgp_types::service::{AuditError, AuditSink, PeerInfo, ServerId};
 
 use crate::wire::{Liveness, TaskGuard};
 
-/// Records in the audit log that a server is connected, and later how the connection ended. If no end is recorded yet
-/// when this value is dropped, records a disconnection.
+/// A guard that records in the audit log that a server is connected, and later how the connection ended. If no end is
+/// recorded yet when the guard is dropped, it records a disconnection.
 pub(crate) struct Presence {
     record: Arc<PresenceRecord>,
     liveness: Liveness,

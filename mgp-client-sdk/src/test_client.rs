@@ -150,7 +150,7 @@ impl TestClient {
     /// Calls a tool that must fail and returns the error.
     ///
     /// # Panics
-    /// If it succeeds.
+    /// If the tool succeeds.
     #[track_caller]
     pub fn refusal<A: Serialize>(&self, tool: &str, arguments: A) -> impl Future<Output = Error> {
         let (at, call) = (Location::caller(), self.made(tool, arguments));

@@ -40,12 +40,13 @@ pub use error::DiscoveryError;
 pub use expand::{
     ClearSecret, ExpandError, Expanded, ExpandedServer, ExpandedTarget, Expander, ProcessRights,
     SecretFile, SecretFileError, Template, TemplateError, clear_secrets, describe_target,
+    looks_secret, named_variables,
 };
 pub use manifest::{ManifestError, RegistryServer, read_manifest, read_registry};
 pub use registration::{
     ApprovedRegistration, CodeJudge, CodeVerdict, IdHolder, JudgedScript, PendingRegistration,
     PublishedEntry, RegistrationConfig, RegistrationError, Registrations, RegistrationsBuilder,
-    RegistryOrigin, ServerRunner, changes_code,
+    RegistryOrigin, ServerRunner, changes_code, code_arguments,
 };
 pub use registry::{KnownServer, ServerCatalog, list_router};
 pub use source::{

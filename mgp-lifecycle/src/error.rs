@@ -242,7 +242,10 @@ impl From<LifecycleError> for RpcError {
             LifecycleError::IdempotencyConflict => {
                 let mut hints = Recovery::default().no_retry();
                 hints.category = Some(Category::Validation);
-                error.recovery(hints.details(reason("IDEMPOTENCY_CONFLICT")))
+                let mut details = started(false);
+                // Encoding a string cannot fail.
+                let _ = details.encode("reason", "IDEMPOTENCY_CONFLICT");
+                error.recovery(hints.details(details))
             }
             LifecycleError::TasksNotOffered => error.data(Payload::from_trusted(format!(
                 r#"{{"requiredCapabilities":{{"extensions":{{"{}":{{}}}}}}}}"#,
@@ -386,14 +389,6 @@ fn started(started: bool) -> Object {
     let mut details = Object::new();
     // Encoding a boolean cannot fail.
     let _ = details.encode("started", &started);
-    details
-}
-
-/// Returns the details that contain the reason of a refusal.
-fn reason(reason: &str) -> Object {
-    let mut details = Object::new();
-    // Encoding a string cannot fail.
-    let _ = details.encode("reason", reason);
     details
 }
 

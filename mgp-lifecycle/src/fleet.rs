@@ -23,8 +23,8 @@ pub trait Fleet: Send + Sync + 'static {
         server: &ServerId,
     ) -> Option<Result<StatusResult, RpcError>>;
 
-    /// Decides whether a caller is allowed to shut down the kernel itself. This is not called for the process that
-    /// started the kernel.
+    /// Decides whether a caller is allowed to shut down the kernel itself. This method is not called for the process
+    /// that started the kernel.
     ///
     /// A caller that is admitted here must also have operator authority, which is checked afterwards.
     async fn admit(&self, cx: &Context) -> Result<(), RpcError> {

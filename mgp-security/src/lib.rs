@@ -97,9 +97,9 @@ pub use tool::StandardValidators;
 #[cfg(feature = "schemas")]
 pub use tool::{ArgumentsRefused, ResultRefused, SchemaViolation, argument_errors};
 pub use tool::{
-    Assess, Assessment, CheckedCall, ConfirmConfig, ConfirmRefused, Confirmations, NamedTool,
-    NamedTools, Unconfirmed, Validate, ValidationBlocked, VersionRefused, Violation, check_version,
-    derive_hints,
+    Assess, Assessment, CheckedCall, ConfirmConfig, ConfirmRefused, Confirmations, KernelUrls,
+    NamedTool, NamedTools, Unconfirmed, Validate, ValidationBlocked, VersionRefused, Violation,
+    check_version, derive_hints,
 };
 pub use trace::{TraceLayer, TraceService};
 

@@ -9,7 +9,7 @@ use tower_service::Service;
 use tracing::Instrument;
 use tracing::instrument::Instrumented;
 
-/// Opens a `call` span around each call, with method, tool and trace id.
+/// Layer that opens a `call` span around each call, with method, tool and trace id.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct TraceLayer(());

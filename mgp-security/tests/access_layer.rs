@@ -76,6 +76,18 @@ async fn a_refusal_names_agent_tool_reason_and_remedy() {
 }
 
 #[tokio::test]
+async fn a_refusal_of_a_reserved_name_does_not_propose_to_grant_access_to_it() {
+    let access = Access::in_memory(Policies::default());
+    for name in ["*", "group:admins"] {
+        let mut client = client(&access, "{}");
+        client.cx.principal = Principal::local().agent(name);
+        let error = client.request("tools/call", r#"{"name":"read"}"#).await.unwrap_err();
+        assert_eq!(error.code().0, 1001, "{name}");
+        assert!(!error.to_string().contains("mgp/access/grant"), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn a_list_is_read_only_if_a_tool_may_be_hidden() {
     let access = Access::in_memory(Policies::default());
     allow(&access, "local", None).await;

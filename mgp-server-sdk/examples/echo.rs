@@ -3,7 +3,8 @@
 //! `cargo run -q --release -p mgp-server-sdk --example echo --
 //! [--tools N] [--rt current|multi] [--http ADDR [--sse]] [--governed]`
 //!
-//! With `--governed` it grants the tool to all callers and writes an audit log to a folder that is removed at the end.
+//! With `--governed`, the server grants the tool to all callers, and writes an audit log to a folder that is removed at
+//! the end.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A notebook: its notes are resources that change, a prompt shows one to the model, and names are completed.
+//! A notebook: its notes are resources that change, a prompt shows a note to the model, and note names are completed.
 //!
 //! `cargo run -q -p mgp-server-sdk --example resources_prompts`
 

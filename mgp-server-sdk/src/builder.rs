@@ -11,6 +11,7 @@ use crate::prompt::{Prompt, Prompts};
 use crate::request::{Function, RequestHandler};
 use crate::resource::{Resource, ResourceSet, Resources};
 use crate::server::Server;
+use crate::tool::MaxStreamBytes;
 
 // === Features ===
 
@@ -164,7 +165,7 @@ impl Server {
     /// ```
     pub fn max_stream_bytes(mut self, bytes: u64) -> Self {
         self.bounds.max_stream_bytes = Some(bytes);
-        self
+        self.state(MaxStreamBytes(bytes))
     }
 
     /// Checks the arguments of each call against the schema of the tool, including all constraints, before the tool

@@ -43,7 +43,7 @@ use crate::subscribers::{ListKind, Subscribers, WatchedResource};
 #[derive(Clone, Debug, Default)]
 pub struct ChangeNotifier(Subscribers);
 
-/// Handles subscriptions to resources, for servers whose resources are stored elsewhere.
+/// A handler of subscriptions to resources, for servers whose resources are stored elsewhere.
 ///
 /// Implement it with the `#[async_trait]` macro of the crate `async-trait`.
 #[async_trait]
@@ -140,8 +140,8 @@ impl fmt::Debug for dyn ResourceSubscriber {
 }
 
 impl ResourceWatcher {
-    /// Subscribes to a resource for the notification stream of a modern client, and returns the name of the resource in
-    /// [`ChangeNotifier::updated`] with the subscription; `None` if the caller cannot subscribe to the resource.
+    /// Subscribes to a resource for the notification stream of a modern client. Returns the name of the resource in
+    /// [`ChangeNotifier::updated`], and the subscription; `None` if the caller cannot subscribe to the resource.
     pub(crate) async fn subscribe(
         &self,
         cx: &Context,

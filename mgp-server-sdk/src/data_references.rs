@@ -26,8 +26,8 @@ const KERNEL: &str = "MGP_REFERENCES";
 /// The default time for which exported data can be read.
 const TTL: Duration = Duration::from_hours(1);
 
-/// Exports and imports the data of a server's tools by reference, so that the data passes through neither the client
-/// nor a model. Cheap to clone.
+/// The extension `data_references` of a server: tools export and import data by reference, so that the data passes
+/// through neither the client nor a model. Cheap to clone.
 ///
 /// Exported data is served over HTTP at URLs that expire. The server begins to listen at the first export.
 ///

@@ -35,7 +35,7 @@ impl ServerExtension for Extension {
 /// Runs tool calls with the same idempotency key only once; checks only calls that all other layers have admitted.
 ///
 /// ```
-/// use mgp_lifecycle::Idempotency;
+/// use mgp_server_sdk::Idempotency;
 /// use mgp_server_sdk::prelude::*;
 ///
 /// let pay = Tool::new("pay", "Pays an order", || async { "paid" });

@@ -10,8 +10,8 @@ impl Server {
     /// Governs the tools of this server: access, permissions, confirmation, and the audit log.
     ///
     /// Grants, permissions and events refer to the server by `id`. A caller may call a tool only if access is granted
-    /// to it, or if the server's policy allows the call. Operators change access by `mgp/access/*` (MGP §5.4), programs
-    /// through [`Governance::access`]; subscribed clients are then notified that the list of tools changed.
+    /// to the caller, or if the server's policy allows the call. Operators change access by `mgp/access/*` (MGP §5.4),
+    /// programs through [`Governance::access`]; subscribed clients are then notified that the list of tools changed.
     ///
     /// The layers that check calls are added in the same way as by [`Server::layer`]. If a server is governed twice,
     /// [`Server::into_stack`](Self::into_stack) fails.

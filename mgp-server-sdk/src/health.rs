@@ -52,7 +52,7 @@ impl Drop for ConnectionGuard {
     }
 }
 
-/// Adds the numbers of tools and running requests, and the id, to the server's health report.
+/// Adds the numbers of tools and running requests, and the server's state and id, to its health report.
 pub(crate) fn of(
     health: Health,
     offer: &ServerOffer,

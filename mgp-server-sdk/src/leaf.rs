@@ -122,7 +122,8 @@ fn recheck(tools: &Tools, call: &Call) -> Result<(), RpcError> {
     if WaitMark::is_set(call.cx()) { tools.recheck(call) } else { Ok(()) }
 }
 
-/// Runs a tool of a server with event channels, and delays its answer until the events that it published were sent.
+/// Runs a tool of a server with event channels, and delays the answer until the events that the tool published were
+/// sent.
 async fn settled(hub: EventHub, scope: Scope, running: LeafFuture) -> Result<Reply, RpcError> {
     let answer = running.await;
     if hub.is_sending() {

@@ -158,9 +158,10 @@ pub use extension::{FromCaller, ServerExtension};
 pub use http::{BoundServer, HttpServer};
 pub use log::Logger;
 pub use manifest::Manifest;
-pub use mgp_lifecycle::{Drain, DrainConfig, RemainingCalls};
+pub use mgp_lifecycle::{Drain, DrainConfig, Idempotency, RemainingCalls};
 pub use mgp_lifecycle::{
-    LimitConfig, Quota, QuotaLayer, QuotaUse, RateKey, RateLimit, TasksConfig, Timeouts,
+    LimitConfig, Quota, QuotaLayer, QuotaUse, RateKey, RateLimit, RoundsConfig, TasksConfig,
+    Timeouts,
 };
 #[cfg(feature = "macros")]
 pub use mgp_macros::{tool, tools};

@@ -13,7 +13,7 @@ pub(crate) struct CallLimits {
     pub(crate) quotas: Vec<QuotaLayer>,
     pub(crate) max_arguments: Option<usize>,
     pub(crate) max_result: Option<usize>,
-    /// The maximum size of all chunks of a call; checked where they are sent, and not in a separate layer.
+    /// The maximum size of all chunks of a call; checked where the chunks are sent, and not in a separate layer.
     pub(crate) max_stream_bytes: Option<u64>,
 }
 

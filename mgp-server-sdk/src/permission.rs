@@ -23,8 +23,8 @@ pub(crate) fn apply_grants(call: &mut Call) {
     }
 }
 
-/// Applies the grants in a call whose tool needs the permissions `needed`. If the call contains no decision about one
-/// of them, and does not answer an earlier question, returns a question to the caller.
+/// Applies the grants in a call whose tool needs the permissions `needed`. Returns a question to the caller if the
+/// call lacks a decision about one of these permissions, and does not answer an earlier question.
 pub(crate) fn apply_grants_or_ask(
     call: &mut Call,
     needed: &[Permission],

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use mgp_lifecycle::{
     ConcurrencyLimitLayer, HandshakeLayer, Health, HealthLayer, LimitConfig, MgpOffer,
-    ProcessOwner, ProposalLayer, RoundsLayer, ServerOffer, TasksConfig, TasksLayer, TimeoutLayer,
-    Timeouts,
+    ProcessOwner, ProposalLayer, RoundsConfig, RoundsLayer, ServerOffer, TasksConfig, TasksLayer,
+    TimeoutLayer, Timeouts,
 };
 use mgp_security::Grants;
 use mgp_stream::{CallbackLayer, CancelLayer};
@@ -51,6 +51,7 @@ pub struct Server {
     pub(crate) features: Features,
     endpoints: Router,
     limit: LimitConfig,
+    rounds: RoundsConfig,
     pub(crate) bounds: CallLimits,
     pub(crate) timeouts: Timeouts,
     wire: Limits,
@@ -137,6 +138,7 @@ impl Server {
             features: Features::default(),
             endpoints: Router::new(),
             limit: LimitConfig::default(),
+            rounds: RoundsConfig::default(),
             bounds: CallLimits::default(),
             timeouts: Timeouts::default(),
             wire: Limits::default(),
@@ -331,6 +333,12 @@ impl Server {
         self
     }
 
+    /// Sets the limits of the rounds in which a modern caller answers questions about its call.
+    pub fn rounds(mut self, limits: RoundsConfig) -> Self {
+        self.rounds = limits;
+        self
+    }
+
     /// Sets the time limit of a tool call. Default: 30 s.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.tool = timeout;
@@ -395,7 +403,7 @@ impl Server {
         let outer = OuterLayers {
             handshake: HandshakeLayer::new(self.offer).typed(move |tool| typed.is_typed(tool)),
             structured_errors,
-            rounds: RoundsLayer::new(Sealer::random()?),
+            rounds: RoundsLayer::new(Sealer::random()?).config(self.rounds),
             cancel: self.cancel.callbacks(self.callbacks),
             health: HealthLayer::new(health),
             tasks: tasks_layer(self.tasks, self.task_support, known).drain(drain.clone()),
@@ -420,9 +428,9 @@ impl Server {
         Ok(self.around.into_iter().fold(stack, |stack, Gate(layer)| layer(stack)))
     }
 
-    /// Adds two layers around all others. The outermost one reads the members of proposals, because all other layers
-    /// can use them; the next one answers with the manifest. If the author added an endpoint for `tools/call`, these
-    /// layers are left out, and the author adds such layers.
+    /// Adds two gates around all other gates if the server offers proposals. The outermost one reads the members of
+    /// proposals, because all other gates can use them; the next one answers with the manifest. If the author added an
+    /// endpoint for `tools/call`, the author must add such layers instead.
     fn add_proposal_layer(&mut self) {
         let routes_tools = self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
         if !routes_tools && self.offer.mgp.as_ref().is_some_and(MgpOffer::has_proposals) {

@@ -58,14 +58,14 @@ pub(crate) fn inbound(parts: StackParts) -> Stack {
     let bounded = ServiceBuilder::new()
         // Outside of the time limit: adds a retry hint if a read-only tool exceeds it.
         .layer(RetryHintLayer(tools.clone()))
-        // Inside of the limit of running calls, so that waiting for a place does not count as time of the call.
+        // Inside of the limit of running calls, so that the wait for a free slot does not count as time of the call.
         .layer(timeout)
         .service(Leaf::new(tools.clone(), endpoints, events));
     if let Some(calls) = untimed_calls {
         // A gateway does not limit the time of tool calls: its clients do, and only the servers behind it know the
         // tools.
         let leaf = GatewayLeaf { tools, calls, others: bounded };
-        // The limit of running calls is inside the gates, so that a refused call takes no place.
+        // The limit of running calls is inside the gates, so that a refused call takes no slot.
         return outer.around(gated(gates, limit.layer(leaf)));
     }
     // Inside the gates, as for a gateway.
@@ -127,7 +127,7 @@ impl OuterLayers {
             // Creates the outlet outside of the gates, so that they can wrap it and see each chunk.
             .layer(self.emit)
             // Returns refusals of the layers inside immediately. A call that they admit can become a task, and keeps
-            // the guards of those layers until it ends.
+            // the guards of those layers, e.g. its slot among the running calls, until it ends.
             .layer(self.tasks)
             // Adds the context that gates and handlers need to send log messages and ask the caller. Inside of `tasks`,
             // so that the questions of a task belong to the task.

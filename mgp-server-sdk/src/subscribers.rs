@@ -419,8 +419,8 @@ impl Listener {
         any.then_some(changes)
     }
 
-    /// Records changes again that were not sent, except those of resources to which the client no longer subscribes,
-    /// and ends the sending.
+    /// Records the unsent changes again, except those of resources to which the client no longer subscribes, and ends
+    /// the sending.
     fn restore(&self, mut unsent: Changes) {
         let mut state = self.state.lock();
         let ListenerState { watched, changes, is_sending } = &mut *state;

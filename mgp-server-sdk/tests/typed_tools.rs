@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mgp_server_sdk::prelude::*;
-use mgp_server_sdk::{Cancelled, GrantState, Grants, SchemaStyle};
+use mgp_server_sdk::{Cancelled, GrantState, Grants, ResultStream, SchemaStyle};
 use mgp_types::Timestamp;
 use mgp_types::mgp::GrantDecision::{Approved, Deferred, Denied};
 use mgp_types::mgp::{Permission, RiskLevel};
@@ -219,6 +219,30 @@ async fn schemas_are_inlined_or_hoisted_by_server_and_by_tool() {
     assert_eq!(list(&mut client).await["tools"][0]["inputSchema"]["x"], 1);
 }
 
+#[tokio::test]
+async fn the_limit_of_a_server_for_chunks_also_holds_for_callers_without_chunks() {
+    let long = |name: &str| {
+        Tool::new(name, "", |stream: ResultStream| async move {
+            stream.send_text("x".repeat(2_000)).await?;
+            Ok::<_, RpcError>(())
+        })
+    };
+    let passed = gate(|_| Ok(()));
+    let server = Server::new("t", "1")
+        .max_stream_bytes(1_000)
+        .tool(long("long"))
+        .tool(long("layered").layer(passed))
+        .tool(long("own").max_stream_bytes(10_000));
+    let (mut client, _) = connect(server, "{}").await;
+    for tool in ["long", "layered"] {
+        let refused = call(&mut client, tool, &json!({})).await.unwrap();
+        assert_eq!(refused["structuredContent"]["code"], 3001, "{refused}");
+        assert_eq!(refused["structuredContent"]["details"]["limit"], 1_000, "{refused}");
+    }
+    let whole = call(&mut client, "own", &json!({})).await.unwrap();
+    assert_eq!(whole["content"][0]["text"].as_str().map(str::len), Some(2_000));
+}
+
 // === Security ===
 
 fn shell() -> Tool {
@@ -387,6 +411,54 @@ async fn a_tool_that_waits_for_its_cancellation_is_notified() {
     client.notify("notifications/cancelled", r#"{"requestId":2}"#).await.unwrap();
     running.await.unwrap().unwrap();
     assert!(notified.load(Ordering::Relaxed));
+}
+
+/// Waits until a flag is set, and clears it.
+async fn until(flag: &AtomicBool) {
+    let waiting = async {
+        while !flag.swap(false, Ordering::Relaxed) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), waiting).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_blocking_tool_is_notified_when_its_call_is_dropped() {
+    const LONGEST: Duration = Duration::from_secs(5);
+    let [started, notified] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+    let work = |name: &str, waits: bool| {
+        let (started, notified) = (Arc::clone(&started), Arc::clone(&notified));
+        let work = move |cancelled: Cancelled| {
+            let (started, notified) = (Arc::clone(&started), Arc::clone(&notified));
+            async move {
+                started.store(true, Ordering::Relaxed);
+                let began = tokio::time::Instant::now();
+                if waits {
+                    let _ = tokio::time::timeout(LONGEST, cancelled.cancelled()).await;
+                }
+                while !cancelled.is_cancelled() && began.elapsed() < LONGEST {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                notified.store(cancelled.is_cancelled(), Ordering::Relaxed);
+                "ended by itself"
+            }
+        };
+        Tool::new(name, "", work).on_blocking_pool()
+    };
+    for waits in [false, true] {
+        let short = work("short", waits).timeout(Duration::from_millis(500));
+        let server = Server::new("t", "1").tool(short).tool(work("long", waits));
+        let (mut client, _) = connect(server, MGP).await;
+        let error = call(&mut client, "short", &json!({})).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::TIMEOUT);
+        until(&started).await;
+        until(&notified).await;
+        let running = tokio::spawn(client.call("tools/call", r#"{"name":"long"}"#));
+        until(&started).await;
+        running.abort();
+        until(&notified).await;
+    }
 }
 
 // === Building ===

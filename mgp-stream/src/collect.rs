@@ -1,4 +1,4 @@
-//! Requests streaming for outbound calls whose caller accepts chunks (MGP §12.3).
+//! Requests streaming for outbound calls whose caller accepts chunks (MGP §12.3), and keeps their pace (§12.8).
 //!
 //! Applies to: outbound.
 
@@ -7,8 +7,12 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
 
 use mgp_types::mcp::key;
-use mgp_types::mgp::{CallExtension, Extension, ResultExtension};
-use mgp_types::service::{Body, Call, MgpService, OutletItemKind, Progress as Step, Reply};
+use mgp_types::method::StreamPace;
+use mgp_types::mgp::{CallExtension, Extension, PaceParams, ResultExtension};
+use mgp_types::service::{
+    Body, BoxFuture, Call, ConsumerGone, Either, MgpService, OutletItem, OutletItemKind,
+    Progress as Step, Reply, Sink,
+};
 use mgp_types::sync::Mutex;
 use mgp_types::{Payload, RpcError};
 use pin_project_lite::pin_project;
@@ -18,9 +22,10 @@ use tower_service::Service;
 
 use crate::chunk::ChunkReceiver;
 
-/// Sets `_mgp.stream` on a tool call whose caller accepts chunks, if the callee negotiated streaming.
+/// Layer that sets `_mgp.stream` on a tool call whose caller accepts chunks, if the callee negotiated streaming.
 ///
-/// The chunks arrive through [`RouteLayer`](crate::RouteLayer) on the inbound stack of the same connection.
+/// The chunks arrive through [`RouteLayer`](crate::RouteLayer) on the inbound stack of the same connection. While that
+/// layer pauses the stream of a slow caller, a pace that the caller requests waits until the stream is resumed.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct CollectLayer(());
@@ -48,8 +53,8 @@ pub struct Collect<S> {
 
 mgp_types::opaque_debug!(Collect<S>);
 
-/// Combines the two forms of progress. An MGP peer sends each step in both forms: first in MCP's form, which has the
-/// real units, and then in MGP's form, which has the remaining time.
+/// The last step of progress in MCP's form, to combine both forms. An MGP peer sends each step first in MCP's form,
+/// which has the real units, and then in MGP's form, which has the remaining time.
 #[derive(Debug, Default)]
 pub(crate) struct ProgressForms(Mutex<Option<Step>>);
 
@@ -76,11 +81,18 @@ impl ProgressForms {
 impl<S: MgpService> Service<Call> for Collect<S> {
     type Response = Reply;
     type Error = RpcError;
-    type Future = ResponseFuture<S::Future>;
+    type Future = Either<BoxFuture<'static, Result<Reply, RpcError>>, ResponseFuture<S::Future>>;
 
     mgp_types::always_ready!();
 
     fn call(&mut self, mut call: Call) -> Self::Future {
+        if call.tells::<StreamPace>()
+            && let Some((receiver, pace)) = paced_stream(&call)
+        {
+            let sending = self.inner.call(call);
+            let set = async move { receiver.set_pace(pace, sending).await };
+            return Either::Left { future: Box::pin(set) };
+        }
         if call.cx().outlet.wants(OutletItemKind::Progress) {
             call.cx_mut().extensions.insert(ProgressForms::default());
         }
@@ -95,11 +107,62 @@ impl<S: MgpService> Service<Call> for Collect<S> {
             let received = Arc::new(ChunkReceiver::new(call.hop()));
             // Encoding cannot fail. If it did, the only effect would be that the call does not stream.
             call.hop_mut().mgp = Payload::of(&mgp).ok();
-            call.cx_mut().extensions.insert_shared(Arc::clone(&received));
+            let cx = call.cx_mut();
+            cx.extensions.insert_shared(Arc::clone(&received));
+            let taken = Arc::clone(&received);
+            let outlet = std::mem::take(&mut cx.outlet);
+            cx.outlet = outlet.wrap(|inner| Arc::new(TakenChunks { inner, receiver: taken }));
             receiver = Some(received);
         }
         let is_checked = call.tool().is_some();
-        ResponseFuture { inner: self.inner.call(call), receiver, is_checked }
+        let future = ResponseFuture { inner: self.inner.call(call), receiver, is_checked };
+        Either::Right { future }
+    }
+}
+
+/// Returns the receiver of the stream whose pace a notification sets, and that pace.
+fn paced_stream(call: &Call) -> Option<(Arc<ChunkReceiver>, u32)> {
+    let params: PaceParams = call.params().get().ok()?;
+    let waiting = call.cx().peer.in_flight(&params.request_id)?;
+    let receiver = waiting.cx.extensions.get_shared::<ChunkReceiver>()?;
+    Some((receiver, params.max_chunks_per_second))
+}
+
+/// A sink that counts the chunks which the caller takes, and resumes a paused stream when few are left.
+struct TakenChunks {
+    inner: Arc<dyn Sink>,
+    receiver: Arc<ChunkReceiver>,
+}
+
+impl TakenChunks {
+    fn pass_on(&self, item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
+        if self.inner.wants(item.kind()) {
+            self.inner.send(item)
+        } else {
+            Box::pin(std::future::ready(Ok(())))
+        }
+    }
+}
+
+impl Sink for TakenChunks {
+    fn send(&self, item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
+        let resumes = match &item {
+            OutletItem::Chunk(chunk) => self.receiver.take(chunk),
+            _ => false,
+        };
+        if !resumes {
+            return self.pass_on(item);
+        }
+        Box::pin(async move {
+            self.receiver.send_pace().await;
+            self.pass_on(item).await
+        })
+    }
+
+    /// Returns `true` for chunks, even if the caller does not want them any more, because chunks that wait in the inbox
+    /// are counted when they are taken.
+    fn wants(&self, kind: OutletItemKind) -> bool {
+        kind == OutletItemKind::Chunk || self.inner.wants(kind)
     }
 }
 

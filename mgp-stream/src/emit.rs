@@ -29,7 +29,7 @@ use crate::cancel::CancelSignal;
 use crate::chunk::{ChunkSender, Recipient};
 use crate::collect::{MetaCopy, result_extension};
 
-/// Gives each request an [`Outlet`] that sends partial results to its caller.
+/// Layer that gives each request an [`Outlet`], which sends partial results to the caller.
 ///
 /// The chunks of a call are numbered from 0. The last one has `done:true`; if the call does not mark its last chunk, an
 /// empty one is added. A call that fails ends without such a chunk. A call whose chunks exceed its [`StreamLimit`] is
@@ -93,11 +93,12 @@ impl<S: MgpService> Service<Call> for Emit<S> {
             cx.extensions.insert_shared(Arc::clone(stream.limit()));
         }
         cx.outlet = Outlet::new(Arc::new(sink));
+        let stream = stream.map(OpenStream);
         ResponseFuture { inner: self.inner.call(call), stream, ending: None }
     }
 }
 
-/// Sends the partial results of one call to its caller.
+/// Sink that sends the partial results of one call to its caller.
 struct CallerSink {
     to: Recipient,
     caller: Arc<PeerInfo>,
@@ -248,7 +249,7 @@ pin_project! {
     pub struct ResponseFuture<F> {
         #[pin]
         inner: F,
-        stream: Option<Arc<ChunkSender>>,
+        stream: Option<OpenStream>,
         // The future that ends the stream, and the body to return after it; set when the inner service has answered.
         ending: Option<(BoxFuture<'static, ()>, Body)>,
     }
@@ -256,12 +257,21 @@ pin_project! {
 
 mgp_types::opaque_debug!(ResponseFuture<F>);
 
+/// The stream of a running call. It ends with the call, also if the call is dropped.
+struct OpenStream(Arc<ChunkSender>);
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
 impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<F::Output> {
         let this = self.project();
-        let Some(stream) = this.stream else { return this.inner.poll(task) };
+        let Some(OpenStream(stream)) = this.stream else { return this.inner.poll(task) };
         if this.ending.is_none() {
             let outcome = this.inner.poll(task);
             if let Some(refused) = stream.poll_refused(task.waker()) {
@@ -272,7 +282,13 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
                     let ending = end_stream(Arc::clone(stream), &body);
                     *this.ending = Some((ending, body));
                 }
-                outcome => return Poll::Ready(outcome),
+                outcome => {
+                    if matches!(outcome, Ok(Reply::Task(_))) {
+                        // The tool continues as a task, whose caller sets no pace any more.
+                        stream.set_pace(u32::MAX);
+                    }
+                    return Poll::Ready(outcome);
+                }
             }
         }
         if let Some((ending, _)) = this.ending {

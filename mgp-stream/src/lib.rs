@@ -2,8 +2,8 @@
 //!
 //! - [`CancelLayer`], [`CallbackLayer`] and [`EmitLayer`] belong on the inbound stack of a server.
 //! - [`CollectLayer`] belongs on the outbound stack of a client, and [`RouteLayer`] on its inbound stack.
-//! - [`CheckpointLayer`] enables a server's tools to seal places in their results, and [`ResumeLayer`] enables a client
-//!   to continue from there.
+//! - [`CheckpointLayer`] enables a server's tools to send checkpoints with their chunks, and [`ResumeLayer`] enables a
+//!   client to continue a lost stream from the last checkpoint.
 //! - [`EventHub`] accepts the events of a server and passes them to its subscribers.
 
 mod callback;

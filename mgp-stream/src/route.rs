@@ -1,7 +1,7 @@
 //! Delivers the partial results of a peer, each to the call to which it belongs (MGP §12.4, §12.6; MCP progress).
 //!
 //! Each notification is delivered when it arrives, so partial results stay in order and an answer is never delivered
-//! before its chunks.
+//! before its chunks. If a caller takes its chunks too slowly, the callee is asked to pause (MGP §12.8).
 //!
 //! Applies to: inbound.
 
@@ -20,14 +20,17 @@ use mgp_types::{Id, RpcError};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::chunk::{ChunkNotification, ChunkReceiver, ReceivedChunk};
+use crate::chunk::{ChunkNotification, ChunkReceiver, Delivered, ReceivedChunk};
 use crate::collect::ProgressForms;
 use crate::emit::EstimateMeta;
 
-/// Delivers chunks and progress to the consumer of the call to which they belong, and passes on everything else.
+/// Layer that delivers chunks and progress to the consumer of their call, and passes on everything else.
 ///
 /// Chunks are delivered in the order of their numbers. Missing ones are requested from the callee. If they are lost,
 /// the caller gets no further chunks, and finds the remaining content in the result.
+///
+/// If many chunks wait for their caller, the callee is asked to pause, and to go on when the caller has taken most of
+/// them. Chunks that are on their way still arrive; those without room are dropped and counted.
 ///
 /// The layer belongs on the inbound stack of the side that made the calls.
 #[derive(Clone, Debug, Default)]
@@ -106,17 +109,21 @@ fn find(peer: &Peer, id: &Id) -> Option<InFlight> {
     call
 }
 
-fn push(call: &InFlight, item: OutletItem) -> bool {
-    let is_full = call.cx.outlet.wants(item.kind()) && call.inbox.push(item) == QueueRoom::Full;
-    if is_full {
+fn push(call: &InFlight, item: OutletItem) -> QueueRoom {
+    if !call.cx.outlet.wants(item.kind()) {
+        return QueueRoom::Free;
+    }
+    let room = call.inbox.push(item);
+    if room == QueueRoom::Full {
         tracing::trace!(id = %call.id, "dropped partial result: the inbox is full");
     }
-    !is_full
+    room
 }
 
 // === Chunks ===
 
-/// Delivers a chunk. If chunks before it are missing, returns the request for them.
+/// Delivers a chunk. If earlier chunks are missing, or many chunks wait for the caller, returns a future that requests
+/// the missing chunks or a pause from the callee.
 fn route_chunk(call: &Call) -> Result<Option<BoxFuture<'static, Answer>>, RpcError> {
     let read = ChunkNotification::read(call.params())?;
     let Some(waiting) = find(&call.cx().peer, &read.request_id) else { return Ok(None) };
@@ -128,17 +135,34 @@ fn route_chunk(call: &Call) -> Result<Option<BoxFuture<'static, Answer>>, RpcErr
     };
     let reports_loss = read.gap_unrecoverable;
     let received = ReceivedChunk { index: read.index, chunk, reports_loss };
-    let missing = receiver.deliver(received, |chunk| push(&waiting, OutletItem::Chunk(chunk)));
-    if missing.is_empty() {
+    let Delivered { missing, pauses } =
+        receiver.deliver(received, |chunk| push(&waiting, OutletItem::Chunk(chunk)));
+    if missing.is_empty() && !pauses {
         return Ok(None);
     }
-    let params = GapParams::new(read.request_id, missing);
     let cx = call.cx();
     let mut own = Context::new(cx.peer.clone(), cx.scope.clone(), cx.principal.clone());
     own.callee = Arc::clone(&waiting.cx.callee);
-    let mut request = Call::tell::<StreamGap>(&params, own)?;
-    request.hop_mut().meta = receiver.meta();
-    Ok(Some(cx.peer.send(request)))
+    if pauses {
+        receiver.set_callee(own.clone(), read.request_id.clone());
+    }
+    let mut request = None;
+    if !missing.is_empty() {
+        let params = GapParams::new(read.request_id, missing);
+        let mut gap = Call::tell::<StreamGap>(&params, own)?;
+        gap.hop_mut().meta = receiver.meta();
+        request = Some(cx.peer.send(gap));
+    }
+    Ok(Some(Box::pin(async move {
+        if pauses {
+            receiver.send_pace().await;
+            tokio::spawn(async move { receiver.limit_pause().await });
+        }
+        match request {
+            Some(request) => request.await,
+            None => Ok(Reply::None),
+        }
+    })))
 }
 
 /// Records that a chunk is lost. Some implementations report this in a notification of its own instead of a chunk.

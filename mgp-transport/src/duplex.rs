@@ -5,9 +5,9 @@ use tokio::io::{DuplexStream, ReadHalf, WriteHalf, split};
 /// One end of an in-memory connection.
 #[derive(Debug)]
 pub struct DuplexEnd {
-    /// Reads what the other end wrote.
+    /// The reader of the bytes that the other end writes.
     pub reader: ReadHalf<DuplexStream>,
-    /// Writes to the other end.
+    /// The writer to the other end.
     pub writer: WriteHalf<DuplexStream>,
 }
 

@@ -7,6 +7,7 @@
 
 use std::fmt::Write;
 use std::io::{self, BufRead, BufReader as StdBufReader};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -105,7 +106,9 @@ async fn a_program_that_does_not_exist_is_an_error() {
         if source.kind() == io::ErrorKind::NotFound));
     assert_eq!(error.to_string(), "program \"/nowhere/to/be/found\" did not start");
     let error = zoo("echo").cwd("/nowhere").spawn().unwrap_err();
-    assert!(matches!(error, ChildError::Start { .. }));
+    assert!(
+        matches!(&error, ChildError::NoDirectory(directory) if directory == Path::new("/nowhere"))
+    );
 }
 
 #[test]

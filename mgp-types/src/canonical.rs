@@ -185,7 +185,7 @@ impl PartialOrd for Name<'_> {
     }
 }
 
-/// Writes the canonical form of a valid JSON text. It has an index of all objects and arrays, so that it can skip an
+/// A writer of the canonical form of a valid JSON text. It indexes all objects and arrays, so that it can skip an
 /// object or array without scanning its text again.
 struct Writer<'a> {
     json: &'a str,

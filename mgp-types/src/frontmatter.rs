@@ -70,7 +70,7 @@ fn yaml_of(markdown: &str) -> Option<&str> {
     None
 }
 
-/// Builds the JSON value from the events of the YAML parser.
+/// A builder of the JSON value from the events of the YAML parser.
 #[derive(Default)]
 struct Builder {
     root: Option<Value>,

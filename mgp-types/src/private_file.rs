@@ -173,6 +173,37 @@ impl PrivateFile {
     /// # Errors
     /// Returns [`PrivateFileError::Io`] if the content cannot be written; the old content is then unchanged.
     pub fn replace(&self, _turn: &FileLock, text: &[u8]) -> Result<(), PrivateFileError> {
+        self.replace_after(text, |_| Ok(()))
+    }
+
+    /// Replaces the content atomically, like [`replace`](Self::replace), but keeps the owner, the group and the
+    /// permissions of an existing file. If this process is not allowed to keep the group, the new group gets no
+    /// permissions.
+    ///
+    /// # Errors
+    /// Returns [`PrivateFileError::Io`] if the content cannot be written; the old content is then unchanged.
+    pub fn replace_keeping_mode(
+        &self,
+        _turn: &FileLock,
+        text: &[u8],
+    ) -> Result<(), PrivateFileError> {
+        let old = match fs::metadata(&self.path) {
+            Ok(old) => Some(old),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(failed(&self.path, "read")(error)),
+        };
+        self.replace_after(text, |file| match &old {
+            Some(old) => copy_access(old, file),
+            None => Ok(()),
+        })
+    }
+
+    /// Replaces the content atomically, after a function prepared the new file.
+    fn replace_after(
+        &self,
+        text: &[u8],
+        prepare: impl FnOnce(&File) -> io::Result<()>,
+    ) -> Result<(), PrivateFileError> {
         let failed = failed(&self.path, "written");
         let fresh = self.beside(".new");
         match fs::remove_file(&fresh) {
@@ -183,6 +214,7 @@ impl PrivateFile {
         }
         let written = private().create_new(true).open(&fresh).and_then(|mut file| {
             file.write_all(text)?;
+            prepare(&file)?;
             file.sync_all()?;
             fs::rename(&fresh, &self.path)
         });
@@ -235,6 +267,24 @@ fn private() -> OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options
+}
+
+/// Gives a file the owner, the group and the permissions of another one, as far as this process is allowed to.
+#[cfg(unix)]
+fn copy_access(old: &Metadata, file: &File) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
+    if fchown(file, Some(old.uid()), Some(old.gid())).is_err() {
+        // A user can set the group of an own file, but not its owner.
+        let _ = fchown(file, None, Some(old.gid()));
+    }
+    let kept = if file.metadata()?.gid() == old.gid() { 0o777 } else { 0o707 };
+    file.set_permissions(fs::Permissions::from_mode(old.permissions().mode() & kept))
+}
+
+/// Does nothing: on other systems, a file gets the access list of its folder.
+#[cfg(not(unix))]
+fn copy_access(_: &Metadata, _: &File) -> io::Result<()> {
+    Ok(())
 }
 
 /// Creates an empty file that only its owner can read; does nothing if the file exists.
@@ -391,6 +441,22 @@ mod tests {
         assert!(file.read().is_ok());
         let own = PrivateFile::new(folder.0.path(), MAX_BYTES);
         assert!(own.read().is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_replacement_can_keep_the_mode() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = Folder::new();
+        let file = folder.file();
+        let turn = file.lock(TIMEOUT).unwrap();
+        for mode in [0o600, 0o644, 0o640] {
+            file.replace_keeping_mode(&turn, b"new").unwrap();
+            let found = fs::metadata(file.path()).unwrap().permissions().mode() & 0o777;
+            assert_eq!(found, mode, "{found:o}");
+            let next = if mode == 0o600 { 0o644 } else { 0o640 };
+            fs::set_permissions(file.path(), fs::Permissions::from_mode(next)).unwrap();
+        }
     }
 
     #[cfg(unix)]

@@ -18,7 +18,7 @@ use crate::wire::RpcError;
 const NONCE_LEN: usize = 24;
 const HEAD_LEN: usize = 1 + 8 + NONCE_LEN;
 
-/// Encrypts and authenticates state for storage by a peer; the keys can be rotated.
+/// A sealer, which encrypts and authenticates state for storage by a peer; the keys can be rotated.
 ///
 /// ```
 /// use std::time::Duration;

@@ -10,7 +10,7 @@ use mgp_types::spec::{check_example, normal_form};
 use serde_json::Value;
 
 /// The paths of maps. An unknown member in a map would be an entry, so the test adds none there.
-const MAPS: &[&str] = &["/grants", "/inputRequests"];
+const MAPS: &[&str] = &["/grants", "/inputRequests", "/result/variables"];
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden")

@@ -105,8 +105,8 @@ impl Listing<'_> {
         }
     }
 
-    /// Adds a `pub use` to the lines: all items of a module for `*`, a module with its items, one item, or the path of
-    /// an item of another crate.
+    /// Adds to the lines what a `pub use` exports: all items of a module for `*`, a module with its items, one item, or
+    /// the path of an item of another crate.
     fn export(
         &self,
         module: &str,

@@ -27,8 +27,8 @@ pub(crate) fn free_port() -> Outcome<u16> {
 }
 
 impl Served {
-    /// Starts the command that `command` returns for a free port, and waits until the server listens. Its output is
-    /// written to `log`.
+    /// Starts the command that `command` returns for a free port, and waits until the server listens. The server's
+    /// output is written to `log`.
     pub(crate) fn start(
         command: impl FnOnce(u16) -> Outcome<Command>,
         log: &Path,

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Checks the examples of a folder; fails if one cannot be read, or is written differently.
+/// Checks the examples of a folder; fails if an example cannot be read, or changes when it is written again.
 pub(crate) fn spec(flags: &Flags) -> Outcome {
     let [folder] = flags.words() else { return Err(Failure::new("give one folder")) };
     folder_of_examples(Path::new(folder)).map(|_| ())

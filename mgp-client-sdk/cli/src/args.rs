@@ -103,4 +103,7 @@ pub(crate) struct SharedKernel {
     /// Seconds that the kernel keeps running after its last host has left
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub(crate) linger: u64,
+    /// Run as a service: fail if another kernel uses the state folder, and do not give way to newer programs
+    #[arg(long, hide = true)]
+    pub(crate) service: bool,
 }

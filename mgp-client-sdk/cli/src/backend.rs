@@ -281,12 +281,12 @@ async fn decide_in(
     let mut count = 0;
     if decision == PermissionDecision::Revoke {
         let inbox = inbox(governance)?;
-        count = inbox.calls().revoke(&by, &server, &params.permissions).await?.len();
+        count = inbox.revoke_calls(&by, &server, &params.permissions).await?.len();
         params.permissions.retain(|name| !CallApprovals::is_id(name.as_str()));
         if params.permissions.is_empty() {
             return Ok(count);
         }
-        // These approvals are revoked first, so that no call can use one before the permissions are revoked.
+        // Remove unused approvals of these permissions first, so that no call uses one to get a permission again.
         count += inbox.forget_approvals(&by, &server, &params.permissions).await?.len();
     }
     let mut change = PermissionChange::of(server, params.permissions).tools(&*params.tools);

@@ -252,7 +252,7 @@ impl ConfigFile {
                 "`{file}` was changed by another program; try again"
             )));
         }
-        Ok(target.replace(&lock, after.as_bytes())?)
+        Ok(target.replace_keeping_mode(&lock, after.as_bytes())?)
     }
 }
 
@@ -392,6 +392,17 @@ mod tests {
         assert_eq!(fs::metadata(&backup).unwrap().permissions().mode() & 0o777, 0o600);
         let text = |path: &Path| fs::read_to_string(path).unwrap();
         assert_eq!((text(&backup), text(&file)), ("old".to_owned(), "new".to_owned()));
+    }
+
+    #[test]
+    fn an_edit_keeps_the_mode_of_the_file() {
+        let folder = mgp_testkit::temp_dir();
+        let path = folder.path().join("mgp.toml");
+        fs::write(&path, "[[servers]]\nid = \"a\"\ncommand = \"true\"\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        ConfigFile::open(path.clone()).unwrap().set_enabled("a", false).unwrap();
+        assert!(fs::read_to_string(&path).unwrap().contains("enabled = false"));
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
     }
 
     #[test]

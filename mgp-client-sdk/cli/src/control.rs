@@ -50,13 +50,19 @@ pub(crate) async fn admit_reader(global: &Global) -> CliResult {
 /// Checks that this process is allowed to change the state folder: asks the running kernel. If no kernel runs, requires
 /// the configured proof.
 pub(crate) async fn admit_change(global: &Global) -> CliResult {
+    if let Some(client) = admit_and_connect(global).await? {
+        client.close().await;
+    }
+    Ok(())
+}
+
+/// Checks the same as [`admit_change`]; returns the connection to the running kernel, or `None` if no kernel runs.
+pub(crate) async fn admit_and_connect(global: &Global) -> CliResult<Option<Client>> {
     match connect_to_change(global).await {
-        Ok(client) => {
-            client.close().await;
-            Ok(())
-        }
+        Ok(client) => Ok(Some(client)),
         Err(failure) if failure.is_no_kernel() => {
-            operator::admit_offline(global, [Sources::from_env()]).await
+            operator::admit_offline(global, [Sources::from_env()]).await?;
+            Ok(None)
         }
         Err(failure) => Err(failure),
     }
@@ -94,7 +100,7 @@ async fn or_start(
 }
 
 /// Starts a kernel, which ends some time after the last command or host has left.
-async fn start_kernel(global: &Global) -> CliResult {
+pub(crate) async fn start_kernel(global: &Global) -> CliResult {
     print_note(global, "starting a kernel, as none is running; it ends when it is no longer used");
     let global = global.clone();
     let started = tokio::task::spawn_blocking(move || crate::shim::start_kernel(&global)).await;

@@ -121,6 +121,8 @@ impl KnownHost {
         };
         match self.0.user {
             Home(path) => home.join(path),
+            // OpenCode has the same folder on all systems.
+            Config(path @ "opencode/opencode.json") => or_jsonc(config().join(path)),
             // On Windows, the path of Goose has two more folders.
             Config("goose/config.yaml") if cfg!(windows) => {
                 programs().join("Block/goose/config/config.yaml")
@@ -138,17 +140,26 @@ impl KnownHost {
 
     /// Returns the path of the host's configuration file in a project folder, or `None` if the host has no such file.
     pub(crate) fn project_file(self, folder: &Path) -> Option<PathBuf> {
-        self.format().project_file().map(|path| folder.join(path))
+        let file = self.format().project_file().map(|path| folder.join(path))?;
+        Some(if self.format() == Host::OpenCode { or_jsonc(file) } else { file })
     }
 
     /// Returns the host to which a configuration file belongs, recognised by the last parts of its path.
     pub(crate) fn from_file(file: &Path) -> Option<Self> {
+        let json = file.ends_with("opencode.jsonc").then(|| file.with_extension("json"));
+        let file = json.as_deref().unwrap_or(file);
         Self::ALL.into_iter().find(|host| {
             let (Home(user) | Config(user) | Programs(user)) = host.0.user;
             let mut paths = [Some(user), host.format().project_file()].into_iter().flatten();
             paths.any(|path| file.ends_with(distinct_end(path)))
         })
     }
+}
+
+/// Returns the path of a file of `OpenCode`: with `.jsonc` instead of `.json` if only that file exists.
+fn or_jsonc(file: PathBuf) -> PathBuf {
+    let other = file.with_extension("jsonc");
+    if other.exists() && !file.exists() { other } else { file }
 }
 
 /// Returns the end of a path by which its host is recognised: the file name if only this host uses it, else also the
@@ -197,11 +208,28 @@ mod tests {
         for (file, host) in [
             ("claude_desktop_config.json", Some("claude-desktop")),
             ("/p/.mcp.json", Some("claude-code")),
+            ("/h/.config/opencode/opencode.jsonc", Some("opencode")),
+            ("/p/opencode.jsonc", Some("opencode")),
+            ("/p/other.jsonc", None),
             ("/p/mcp.json", None),
             ("settings.json", None),
             ("config.toml", None),
         ] {
             assert_eq!(KnownHost::from_file(Path::new(file)).map(KnownHost::name), host, "{file}");
         }
+    }
+
+    #[test]
+    fn the_file_of_opencode_can_be_the_one_with_comments() {
+        let folder = mgp_testkit::temp_dir();
+        let opencode = KnownHost::from_name("opencode").unwrap();
+        let file = || opencode.project_file(folder.path()).unwrap();
+        let [json, jsonc] =
+            ["opencode.json", "opencode.jsonc"].map(|name| folder.path().join(name));
+        assert_eq!(file(), json);
+        std::fs::write(&jsonc, "{}").unwrap();
+        assert_eq!(file(), jsonc);
+        std::fs::write(&json, "{}").unwrap();
+        assert_eq!(file(), json);
     }
 }

@@ -1,4 +1,4 @@
-//! The credentials and the TLS of `mgp serve --http`, from `[kernel.http]` and `keys.json`.
+//! The credentials, the TLS and the connections of `mgp serve --http`, from `[kernel.http]` and `keys.json`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,10 +10,13 @@ use mgp_security::auth::{
     ApiKeys, AuthLayer, FileKeys, JwkSet, KeyRecord, KeyStore as _, ResourceServer,
 };
 use mgp_server_sdk::BoundServer;
-use mgp_transport::http::{GuardedFetch, Proxy, ServerTls};
+use mgp_transport::http::{ConnectionLimits, GuardedFetch, Proxy, ServerTls};
 use mgp_types::service::{Principal, SharedFetch};
 
 use crate::exit::{CliResult, Failure};
+
+/// The lowest value to which this process's limit of open files can reduce the limit of connections.
+const MIN_CONNECTIONS: usize = 64;
 
 /// Returns the layer that admits callers with API keys, and with access tokens if they are configured.
 pub(crate) async fn auth_layer(
@@ -53,6 +56,41 @@ pub(crate) fn tls(config: &HttpAccessConfig, folder: &Path) -> CliResult<Option<
             Failure::failed(format!("TLS cannot be served: {error}; {keys}"))
         },
     )
+}
+
+/// Sets the limits of connections as configured. All connections together take at most half of the file descriptors of
+/// this process, because servers and the clients of the local socket need descriptors too.
+pub(crate) fn limit_connections(config: &HttpAccessConfig, limits: &mut ConnectionLimits) {
+    #[cfg(unix)]
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    #[cfg(not(unix))]
+    let files = None;
+    let allowed = limits.connections;
+    limit_to_files(config, files, limits);
+    if limits.connections < allowed {
+        let (connections, per_loopback) = (limits.connections, limits.per_loopback);
+        tracing::info!(
+            connections,
+            per_loopback,
+            "HTTP connections take at most half of the files that this process may open; raise `ulimit -n`, or `LimitNOFILE=` of a service, for more"
+        );
+    }
+}
+
+/// Sets the limits of connections for a process that may open this many files; `None` for any number.
+fn limit_to_files(config: &HttpAccessConfig, files: Option<u64>, limits: &mut ConnectionLimits) {
+    if let Some(files) = files {
+        let most = usize::try_from(files / 2).unwrap_or(usize::MAX).max(MIN_CONNECTIONS);
+        limits.connections = limits.connections.min(most);
+    }
+    if let Some(max) = config.connections_per_address {
+        let max = usize::try_from(max).unwrap_or(usize::MAX);
+        (limits.per_address, limits.per_loopback) = (max, max);
+    } else {
+        // Half at most, so that one other machine cannot take up all connections.
+        limits.per_address = limits.per_address.min(limits.connections / 2);
+        limits.per_loopback = limits.per_loopback.min(limits.connections);
+    }
 }
 
 /// Returns the URL at which a kernel serves over HTTP.
@@ -116,4 +154,29 @@ fn fetcher(url: &str, proxy: &Proxy) -> Result<SharedFetch, String> {
         .and_then(|fetch| fetch.proxy(proxy.clone()))
         .and_then(|fetch| fetch.allow_host(host));
     fetch.map(|fetch| Arc::new(fetch) as SharedFetch).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(per_address: Option<u32>, files: Option<u64>, expected: [usize; 3]) {
+        let mut config = HttpAccessConfig::default();
+        config.connections_per_address = per_address;
+        let mut limits = ConnectionLimits::default();
+        limit_to_files(&config, files, &mut limits);
+        assert_eq!([limits.connections, limits.per_address, limits.per_loopback], expected);
+    }
+
+    #[test]
+    fn connections_leave_files_for_servers_and_addresses_have_their_key() {
+        check(None, None, [32_768, 256, 16_384]);
+        check(None, Some(1 << 20), [32_768, 256, 16_384]);
+        check(None, Some(1024), [512, 256, 512]);
+        check(None, Some(256), [128, 64, 128]);
+        check(None, Some(16), [64, 32, 64]);
+        check(Some(1000), None, [32_768, 1000, 1000]);
+        check(Some(1000), Some(1024), [512, 1000, 1000]);
+    }
 }

@@ -38,7 +38,7 @@ pub(crate) struct StartReport {
     taken: bool,
 }
 
-/// Reports, at most once, that a detached kernel has begun to serve.
+/// A value with which a detached kernel reports, at most once, that it has begun to serve.
 #[derive(Debug)]
 #[must_use = "the process that started the kernel waits for the report"]
 pub(crate) struct Reporter(());

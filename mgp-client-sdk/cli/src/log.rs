@@ -1,4 +1,4 @@
-//! Logging of the program: to standard error, or for a detached kernel to a file of bounded size.
+//! Logging of the program: to standard error, or for a detached kernel to files of bounded size.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -6,12 +6,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mgp_types::sync::Mutex;
+use tracing::Metadata;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
 
 use crate::output::escape_lines;
 
-/// The size at which `kernel.log` is renamed to `kernel.log.old` and a new log is started.
+/// The size at which a log is renamed, e.g. `kernel.log` to `kernel.log.old`, and a new one is started.
 const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
+
+/// The target of the events about lines that a server writes to standard error.
+const SERVER_TARGET: &str = "mgp::child";
 
 /// The number of bytes that a pipe accepts without blocking if it polls as writable (`PIPE_BUF` on Linux).
 const MAX_PIPE_WRITE: usize = 4096;
@@ -26,13 +31,12 @@ pub(crate) fn init_stderr(level: &str) {
         .init();
 }
 
-/// Starts logging to `kernel.log` in the state folder, at level `info` or more verbose.
+/// Starts logging to `kernel.log` in the state folder, at level `info` or more verbose. The lines of servers are logged
+/// to `servers.log`, so that a server that writes much does not displace the lines of the kernel.
 pub(crate) fn init_file(folder: &Path, verbose: u8) {
-    let file = RotatingFile { path: file(folder), open: None, written: 0 };
-    let log = SharedLog(Arc::new(Mutex::new(file)));
     tracing_subscriber::fmt()
         .with_env_filter(filter(level(verbose.max(1))))
-        .with_writer(move || log.clone())
+        .with_writer(LogFiles::new(folder, true))
         .with_ansi(false)
         .init();
 }
@@ -55,7 +59,7 @@ fn filter(level: &str) -> EnvFilter {
     EnvFilter::try_from_env("MGP_LOG").unwrap_or_else(|_| EnvFilter::new(level))
 }
 
-/// Writes to standard error, and discards text instead of blocking, because a host might never read the pipe.
+/// A writer to standard error that discards text instead of blocking, because a host might never read the pipe.
 struct NonBlockingStderr;
 
 impl Write for NonBlockingStderr {
@@ -90,13 +94,51 @@ fn is_writable(_: &io::StderrLock<'_>) -> bool {
     true
 }
 
+/// The log files of a detached kernel.
+struct LogFiles {
+    kernel: SharedLog,
+    servers: SharedLog,
+}
+
 #[derive(Clone)]
 struct SharedLog(Arc<Mutex<RotatingFile>>);
 
 struct RotatingFile {
     path: PathBuf,
+    /// `true` if the standard error of this process is written to the same file.
+    #[cfg_attr(not(unix), expect(dead_code, reason = "only on Unix is it written to the file"))]
+    takes_stderr: bool,
     open: Option<File>,
     written: u64,
+}
+
+impl LogFiles {
+    fn new(folder: &Path, takes_stderr: bool) -> Self {
+        Self {
+            kernel: SharedLog::new(file(folder), takes_stderr),
+            servers: SharedLog::new(folder.join("servers.log"), false),
+        }
+    }
+}
+
+impl<'a> MakeWriter<'a> for LogFiles {
+    type Writer = SharedLog;
+
+    fn make_writer(&'a self) -> SharedLog {
+        self.kernel.clone()
+    }
+
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> SharedLog {
+        let is_of_server = metadata.target() == SERVER_TARGET;
+        if is_of_server { self.servers.clone() } else { self.kernel.clone() }
+    }
+}
+
+impl SharedLog {
+    fn new(path: PathBuf, takes_stderr: bool) -> Self {
+        let file = RotatingFile { path, takes_stderr, open: None, written: 0 };
+        Self(Arc::new(Mutex::new(file)))
+    }
 }
 
 impl RotatingFile {
@@ -114,7 +156,9 @@ impl RotatingFile {
             self.written = file.metadata()?.len();
             // Output that does not pass through this logger, e.g. the message of a panic, is written to the same file.
             #[cfg(unix)]
-            let _ = rustix::stdio::dup2_stderr(&file);
+            if self.takes_stderr {
+                let _ = rustix::stdio::dup2_stderr(&file);
+            }
             self.open = Some(file);
         }
         self.open.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
@@ -131,5 +175,30 @@ impl Write for SharedLog {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lines_of_a_server_do_not_displace_those_of_the_kernel() {
+        let folder = mgp_testkit::temp_dir();
+        let logs = LogFiles::new(folder.path(), false);
+        let subscriber = tracing_subscriber::fmt().with_writer(logs).with_ansi(false).finish();
+        let long = "z".repeat(8 * 1024);
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::info!("a line of the kernel");
+            for _ in 0..1200 {
+                tracing::info!(target: SERVER_TARGET, "{long}");
+            }
+        });
+        let kernel = fs::read_to_string(file(folder.path())).unwrap();
+        assert!(kernel.contains("a line of the kernel"), "{kernel}");
+        assert_eq!(kernel.lines().count(), 1);
+        let size = |name: &str| fs::metadata(folder.path().join(name)).unwrap().len();
+        assert!(size("servers.log") <= MAX_FILE_BYTES + 16 * 1024);
+        assert!(size("servers.log.old") <= MAX_FILE_BYTES + 16 * 1024);
     }
 }

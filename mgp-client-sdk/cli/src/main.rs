@@ -180,14 +180,16 @@ fn run_shared_kernel(global: &Global, args: SharedKernel) -> CliResult {
     // A new session: signals to the process group of the host or of its terminal must not end the kernel.
     #[cfg(unix)]
     let _ = rustix::process::setsid();
+    let is_service = args.service;
     let result = state::create_folder(global).and_then(|folder| {
         log::init_file(&folder, global.verbose);
         block_on(serve::run_shared(global, args, launch::Reporter::new()))
     });
     let Err(failure) = result else { return Ok(()) };
     launch::report_failure(&failure);
-    // A kernel that another host started holds the state folder; the shim uses that kernel, so this is not an error.
-    if failure.is_state_in_use() { Ok(()) } else { Err(failure) }
+    // A kernel that another host started holds the state folder; the shim uses that kernel, so this is not an error. A
+    // service must fail, so that it is started again when that kernel has ended.
+    if failure.is_state_in_use() && !is_service { Ok(()) } else { Err(failure) }
 }
 
 fn block_on(work: impl Future<Output = CliResult>) -> CliResult {

@@ -11,6 +11,9 @@ use tokio::net::TcpListener;
 
 use crate::exit::{CliResult, Failure};
 
+/// The maximum number of open connections at the address in `kernel.metrics`.
+const MAX_METRICS_CONNECTIONS: usize = 64;
+
 /// Returns the pages for health probes, which show only whether the kernel is alive and ready.
 pub(crate) fn probes(kernel: &Kernel, drain: &Drain) -> Pages {
     let (kernel, drain) = (kernel.clone(), drain.clone());
@@ -42,6 +45,8 @@ pub(crate) async fn serve_metrics(kernel: &Kernel, drain: &Drain) -> CliResult {
     drop(kernel.metrics());
     let read = kernel.clone();
     let pages = probes(kernel, drain).page("/metrics", move || (StatusCode::OK, read.metrics()));
-    tokio::spawn(listen(listener, pages, ConnectionLimits::default(), pending()));
+    let mut limits = ConnectionLimits::default();
+    limits.connections = MAX_METRICS_CONNECTIONS;
+    tokio::spawn(listen(listener, pages, limits, pending()));
     Ok(())
 }

@@ -47,6 +47,19 @@ pub(crate) fn is_interactive(global: &Global) -> bool {
         && io::stdout().is_terminal()
 }
 
+/// Discards what the person has typed so far, so that it does not answer a question that is shown only now.
+#[cfg(unix)]
+pub(crate) fn discard_typed() {
+    use rustix::termios::{QueueSelector, tcflush};
+
+    // This fails only without a terminal, where no person types.
+    let _ = tcflush(io::stdin(), QueueSelector::IFlush);
+}
+
+/// Discards nothing: on this system, what was typed before stays.
+#[cfg(not(unix))]
+pub(crate) fn discard_typed() {}
+
 /// Asks a question, and returns the line that the person types, trimmed.
 pub(crate) fn line(question: &str) -> CliResult<String> {
     write!(io::stderr(), "{}", escape_hidden(question))?;

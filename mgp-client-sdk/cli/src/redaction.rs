@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 use std::path::Path;
 
-use mgp_discovery::ExpandedServer;
+use mgp_discovery::{ExpandedServer, looks_secret};
+use mgp_types::service::shown_url;
 
 use crate::exit::Failure;
 
@@ -12,6 +13,9 @@ const MAX_BYTES: u64 = 256 << 10;
 
 /// Minimum length of a secret that is hidden; shorter values would hide ordinary words.
 const MIN_SECRET_BYTES: usize = 6;
+
+/// The tables with URLs whose paths are often secrets.
+const SECRET_PATHS: [&str; 3] = ["kernel.audit.sinks.", "kernel.notify.", "kernel.webhooks."];
 
 /// The secret texts that are replaced by `…` in everything that is shown.
 #[derive(Clone, Debug, Default)]
@@ -37,13 +41,23 @@ impl Secrets {
         self.texts.dedup();
     }
 
+    /// Adds a URL whose path can be a secret, as it is configured and as errors show it.
+    pub(crate) fn add_url(&mut self, url: &str) {
+        let host = without_path(url);
+        for shown in [url.to_owned(), shown_url(url)] {
+            if shown != host {
+                self.add(&shown);
+            }
+        }
+    }
+
     /// Returns a text with the secrets replaced by `…`.
     pub(crate) fn redact(&self, text: &str) -> String {
         self.texts.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "…"))
     }
 }
 
-/// Returns a configuration file with each value that can be a secret masked.
+/// Returns a configuration file with each value that can be a secret masked, and without comments.
 pub(crate) fn masked(file: &Path) -> Result<String, Failure> {
     let metadata = std::fs::metadata(file)?;
     if metadata.len() > MAX_BYTES {
@@ -53,53 +67,124 @@ pub(crate) fn masked(file: &Path) -> Result<String, Failure> {
     let mut document: toml_edit::DocumentMut = text
         .parse()
         .map_err(|_| Failure::failed("the file is not TOML, so its secrets cannot be masked"))?;
-    mask(document.as_table_mut(), false);
+    document.set_trailing("");
+    mask_table(document.as_table_mut(), "", false);
     Ok(document.to_string())
 }
 
+/// The place of a value in a configuration file.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    /// The keys that lead to the value, with a dot after each.
+    path: &'a str,
+    /// The key of the value, or the flag before it.
+    name: &'a str,
+    is_secret: bool,
+}
+
+fn mask_table(table: &mut toml_edit::Table, path: &str, is_secret: bool) {
+    table.decor_mut().clear();
+    mask(table, path, is_secret);
+}
+
 /// Masks all values in a table of variables or headers, and elsewhere those that are secrets by their key or text.
-fn mask(table: &mut dyn toml_edit::TableLike, is_secret: bool) {
-    for (key, item) in table.iter_mut() {
-        let key = key.get();
-        let is_secret = is_secret || ["env", "headers"].contains(&key) || names_secret(key);
-        mask_item(item, is_secret);
-    }
-}
-
-fn mask_item(item: &mut toml_edit::Item, is_secret: bool) {
-    if let Some(tables) = item.as_array_of_tables_mut() {
-        tables.iter_mut().for_each(|table| mask(table, is_secret));
-    } else if let Some(table) = item.as_table_like_mut() {
-        mask(table, is_secret);
-    } else if let Some(value) = item.as_value_mut() {
-        mask_value(value, is_secret);
-    }
-}
-
-fn mask_value(value: &mut toml_edit::Value, is_secret: bool) {
-    match value {
-        // A reference to a variable or a stored secret is not the secret itself.
-        toml_edit::Value::String(text)
-            if (is_secret || holds_secret(text.value())) && !text.value().starts_with("${") =>
-        {
-            let decor = text.decor().clone();
-            *value = "…".into();
-            *value.decor_mut() = decor;
+/// Removes all comments.
+fn mask(table: &mut dyn toml_edit::TableLike, path: &str, is_secret: bool) {
+    for (mut key, item) in table.iter_mut() {
+        key.leaf_decor_mut().clear();
+        key.dotted_decor_mut().clear();
+        let name = key.get();
+        let is_secret = is_secret || ["env", "headers"].contains(&name) || names_secret(name);
+        let path = format!("{path}{name}.");
+        match item {
+            toml_edit::Item::None => {}
+            toml_edit::Item::Value(value) => {
+                mask_value(value, Place { path: &path, name, is_secret });
+            }
+            toml_edit::Item::Table(table) => mask_table(table, &path, is_secret),
+            toml_edit::Item::ArrayOfTables(tables) => {
+                tables.iter_mut().for_each(|table| mask_table(table, &path, is_secret));
+            }
         }
-        toml_edit::Value::Array(array) => mask_array(array, is_secret),
-        toml_edit::Value::InlineTable(table) => mask(table, is_secret),
+    }
+}
+
+fn mask_value(value: &mut toml_edit::Value, place: Place<'_>) {
+    match value {
+        toml_edit::Value::String(text) => {
+            if let Some(shown) = masked_text(text.value(), place) {
+                *value = shown.into();
+            }
+        }
+        toml_edit::Value::Array(array) => mask_array(array, place),
+        toml_edit::Value::InlineTable(table) => {
+            table.set_trailing("");
+            table.set_trailing_comma(false);
+            mask(table, place.path, place.is_secret);
+        }
         _ => {}
     }
+    value.decor_mut().clear();
 }
 
 /// Masks the secret elements of an array, e.g. of arguments, and the element after a flag that names a secret.
-fn mask_array(array: &mut toml_edit::Array, is_secret: bool) {
-    let mut follows_flag = false;
+fn mask_array(array: &mut toml_edit::Array, place: Place<'_>) {
+    array.set_trailing("");
+    array.set_trailing_comma(false);
+    let mut flag = String::new();
     for value in array.iter_mut() {
-        let text = value.as_str().map(str::to_owned);
-        mask_value(value, is_secret || follows_flag);
-        follows_flag = text.is_some_and(|text| text.starts_with('-') && names_secret(&text));
+        let text = value.as_str().unwrap_or_default().to_owned();
+        let is_secret = place.is_secret || names_secret(&flag);
+        mask_value(value, Place { name: &flag, is_secret, ..place });
+        let is_flag = text.starts_with('-') && !text.contains('=');
+        flag = if is_flag { text } else { String::new() };
     }
+}
+
+/// Returns the text that is shown in place of a value; `None` if the value is shown as it is.
+fn masked_text(text: &str, place: Place<'_>) -> Option<String> {
+    let looks = |(name, value): (&str, &str)| looks_secret(name, value.trim()).is_some();
+    // An assignment (`NAME=value`, `--flag=value`) or a header (`NAME: value`).
+    let named = text.split_once(['=', ':']).filter(|(name, _)| {
+        name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    });
+    let is_secret = place.is_secret
+        || holds_secret(text)
+        || looks((place.name, text))
+        || named.is_some_and(looks);
+    if is_secret && !is_reference(text) {
+        return Some("…".to_owned());
+    }
+    if !text.contains("://") {
+        return None;
+    }
+    let hides_path = SECRET_PATHS.iter().any(|tables| place.path.starts_with(tables));
+    let shown = if hides_path { without_path(text) } else { shown_url(text) };
+    (shown != text).then_some(shown)
+}
+
+/// Returns whether a text is a reference to a variable or a stored secret, and so not the secret itself.
+fn is_reference(text: &str) -> bool {
+    let name = text.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
+    name.is_some_and(|name| !name.contains(['$', '{', '}']) && !name.contains(":-"))
+}
+
+/// Returns a URL with its scheme and host only.
+fn without_path(url: &str) -> String {
+    let shown = shown_url(url);
+    let host = shown.split_once("://").and_then(|(scheme, rest)| {
+        rest.split_once(['/', '\\']).map(|(host, _)| format!("{scheme}://{host}/…"))
+    });
+    host.unwrap_or(shown)
+}
+
+/// Returns a text in which URLs have their schemes and hosts only.
+pub(crate) fn without_paths(text: &str) -> String {
+    let words = text.split_inclusive(char::is_whitespace).map(|word| {
+        let (bare, space) = word.split_at(word.trim_end().len());
+        if bare.contains("://") { without_path(bare) + space } else { word.to_owned() }
+    });
+    words.collect()
 }
 
 /// Returns whether a key or a flag names a secret.
@@ -138,18 +223,62 @@ mod tests {
     fn secrets_are_masked_and_everything_else_is_kept() {
         let folder = mgp_testkit::temp_dir();
         let file = folder.path().join("servers.toml");
-        let text = "# mine\n[[servers]]\nid = \"git\"\ncommand = \"npx\"\nargs = [\"-y\", \"--token\", \"t0p\", \
-            \"--api-key=t1p\", \"postgres://u:t2p@h/d\", \"${keyring:X}\"]\nenv = { A = \"t3p\", B = \"${B}\" }\n\
-            [servers.headers]\nAuthorization = \"Bearer t4p\"\n";
+        let text = r#"
+            # s01
+            [[servers]] # s02
+            id = "git" # s03
+            # s04
+            command = "npx"
+            args = ["-y", # s05
+                "--token", "s06", "--api-key=s07", "postgres://u:s08@h/d", "${keyring:X}",
+                "--header", "Authorization: Bearer s09-s09-s09", "--key", "s10-s10-s10",
+                "X-Password: s11 s11!", "API_KEY=s12-s12", "https://h.example/a?k=s13",
+                # s14
+            ]
+            env = { A = "s15", B = "${B}", C = "${D:-s16}" }
+            [servers.headers]
+            Authorization = "Bearer s17"
+            [kernel.notify.a] # s18
+            webhook = "https://h.example/s19"
+            quiet = "22:00-07:00"
+            [kernel.webhooks]
+            b = { url = "https://i.example/s20", channels = ["*"] } # s21
+            [kernel.audit.sinks.c]
+            url = "https://j.example/s22"
+            [kernel.telemetry]
+            otlp = "http://127.0.0.1:1/v1?key=s23"
+            # s24
+        "#;
         std::fs::write(&file, text).unwrap();
         let shown = masked(&file).unwrap();
-        for secret in ["t0p", "t1p", "t2p", "t3p", "t4p"] {
-            assert!(!shown.contains(secret), "{shown}");
-        }
-        for kept in ["# mine", "id = \"git\"", "-y", "${keyring:X}", "B = \"${B}\""] {
+        let secrets = (0..=24).map(|number| format!("s{number:02}"));
+        let leaked: Vec<_> = secrets.filter(|secret| shown.contains(secret)).collect();
+        assert!(leaked.is_empty(), "{leaked:?}: {shown}");
+        for kept in [
+            "[[servers]]\nid = \"git\"\ncommand = \"npx\"\n",
+            "args = [\"-y\", \"--token\", \"…\", \"…\", \"…\", \"${keyring:X}\", \"--header\", \"…\", ",
+            "\"https://h.example/a\"]\n",
+            "B = \"${B}\"",
+            "webhook = \"https://h.example/…\"\nquiet = \"22:00-07:00\"\n",
+            "url = \"https://i.example/…\", channels = [\"*\"]",
+            "url = \"https://j.example/…\"",
+            "otlp = \"http://127.0.0.1:1/v1\"\n",
+        ] {
             assert!(shown.contains(kept), "{kept}: {shown}");
         }
         std::fs::write(&file, "token = [").unwrap();
         assert!(masked(&file).is_err());
+    }
+
+    #[test]
+    fn urls_in_a_text_lose_their_paths() {
+        let text = "https://a.example/x?y  2\n`https://b.example/z` failed: c://d\n";
+        let shown = "https://a.example/…  2\n`https://b.example/… failed: c://d\n";
+        assert_eq!(without_paths(text), shown);
+        let mut secrets = Secrets::default();
+        secrets.add_url("https://a.example/x1?y1");
+        secrets.add_url("https://b.example");
+        let text = "https://a.example/x1?y1 https://a.example/x1: https://b.example";
+        assert_eq!(secrets.redact(text), "… …: https://b.example");
     }
 }

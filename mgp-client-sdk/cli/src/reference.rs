@@ -132,9 +132,12 @@ fn commands(command: &clap::Command, path: &str, page: &mut String) {
         let _ = write!(page, "\n```text\n{usage}\n```\n");
         let own = sub.get_arguments().filter(|arg| !arg.is_hide_set() && !arg.is_global_set());
         let rows: Vec<String> = own
-            .filter(|arg| !matches!(arg.get_id().as_str(), "help" | "version"))
+            .filter(|arg| {
+                arg.get_id() != "help" && !matches!(arg.get_action(), clap::ArgAction::Version)
+            })
             .map(|arg| {
-                let name = arg.to_string().replace('|', "\\|");
+                let short = arg.get_short().map(|short| format!("-{short}, ")).unwrap_or_default();
+                let name = format!("{short}{arg}").replace('|', "\\|");
                 let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
                 let defaults: Vec<_> =
                     arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();

@@ -56,7 +56,7 @@ enum Mode {
     /// Serves clients over HTTP.
     Http(HttpOptions),
     /// Serves only the clients of the local socket; the kernel stops when it has had no client for `linger`.
-    Shared { linger: Duration },
+    Shared { linger: Duration, is_service: bool },
 }
 
 struct HttpOptions {
@@ -150,7 +150,7 @@ pub(crate) async fn run_shared(
     serve(Options {
         folder,
         sources,
-        mode: Mode::Shared { linger: Duration::from_secs(args.linger) },
+        mode: Mode::Shared { linger: Duration::from_secs(args.linger), is_service: args.service },
         ready_file: None,
         reporter: Some(reporter),
         lock_file: None,
@@ -242,7 +242,7 @@ async fn attach(kernel: &Kernel, socket: LocalSocket, options: Options) -> CliRe
     let server = kernel.server().without_signals();
     let drain = server.drain_handle();
     let carriers = carriers(kernel, server, &drain, &folder, mode).await?;
-    let Carriers { stack, http, console, stdio_agent, linger } = carriers;
+    let Carriers { stack, http, console, stdio_agent, linger, is_shared } = carriers;
     let url = http.as_ref().map(|bound| http_access::url(kernel, bound));
     let console_url =
         console.as_ref().and_then(|_| http_access::console_url(kernel, http.as_ref()?));
@@ -251,13 +251,13 @@ async fn attach(kernel: &Kernel, socket: LocalSocket, options: Options) -> CliRe
         reachable.state = Some(absolute(&folder));
         reachable.http.clone_from(&url);
         reachable.console = console_url;
-        reachable.config = sources.files().filter(|file| file.exists()).map(absolute).collect();
     });
+    let config = sources.files().filter(|file| file.exists()).map(absolute).collect();
     let served = ServedKernel {
         kernel: kernel.clone(),
         stack,
         drain,
-        is_shared: linger.is_some(),
+        is_shared,
         gate: Arc::new(OperatorGate::new(&folder, sources)),
     };
     probes::serve_metrics(kernel, &served.drain).await?;
@@ -275,7 +275,6 @@ async fn attach(kernel: &Kernel, socket: LocalSocket, options: Options) -> CliRe
         print_stderr(&format!("serving at {url}"));
     }
     tracing::info!(http = url, servers = servers.len(), "serving");
-    let config = reachable.config;
     let hello = HelloReply { config, http: url, servers, ..HelloReply::accepted() };
     Ok(Running {
         served,
@@ -297,6 +296,8 @@ struct Carriers {
     console: Option<ServedConsole>,
     stdio_agent: Option<String>,
     linger: Option<Duration>,
+    /// `true` if hosts start this kernel and can replace it by a newer one.
+    is_shared: bool,
 }
 
 async fn carriers(
@@ -307,13 +308,14 @@ async fn carriers(
     mode: Mode,
 ) -> CliResult<Carriers> {
     let (mut http, mut console, mut stdio_agent, mut linger) = (None, None, None, None);
+    let mut is_shared = false;
     let stack = match mode {
         Mode::Stdio { agent } => {
             stdio_agent = Some(agent);
             build_stack(server)?
         }
-        Mode::Shared { linger: idle } => {
-            linger = Some(idle);
+        Mode::Shared { linger: idle, is_service } => {
+            (linger, is_shared) = (Some(idle), !is_service);
             build_stack(server)?
         }
         Mode::Http(options) => {
@@ -324,7 +326,7 @@ async fn carriers(
             stack
         }
     };
-    Ok(Carriers { stack, http, console, stdio_agent, linger })
+    Ok(Carriers { stack, http, console, stdio_agent, linger, is_shared })
 }
 
 fn with_console(
@@ -355,6 +357,7 @@ async fn bind(
         .http(address)
         .pages(probes::probes(kernel, drain))
         .tool_paths()
+        .connections(|limits| http_access::limit_connections(&configured, limits))
         .config(|config| (config.hosts, config.origins) = (hosts.clone(), origins));
     let mut pages = None;
     let http = match access {

@@ -35,6 +35,10 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum time to wait for the next kernel, which can start only after the previous one has stopped its servers.
 const STOP_TIMEOUT: Duration = Duration::from_secs(90);
 
+/// The time after the end of a kernel in which the shim starts no kernel in the state folder of a service, so that the
+/// service can start one; systemd restarts a failed service after 5 s.
+const SERVICE_GRACE: Duration = Duration::from_secs(10);
+
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Connects to the kernel, starts one if none runs, and relays messages until the host disconnects.
@@ -104,24 +108,33 @@ impl Connector<'_> {
         serve.ready_file.as_deref().map(|file| ReadyFile::write(file, &line)).transpose()
     }
 
-    /// Connects to the kernel; starts one if none runs. Fails if no kernel serves within `limit`.
+    /// Connects to the kernel; starts one if none runs. Fails if no kernel serves within `limit`; in the folder of a
+    /// service, `limit` begins [`SERVICE_GRACE`] after the previous kernel has ended.
     fn connect_or_start(&self, limit: Duration) -> CliResult<(Stream, HelloReply)> {
         let Self { folder, socket, config, linger, hello } = self;
         let mut waited = Duration::ZERO;
         // `start` keeps the start lock until a kernel serves. So two hosts that start at the same time start only one
         // kernel, and a host with an older program starts none while the previous kernel ends.
         let mut start = None;
+        // The value of `waited` at which this process may start a kernel; `None` in the folder of a service, until the
+        // previous kernel has ended.
+        let mut may_start = (!state::is_of_service(folder)).then_some(Duration::ZERO);
         loop {
             if let Some(connection) = try_connect(socket, hello)? {
                 return Ok(connection);
             }
-            if waited >= limit {
+            if waited >= may_start.map_or(STOP_TIMEOUT, |begin| begin + limit) {
                 return Err(Failure::failed(format!(
                     "the kernel of `{}` neither serves nor exits; stop it with `mgp stop`, or end its process",
                     folder.display()
                 )));
             }
+            if may_start.is_none() && matches!(lock::try_kernel(folder)?, LockAttempt::Acquired(_))
+            {
+                may_start = Some(waited + SERVICE_GRACE);
+            }
             if start.is_none()
+                && may_start.is_some_and(|begin| waited >= begin)
                 && let LockAttempt::Acquired(lock) = lock::try_start(folder)?
             {
                 start = Some(lock);
@@ -199,7 +212,7 @@ fn warn_of_other_config(config: Option<&Path>, reply: &HelloReply) {
     };
     tracing::warn!(
         "configuration ignored: {reason}; \
-         use a folder of its own for this host (--state DIR), or --standalone"
+         use a folder of its own for this host (--state DIR)"
     );
 }
 

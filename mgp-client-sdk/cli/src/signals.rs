@@ -1,32 +1,60 @@
-//! Handles SIGTERM and SIGINT: the first signal drains the kernel, a second one ends the process at once.
+//! Handles SIGTERM, SIGINT and SIGHUP: the first signal drains the kernel, a second one ends the process at once.
 
 use std::io;
 
-/// A stream of SIGTERM and SIGINT.
+/// The number of SIGHUP.
+const HANGUP: i32 = 1;
+
+/// A stream of SIGTERM, SIGINT and SIGHUP.
 #[cfg(unix)]
 #[derive(Debug)]
 pub(crate) struct Signals {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
+    /// `None` if this process ignores SIGHUP.
+    hangup: Option<tokio::signal::unix::Signal>,
 }
 
 #[cfg(unix)]
 impl Signals {
     pub(crate) fn new() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
+        let hangup = (!ignores_hangup()).then(|| signal(SignalKind::hangup())).transpose()?;
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            hangup,
         })
     }
 
     /// Waits for the next signal, and returns its number.
     pub(crate) async fn next(&mut self) -> i32 {
+        let Self { terminate, interrupt, hangup } = self;
+        let hung_up = async {
+            match hangup {
+                Some(hangup) => {
+                    let _ = hangup.recv().await;
+                }
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
-            _ = self.terminate.recv() => 15,
-            _ = self.interrupt.recv() => 2,
+            _ = terminate.recv() => 15,
+            _ = interrupt.recv() => 2,
+            () = hung_up => HANGUP,
         }
     }
+}
+
+/// Returns whether this process ignores SIGHUP, e.g. because `nohup` started it. Returns `true` if that is not known,
+/// so that the handling of the signal does not change.
+#[cfg(unix)]
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // The lowest bit is that of signal 1, SIGHUP.
+    ignored.is_none_or(|mask| mask & 1 != 0)
 }
 
 /// A stream of Ctrl-C events, the only termination signal on this system.
@@ -63,7 +91,11 @@ impl Signals {
             if !received {
                 self.next().await;
             }
-            let number = self.next().await;
+            let mut number = self.next().await;
+            // When a terminal is closed, its shell repeats the hangup.
+            while number == HANGUP {
+                number = self.next().await;
+            }
             tracing::warn!(number, "exiting on second signal");
             std::process::exit(exit_code(number));
         });

@@ -87,7 +87,7 @@ impl LocalSocket {
                 // Remove each finished connection from the set.
                 Some(_) = connections.join_next() => continue,
             };
-            // Connections of other users take no permits of this user.
+            // Unchecked connections have a limit of their own, so that other users cannot use up `permits`.
             let Ok(checking) = Arc::clone(&unchecked).try_acquire_owned() else {
                 refuse(&stream, TOO_MANY);
                 continue;

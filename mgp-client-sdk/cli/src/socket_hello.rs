@@ -1,10 +1,11 @@
 //! The first line that each side sends on the local socket: the client's role, and the kernel's reply.
 //!
 //! The client writes `{"mgp":1,"as":"agent","agent":"NAME"}` or `{"mgp":1,"as":"operator"}`, the kernel replies with
-//! one line, and from then on both speak MCP. A shim adds `"shim":true`, which makes its parent process a host, and its
-//! `"version"`; an older kernel then stops, so that the shim starts a newer one. An operator that changes something
-//! adds `"changes":true`, and `"passphrase"` if the kernel asks for it. Before a command edits a configuration, it asks
-//! each kernel of the user with `"file"`; a kernel that does not use this file cannot prevent the edit.
+//! one line, and from then on both speak MCP. A shim adds `"shim":true`, so that the kernel regards its parent process
+//! as a host, and `"version"`, so that an older kernel stops and the shim starts a newer one. An operator that changes
+//! something adds `"changes":true`, and `"passphrase"` if the kernel asks for it. Before a command edits a
+//! configuration, it asks each kernel of the user with `"file"`; a kernel that does not use this file cannot prevent
+//! the edit.
 
 use std::borrow::Cow;
 use std::io;
@@ -212,14 +213,17 @@ impl<'a> Hello<'a> {
     }
 }
 
-/// Returns the name if it is a valid agent name.
+/// Returns the name if it is a valid agent name. In access entries, `*` means everyone and `group:NAME` a group.
 pub(crate) fn check_agent_name(name: &str) -> Result<&str, String> {
-    let is_valid =
-        !name.is_empty() && name.len() <= MAX_NAME_BYTES && !name.chars().any(char::is_control);
-    let error = || {
-        format!("the name of an agent has 1 to {MAX_NAME_BYTES} bytes and no control characters")
-    };
-    is_valid.then_some(name).ok_or_else(error)
+    if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
+        return Err(format!(
+            "the name of an agent has 1 to {MAX_NAME_BYTES} bytes and no control characters"
+        ));
+    }
+    if name == "*" || name.starts_with("group:") {
+        return Err("the name of an agent is not `*` and does not begin with `group:`".to_owned());
+    }
+    Ok(name)
 }
 
 impl HelloReply {
@@ -348,6 +352,8 @@ mod tests {
         check(r#"{"mgp":1,"as":"king"}"#, Err("is not a hello"));
         check(r#"{"mgp":1,"as":"agent","agent":""}"#, Err("1 to 128 bytes"));
         check(r#"{"mgp":1,"as":"agent","agent":"a\nb"}"#, Err("1 to 128 bytes"));
+        check(r#"{"mgp":1,"as":"agent","agent":"*"}"#, Err("is not `*`"));
+        check(r#"{"mgp":1,"as":"agent","agent":"group:admins"}"#, Err("begin with `group:`"));
         check("GET / HTTP/1.1", Err("is not a hello"));
         check("", Err("is not a hello"));
     }

@@ -40,6 +40,17 @@ pub(crate) fn folder_from_environment() -> Option<PathBuf> {
     Some(PathBuf::from(folder).join("mgp"))
 }
 
+/// Returns the path of the file that marks a state folder as used by a service. This marker contains the path of the
+/// file that describes the service.
+pub(crate) fn service_marker(folder: &Path) -> PathBuf {
+    folder.join("service")
+}
+
+/// Returns whether an installed service uses a state folder.
+pub(crate) fn is_of_service(folder: &Path) -> bool {
+    fs::read_to_string(service_marker(folder)).is_ok_and(|file| Path::new(&file).exists())
+}
+
 /// Returns the state folder. If it does not exist, creates it so that only its owner has access.
 pub(crate) fn create_folder(global: &Global) -> CliResult<PathBuf> {
     let folder = folder(global)?;

@@ -1,9 +1,9 @@
 //! The version of this program, and the order of versions.
 
-/// The version of this program after a mark, by which the test of upgrades finds the version in the program's file.
+/// A fixed text and the version of this program; the test of upgrades searches the program's file for the fixed text.
 static MARKED: &str = concat!("mgp program version ", env!("CARGO_PKG_VERSION"));
 
-/// The length of the mark.
+/// The length of the fixed text in [`MARKED`].
 const MARK: usize = "mgp program version ".len();
 
 /// Returns the version of this program.

@@ -25,7 +25,7 @@ pub(super) struct ActiveConfig {
     started: Arc<Config>,
     /// The ids of the servers that were switched off in the configuration files when these were last read.
     disabled: RwLock<Vec<String>>,
-    /// The task that watches the configuration files ends when this sender is dropped together with the kernel.
+    /// A sender that is dropped together with the kernel; the task that watches the configuration files then ends.
     lifetime: watch::Sender<()>,
     /// A lock held while a configuration is applied, so that only one is applied at a time.
     pub(super) applying: tokio::sync::Mutex<()>,
@@ -175,7 +175,7 @@ impl InteractiveAgents {
     }
 }
 
-/// Returns the token budgets and pinned tools of agents.
+/// Returns the token budgets and pinned tools of agents; those of `[agents.NAME]` are for agents of the local tenant.
 pub(super) fn context_plan(config: &Config) -> ContextPlan {
     let budget = config.kernel.tool_context_budget;
     let budget = ContextBudget::new(

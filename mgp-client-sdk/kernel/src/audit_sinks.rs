@@ -4,7 +4,8 @@
 //! only writes one event.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write as _};
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -162,11 +163,42 @@ impl Target {
 
 /// Appends a line to a file. A new file is readable only by its owner.
 fn append(path: &Path, line: &str) -> io::Result<()> {
+    append_with(path, line, File::write_all)
+}
+
+/// Appends a line to a file with a function that writes bytes. If it fails, e.g. because the disk is full, the part
+/// that it wrote is removed, so that the next attempt appends a whole line.
+fn append_with(
+    path: &Path,
+    line: &str,
+    write: impl FnOnce(&mut File, &[u8]) -> io::Result<()>,
+) -> io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.create(true).append(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)?.write_all(line.as_bytes())
+    let mut file = options.open(path)?;
+    let metadata = file.metadata()?;
+    // The path can also name e.g. a pipe, which has no length.
+    let length = metadata.is_file().then_some(metadata.len());
+    let is_torn = length.is_some_and(|length| length > 0 && !ends_line(path, length));
+    let begin = if is_torn { "\n" } else { "" };
+    let written = write(&mut file, format!("{begin}{line}").as_bytes());
+    if let (Err(_), Some(length)) = (&written, length) {
+        // If this fails too, the next line still begins on a line of its own.
+        let _ = file.set_len(length);
+    }
+    written
+}
+
+/// Returns whether the last byte of a file ends a line, or cannot be read.
+fn ends_line(path: &Path, length: u64) -> bool {
+    let mut last = [0];
+    let read = File::open(path).and_then(|mut file| {
+        file.seek(SeekFrom::Start(length - 1))?;
+        file.read_exact(&mut last)
+    });
+    read.is_err() || last == *b"\n"
 }
 
 async fn send_datagram(address: &str, event: &str) -> io::Result<()> {
@@ -216,4 +248,35 @@ fn datagram(event: &str) -> String {
 fn syslog(event: &str) -> String {
     let (time, pid) = (Timestamp::now(), std::process::id());
     format!("<{PRIORITY}>1 {time} - mgp {pid} audit - {event}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_full_disk_loses_no_event_and_leaves_only_whole_lines() {
+        let folder = mgp_testkit::temp_dir();
+        let path = folder.path().join("events.jsonl");
+        append(&path, "{\"a\":1}\n").unwrap();
+        let full = append_with(&path, "{\"a\":2}\n", |file, bytes| {
+            file.write_all(&bytes[..3])?;
+            Err(io::ErrorKind::StorageFull.into())
+        });
+        assert_eq!(full.unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"a\":1}\n");
+        append(&path, "{\"a\":2}\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"a\":1}\n{\"a\":2}\n");
+    }
+
+    #[test]
+    fn an_event_after_a_part_of_a_line_begins_a_new_line() {
+        let folder = mgp_testkit::temp_dir();
+        let path = folder.path().join("events.jsonl");
+        fs::write(&path, "{\"a\":").unwrap();
+        append(&path, "{\"a\":2}\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"a\":\n{\"a\":2}\n");
+    }
 }

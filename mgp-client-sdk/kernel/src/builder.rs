@@ -56,7 +56,7 @@ const MAX_STARTS: usize = 8;
 /// The folder of registered scripts, relative to the state folder.
 const SCRIPTS_FOLDER: &str = "scripts";
 
-/// Builds a [`Kernel`].
+/// A builder of a [`Kernel`].
 #[must_use = "nothing runs until it is built"]
 pub struct KernelBuilder {
     config: Config,

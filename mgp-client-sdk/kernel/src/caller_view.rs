@@ -6,8 +6,8 @@ use mgp_toolindex::{Allowed, Availability, AvailabilityCheck, IndexedTool};
 use mgp_types::service::{Context, Hidden, ServerId, Visibility};
 use tokio::sync::watch;
 
-/// Decides which tools a caller sees: those to which it has access, except tools whose definition an operator must
-/// still approve.
+/// The decision about which tools a caller sees: those to which the caller has access, except tools whose definition an
+/// operator must still approve.
 #[derive(Clone, Debug)]
 pub(crate) struct CallerView {
     governance: Governance,

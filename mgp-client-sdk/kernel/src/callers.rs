@@ -87,7 +87,7 @@ impl Callers {
         own.outlet = Outlet::none();
         own.wire_id = None;
         own.extensions = Extensions::default();
-        // Keep the caller's credentials, because they limit what it sees.
+        // Keep the caller's credentials, because they limit what the caller sees.
         if let Some(pass) = cx.extensions.get::<CredentialGrant>() {
             own.extensions.insert(pass.clone());
         }

@@ -68,7 +68,7 @@ const COMMANDS: [(&str, &str); 36] = [
     (KernelExplain::METHOD, "mgp why AGENT TOOL"),
 ];
 
-/// Rewrites the remedies in refusals: for operators as commands of the program `mgp`, for all others in plain words.
+/// Layer that writes the remedies in refusals as commands of `mgp` for operators, and in plain words for all others.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CliHintLayer;
 
@@ -236,8 +236,7 @@ fn command_remedy(
             let (server, tool) = (text(details, "server_id")?, text(details, "tool")?);
             let id = shell_word(&format!("{server}.{tool}"))?;
             Some(format!(
-                "an operator can look at it with `mgp tools ls {} --waiting`, and approve it with `mgp tools approve {id}`",
-                shell_word(&server)?
+                "an operator can look at it with `mgp tools show {id}`, and approve it with `mgp tools approve {id}`"
             ))
         }
         Refusal::NotOperator(_) => {

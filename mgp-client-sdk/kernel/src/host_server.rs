@@ -6,7 +6,7 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_lifecycle::{Fleet, Health, Timeouts};
+use mgp_lifecycle::{Fleet, Health, LimitConfig, RoundsConfig, Timeouts};
 use mgp_security::{Administration, Governance};
 use mgp_server_sdk::{Server, StructuredErrors};
 use mgp_types::RpcError;
@@ -66,6 +66,7 @@ impl Kernel {
         let offered = EXTENSIONS | proposals;
         let router = dispatch::router(dispatcher, offered, admin::router(self), own);
         let clients = self.clients().clone();
+        let form_timeout = context.config.config().kernel.form_timeout;
         server
             .instructions(INSTRUCTIONS)
             .offer(|offer| {
@@ -92,6 +93,8 @@ impl Kernel {
             // The time limits of tool calls apply later, when the call is sent to its server, so that they do not
             // include the time for which the call waits for a person.
             .timeouts(call_timeouts())
+            .limit(call_limits())
+            .rounds(round_limits(form_timeout))
             .task_support(move |tool| dispatch::task_support(&index, tool))
             .layer((
                 // First of all, refuse calls that run in a circle.
@@ -111,6 +114,22 @@ fn call_timeouts() -> Timeouts {
     timeouts
 }
 
+/// Returns the limits of running and waiting calls: none, so that no caller can take the places of the others. The
+/// calls of each connection are limited, and `running` in `[limits]` limits those of an agent.
+fn call_limits() -> LimitConfig {
+    let mut limits = LimitConfig::default();
+    limits.max_running = usize::MAX / 2;
+    limits
+}
+
+/// Returns the limits of calls that are repeated with answers to questions: the default ones, but a modern host can
+/// answer a form for as long as the form waits.
+fn round_limits(form_timeout: Duration) -> RoundsConfig {
+    let mut limits = RoundsConfig::default();
+    limits.ttl = limits.ttl.max(form_timeout.saturating_add(Duration::from_mins(1)));
+    limits
+}
+
 /// Reports the health of each server by id, and the numbers of tools and clients.
 fn health_of_all(health: Health, fleet: Arc<VisibleFleet>, clients: Clients) -> Health {
     let (all, usable) = (Arc::clone(&fleet), Arc::clone(&fleet));
@@ -121,7 +140,7 @@ fn health_of_all(health: Health, fleet: Arc<VisibleFleet>, clients: Clients) -> 
         .open_connections(move || clients.list().len() as u64)
 }
 
-/// Returns the methods of the outer layers in the form of tools. The tool for a shutdown needs an operator, because a
+/// Returns the router by which the outer layers' methods are called as tools. The shutdown needs an operator, because a
 /// model must not end the kernel for the host that started it.
 fn shutdown_for_operators(system: Router, governance: &Governance) -> Router {
     let (inner, governance) = (Stack::new(system.clone()), governance.clone());
@@ -136,7 +155,7 @@ fn shutdown_for_operators(system: Router, governance: &Governance) -> Router {
     system.route(LifecycleShutdown::METHOD, guarded)
 }
 
-/// Refuses calls that run in a circle, and records the callers of all other calls.
+/// Layer that refuses calls that run in a circle, and records the callers of all other calls.
 #[derive(Clone)]
 struct AdmissionLayer {
     dispatcher: Dispatcher,
@@ -148,7 +167,7 @@ mgp_types::opaque_debug!(AdmissionLayer);
 #[derive(Clone)]
 struct Admission<S> {
     inner: S,
-    /// The same service inside the layers of the proposals.
+    /// The service `inner` inside the layers of the proposals.
     with_proposals: Stack,
     dispatcher: Dispatcher,
 }
@@ -209,4 +228,15 @@ fn request_log_levels(dispatcher: &Dispatcher, cx: &Context) {
             }
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_modern_host_can_answer_a_form_for_as_long_as_it_waits() {
+        let ttl = |minutes: u64| round_limits(Duration::from_mins(minutes)).ttl;
+        assert_eq!((ttl(10), ttl(60)), (Duration::from_mins(15), Duration::from_mins(61)));
+    }
 }

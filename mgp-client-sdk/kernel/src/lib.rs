@@ -71,7 +71,7 @@ pub use builder::KernelBuilder;
 pub use clients::{ClientGuard, ClientTransport, Clients, ConnectedClient};
 pub use error::KernelError;
 pub use events::notify_test;
-pub use fleet::offer_callers;
+pub use fleet::{offer_callers, offer_extensions};
 pub use handle::Kernel;
 pub use lock::read_start;
 pub use login::{LoginServer, Logins, proxy};

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
-use mgp_client_sdk::auth::{ClientCredentials, DpopMode, FileTokens, OAuth};
-use mgp_client_sdk::auth::{SigningAlgorithm, SigningKey};
+use mgp_client_sdk::auth::{
+    ClientCredentials, DpopMode, FileTokens, OAuth, Scopes, SigningAlgorithm, SigningKey,
+};
 use mgp_client_sdk::gateway::AuthorizationFailed;
 use mgp_discovery::{AuthConfig, AuthGrant, DpopUse, Expanded, KernelConfig, ProxyConfig};
 use mgp_transport::http::{
-    CredentialRefusal, Credentials, Endpoint, GuardedFetch, Proxy, RequestCredentials,
-    RequestTarget,
+    CredentialRefusal, Credentials, Endpoint, GuardedFetch, HttpClientError, Proxy,
+    RequestCredentials, RequestTarget,
 };
 use mgp_types::service::{BoxFuture, Principal, ServerId};
 use mgp_types::{ErrorCode, RpcError, Sha256Hash};
@@ -120,9 +121,7 @@ impl LoginServer {
     pub fn oauth(&self, proxy: &Proxy) -> Result<OAuth, String> {
         let Self { url, auth, .. } = self;
         let text = |text: &Option<Expanded>| text.as_ref().map(|text| text.as_str().to_owned());
-        let fetch = GuardedFetch::for_server(url).and_then(|fetch| fetch.proxy(proxy.clone()));
-        let fetch = fetch.map_err(|error| error.to_string())?;
-        let fetch = Arc::new(fetch);
+        let fetch = Arc::new(self.fetch(proxy).map_err(|error| error.to_string())?);
         let (id, secret) = (text(&auth.client_id), text(&auth.client_secret));
         let oauth = if auth.grant == AuthGrant::ClientCredentials {
             let id = id.unwrap_or_default();
@@ -149,6 +148,20 @@ impl LoginServer {
             Some(issuer) => oauth.issuer(issuer),
             None => oauth,
         })
+    }
+
+    /// Returns the downloader for a login. The hosts of `url` and `issuer` in the configuration may have any address,
+    /// also in a private network; the other hosts that a server names must be public.
+    fn fetch(&self, proxy: &Proxy) -> Result<GuardedFetch, HttpClientError> {
+        let mut fetch = GuardedFetch::for_server(&self.url)?.proxy(proxy.clone())?;
+        let issuer = self.auth.issuer.as_ref().map(Expanded::as_str);
+        for url in [self.url.as_str()].into_iter().chain(issuer) {
+            let uri = url.trim().parse::<http::Uri>().ok();
+            if let Some(host) = uri.as_ref().and_then(http::Uri::host) {
+                fetch = fetch.allow_host(host)?;
+            }
+        }
+        Ok(fetch)
     }
 }
 
@@ -229,7 +242,9 @@ impl ServerLogin {
         let reason = if self.is_machine() {
             format!("the credentials of `{id}` are refused; check its `auth` in the configuration")
         } else if let Some(scopes) = wanted {
-            let scopes = shell_word(scopes).unwrap_or_else(|| "SCOPES".to_owned());
+            // A new login requests only the scopes that the command names, so name the granted scopes too.
+            let scopes = self.granted().union(&Scopes::parse(scopes)).to_string();
+            let scopes = shell_word(&scopes).unwrap_or_else(|| "SCOPES".to_owned());
             let command = self.command();
             format!("the login at `{id}` does not allow this; run `{command} --scopes {scopes}`")
         } else if self.oauth.get().is_some() {
@@ -241,6 +256,12 @@ impl ServerLogin {
             (self.report)(Some(&reason));
         }
         AuthorizationFailed::new(reason).into_error(code)
+    }
+
+    /// Returns the scopes of the stored tokens.
+    fn granted(&self) -> Scopes {
+        let tokens = self.oauth.get().and_then(OAuth::entry).and_then(|entry| entry.tokens);
+        tokens.map(|tokens| tokens.scopes).unwrap_or_default()
     }
 
     /// Returns the command of the program `mgp` with which a person logs in at the server.
@@ -307,5 +328,45 @@ fn wanted_scopes(refusal: &CredentialRefusal) -> Option<String> {
 impl fmt::Debug for ServerLogin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ServerLogin").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use mgp_discovery::{Config, ExpandedTarget, Expander};
+    use mgp_types::service::{Fetch as _, FetchError, FetchRequest};
+
+    use super::*;
+
+    /// Returns a server with a configured issuer.
+    fn server(url: &str, issuer: &str) -> LoginServer {
+        let text =
+            format!("servers = [{{ id = 'a', url = '{url}', auth = {{ issuer = '{issuer}' }} }}]");
+        let config = Config::parse("mgp.toml", &text).unwrap().config;
+        let expanded = Expander::new(|_| None).server(&config.servers[0]).unwrap();
+        let ExpandedTarget::Url { url, auth, .. } = expanded.target else { panic!("no URL") };
+        LoginServer { id: expanded.id, url: url.as_str().to_owned(), auth: *auth }
+    }
+
+    /// Checks whether the login at a server may reach a URL, at which nothing listens.
+    async fn check(server: &LoginServer, url: &str, expected: bool) {
+        let fetch = server.fetch(&Proxy::none()).unwrap();
+        let fetch = fetch.with_limits(Duration::from_secs(5), 1024);
+        let error = fetch.fetch(FetchRequest::get(url)).await.unwrap_err();
+        assert_eq!(matches!(error, FetchError::Failed { .. }), expected, "{url}: {error}");
+    }
+
+    #[tokio::test]
+    async fn only_the_configured_hosts_may_be_in_a_private_network() {
+        // Neither address is public, and nothing listens at port 1.
+        let (private, local) = ("https://0.0.0.0:1", "https://127.0.0.1:1");
+        let public = "https://server.example/mcp";
+        check(&server(&format!("{private}/mcp"), public), private, true).await;
+        check(&server(public, local), local, true).await;
+        check(&server(public, "https://issuer.example"), private, false).await;
+        check(&server(&format!("{private}/mcp"), public), "https://10.0.0.1", false).await;
+        check(&server(&format!("{private}/mcp"), public), local, false).await;
     }
 }

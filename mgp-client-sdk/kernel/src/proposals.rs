@@ -84,7 +84,7 @@ impl ProposalState {
 }
 
 /// Returns the proposals that a kernel with this configuration serves.
-fn served(config: &KernelConfig) -> ExtensionSet {
+pub(crate) fn served(config: &KernelConfig) -> ExtensionSet {
     let served = config.extensions & SERVED;
     match config.references.listen {
         Some(_) => served,

@@ -120,7 +120,7 @@ impl PublishedServers {
         parsed.map(Some).map_err(|error| format!("{url} did not answer JSON: {error}"))
     }
 
-    /// Downloads a bundle into a new file, and removes it again unless its bytes have this SHA-256.
+    /// Downloads a bundle into a new file, and removes the file again unless the bytes have this SHA-256.
     ///
     /// # Errors
     /// Returns the reason why the bundle was not downloaded. An existing file is never changed or replaced.

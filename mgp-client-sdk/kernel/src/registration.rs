@@ -23,8 +23,8 @@ use super::published::{PublishedPlace, PublishedServers};
 /// The id of the kernel itself; grants use it to name the kernel's own tools.
 const KERNEL_ID: &str = "mgp";
 
-/// Runs registered servers in the fleet. [`Registrations`] owns this value, so it must not contain a handle of
-/// [`Registrations`] in turn.
+/// The [`ServerRunner`] that runs registered servers in the fleet. [`Registrations`] owns this value, so it must not
+/// contain a handle of [`Registrations`] in turn.
 #[derive(Clone)]
 pub(super) struct RegisteredServers {
     fleet: Fleet,
@@ -46,8 +46,8 @@ pub(super) fn registrations(
         if server.is_some() {
             return view.sees(cx, server, tool);
         }
-        // A grant of a whole server with the kernel's id does not allow a caller to register servers: a grant must name
-        // the tool for registration itself.
+        // A grant for the whole kernel (as the server `mgp`) does not allow registrations: a grant must name the tool
+        // for registration itself.
         let kernel = ServerId::from(KERNEL_ID);
         access.sees(cx, Some(&kernel), tool)?;
         match access.named(&cx.principal, Some(&kernel), tool, SystemTime::now()) {

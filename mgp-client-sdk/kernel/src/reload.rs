@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use futures_util::future::{join, join_all};
 use mgp_discovery::{
     ChangeEffect, Config, ConfigChange, ConfigFinding, ConfigWatcher, LoadedConfig, OperatorProof,
-    Reloaded, ServerConfig, Surface, TargetConfig,
+    Reloaded, ServerConfig, TargetConfig,
 };
 use mgp_types::mgp::{KernelChange, KernelFinding, KernelReloadResult, ShutdownReason};
 use mgp_types::service::{Principal, ServerId};
@@ -153,7 +153,7 @@ async fn apply(
     if let Some(inbox) = kernel.governance().inbox() {
         inbox.set_wait(config.kernel.approval_timeout);
     }
-    if dispatch.meta_tools.set(&config) || surfaces(&before) != surfaces(&config) {
+    if dispatch.meta_tools.set(&config) || lists_other_tools(&before, &config) {
         parts.fleet.context().notifications.tools_changed(|_| true);
     }
     let changes = changes(&change);
@@ -173,11 +173,18 @@ async fn apply(
     outcome.map(|()| changes)
 }
 
-/// Returns the settings that determine which tools are listed to agents.
-fn surfaces(config: &Config) -> (Surface, u64, Vec<(&str, Surface)>) {
-    let agents = config.agents.iter();
-    let own = agents.filter_map(|(name, agent)| Some((name.as_str(), agent.surface?))).collect();
-    (config.kernel.surface, config.kernel.direct_tokens, own)
+/// Returns whether the settings that determine which tools are listed to agents changed.
+fn lists_other_tools(before: &Config, after: &Config) -> bool {
+    let of_kernel = |Config { kernel, .. }: &Config| {
+        (kernel.surface, kernel.direct_tokens, kernel.tool_context_budget)
+    };
+    let of_agent = |config: &Config, name: &str| {
+        let agent = config.agents.get(name).cloned().unwrap_or_default();
+        (agent.surface, agent.pinned, agent.budget)
+    };
+    let mut names = before.agents.keys().chain(after.agents.keys());
+    of_kernel(before) != of_kernel(after)
+        || names.any(|name| of_agent(before, name) != of_agent(after, name))
 }
 
 /// Applies new settings to servers that keep running, and returns the changed servers that have to be

@@ -48,7 +48,7 @@ enum Message {
     Flush(oneshot::Sender<()>),
 }
 
-/// Sends spans to the task that exports them. This handle is cheap to clone.
+/// A sender of spans to the task that exports them. This handle is cheap to clone.
 #[derive(Clone)]
 pub(crate) struct SpanSender(mpsc::Sender<Message>);
 

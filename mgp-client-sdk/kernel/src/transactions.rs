@@ -16,7 +16,7 @@ use mgp_types::{ErrorCode, Object, Payload, RpcError};
 use crate::dispatch;
 use crate::handle::{Kernel, KernelParts};
 
-/// Calls tools of the kernel's servers to compensate the steps of transactions. It does not keep the kernel alive.
+/// The [`TransactionTools`] of a kernel: calls tools of its servers to undo steps. Does not keep the kernel alive.
 struct CompensationCaller(Weak<KernelParts>);
 
 impl Kernel {

@@ -88,8 +88,8 @@ impl Session {
         let mut again = 0;
         if let Some(tokens) = before.as_ref().and_then(|entry| entry.tokens.as_ref()) {
             again = self.with_limits(|limits| limits.refused(tokens, now()))?;
-            // 0 means that the token was at least a minute old when it was refused. So the server has presumably
-            // accepted it before, and supports bound tokens even if its challenge names only `Bearer`.
+            // If `again` is 0, the token was at least a minute old when it was refused. So the server has presumably
+            // accepted the token before, and supports bound tokens even if its challenge names only `Bearer`.
             if tokens.kind == TokenKind::Dpop && again == 0 {
                 forget_bearers(&mut demand);
             }
@@ -112,6 +112,10 @@ impl Session {
 
     /// Requests tokens with more scopes than have been granted.
     async fn step_up(&self, server: &Url, mut demand: Demand) -> Result<(), AuthError> {
+        // Only a login grants more scopes, and this client has no browser for one.
+        if matches!(self.config.grant, Grant::Person(None)) {
+            return Err(AuthError::Expired);
+        }
         let wanted = demand.scope.clone().unwrap_or_default();
         self.with_limits(|limits| limits.step_up(&wanted, now()))?;
         let before = self.entry();

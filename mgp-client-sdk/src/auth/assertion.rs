@@ -33,7 +33,7 @@ pub trait AssertionSource: Send + Sync + 'static {
     ) -> Result<Secret, AuthError>;
 }
 
-/// A fixed assertion, e.g. that of a workload.
+/// A fixed assertion, e.g. the assertion of a workload.
 #[async_trait]
 impl AssertionSource for Secret {
     async fn assertion(&self, _: &str, _: &str, _: &Scopes) -> Result<Self, AuthError> {
@@ -41,8 +41,8 @@ impl AssertionSource for Secret {
     }
 }
 
-/// Exchanges a person's ID token for an assertion, at the identity provider of the enterprise. The client presents the
-/// assertion to the authorization server.
+/// A source that exchanges a person's ID token for an assertion, at the identity provider of the enterprise. The client
+/// presents the assertion to the authorization server.
 ///
 /// The enterprise decides what the client may do; the person is not asked.
 #[derive(Clone)]

@@ -94,8 +94,8 @@ impl Request {
         one("code")?.map(Secret::from).ok_or(AuthError::Response("no code"))
     }
 
-    /// Checks the issuer that a response names (RFC 9207 §2.4): it must be exactly the issuer of the login. It can be
-    /// missing only if the authorization server has not promised to name it.
+    /// Checks the issuer that a response names (RFC 9207 §2.4): it must be exactly the issuer of the login. A response
+    /// without an issuer is refused if the authorization server has promised to name it.
     fn check_issuer(&self, found: Option<&str>) -> Result<(), AuthError> {
         let refuse = |why| Err(AuthError::ResponseIssuer { issuer: self.issuer.clone(), why });
         match found {

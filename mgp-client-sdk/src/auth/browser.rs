@@ -19,7 +19,7 @@ use url::Url;
 
 use super::error::AuthError;
 
-/// Opens a login in a browser and returns the URL to which the browser is redirected.
+/// A way to open a login in a browser and to obtain the URL to which the browser is redirected.
 ///
 /// The client checks state, issuer and address of that URL. Implement this trait with the attribute `#[async_trait]` of
 /// the crate `async-trait`, or use [`LoopbackBrowser`] in a program that runs on the person's machine.
@@ -76,13 +76,14 @@ const MAX_CONNECTIONS: usize = 16;
 
 const PATH: &str = "/callback";
 const DONE: &str = "Login complete. You can close this window.";
+const REFUSED: &str = "The login was refused; see the terminal.";
 const NOT_FOUND: &str = "There is nothing here.";
 
 /// A browser that is redirected to a listener on 127.0.0.1 (RFC 8252 §7.3). The program supplies the function that
 /// opens the login.
 ///
-/// A response with another state than that of the login is refused, and the wait continues: any page in a browser
-/// can send requests to this listener.
+/// A response with a wrong `state` is refused, and the listener keeps waiting: any page in a browser can send
+/// requests to this listener.
 ///
 /// ```no_run
 /// use mgp_client_sdk::auth::LoopbackBrowser;
@@ -132,8 +133,10 @@ impl LoopbackBrowser {
 #[async_trait]
 impl Browser for LoopbackBrowser {
     async fn redirect_uri(&self, registered: Option<&str>) -> Result<String, AuthError> {
-        let failed =
-            |error: io::Error| AuthError::browser(format!("no port to listen on: {error}"));
+        let failed = |error: io::Error| match self.port {
+            0 => AuthError::browser(format!("no port to listen on: {error}")),
+            port => AuthError::browser(format!("cannot listen on port {port}: {error}")),
+        };
         let listener = self.bind(registered).await.map_err(failed)?;
         let port = listener.local_addr().map_err(failed)?.port();
         *self.listener.lock() = Some(listener);
@@ -191,8 +194,11 @@ async fn serve(mut stream: TcpStream, port: u16, state: &str) -> io::Result<Opti
         }
     }
     let back = answer(&head, port).filter(|url| is_answer(url, state));
-    let (status, text) =
-        if back.is_some() { ("200 OK", DONE) } else { ("404 Not Found", NOT_FOUND) };
+    let (status, text) = match &back {
+        Some(url) if parameter(url, "error").is_some() => ("200 OK", REFUSED),
+        Some(_) => ("200 OK", DONE),
+        None => ("404 Not Found", NOT_FOUND),
+    };
     let length = text.len();
     let answer = format!(
         "HTTP/1.1 {status}\r\ncontent-type: text/plain\r\ncontent-length: {length}\r\n\
@@ -277,6 +283,32 @@ mod tests {
         let back = waiting.await.unwrap().unwrap();
         assert_eq!(back, format!("{uri}?code=c%20d&state=right&iss=https%3A%2F%2Fa"));
         drop(idle);
+    }
+
+    #[tokio::test]
+    async fn a_login_that_was_refused_is_not_called_complete() {
+        for (parameters, page) in
+            [("code=c", DONE), ("error=access_denied", REFUSED), ("code=c&error=e", REFUSED)]
+        {
+            let browser = LoopbackBrowser::new(|_| ());
+            let uri = browser.redirect_uri(None).await.unwrap();
+            let target = format!("{PATH}?state=right&{parameters}");
+            let (back, answer) = tokio::join!(
+                browser.authorize("https://a.example/authorize?state=right"),
+                get(&uri, &target)
+            );
+            assert!(back.unwrap().ends_with(&target));
+            assert!(answer.ends_with(page), "{answer}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_port_that_is_in_use_is_named() {
+        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let browser = LoopbackBrowser::new(|_| ()).port(port);
+        let error = browser.redirect_uri(None).await.unwrap_err().to_string();
+        assert!(error.contains(&format!("port {port}")), "{error}");
     }
 
     #[tokio::test]

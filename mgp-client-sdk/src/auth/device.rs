@@ -114,6 +114,10 @@ impl Session {
                 Err(AuthError::Token { error, description, .. }) if error == "access_denied" => {
                     return Err(AuthError::Denied { error, description });
                 }
+                // The person may have entered the code already, so the login goes on, with longer waits.
+                Err(error) if error.is_temporary() => {
+                    interval = (interval * 2).min(MAX_POLL_INTERVAL);
+                }
                 done => return done,
             }
         }

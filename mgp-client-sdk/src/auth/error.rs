@@ -223,9 +223,25 @@ impl AuthError {
             Self::Forbidden { .. } | Self::TooManyStepUps { .. } => ErrorCode::PERMISSION_DENIED,
             Self::Address { .. } | Self::Document { .. } => ErrorCode::UPSTREAM_ERROR,
             Self::Fetch(_) => ErrorCode::UPSTREAM_UNAVAILABLE,
+            Self::Token { .. } if self.is_temporary() => ErrorCode::UPSTREAM_UNAVAILABLE,
             // These are problems of the local machine.
             Self::Store(_) | Self::Key(_) | Self::Randomness(_) => ErrorCode::INTERNAL_ERROR,
             _ => ErrorCode::AUTH_REQUIRED,
+        }
+    }
+
+    /// Returns whether the failure is temporary: a request was not answered, or the endpoint could not process it.
+    pub(super) fn is_temporary(&self) -> bool {
+        match self {
+            Self::Fetch(error) => matches!(error, FetchError::Failed { .. }),
+            Self::Token { error, .. } => {
+                error.starts_with("status 5")
+                    || matches!(
+                        error.as_str(),
+                        "status 408" | "status 429" | "temporarily_unavailable" | "server_error"
+                    )
+            }
+            _ => false,
         }
     }
 }
@@ -262,5 +278,14 @@ mod tests {
         );
         check(&FetchError::Failed { url, why }.into(), ErrorCode::UPSTREAM_UNAVAILABLE);
         check(&TokenStoreError::Other("full".to_owned()).into(), ErrorCode::INTERNAL_ERROR);
+        for (error, code) in [
+            ("status 503", ErrorCode::UPSTREAM_UNAVAILABLE),
+            ("server_error", ErrorCode::UPSTREAM_UNAVAILABLE),
+            ("status 404", ErrorCode::AUTH_REQUIRED),
+            ("invalid_grant", ErrorCode::AUTH_REQUIRED),
+        ] {
+            let (endpoint, error, description) = (String::new(), error.to_owned(), String::new());
+            check(&AuthError::Token { endpoint, error, description }, code);
+        }
     }
 }

@@ -12,8 +12,8 @@ use super::error::AuthError;
 use super::now;
 use super::secret::Secret;
 
-/// The time in seconds for which an assertion is valid. An issuer whose clock is ahead of ours by more than that
-/// refuses it.
+/// The time in seconds for which an assertion is valid. An issuer whose clock is ahead of ours by more than this time
+/// refuses the assertion.
 const ASSERTION_TTL_SECS: u64 = 120;
 
 /// The private key with which a client authenticates itself.
@@ -50,7 +50,7 @@ impl SigningKey {
     /// Creates a key from PEM (PKCS #8).
     ///
     /// # Errors
-    /// [`AuthError::Key`] if it is not a private key for this algorithm.
+    /// [`AuthError::Key`] if `pem` is not a private key for this algorithm.
     pub fn from_pem(algorithm: SigningAlgorithm, pem: &[u8]) -> Result<Self, AuthError> {
         let key = match algorithm {
             SigningAlgorithm::Es256 => EncodingKey::from_ec_pem(pem),
@@ -62,7 +62,7 @@ impl SigningKey {
         key.statement("", "").map(|_| key)
     }
 
-    /// Sets the key id (`kid`). An authorization server that knows several keys of this client needs it.
+    /// Sets the key id (`kid`). An authorization server that knows several keys of this client needs the id.
     #[must_use]
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());

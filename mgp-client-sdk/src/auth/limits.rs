@@ -14,7 +14,7 @@ const STEP_UP_WINDOW_SECS: u64 = 3600;
 /// The age in seconds up to which a token is considered new.
 const NEW_TOKEN_SECS: u64 = 60;
 
-/// Counts the step-ups for each set of scopes, and the new tokens that the server refused.
+/// The counts of step-ups for each set of scopes, and of new tokens that the server refused.
 #[derive(Debug)]
 pub(super) struct Limits {
     limit: u32,

@@ -25,7 +25,7 @@ const STEP_UP_LIMIT: u32 = 3;
 /// The default time limit of a person's login; see [`OAuth::login_timeout`].
 const LOGIN_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// Credentials for one server: obtains tokens, sends them, and renews them.
+/// OAuth credentials for one server: tokens that are obtained, sent and renewed automatically.
 ///
 /// The client obtains no tokens before the server refuses a request for lack of credentials: the refusal names the
 /// server's metadata and the needed scopes. All requests go through the [`SharedFetch`], which decides which addresses

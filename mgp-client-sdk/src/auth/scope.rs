@@ -88,7 +88,7 @@ pub(super) fn select_scopes(
     wanted
 }
 
-/// Checks a scope (RFC 6749 §3.3): visible ASCII except the quotation mark and the backslash.
+/// Returns whether a text is a scope (RFC 6749 §3.3): visible ASCII except the quotation mark and the backslash.
 fn is_scope(text: &str) -> bool {
     let valid = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
     !text.is_empty() && text.len() <= MAX_SCOPE_BYTES && text.bytes().all(valid)

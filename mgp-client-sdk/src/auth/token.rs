@@ -185,7 +185,9 @@ fn read(endpoint: &str, answer: &FetchResponse) -> Result<Answer, AuthError> {
 /// Returns the error for a response with which an endpoint refused a request.
 pub(super) fn refusal(endpoint: &str, answer: &FetchResponse) -> AuthError {
     let refusal: Option<Refusal> = serde_json::from_slice(&answer.body).ok();
-    let refusal = refusal.filter(|_| (400..500).contains(&answer.status));
+    // With 408 and 429 the endpoint does not judge the request, whatever error code it sends with them.
+    let is_judged = (400..500).contains(&answer.status) && !matches!(answer.status, 408 | 429);
+    let refusal = refusal.filter(|_| is_judged);
     let (error, description) = match refusal {
         Some(refusal) => (refusal.error, refusal.error_description.unwrap_or_default()),
         None => (format!("status {}", answer.status), String::new()),
@@ -332,6 +334,9 @@ mod tests {
         check(200, "s3cret", Err("not a token response"));
         check(400, r#"{"error":"invalid_grant","error_description":"gone"}"#, Err("gone"));
         check(302, r#"{"access_token":"s3cret","token_type":"Bearer"}"#, Err("status 302"));
-        check(503, r#"{"error":"invalid_grant"}"#, Err("status 503"));
+        for status in [408, 429, 503] {
+            let expected = format!("status {status}");
+            check(status, r#"{"error":"invalid_grant"}"#, Err(expected.as_str()));
+        }
     }
 }

@@ -244,7 +244,7 @@ impl ClientBuilder {
 
     /// Adds a hook that receives changes of the server's state, such as draining (MGP §11.4).
     ///
-    /// A modern server sends them on the stream of changes; this hook alone makes the client keep that stream open.
+    /// A modern server sends them on the stream of changes; this hook suffices for the client to keep that stream open.
     ///
     /// ```
     /// use mgp_client_sdk::Client;

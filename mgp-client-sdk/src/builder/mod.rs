@@ -154,7 +154,8 @@ impl ClientBuilder {
 
     // === Limits ===
 
-    /// Sets the time-out of requests. Each progress notification restarts it. Default: 60 s.
+    /// Sets the time-out of requests. Each progress notification restarts it, and it is paused while the client answers
+    /// a question of the server. Default: 60 s.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.config.timeout = timeout;
         self
@@ -372,8 +373,8 @@ impl ClientBuilder {
     /// Starts a server as a child process and connects to it. The client owns the child process.
     ///
     /// # Errors
-    /// [`Error::Spawn`] if it did not start, else the reason why the handshake failed; in that case the child has
-    /// exited.
+    /// [`Error::Spawn`] if the child did not start, else the reason why the handshake failed; in that case the child
+    /// has exited.
     ///
     /// # Cancel safety
     /// Dropping the future kills the child and its group.
@@ -414,7 +415,7 @@ impl ClientBuilder {
         let connected = client::establish_url(url, own, |outbound| outbound.with_gates(&gates));
         match connected.await {
             Err(error) if client::may_be_http_sse(&error) => {
-                // If there is no event stream, the error of the first attempt is the more useful one.
+                // If the second attempt fails too, the first error is the more useful one.
                 let other =
                     client::establish_http_sse(url, config, |outbound| outbound.with_gates(&gates));
                 other.await.map_err(|_| error)

@@ -369,7 +369,7 @@ pub(crate) async fn call_many(
     results.into_iter().flatten().collect()
 }
 
-/// Calls a hook for each progress step, and passes each item to the inner outlet if that outlet accepts it.
+/// A sink that calls a hook for each progress step, and passes on each item that the inner outlet accepts.
 struct ProgressTap {
     hook: StepHook,
     inner: Outlet,

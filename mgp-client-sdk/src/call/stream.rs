@@ -59,7 +59,7 @@ impl ToolStream {
 
     /// Cancels the call and returns its partial result (MGP §12.7).
     ///
-    /// A server that did not negotiate streaming only receives a cancellation, and returns no partial result.
+    /// If streaming was not negotiated, the call is only cancelled, and there is no partial result.
     ///
     /// # Errors
     /// See [`Client::request`].
@@ -171,7 +171,7 @@ fn decode(content: &Payload) -> Result<ContentBlock, RpcError> {
 
 mgp_types::opaque_debug!(ToolStream);
 
-/// Sends each item to the stream and, if it accepts the item, to the outlet that the caller set.
+/// A sink that sends each item to the stream, and to the caller's own outlet if that outlet accepts the item.
 struct Channel {
     sender: mpsc::Sender<OutletItem>,
     inner: Outlet,

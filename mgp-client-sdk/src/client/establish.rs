@@ -31,9 +31,9 @@ use crate::listening::{ChangeStream, StreamContext, acknowledged};
 use crate::permission::answer_permissions;
 use crate::presence::Presence;
 use crate::wire::{
-    EofReader, GatewayStacks, HeaderMirrorLayer, InboundParts, Liveness, LivenessPeer,
-    OutboundStack, ReceivedCallbacks, Repeats, RequestTimeoutLayer, TaskGuard, TimeLimits, inbound,
-    spawn_connection,
+    CallbackHandler, EofReader, GatewayStacks, HeaderMirrorLayer, InboundParts, Liveness,
+    LivenessPeer, OutboundStack, ReceivedCallbacks, Repeats, RequestTimeoutLayer, TaskGuard,
+    TimeLimits, inbound, is_question, spawn_connection,
 };
 
 /// The time within which a killed child must exit.
@@ -161,6 +161,7 @@ struct Transport {
     driver: TaskGuard,
     child: Option<ChildGuard>,
     lists: Arc<ListCache>,
+    /// Present for Streamable HTTP only.
     mirror: Option<HeaderMirrorLayer>,
     known_era: KnownEra,
 }
@@ -178,7 +179,11 @@ impl Transport {
             Repeats::take(config),
             request_meta(config, session)?,
             self.mirror.clone(),
-            RequestTimeoutLayer::new(time_limits, config.hooks.progress.clone()),
+            RequestTimeoutLayer::new(
+                time_limits,
+                config.hooks.progress.clone(),
+                answers_questions(config),
+            ),
         ))
     }
 
@@ -282,7 +287,7 @@ async fn finish_connect(
     let stack = gates(transport.outbound(&mut config, &session, time_limits)?);
     let facts = transport.handshake(&stack, &config).await?;
     let presence = transport.record_presence(&config, &facts).await?;
-    let Transport { peer, cx, monitor, liveness, driver, child, lists, .. } = transport;
+    let Transport { peer, cx, monitor, liveness, driver, child, lists, mirror, .. } = transport;
     let permission_updates = follow_permissions(&session, &stack, &cx, &liveness);
     let capabilities: Option<ServerCapabilities> =
         facts.capabilities.as_ref().and_then(|all| all.get().ok());
@@ -313,6 +318,7 @@ async fn finish_connect(
         monitor,
         liveness,
         lists,
+        has_permanent_connection: mirror.is_none(),
         guarded_answers: Stack::new(CatchPanicLayer::new().layer(config.handlers.clone())),
         callbacks: config.callbacks.clone(),
         answers: config.handlers,
@@ -334,6 +340,12 @@ fn request_meta(
     let layer = RequestMetaLayer::new(Arc::clone(session), &config.offer);
     let layer = layer.map_err(ConnectError::Refused)?.server(config.server_id.clone());
     Ok(if config.plain_traceparent { layer.trace_plain() } else { layer })
+}
+
+/// Returns whether the client itself answers questions of the server.
+fn answers_questions(config: &ClientConfig) -> bool {
+    matches!(config.callbacks, Some(CallbackHandler::Own(_)))
+        || config.handlers.methods().any(is_question)
 }
 
 /// Starts a task that notifies the server when its permissions change, if the extension for permissions is active.

@@ -88,8 +88,8 @@ macro_rules! lists {
             #[doc = concat!("Returns all ", $name, ", from the cache if the server reports when they change.")]
             ///
             /// The cached list is dropped after a change (`listChanged`) and when its time to live (`ttlMs`) ends. A
-            /// list without `ttlMs` is cached only if a legacy server announces its changes; otherwise each call
-            /// requests the list again.
+            /// list without `ttlMs` is cached only if a legacy server announces its changes over a permanent
+            /// connection, i.e. over a pair of streams or HTTP+SSE; otherwise each call requests the list again.
             ///
             /// # Errors
             #[doc = concat!("See [`Client::", stringify!($all), "`].")]
@@ -181,9 +181,10 @@ impl Client {
         }
         let all_pages = self.all_pages::<R>().await?;
         let list: Arc<[_]> = all_pages.items.into();
-        match (all_pages.ttl, self.0.facts.era, announced) {
-            (Some(ttl), ..) => cache.insert(generation, &list, Some(ttl)),
-            (None, Era::Legacy, Some(true)) => cache.insert(generation, &list, None),
+        let is_announced = announced == Some(true) && self.0.has_permanent_connection;
+        match (all_pages.ttl, self.0.facts.era) {
+            (Some(ttl), _) => cache.insert(generation, &list, Some(ttl)),
+            (None, Era::Legacy) if is_announced => cache.insert(generation, &list, None),
             // The client might not learn of a change of this list, so the list is not cached.
             _ => {}
         }

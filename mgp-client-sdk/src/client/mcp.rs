@@ -39,7 +39,7 @@ impl Client {
 
     // === Tools ===
 
-    /// Checks arguments against the input schema of a tool, without a call of the tool.
+    /// Checks arguments against the input schema of a tool, without calling the tool.
     ///
     /// # Errors
     /// See [`Client::request`]; 4001 if there is no such tool for this caller.
@@ -119,7 +119,7 @@ impl Client {
     /// Opens a stream of notifications in the modern era and waits until the server ends it; there is no time-out.
     ///
     /// The notifications are passed to the hooks; poll the future concurrently with calls, and drop it to close the
-    /// stream. It is not needed for changes of lists and resources: [`on_change`](crate::ClientBuilder::on_change)
+    /// stream. Changes of lists and resources do not need this method: [`on_change`](crate::ClientBuilder::on_change)
     /// and [`subscribe`](Self::subscribe) open their own stream.
     ///
     /// # Errors

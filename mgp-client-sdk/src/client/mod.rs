@@ -41,7 +41,7 @@ use crate::wire::{CallbackHandler, GatewayStacks, Liveness, TaskGuard, TimeLimit
 /// A connected client. Clones are cheap. The connection ends when the last clone is dropped.
 ///
 /// Dropping the last clone also ends the session of a legacy server at a URL, if the runtime the client was
-/// created on is still running; call [`close`](Self::close) to make sure that it ends.
+/// created on is still running; call [`close`](Self::close) to make sure that the session ends.
 ///
 /// ```
 /// use mgp_client_sdk::{Client, ToolResult};
@@ -74,6 +74,8 @@ struct ClientState {
     monitor: ConnectionMonitor,
     liveness: Liveness,
     lists: Arc<ListCache>,
+    /// `false` for Streamable HTTP: such a server may have no stream for notifications outside of calls.
+    has_permanent_connection: bool,
     answers: Router,
     /// The client's handlers, in a layer that catches panics.
     guarded_answers: Stack,
@@ -82,8 +84,8 @@ struct ClientState {
     max_pages: usize,
     max_rounds: u32,
     child: Option<ChildGuard>,
-    /// Records the connection in the audit log. It is declared before the driver, so that it is dropped first:
-    /// otherwise the end of the driver would look like a loss of the server.
+    /// The guard that records the connection in the audit log. It is declared before the driver, so that it is dropped
+    /// first: otherwise the end of the driver would look like a loss of the server.
     presence: Option<Presence>,
     /// The task that notifies the server of changes of its permissions.
     _following: Option<TaskGuard>,
@@ -181,7 +183,7 @@ impl Client {
     /// Starts a server as a child process and connects to it; see [`ClientBuilder::spawn`].
     ///
     /// # Errors
-    /// [`Error::Spawn`] if it did not start, else the reason why the handshake failed.
+    /// [`Error::Spawn`] if the child did not start, else the reason why the handshake failed.
     ///
     /// # Cancel safety
     /// Dropping the future kills the child and its group.
@@ -324,8 +326,8 @@ impl Client {
         &self.0.of_gateway.ungated
     }
 
-    /// Returns the stack for calls that a gateway forwards. It opens no trace span, because the gateway's own stack has
-    /// opened one.
+    /// Returns the stack for calls that a gateway forwards. This stack opens no trace span, because the gateway's own
+    /// stack has opened one.
     pub(crate) fn forwarding(&self) -> &Stack {
         &self.0.of_gateway.forwarding
     }

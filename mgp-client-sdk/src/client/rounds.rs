@@ -67,8 +67,8 @@ impl Client {
         Ok(try_join_all(answering).await?.into_iter().collect())
     }
 
-    /// Obtains the answer to one question of the server of a forwarded call: from the party that fills in forms for
-    /// callers, from a handler of this client, or else from the original caller, who is asked under `key`.
+    /// Obtains the answer to a question that the server asks during a forwarded call: from the party that fills in
+    /// forms for callers, from this client's permission handler, or else from the original caller, asked under `key`.
     pub(crate) async fn answer_for_caller(
         &self,
         cx: &Context,

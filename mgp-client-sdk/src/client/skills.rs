@@ -42,13 +42,14 @@ impl Client {
         Err(endless(ResourcesDirectoryRead::METHOD, "there are too many pages"))
     }
 
-    /// Reads a file of a skill, and checks it against `skill`: its size and hash, and the frontmatter of `SKILL.md`.
+    /// Reads a file of a skill, and checks it against `skill`: the size and hash, if `skill` lists the files, and the
+    /// frontmatter of `SKILL.md`.
     ///
     /// The hash shows that `skill` lists this file, not that either can be trusted: both are from the server.
     ///
     /// # Errors
-    /// See [`Client::request`]; −32603 if `skill` does not list the file, or the file differs from what is listed. Then
-    /// request the skill again, because it may have changed.
+    /// See [`Client::request`]; −32603 if `skill` lists files but not this one, or the file differs from its entry.
+    /// Then request the skill again, because it may have changed.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the request at the server.

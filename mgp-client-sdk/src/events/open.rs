@@ -1,4 +1,4 @@
-//! Requests a subscription. In the modern era it also keeps the stream open over which the events are sent.
+//! Requests a subscription and, in the modern era, keeps the stream open over which the events are sent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -112,8 +112,8 @@ pub(crate) async fn open(
         _stream: stream,
     };
     if is_modern {
-        // Wait until the stream is open, because only then do the events of the caller's next call arrive before its
-        // answer. If the stream cannot be opened now, `keep_open` opens it later.
+        // Wait until the stream is open: otherwise, the events of the caller's next call could arrive after the answer
+        // to that call. If the stream cannot be opened now, `keep_open` opens it later.
         let _ = tokio::time::timeout(OPEN_TIMEOUT, acknowledged).await;
     }
     Ok(subscription)

@@ -38,8 +38,8 @@ pub(crate) struct StreamContext {
     pub(crate) acknowledge_timeout: Duration,
 }
 
-/// Keeps a client's stream of changes open, and changes the subscriptions to resources. The stream is closed when this
-/// is dropped.
+/// A client's stream of changes, which is kept open while it is needed, and the subscriptions to resources. The stream
+/// is closed when this value is dropped.
 pub(crate) struct ChangeStream {
     reportable: Reportable,
     subscriptions: watch::Sender<Subscriptions>,

@@ -6,7 +6,7 @@ use mgp_types::{Backoff, RpcError, random_name};
 
 use crate::config::ListenConfig;
 
-/// The minimum delay after the attempts with growing delays, because the number of further attempts is not limited.
+/// The minimum delay once the delays have stopped growing; the number of attempts is not limited from then on.
 const MIN_LAST_DELAY: Duration = Duration::from_millis(10);
 
 /// Doubling delays with some jitter; after a number of failed attempts, all have the maximum length.

@@ -133,8 +133,13 @@ impl Listener {
                 Ok(agreed)
             }
             Err(error) => {
-                if is_final(&error) && self.stream.is_none() {
-                    self.refusal = Some((wanted, error.clone()));
+                if self.stream.is_none() {
+                    if is_final(&error) {
+                        self.refusal = Some((wanted, error.clone()));
+                    } else {
+                        // The lists may have been read already, and no stream reports their changes.
+                        self.may_have_missed = true;
+                    }
                 }
                 Err(error)
             }

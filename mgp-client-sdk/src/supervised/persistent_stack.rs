@@ -40,7 +40,7 @@ pub(crate) struct ActiveConnection {
     scope: ScopeId,
     stack: Stack,
     running: AtomicUsize,
-    /// Wakes `idle()` when the last running call has ended.
+    /// The signal that wakes `idle()` when the last running call has ended.
     idle: Notify,
     is_retired: AtomicBool,
 }
@@ -84,7 +84,7 @@ impl ActiveConnection {
     }
 }
 
-/// Counts a call as running until this value is dropped.
+/// A guard that counts a call as running until the guard is dropped.
 struct RunningCall(Arc<ActiveConnection>);
 
 impl RunningCall {
@@ -133,7 +133,7 @@ pub(crate) struct CurrentConnection {
 }
 
 impl CurrentConnection {
-    /// Makes this the connection to which calls are sent.
+    /// Makes a connection the current one, to which calls are sent.
     pub(crate) fn set(&self, connection: &Arc<ActiveConnection>) {
         *self.facts.lock() = Some(connection.session.facts());
         *self.connection.lock() = Some(Arc::clone(connection));
@@ -220,8 +220,8 @@ impl PersistentStack {
         }
     }
 
-    /// Creates the state of a new connection, and a stack that always sends to it. Calls of the supervised client go
-    /// there only once it is the current connection.
+    /// Creates the state of a new connection, and a stack that always sends to it. Calls of the supervised client are
+    /// sent to the new connection only once it is the current one.
     pub(crate) fn attach(&self, outbound: OutboundStack) -> (Arc<ActiveConnection>, Stack) {
         let connection = Arc::new(ActiveConnection {
             peer: outbound.peer.clone(),
@@ -277,8 +277,8 @@ impl Drop for PersistentScope {
     }
 }
 
-/// Moves tool calls from the scope of a connection to the persistent scope, because the end of the connection
-/// would stop retries in its scope.
+/// A service that moves tool calls from the scope of a connection to the persistent scope: in the connection's scope,
+/// retries would stop when the connection ends.
 #[derive(Clone)]
 struct ClientScope {
     own: ScopeId,
@@ -303,8 +303,8 @@ impl Service<Call> for ClientScope {
     }
 }
 
-/// Adds to a call the server's id and facts, which the gates need. Also adds the connection on which the call was
-/// made, unless this is the current one.
+/// A service that adds to a call the server's id and facts, which the gates need, and the connection on which the call
+/// was made, unless that connection is the current one.
 #[derive(Clone)]
 struct AddressCall {
     connection: Option<Arc<ActiveConnection>>,

@@ -61,7 +61,8 @@ impl Recorder {
     }
 }
 
-/// A start of a server. Dropping it records a failure, unless [`succeeded`](Self::succeeded) was called.
+/// An attempt to start a server. Dropping the attempt records a failure, unless [`succeeded`](Self::succeeded) was
+/// called.
 pub(crate) struct StartAttempt {
     recorder: Option<Recorder>,
     /// `true` if the supervisor never gives up starting this server; failures with the same cause are then recorded at

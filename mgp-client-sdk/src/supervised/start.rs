@@ -272,8 +272,8 @@ impl ServerRun {
         Ok(client)
     }
 
-    /// Describes why the handshake failed: by the exit of the child if it has exited, else by the error. The
-    /// description never contains text from the server.
+    /// Describes why the handshake failed: by the exit of the child if the connection ended because of it, else by the
+    /// error. The description never contains text from the server.
     fn failure_cause(&self, error: &Error) -> String {
         let report = self.child.as_ref().and_then(|child| child.exit_report());
         match report.filter(|_| error.code() == ErrorCode::SERVER_NOT_READY) {
@@ -309,7 +309,7 @@ impl ServerRun {
         #[cfg(feature = "http")]
         if let ServerTarget::Url { transport, .. } = &self.target {
             return match self.connect_url(*transport).await {
-                // If the server has no event stream either, the first error is the more useful one.
+                // If the second attempt fails too, the first error is the more useful one.
                 Err(error) if client::may_be_http_sse(&error) => {
                     self.connect_url(HttpTransport::Sse).await.map_err(|_| error)
                 }
@@ -518,6 +518,9 @@ impl ServerRun {
 
 /// Describes why a program did not start, and returns whether another start would fail in the same way.
 fn spawn_failure(error: &ChildError) -> (String, bool) {
+    if let ChildError::NoDirectory(_) = error {
+        return (format!("{error}; create it, or correct `cwd`"), true);
+    }
     let ChildError::Start { program, source } = error else {
         let source = std::error::Error::source(error);
         let source = source.map_or(String::new(), |source| format!(": {source}"));

@@ -1,5 +1,5 @@
-//! Storage for the answers of a legacy caller, so that it is not asked the same question again when the call is
-//! repeated in the rounds of a modern callee.
+//! The answers of a legacy caller to the questions of a modern callee. They are stored, so that the caller is asked
+//! each question only once, although each round of questions repeats the call.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,8 @@ use mgp_types::RpcError;
 use mgp_types::service::{BoxFuture, CallerAccess, CallerChannel, CallerRequest, Context};
 use mgp_types::sync::Mutex;
 
-/// Asks the caller each question of a call only once, although the call is repeated in each round; stores the answers.
+/// A channel to a legacy caller: asks each question of a call only once, and stores the answers for the repetitions of
+/// the call.
 pub(crate) struct AnswerCache {
     origin: Context,
     cache: Arc<Mutex<CachedAnswers>>,

@@ -1,4 +1,5 @@
-//! Forwards a call from a caller to a server (the callee), for each pair of eras.
+//! Forwards a call from a caller to a server (the callee), for each pair of eras. In the modern era, a callee ends a
+//! round by answering the call with questions, and the caller repeats the call with the answers.
 //!
 //! | caller | callee | a question of the callee |
 //! |---|---|---|
@@ -207,8 +208,8 @@ async fn request_in_rounds(
         let answer_cache = AnswerCache::new(call.cx().clone());
         call.cx_mut().caller_access = CallerAccess::Channel(Arc::new(answer_cache));
     }
-    // Each round sends a copy of the call, so that the original remains unchanged; without the members for this hop, the
-    // copies are cheaper.
+    // Each round sends a copy of the call, so that the original remains unchanged. Without the members for this hop,
+    // the copies are cheaper.
     call.params_mut().remove_hop_members();
     if call.cx().extensions.get::<AcceptsTask>().is_some() {
         // Layers that record how a call ends must wait for its task.
@@ -257,15 +258,15 @@ async fn request_in_rounds(
     }
 }
 
-/// Returns whether layers of the stack to the callee asked the caller these questions, and not the callee: e.g. gates, or
-/// the wait for a task. Their questions have the keys of the caller already.
+/// Returns whether these questions come from layers of the stack to the callee (e.g. gates, or the wait for a task),
+/// and not from the callee. Such questions already have the keys under which the caller was asked.
 fn is_own(cx: &Context, needed: &InputRequired) -> bool {
     let CallerAccess::Channel(asker) = &cx.caller_access else { return false };
     !needed.asks.is_empty() && needed.asks.iter().all(|(key, _)| asker.has_asked(key))
 }
 
-/// Asks questions of layers once more, which ends the round of the caller. Its next round sends the call again, and the
-/// layers then find the answers.
+/// Asks the caller the questions of layers once more, which ends the caller's round. The caller's next round sends the
+/// call again, and the layers then find the answers.
 async fn ask_own(cx: &Context, needed: InputRequired) -> Result<Reply, RpcError> {
     let CallerAccess::Channel(asker) = &cx.caller_access else {
         return Ok(Reply::InputRequired(needed));

@@ -159,7 +159,7 @@ impl Table {
 }
 
 impl ParkedCalls {
-    /// Parks a call; dropping the entry cancels it.
+    /// Parks a call; dropping the entry cancels the call.
     pub(crate) fn put(&self, name: &str, parked: ParkedCall) -> Result<(), RpcError> {
         let mut table = self.0.lock();
         table.drop_expired();

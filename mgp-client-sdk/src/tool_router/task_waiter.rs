@@ -1,5 +1,6 @@
 //! Waiting for the tasks of servers inside the layers that record how a call ended.
 
+use mgp_lifecycle::StepTask;
 use mgp_types::mcp::LegacyCreateTaskResult;
 use mgp_types::service::{Call, Context, Reply, Stack};
 use mgp_types::{Object, Payload, RpcError};
@@ -20,7 +21,7 @@ impl TaskWaiter {
         Self { client: client.clone(), cx: cx.clone() }
     }
 
-    /// Returns the result of the task if the server answered a call with one; returns any other reply unchanged.
+    /// Returns the result of the task if the server answered the call with a task; returns any other reply unchanged.
     pub(super) async fn result(&self, reply: Reply) -> Result<Reply, RpcError> {
         let max = self.client.time_limits().max;
         if let Reply::Task(_) = &reply {
@@ -36,18 +37,22 @@ impl TaskWaiter {
     }
 }
 
-/// Returns a stack that answers a call that became a task with the result of the task.
+/// Returns a stack that waits for the task if a call became one, and replies with the result of the task.
 ///
 /// A [`Hop`](crate::Hop) waits for tasks anyway, but outside all layers. Put this stack inside a layer that needs the
 /// end of each call, e.g. one that stores results. The stack waits only for tasks that the hop would wait for. If a
-/// task fails, its error has `details.started`.
+/// task fails, its error has `details.started`; the step of a transaction is [marked](StepTask).
 #[must_use]
 pub fn await_tasks(inner: Stack) -> Stack {
     Stack::from_fn(move |call: Call| {
         let waiter = call.cx().extensions.get_shared::<TaskWaiter>();
+        let step = StepTask::of(call.cx()).cloned();
         let sending = inner.send(call);
         async move {
             let reply = sending.await?;
+            if let (Reply::Task(_), Some(step)) = (&reply, step) {
+                step.mark();
+            }
             match waiter {
                 // Boxed, because few calls become tasks and the future of all others stays small.
                 Some(waiter) => Box::pin(waiter.result(reply)).await.map_err(mark_started),
@@ -57,7 +62,7 @@ pub fn await_tasks(inner: Stack) -> Stack {
     })
 }
 
-/// Adds to the error of a task that its call was started, whatever the code of the error means for other calls.
+/// Adds `started` to the details of a task's error: the call was started, whatever the code means for other calls.
 fn mark_started(error: RpcError) -> RpcError {
     let mut hints = error.as_recovery().cloned().unwrap_or_default();
     hints.details.get_or_insert_with(Object::new).insert("started", Payload::from_trusted("true"));

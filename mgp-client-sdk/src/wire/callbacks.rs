@@ -161,7 +161,7 @@ pub(super) fn receive(handler: &CallbackHandler, call: Call) {
         }
         Received::New => {
             let waiting = WaitingGuard { received, id };
-            // Look up the question's call now, while it certainly runs: the server's next message may be its answer.
+            // Look up the question's call now, while it certainly runs: the server's next message may answer that call.
             let answering = answer(handler, &call, question.clone());
             drop(spawn_scoped(&scope, handle(answering, call, question, waiting)));
         }
@@ -216,7 +216,14 @@ fn answer(handler: &CallbackHandler, call: &Call, question: CallbackRequestParam
         return Box::pin(std::future::ready(Err(RpcError::invalid_params(message))));
     }
     let answers = match handler {
-        CallbackHandler::Own(handler) => return handler(question),
+        CallbackHandler::Own(handler) => {
+            let open = open_questions(&call.cx().peer, &question);
+            let answering = handler(question);
+            return Box::pin(async move {
+                let _open = open;
+                answering.await
+            });
+        }
         CallbackHandler::Caller(answers) => Arc::clone(answers),
     };
     let origin = match &question.request_id {
@@ -229,6 +236,20 @@ fn answer(handler: &CallbackHandler, call: &Call, question: CallbackRequestParam
         None => attribute(call, None),
     };
     Box::pin(async move { pass_on(origin?, question, &answers).await })
+}
+
+/// Pauses the time-outs of the calls to which a question may belong. A notification needs no answer, and pauses none.
+fn open_questions(peer: &Peer, question: &CallbackRequestParams) -> Vec<OpenQuestion> {
+    if question.kind == CallbackType::Notification {
+        return Vec::new();
+    }
+    match &question.request_id {
+        Some(request) => {
+            let call = peer.in_flight(request);
+            call.and_then(|call| OpenQuestion::of(&call.cx)).into_iter().collect()
+        }
+        None => OpenQuestion::of_all(peer),
+    }
 }
 
 /// Forwards a question to the caller of a call, or to the party that answers for this caller.

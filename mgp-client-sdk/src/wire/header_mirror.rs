@@ -26,7 +26,7 @@ use tower_service::Service;
 /// The minimum time between a failed fetch of the tool list and the next one.
 const REFETCH_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Adds `Mcp-Param-*` headers to tool calls.
+/// Layer that adds `Mcp-Param-*` headers to tool calls.
 #[derive(Clone)]
 pub(crate) struct HeaderMirrorLayer(Arc<HeaderPlans>);
 
@@ -163,7 +163,7 @@ impl HeaderPlans {
         Ok(call)
     }
 
-    /// Fetches the whole list of tools on behalf of a call, unless it is already known or a fetch failed a moment ago.
+    /// Fetches the whole list of tools on behalf of a call, unless the list is known or a fetch failed a moment ago.
     ///
     /// Without the list, calls are sent without headers, and the server decides whether to accept them.
     async fn fetch<S: MgpService>(&self, inner: &mut S, call: &Call) {

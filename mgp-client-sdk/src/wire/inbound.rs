@@ -62,7 +62,8 @@ pub(crate) fn inbound(parts: InboundParts) -> Stack {
     Stack::new(service)
 }
 
-/// Answers a server's requests: by the client's own handlers, else by asking the caller of the current call.
+/// The service that answers a server's requests: by the client's own handlers, else by asking the caller of the current
+/// call.
 #[derive(Clone)]
 struct Answers(InboundParts);
 
@@ -112,11 +113,20 @@ impl Answers {
         let InboundParts { own, asks, unattributed, .. } = &mut self.0;
         let method = call.method().as_str();
         if own.methods().any(|known| known == method) {
-            return own.call(call);
+            if !is_question(method) {
+                return own.call(call);
+            }
+            // The time in which the client itself answers does not count as the server's.
+            let open = OpenQuestion::of_all(&call.cx().peer);
+            let answering = own.call(call);
+            return Box::pin(async move {
+                let _open = open;
+                answering.await
+            });
         }
         match method {
             Ping::METHOD => Box::pin(ready(Ok(Reply::empty()))),
-            ElicitationCreate::METHOD | SamplingCreateMessage::METHOD | RootsList::METHOD => {
+            _ if is_question(method) => {
                 if !asks.accepts(method) {
                     return Box::pin(ready(Err(not_offered(method))));
                 }
@@ -126,6 +136,11 @@ impl Answers {
             _ => own.call(call),
         }
     }
+}
+
+/// Returns whether a method is a request of a server that a person, a model or the client's settings answer.
+pub(crate) fn is_question(method: &str) -> bool {
+    matches!(method, ElicitationCreate::METHOD | SamplingCreateMessage::METHOD | RootsList::METHOD)
 }
 
 /// Returns the error for a request that this client did not offer to answer.
@@ -208,8 +223,8 @@ async fn pass_on(origin: Context, call: &Call) -> Result<Reply, RpcError> {
     let params: Payload =
         if call.params().is_none() { Payload::empty_object() } else { call.params().get()? };
     let method = call.method().to_string();
-    // The key contains the request's id on this connection. It need not be stable, because a legacy server cannot run
-    // the call again from the start.
+    // The key contains the request's id on this connection. The key need not be stable, because a legacy server cannot
+    // run the call again from the start.
     let key =
         call.cx().wire_id.as_ref().map_or_else(|| method.clone(), |id| format!("{method}#{id}"));
     let params = name_server(origin.server.as_ref(), &method, &params);

@@ -98,7 +98,7 @@ impl fmt::Debug for Liveness {
 
 // === Driving ===
 
-/// A task that is aborted when this is dropped.
+/// A guard of a task: dropping the guard aborts the task.
 pub(crate) struct TaskGuard(JoinHandle<()>);
 
 impl TaskGuard {

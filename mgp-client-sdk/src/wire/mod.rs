@@ -14,7 +14,7 @@ mod url_elicitations;
 pub(crate) use callbacks::{CallbackHandler, CallerAnswers, ReceivedCallbacks};
 pub(crate) use form_question::answer_form;
 pub(crate) use header_mirror::HeaderMirrorLayer;
-pub(crate) use inbound::{FindCaller, InboundParts, inbound, not_offered};
+pub(crate) use inbound::{FindCaller, InboundParts, inbound, is_question, not_offered};
 #[cfg(feature = "http")]
 pub(crate) use liveness::spawn_driver;
 pub(crate) use liveness::{

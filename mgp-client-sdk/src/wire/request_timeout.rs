@@ -13,7 +13,7 @@ use mgp_types::RpcError;
 use mgp_types::method::SubscriptionsListen;
 use mgp_types::service::{
     BoxFuture, Call, CallerAccess, ConsumerGone, Context, Deadline, Kind, MgpService, Outlet,
-    OutletItem, OutletItemKind, Progress, Reply, Sink,
+    OutletItem, OutletItemKind, Peer, Progress, Reply, Sink,
 };
 use mgp_types::sync::Mutex;
 use pin_project_lite::pin_project;
@@ -32,18 +32,24 @@ pub(crate) struct TimeLimits {
 /// A hook that receives the name of the tool and each progress step of its call.
 pub(crate) type ProgressHook = Arc<dyn Fn(&str, &Progress) + Send + Sync>;
 
-/// Fails a request with code 3003 if it takes too long, and notifies the server to cancel it.
+/// Layer that fails a request with code 3003 if it takes too long, and notifies the server to cancel the request.
 ///
 /// Tool calls ask for progress: each step restarts [`TimeLimits::timeout`], but not [`TimeLimits::max`].
 #[derive(Clone)]
 pub(crate) struct RequestTimeoutLayer {
     time_limits: TimeLimits,
     progress: Option<ProgressHook>,
+    /// If set, the client itself answers questions of the server, so they pause the time-out of any tool call.
+    answers_questions: bool,
 }
 
 impl RequestTimeoutLayer {
-    pub(crate) fn new(time_limits: TimeLimits, progress: Option<ProgressHook>) -> Self {
-        Self { time_limits, progress }
+    pub(crate) fn new(
+        time_limits: TimeLimits,
+        progress: Option<ProgressHook>,
+        answers_questions: bool,
+    ) -> Self {
+        Self { time_limits, progress, answers_questions }
     }
 }
 
@@ -87,7 +93,8 @@ impl<S> RequestTimeout<S> {
         let hook = self.layer.progress.clone().map(|hook| (tool, hook));
         let inner = std::mem::take(&mut call.cx_mut().outlet);
         let sink = Arc::new(ActivitySink { inner, activity: Mutex::default(), hook });
-        if !matches!(call.cx().caller_access, CallerAccess::Unavailable) {
+        let can_be_asked = !matches!(call.cx().caller_access, CallerAccess::Unavailable);
+        if can_be_asked || self.layer.answers_questions {
             call.cx_mut().extensions.insert_shared(Arc::clone(&sink));
         }
         call.cx_mut().outlet = Outlet::new(Arc::clone(&sink) as Arc<dyn Sink>);
@@ -180,8 +187,8 @@ struct Activity {
     questions: Questions,
 }
 
-/// The open questions of the server to the caller of one call. Waiting for answers does not count as the
-/// server's time.
+/// The open questions of the server to the caller of one call, or to the client itself. Waiting for answers does not
+/// count as the server's time.
 #[derive(Default)]
 struct Questions {
     open: usize,
@@ -220,6 +227,11 @@ impl OpenQuestion {
         activity.questions.open += 1;
         drop(activity);
         Some(Self(sink))
+    }
+
+    /// Pauses the time-outs of all calls in flight to which a question of this peer may belong.
+    pub(crate) fn of_all(peer: &Peer) -> Vec<Self> {
+        peer.all_in_flight().iter().filter_map(|call| Self::of(&call.cx)).collect()
     }
 }
 
@@ -308,7 +320,7 @@ mod tests {
     }
 
     fn client(stack: Stack) -> mock::Client {
-        mock::client(Stack::new(RequestTimeoutLayer::new(ALLOWANCE, None).layer(stack)))
+        mock::client(Stack::new(RequestTimeoutLayer::new(ALLOWANCE, None, false).layer(stack)))
     }
 
     #[tokio::test(start_paused = true)]

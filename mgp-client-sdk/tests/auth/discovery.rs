@@ -1,10 +1,12 @@
 //! Discovery of authorization servers, and documents that a client must not trust.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use mgp_client_sdk::auth::{AuthError, Browser, DeviceCode};
 use serde_json::json;
+use tokio::time::sleep;
 
 use crate::world::{ONE, REDIRECT, SERVER, Switches, TWO, World};
 
@@ -244,6 +246,28 @@ async fn a_login_on_another_device_shows_no_page_of_this_machine() {
             }
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_login_on_another_device_goes_on_after_a_failure_that_passes() {
+    let world = World::new(|s| {
+        s.server = json!({ "device_authorization_endpoint": "https://one.example/device" });
+        s.device = json!({
+            "device_code": "d", "user_code": "A-B", "verification_uri": "https://one.example/enter",
+        });
+        s.unreachable = Some("https://one.example/token");
+    });
+    let oauth = world.oauth().browser(Elsewhere::default());
+    let mending = async {
+        sleep(Duration::from_secs(20)).await;
+        world.set(|s| (s.unreachable, s.token_fault) = (None, Some((503, "busy"))));
+        sleep(Duration::from_mins(1)).await;
+        world.set(|s| s.token_fault = None);
+    };
+    let (outcome, ()) = tokio::join!(world.call(&oauth, ""), mending);
+    outcome.unwrap();
+    // The waits are 5, 10, 20, 40 and 60 s, and the endpoint is reached from the third poll on.
+    assert_eq!(world.tokens().len(), 3);
 }
 
 #[tokio::test]

@@ -1,12 +1,14 @@
 //! Logins of a person: registration, requested scopes, and accepted responses.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_client_sdk::auth::LoopbackBrowser;
+use mgp_client_sdk::auth::{LoopbackBrowser, MemoryTokens, OAuth};
+use mgp_types::ErrorCode;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 
-use crate::world::{DOCUMENT, Login, ONE, REDIRECT, SECRET, Switches, World};
+use crate::world::{DOCUMENT, Login, ONE, REDIRECT, SECRET, SERVER, Switches, World};
 
 /// Makes one call that logs in, which must request these scopes.
 async fn check_requested_scopes(set: impl FnOnce(&mut Switches), expected: Option<&str>) {
@@ -202,9 +204,23 @@ async fn each_login_has_its_own_state_and_challenge() {
 #[tokio::test]
 async fn without_a_browser_the_error_names_what_is_missing() {
     let world = World::new(|_| {});
-    let oauth = mgp_client_sdk::auth::OAuth::new(crate::world::SERVER, world.fetcher());
+    let oauth = OAuth::new(SERVER, world.fetcher());
     let error = world.call(&oauth, "").await.unwrap_err();
     assert!(error.message().contains("give the client a `browser`"), "{error}");
+}
+
+#[tokio::test]
+async fn without_a_browser_each_lack_of_scopes_requires_a_login() {
+    let store = Arc::new(MemoryTokens::new());
+    let world = World::new(|_| {});
+    world.call(&world.oauth().store(Arc::clone(&store)), "").await.unwrap();
+    let later = OAuth::new(SERVER, world.fetcher()).store(store);
+    let before = world.log();
+    for _ in 0..5 {
+        let error = world.call(&later, "write").await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::AUTH_EXPIRED, "{error}");
+    }
+    assert_eq!(world.log(), before, "no metadata is fetched");
 }
 
 #[tokio::test]

@@ -119,17 +119,24 @@ async fn an_invalid_refresh_token_leads_to_a_login() {
 
 #[tokio::test]
 async fn a_failing_token_endpoint_does_not_lead_to_a_login() {
-    let world = World::new(|s| s.refreshes = true);
-    let oauth = world.oauth();
-    world.call(&oauth, "").await.unwrap();
-    world.revoke();
-    world.set(|s| s.token_fault = Some((503, "busy")));
-    let error = world.call(&oauth, "").await.unwrap_err();
-    assert!(error.message().contains("status 503"), "{error}");
-    world.set(|s| s.token_fault = None);
-    world.call(&oauth, "").await.unwrap();
-    assert_eq!(world.logins().len(), 1);
-    world.check();
+    for (status, fault, words) in [
+        (503, "busy", "status 503"),
+        (429, "invalid_grant", "status 429"),
+        (400, "temporarily_unavailable", "temporarily_unavailable"),
+    ] {
+        let world = World::new(|s| s.refreshes = true);
+        let oauth = world.oauth();
+        world.call(&oauth, "").await.unwrap();
+        world.revoke();
+        world.set(|s| s.token_fault = Some((status, fault)));
+        let error = world.call(&oauth, "").await.unwrap_err();
+        assert!(error.message().contains(words), "{error}");
+        assert_eq!(error.code(), ErrorCode::UPSTREAM_UNAVAILABLE, "{error}");
+        world.set(|s| s.token_fault = None);
+        world.call(&oauth, "").await.unwrap();
+        assert_eq!(world.logins().len(), 1);
+        world.check();
+    }
 }
 
 #[tokio::test]

@@ -166,6 +166,20 @@ async fn a_server_that_does_not_agree_in_time_is_asked_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn changes_before_the_first_stream_are_reported_if_it_opens_late() {
+    let (builder, received) = hearing(plain());
+    let capabilities = json!({ "tools": { "listChanged": true } });
+    let (_client, mut script) = Script::modern(builder, capabilities).await;
+    let refused = opened(&mut script).await;
+    let error = json!({ "code": 3001, "message": "busy" });
+    script.say(json!({ "jsonrpc": "2.0", "id": refused["id"], "error": error })).await;
+    let request = opened(&mut script).await;
+    assert!(taken(&received).is_empty(), "it is announced once the server agreed");
+    agree(&mut script, &request).await;
+    until(&received, &[ServerChange::Tools]).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn subscriptions_join_the_stream() {
     let (builder, received) = hearing(plain());
     let capabilities =

@@ -3,7 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mgp_types::ErrorCode;
+use mgp_client_sdk::{CallbackAnswer, Client, EraChoice, ToolResult as _};
+use mgp_server_sdk::prelude::*;
+use mgp_transport::duplex;
+use mgp_types::mcp::{ElicitAction, ElicitResult};
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -83,5 +86,56 @@ async fn one_call_may_have_its_own_time_out() {
         let call = client.call("t").timeout(Duration::from_secs(seconds));
         assert_eq!(call.await.unwrap_err().code(), ErrorCode::TIMEOUT);
         assert_eq!(began.elapsed().as_secs(), seconds);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_in_which_the_client_answers_a_question_does_not_count() {
+    let builder = plain().timeout(Duration::from_secs(10)).on_elicitation(|_| async {
+        sleep(Duration::from_mins(1)).await;
+        Ok(ElicitResult::new(ElicitAction::Accept))
+    });
+    let (client, mut script) = Script::legacy(builder, json!({})).await;
+    let server = tokio::spawn(async move {
+        for answers in [true, false] {
+            let call = script.read().await.unwrap();
+            let question = json!({
+                "jsonrpc": "2.0", "id": 1, "method": "elicitation/create",
+                "params": { "message": "sure?", "requestedSchema": { "type": "object", "properties": {} } },
+            });
+            script.say(question).await;
+            let answer = script.read().await.unwrap();
+            assert_eq!(answer["result"]["action"], "accept", "{answer}");
+            if answers {
+                script.answer(&call, json!({ "content": [] })).await;
+            }
+        }
+        // The connection stays open.
+        std::future::pending::<()>().await;
+        drop(script);
+    });
+    client.call("asks").await.unwrap();
+    let began = Instant::now();
+    let error = client.call("asks").await.unwrap_err();
+    assert_eq!((error.code(), began.elapsed().as_secs()), (ErrorCode::TIMEOUT, 70));
+    server.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_in_which_the_client_answers_a_callback_does_not_count() {
+    for era in [EraChoice::Legacy, EraChoice::Modern] {
+        let ask = Tool::new("ask", "Asks", |cx: Context| async move {
+            Ok::<_, RpcError>(cx.confirm("Sure?").await?.to_string())
+        });
+        let (here, there) = duplex();
+        let server = Server::new("s", "1").tool(ask).timeout(Duration::from_mins(5));
+        tokio::spawn(server.serve(there.reader, there.writer));
+        let builder = Client::builder("c", "1").era(era).timeout(Duration::from_secs(10));
+        let builder = builder.on_callback(|_| async {
+            sleep(Duration::from_secs(30)).await;
+            Ok(CallbackAnswer::text("confirm"))
+        });
+        let client = builder.connect(here.reader, here.writer).await.unwrap();
+        assert_eq!(client.call("ask").await.unwrap().to_text(), "true", "{era:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! A session that the server lost while requests of it were still running.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mgp_client_sdk::{ServerChange, ToolResult as _};
@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use crate::script::{Received, Response, Server, Step, client, events, say, status};
+use crate::script::{Received, Response, Server, Step, client, events, json_of, say, status};
 
 fn session(seen: &Received) -> Option<&str> {
     seen.header("mcp-session-id")
@@ -221,4 +221,70 @@ async fn notifications_arrive_after_a_long_outage() {
         .unwrap();
     timeout(Duration::from_secs(5), changed.notified()).await.unwrap();
     assert_eq!((server.count("GET"), server.count("initialize")), (32, 1));
+}
+
+/// Returns the answers of a server that declares to announce changes of its tools, although it has no stream for that;
+/// its list has one tool more each time.
+fn growing(sessions: bool, ttl_ms: Option<u64>) -> impl Fn(&Received) -> Option<Response> {
+    let (opened, listed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    move |seen| match seen.method() {
+        "initialize" => {
+            let result = json!({
+                "protocolVersion": "2025-11-25", "capabilities": { "tools": { "listChanged": true } },
+                "serverInfo": { "name": "script", "version": "1" },
+            });
+            let number = opened.fetch_add(1, Ordering::SeqCst) + 1;
+            let id = ("Mcp-Session-Id", format!("s-{number}"));
+            let headers = sessions.then_some(id).into_iter().collect();
+            let body = seen.result(&result).to_string();
+            Some(Response::Whole(200, headers, "application/json", body))
+        }
+        "tools/list" => {
+            let count = listed.fetch_add(1, Ordering::SeqCst) + 1;
+            let tool = |number| json!({ "name": format!("t{number}"), "inputSchema": { "type": "object" } });
+            let tools: Vec<_> = (0..count).map(tool).collect();
+            let mut result = json!({ "tools": tools });
+            if let Some(ttl_ms) = ttl_ms {
+                result["ttlMs"] = json!(ttl_ms);
+            }
+            Some(json_of(&seen.result(&result)))
+        }
+        _ => lost(seen),
+    }
+}
+
+#[tokio::test]
+async fn a_list_whose_changes_cannot_be_received_is_requested_again() {
+    let server = Server::legacy(growing(false, None)).await;
+    let client = client().connect_url(&server.url).await.unwrap();
+    server.wait_for(|seen| seen.verb == "GET").await;
+    for expected in 1..=3 {
+        assert_eq!(client.tools().await.unwrap().len(), expected);
+    }
+}
+
+#[tokio::test]
+async fn all_lists_are_reported_as_changed_in_a_new_session() {
+    let server = Server::legacy(growing(true, Some(3_600_000))).await;
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let hook = Arc::clone(&heard);
+    let client = client()
+        .on_change(move |what| hook.lock().unwrap().push(what.clone()))
+        .connect_url(&server.url)
+        .await
+        .unwrap();
+    for _ in 0..2 {
+        assert_eq!(client.tools().await.unwrap().len(), 1, "it is kept for its time");
+    }
+    assert_eq!(client.call("lose").await.unwrap().to_text(), "done");
+    let all = async {
+        while heard.lock().unwrap().len() < 3 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(Duration::from_secs(5), all).await.unwrap();
+    let expected = [ServerChange::Tools, ServerChange::Prompts, ServerChange::Resources];
+    assert_eq!(*heard.lock().unwrap(), expected);
+    assert_eq!(client.tools().await.unwrap().len(), 2);
+    assert_eq!(server.count("initialize"), 2);
 }

@@ -70,7 +70,7 @@ fn check(error: &Error, methods: &[&str]) {
 async fn an_unknown_root_is_reported_with_the_remedy() {
     let server = server(GOOD).await;
     let error = client().connect_url(&server.url).await.unwrap_err();
-    check(&error, &["cannot trust https://127.0.0.1", "root_certificates"]);
+    check(&error, &["cannot trust https://127.0.0.1", "root_certificates", "SSL_CERT_FILE"]);
     assert!(server.seen().is_empty(), "nothing is sent to an untrusted server");
 }
 

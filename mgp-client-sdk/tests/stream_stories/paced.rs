@@ -7,7 +7,7 @@ use mgp_client_sdk::StreamItem;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
-use crate::world::{Alive, Raw, Received, cells, server, words};
+use crate::world::{Alive, Carrier, Raw, Received, cells, server, words};
 
 #[tokio::test]
 async fn a_paused_stream_stops_and_goes_on_in_every_cell() {
@@ -137,6 +137,29 @@ async fn a_slow_reader_has_a_prefix_and_the_whole_result() {
         assert_eq!(received.result_text(), whole, "{cell:?}");
         let dropped = received.result()["_mgp"]["dropped"].as_u64().unwrap_or(0);
         assert_eq!(dropped > 0, received.text() != whole, "{cell:?} {dropped}");
+        assert_eq!(connected.client.monitor().inbox_bytes(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_reader_that_pauses_slows_down_its_server_and_loses_nothing() {
+    const WORDS: usize = 10_000;
+    for cell in cells() {
+        let alive = Alive::default();
+        let connected = cell.connect(server(&alive)).await;
+        let call = connected.client.call("words").args(json!({ "n": WORDS, "yields": true }));
+        let (mut stream, mut received) = (call.stream(), Received::default());
+        received.add(stream.next().await.unwrap());
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        // Over HTTP, the buffers of the system may hold all chunks.
+        if cell.carrier == Carrier::Memory {
+            assert_eq!(alive.now(), 1, "{cell:?}: the server waits");
+        }
+        while let Some(item) = stream.next().await {
+            received.add(item);
+        }
+        assert!(received.text() == words(WORDS), "{cell:?}: {} chunks", received.blocks.len());
+        assert!(received.result()["_mgp"]["dropped"].is_null(), "{cell:?}");
         assert_eq!(connected.client.monitor().inbox_bytes(), 0);
     }
 }

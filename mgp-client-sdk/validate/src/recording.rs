@@ -17,8 +17,8 @@ pub(crate) const MAX_MESSAGES: usize = 10_000;
 #[derive(Debug)]
 struct Exchange {
     request: Value,
-    /// The part of the params that must equal those of a rule's request, so that the rule gets the answer to this
-    /// request.
+    /// The part of the params by which this request is compared with a rule's request; if they are equal, the rule gets
+    /// the answer to this request.
     essence: Value,
     answer: Option<Value>,
     is_cancelled: bool,
@@ -45,7 +45,7 @@ pub(crate) struct Recording {
     pub(crate) stray: Vec<String>,
     /// The indexes of the exchanges whose answers the current rule has received.
     used: HashSet<usize>,
-    /// The indexes of the exchanges that the current rule was given as calls of a tool.
+    /// The indexes of the exchanges that [`Recording::next_call`] has returned to the current rule.
     offered: HashSet<usize>,
     /// The reason why the current rule cannot be judged.
     missed: Option<String>,

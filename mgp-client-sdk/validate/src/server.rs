@@ -61,7 +61,7 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// Returns why the connection fails, if the server supports neither era.
+    /// Returns why no connection can be opened in either era; `None` if one can be opened.
     async fn cannot_connect(&mut self) -> Option<Wrong> {
         let legacy = self.session(Setup::Legacy).await.err().cloned()?;
         let modern = self.session(Setup::Modern).await.err().cloned()?;

@@ -529,7 +529,9 @@ impl Session {
         let tools = self.tools().await?;
         let harmless = tools.iter().find(|tool| {
             let required = tool.pointer("/inputSchema/required").and_then(Value::as_array);
-            tool.pointer("/annotations/readOnlyHint") == Some(&Value::Bool(true))
+            // A tool that runs only as a task refuses plain calls.
+            tool.pointer("/execution/taskSupport") != Some(&json!("required"))
+                && tool.pointer("/annotations/readOnlyHint") == Some(&Value::Bool(true))
                 && required.is_none_or(Vec::is_empty)
         });
         let name = harmless.and_then(|tool| tool["name"].as_str());

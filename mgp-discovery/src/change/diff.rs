@@ -122,7 +122,7 @@ fn effect(old: &ServerConfig, new: &ServerConfig) -> ChangeEffect {
     if same_place && same_handshake { ChangeEffect::Govern } else { ChangeEffect::Restart }
 }
 
-/// Returns the settings that the handshake fixes for the lifetime of a connection.
+/// Returns the settings that are fixed for the lifetime of a connection, e.g. by the handshake.
 fn negotiated(mgp: &GovernanceConfig) -> impl PartialEq + '_ {
     let flow = (mgp.permission_timeout, mgp.on_ungranted, mgp.traceparent, mgp.roots);
     (&mgp.extensions, &mgp.permissions_required, mgp.isolation, &mgp.retry, flow)

@@ -1,4 +1,4 @@
-//! A stamp that changes with a file (MGP §15.2).
+//! The stamp of a file: metadata by which a change of the file is noticed (MGP §15.2).
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::time::SystemTime;
 /// the change time. `None` if there is no readable file.
 pub(crate) type Stamp = Option<(u64, u64, u64, Option<SystemTime>, i64)>;
 
-/// Returns the stamp of a file. It changes both when an editor writes into the file and when it replaces the file.
+/// Returns the stamp of a file, which changes both when an editor writes into the file and when it replaces the file.
 pub(crate) fn stamp(path: &Path) -> Stamp {
     let metadata = fs::metadata(path).ok()?;
     let (device, inode, changed) = identity(&metadata);

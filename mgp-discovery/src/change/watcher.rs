@@ -15,7 +15,7 @@ use crate::source::{LoadedConfig, Sources, Trust};
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Watches the files of a configuration.
+/// Watcher of the files of a configuration.
 ///
 /// A half-written file is not read: a file is read only after two polls in a row find the same stamp.
 /// Values of variables, and files named by `${file:…}`, are read when a server starts, and are not watched.
@@ -42,15 +42,15 @@ type State = (Vec<Stamp>, u64);
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Reloaded {
-    /// The files were written again, or an approval changed their effect. Contains the changes from the previous
-    /// configuration to the new one (none if both are equal), and the new configuration.
+    /// The files were written again or became usable again, or an approval changed their effect. Contains the changes
+    /// from the previous configuration to the new one (none if both are equal), and the new configuration.
     Changed(Box<ConfigChange>, Box<LoadedConfig>),
     /// The files cannot be used, and the previous configuration stays in effect.
     Kept(DiscoveryError),
 }
 
 impl ConfigWatcher {
-    /// Watches the files that a configuration was loaded from.
+    /// Creates a watcher of the files that a configuration was loaded from.
     pub fn new(sources: Sources, trust: Trust, loaded: &LoadedConfig) -> Self {
         let mut ticks = interval(POLL_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

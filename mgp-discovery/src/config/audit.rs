@@ -40,7 +40,7 @@ impl Default for AuditLogConfig {
     }
 }
 
-/// Determines when the audit log is flushed to the disk.
+/// The times at which the audit log is flushed to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuditFsync {

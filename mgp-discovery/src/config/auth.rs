@@ -27,7 +27,7 @@ pub struct AuthConfig<T = String> {
     pub issuer: Option<T>,
 }
 
-/// Determines whether all agents share one login at a server.
+/// The agents that share one login at a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LoginScope {
@@ -49,7 +49,7 @@ pub enum AuthGrant {
     ClientCredentials,
 }
 
-/// Determines whether the client proves that it possesses the key to which its token is bound (`DPoP`, RFC 9449).
+/// The policy for proofs that the client possesses the key to which its token is bound (`DPoP`, RFC 9449).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DpopUse {

@@ -46,6 +46,7 @@ A configuration is a file `mgp.toml` in the folder of a project, and `~/.config/
 Servers are merged by their id; the first entry wins.
 
 A project's file has no effect until its exact content is approved (`mgp trust`); then it may add servers with at most the trust level `standard`, and nothing else.
+Only a kernel that starts in that folder reads the file; subfolders do not count. The kernel that hosts share keeps the files with which it started, and `mgp status` lists them under `config`. For a project, let its host start `mgp serve --stdio --state DIR` with a folder of its own, and approve the file with `mgp trust --state DIR`; grants and secrets are kept in that folder too. With `--standalone` and the usual folder, this works only while no other kernel runs.
 
 An unknown key is a warning that names the most similar known key.
 An error in a server's entry disables that server; an error anywhere else disables the file, and a running kernel keeps its previous configuration.
@@ -58,6 +59,7 @@ These texts are expanded in `command`, `args`, `url`, `headers`, `cwd` and `env`
 | `${VAR:-default}` | the variable, or the default if it is unset or empty |
 | `${file:PATH}` | the content of a file, without the line break at its end |
 | `${cmd:COMMAND}` | the output of a command, run in your home folder; only in the user's own files |
+| `${keyring:NAME}` | a value of `mgp secrets set NAME`; only in the user's own files |
 | `$$` | a dollar sign |
 
 ## Folders
@@ -82,7 +84,7 @@ It also gets the variables of `env`, and those that `pass_env` names; no others,
 `mgp doctor` names the common ones that its shell has and servers do not get.
 
 The kernel takes its variables, also those in `${VAR}`, from the program that started it: `mgp serve`, or the first host.
-`mgp import` and `mgp doctor` take them from their shell, and `mgp doctor` reports a server that lacks one in the running kernel.
+`mgp import` and `mgp doctor` take them from their shell, and `mgp doctor` names those that only its shell or only the running kernel has.
 A host with a window often has none of your shell's variables; `mgp secrets set NAME` stores a value, which `${keyring:NAME}` names.
 ";
 

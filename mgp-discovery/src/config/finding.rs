@@ -96,7 +96,7 @@ impl fmt::Display for ConfigErrors {
     }
 }
 
-/// Collects the findings of one file.
+/// The findings of one file, collected while the file is read.
 pub(super) struct Report<'a> {
     file: &'a Path,
     text: &'a str,

@@ -1,4 +1,4 @@
-//! `[kernel.http]`: TLS of `mgp serve --http`, and the access tokens that callers may present.
+//! `[kernel.http]`: TLS and connections of `mgp serve --http`, and the access tokens that callers may present.
 
 use super::table_reader::Reader;
 
@@ -8,6 +8,8 @@ use super::table_reader::Reader;
 pub struct HttpAccessConfig {
     /// The files of the certificate chain and of its key; `None` for plain HTTP.
     pub tls: Option<(String, String)>,
+    /// The maximum number of connections from one address; `None` for the defaults of the listener.
+    pub connections_per_address: Option<u32>,
     /// The access tokens that are accepted besides API keys.
     pub tokens: Option<TokenConfig>,
 }
@@ -66,7 +68,8 @@ pub(super) fn http_access(reader: &mut Reader<'_, '_, '_>) -> HttpAccessConfig {
             None
         }
     };
-    HttpAccessConfig { tls, tokens: tokens(reader) }
+    let connections_per_address = reader.small_number("connections_per_address");
+    HttpAccessConfig { tls, connections_per_address, tokens: tokens(reader) }
 }
 
 fn tokens(above: &mut Reader<'_, '_, '_>) -> Option<TokenConfig> {

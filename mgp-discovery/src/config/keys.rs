@@ -119,7 +119,7 @@ pub const KEYS: &[ConfigKey] = keys! {
     }
     "servers.auth": {
         "grant" KeyKind::Word(&["login", "client_credentials"]), "login", "The way tokens are obtained: a person logs in with `mgp servers login ID`, or `mgp` has credentials of its own.";
-        "client_id" KeyKind::Text, "", "The id of a client that was registered by hand; needed for `client_credentials`, and where the authorization server accepts no registrations. `${…}` is expanded.";
+        "client_id" KeyKind::Text, "", "The id of a client that was registered by hand, for logins with the redirect URI `http://127.0.0.1:8976/callback`; needed for `client_credentials`, and where the authorization server accepts no registrations. `${…}` is expanded.";
         "client_secret" KeyKind::Text, "", "The secret of that client. `${…}` is expanded.";
         "private_key" KeyKind::Text, "", "The private key of that client, in place of a secret: PEM (PKCS #8) of P-256, RSA or Ed25519, e.g. `${file:key.pem}`. `${…}` is expanded.";
         "issuer" KeyKind::Text, "", "The only authorization server to trust; the default is the one that the server names. `${…}` is expanded.";
@@ -210,7 +210,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "webhooks" KeyKind::TableMap, "", "URLs to which events are sent, one `[kernel.webhooks.NAME]` each. A changed one goes on with the next event; one that is removed loses its waiting events.";
         "notify" KeyKind::TableMap, "", "Places where a person learns that decisions wait, one `[kernel.notify.NAME]` each; `mgp notify test` sends a first message. A changed place goes on with the next decision.";
         "console_url" KeyKind::Text, "", "The address of the console with which links in messages begin, e.g. `https://mgp.example.com/console` behind a TLS proxy. The default is the address of `mgp serve --http … --console`; without either, messages name the command `mgp console`.";
-        "http" KeyKind::Table, "", "TLS and access tokens of `mgp serve --http`. Changes take effect at the next start of the kernel.";
+        "http" KeyKind::Table, "", "TLS, access tokens and connections of `mgp serve --http`. Changes take effect at the next start of the kernel.";
         "operator" KeyKind::Table, "", "Who may change things over the local socket.";
         "search" KeyKind::Table, "", "What improves the search for tools.";
         "telemetry" KeyKind::Table, "", "The collector (OpenTelemetry) of traces and metrics.";
@@ -296,6 +296,7 @@ pub const KEYS: &[ConfigKey] = keys! {
     "kernel.http": {
         "tls_cert" KeyKind::Text, "", "The file of the certificate chain (PEM) with which `mgp serve --http` serves `https`, relative to the state directory, or to your home with `~/`. A renewed file is used for new connections.";
         "tls_key" KeyKind::Text, "", "The file of the private key (PEM) of `tls_cert`.";
+        "connections_per_address" KeyKind::Number(1, 32_768), "", "The connections that one address may have, or one network of IPv6 addresses with the same first 64 bits; further ones get 429. Without this key at most 256, and at most 16384 from this machine; fewer if the process may open few files, see `mgp serve`. Raise it for callers behind one TLS proxy or NAT.";
         "tokens" KeyKind::Table, "", "Access tokens (JWT) that callers may show instead of API keys.";
     }
     "kernel.http.tokens": {

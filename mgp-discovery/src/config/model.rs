@@ -373,7 +373,7 @@ pub enum OnUngranted {
     Close,
 }
 
-/// Determines whether agents share an instance of the server.
+/// The agents that share an instance of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Isolation {
@@ -443,7 +443,7 @@ pub struct KernelConfig {
     pub notify: BTreeMap<String, NotifyConfig>,
     /// The address of the console, with which links in notifications begin.
     pub console_url: Option<String>,
-    /// TLS and access tokens of `mgp serve --http`. Changes take effect at the next start of the kernel.
+    /// TLS, access tokens and connections of `mgp serve --http`. Changes take effect at the next start of the kernel.
     pub http: HttpAccessConfig,
     /// The proof that operators at the local socket must give before they change anything.
     pub operator_proof: OperatorProof,

@@ -316,7 +316,7 @@ fn check_url_keys(
     }
 }
 
-/// Warns about keys that have no effect, because they need the key `of`, which the server does not have.
+/// Warns about each of these keys that the server has; without the key `of`, which is absent, it has no effect.
 fn idle(reader: &mut Reader<'_, '_, '_>, names: &[&str], of: &str) {
     for name in names.iter().filter(|name| reader.item(name).is_some()).collect::<Vec<_>>() {
         let at = reader.at(name);

@@ -222,10 +222,22 @@ fn names_secret(name: &str) -> bool {
 }
 
 /// Returns the reason why a value is considered a secret, or `None` if it is not.
-pub(crate) fn looks_secret(name: &str, value: &str) -> Option<&'static str> {
+///
+/// `name` is the key of the value, or the flag before it.
+///
+/// ```
+/// use mgp_discovery::looks_secret;
+///
+/// assert!(looks_secret("API_KEY", "hunter2-hunter2").is_some());
+/// assert!(looks_secret("--header", "Authorization: Bearer hunter2-hunter2").is_some());
+/// assert!(looks_secret("API_KEY", "${API_KEY}").is_none());
+/// ```
+#[must_use]
+pub fn looks_secret(name: &str, value: &str) -> Option<&'static str> {
     let template = Template::parse(value).ok()?;
     if template.is_literal() {
-        return shown(name, value);
+        let in_header = || header(name, value).and_then(|(name, value)| shown(name, value));
+        return shown(name, value).or_else(in_header);
     }
     // Check only the defaults: they are written in the file, while the values of variables are not.
     let default = |(variable, default): (&str, &str)| {
@@ -234,11 +246,35 @@ pub(crate) fn looks_secret(name: &str, value: &str) -> Option<&'static str> {
     template.defaults().find_map(default)
 }
 
+/// Returns the name and the value of an HTTP header whose value may be a token. A text without a space after the colon,
+/// e.g. `auth-proxy:latest`, is a header only after a flag such as `--header`.
+fn header<'a>(flag: &str, text: &'a str) -> Option<(&'a str, &'a str)> {
+    let flag = flag.trim_start_matches('-').to_ascii_lowercase();
+    if !["h", "header", "headers"].contains(&flag.as_str()) && !text.contains(": ") {
+        return None;
+    }
+    let (name, value) = text.split_once(':')?;
+    let value = value.trim();
+    let has_only = |text: &str, more: &[u8]| {
+        !text.is_empty()
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || more.contains(&byte))
+    };
+    let is_digest = ["md5", "sha1", "sha256", "sha384", "sha512"].contains(&name);
+    // A value with other characters, e.g. a script with a colon, must not be hidden from its reviewer.
+    let is_token = has_only(without_scheme(value), b"-._~+/=:");
+    (has_only(name, b"-_") && is_token && !is_digest && !value.starts_with("//"))
+        .then_some((name, value))
+}
+
+/// Returns the credentials in the value of a header `Authorization`; any other value as it is.
+fn without_scheme(value: &str) -> &str {
+    let schemes = ["Bearer ", "bearer ", "Basic ", "basic ", "token "];
+    schemes.iter().find_map(|scheme| value.strip_prefix(scheme)).unwrap_or(value).trim()
+}
+
 /// Returns the reason why a value without `${…}` is considered a secret.
 fn shown(name: &str, value: &str) -> Option<&'static str> {
-    let schemes = ["Bearer ", "bearer ", "Basic ", "basic ", "token "];
-    let value =
-        schemes.iter().find_map(|scheme| value.strip_prefix(scheme)).unwrap_or(value).trim();
+    let value = without_scheme(value);
     let long = value.len() >= 12;
     if long && PREFIXES.iter().any(|prefix| value.starts_with(prefix)) {
         return Some("its beginning is that of a token");
@@ -311,6 +347,8 @@ mod tests {
         check("Authorization", "Bearer abcdefghij", true);
         check("X", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc", true);
         check("X", "f47ac10b58cc4372a5670e02b2c3d479", true);
+        check("--header", "Authorization: Bearer abcdefghij", true);
+        check("-H", "X-Api-Key:hunter2hunter2", true);
         check("X", "9Zk2mQ7vT4xL1bN8cR5wY3hG6", true);
 
         check("X", "${TOKEN:-hunter2hunter2}", true);
@@ -328,5 +366,17 @@ mod tests {
         check("X", "@modelcontextprotocol/server-filesystem", false);
         check("X", "--allow-everything-in-this-folder", false);
         check("X", "https://example.org/a/very/long/path/0123456789", false);
+        check("X", "Accept: application/json", false);
+        check("X", "localhost:8080", false);
+        check("-i", "auth-proxy:latest", false);
+        check("run", "token:deploy-all", false);
+        check("X", "X-Api-Key: hunter2hunter2", true);
+        check(
+            "X",
+            "sha256:f47ac10b58cc4372a5670e02b2c3d479f47ac10b58cc4372a5670e02b2c3d479",
+            false,
+        );
+        check("-c", "token: ; sh ./install.sh", false);
+        check("--header", "Authorization: Bearer ${TOKEN}", false);
     }
 }

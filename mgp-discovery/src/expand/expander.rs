@@ -18,7 +18,7 @@ use super::{Expanded, Piece, Template, TemplateError, command};
 use crate::config::{AuthConfig, ServerConfig, TargetConfig, limits};
 use crate::source::{Origin, changed_file};
 
-/// Replaces `${…}` in texts.
+/// Expander that replaces `${…}` in texts.
 ///
 /// ```
 /// use mgp_discovery::{Config, Expander};
@@ -360,7 +360,7 @@ impl Expander {
 
 mgp_types::opaque_debug!(Expander { home });
 
-/// Expands the texts of one server, and collects the reasons why some cannot be expanded.
+/// The expansion of the texts of one server, with the reasons why some cannot be expanded.
 struct Filling<'a> {
     expander: &'a Expander,
     server: &'a ServerConfig,

@@ -8,11 +8,12 @@ mod template;
 #[cfg(test)]
 mod tests;
 mod value;
+mod variables;
 
-pub(crate) use clear_secrets::looks_secret;
-pub use clear_secrets::{ClearSecret, clear_secrets, describe_target};
+pub use clear_secrets::{ClearSecret, clear_secrets, describe_target, looks_secret};
 pub use expander::{ExpandError, ExpandedServer, ExpandedTarget, Expander, ProcessRights};
 pub use secret_file::{SecretFile, SecretFileError};
 pub(crate) use template::{Piece, closing};
 pub use template::{Template, TemplateError};
 pub use value::Expanded;
+pub use variables::named_variables;

@@ -167,7 +167,7 @@ fn values(default: &Value) -> Vec<String> {
     }
 }
 
-/// Replaces the variables in the texts of a manifest: by folders, and by the user's settings.
+/// The values that replace the variables in the texts of a manifest: folders, and the user's settings.
 struct Filling<'a> {
     folder: &'a str,
     settings: &'a Map<String, Value>,

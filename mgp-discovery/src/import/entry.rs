@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::Host;
+use super::tool_limit::{ToolLimit, ToolLists};
 use super::variables::{Findings, Meaning, escaped, is_home, mapped, name_of};
 use crate::config::valid_id;
 
@@ -22,6 +23,8 @@ pub struct Entry {
     pub cwd: Option<String>,
     /// The environment variables of the program.
     pub env: BTreeMap<String, String>,
+    /// The names of environment variables that the program inherits.
+    pub pass_env: Vec<String>,
     /// The URL of the server, instead of a program.
     pub url: Option<String>,
     /// The headers of every request to the server.
@@ -36,6 +39,8 @@ pub struct Entry {
     pub transport: Option<&'static str>,
     /// The name and version of the published server that this entry runs, e.g. `io.github.example/files@1.2.0`.
     pub published: Option<String>,
+    /// The tools of the server that its host lets a model use.
+    pub tools: ToolLimit,
 }
 
 // Shows the command only: values of configurations may be secret.
@@ -47,6 +52,14 @@ const ENV_FILE: &str =
 
 /// The reason reported for a token whose variable has a name that no variable can have.
 const NO_VARIABLE: &str = "its `bearer_token_env_var` is not the name of a variable";
+
+/// The reason reported for a header whose variable has a name that no variable can have.
+const NO_HEADER_VARIABLE: &str =
+    "its `env_http_headers` has something that is not the name of a variable";
+
+/// The reason reported for an inherited variable with a name that no variable can have.
+const NO_INHERITED_VARIABLE: &str =
+    "its `env_vars` has something that is not the name of a variable";
 
 /// The reason reported for a stored secret with a name that no secret can have.
 const NO_SECRET: &str = "its `env_keys` has something that is not the name of a secret";
@@ -95,7 +108,7 @@ pub(super) fn common(host: Host, value: &Value) -> Value {
             for (from, to) in [("cmd", "command"), ("envs", "env"), ("uri", "url")] {
                 rename(members, from, to);
             }
-            for idle in ["available_tools", "bundled", "display_name", "timeout"] {
+            for idle in ["bundled", "display_name", "timeout"] {
                 members.remove(idle);
             }
         }
@@ -119,10 +132,10 @@ fn rename(members: &mut Map<String, Value>, from: &str, to: &str) {
     }
 }
 
-/// Rewrites variables of `OpenCode`, e.g. `{env:NAME}`, in the form that most hosts use.
+/// Rewrites variables of `OpenCode`, e.g. `{env:NAME}` and `{file:PATH}`, in the form that most hosts use.
 fn with_dollars(value: &mut Value) {
     match value {
-        Value::String(text) => *text = text.replace("{env:", "${"),
+        Value::String(text) => *text = text.replace("{env:", "${").replace("{file:", "${file:"),
         Value::Array(list) => list.iter_mut().for_each(with_dollars),
         Value::Object(members) => members.values_mut().for_each(with_dollars),
         _ => {}
@@ -147,7 +160,7 @@ pub(super) fn entry(
     {
         return Err(SWITCHED_OFF.into());
     }
-    let mut entry = Entry::default();
+    let (mut entry, mut tools) = (Entry::default(), ToolLists::default());
     for (name, value) in members {
         let mut map = |text: &str| mapped(text, meaning, findings);
         match name.as_str() {
@@ -162,25 +175,23 @@ pub(super) fn entry(
             "url" | "serverUrl" => entry.url = Some(map(text(name, value)?)),
             "headers" => entry.headers.extend(texts(name, value, &mut map)?),
             TOKEN_VARIABLE => {
-                let token = bearer_token(text(name, value)?)?;
+                let token = format!("Bearer {}", variable(text(name, value)?, NO_VARIABLE)?);
                 entry.headers.insert("Authorization".to_owned(), token);
             }
             SECRET_NAMES => add_secrets(&mut entry, value, meaning, findings)?,
             "type" | "transport" => entry.transport = transport(text(name, value)?)?,
             "era" => entry.era = era(text(name, value)?)?,
-            // The members of Codex.
-            "startup_timeout_sec" => entry.start_timeout = Some(seconds(name, value)?),
-            "tool_timeout_sec" => entry.timeout = Some(seconds(name, value)?),
-            "envFile" => {
-                findings.refusal.get_or_insert(ENV_FILE.to_owned());
-            }
+            "envFile" => findings.refuse(ENV_FILE.to_owned()),
+            _ if of_codex(&mut entry, name, value)? || tools.read(name, value)? => {}
             _ => findings.notes.extend(why_left_out(name)),
         }
     }
+    entry.tools = tools.limit().ok_or(SWITCHED_OFF)?;
+    findings.notes.extend(notes_about(&entry));
     if let Some(reason) = findings.refusal.take() {
         return Err(reason);
     }
-    // For a file in the home folder, none is written: its servers start in the home folder anyway.
+    // A server of a file in the home folder needs no `cwd`, because it starts in the home folder anyway.
     if let (Some(_), Some(project)) = (&entry.command, meaning.project)
         && (entry.cwd.is_some() || !is_home(project))
     {
@@ -203,12 +214,55 @@ fn why_left_out(name: &str) -> Option<String> {
     Some(format!("`{}` was left out: {why}", name.escape_debug()))
 }
 
-/// Returns the header value with the token in a variable; an error is the reason why the variable cannot be used.
-fn bearer_token(variable: &str) -> Result<String, String> {
-    if name_of(variable) != variable {
-        return Err(NO_VARIABLE.into());
+/// Returns the reference to a variable; `wrong` is the error if no variable can have that name. The name may come from
+/// other people, so it must not become a reference to a file, a command or a stored secret.
+fn variable(name: &str, wrong: &str) -> Result<String, String> {
+    if name_of(name) == name { Ok(format!("${{{name}}}")) } else { Err(wrong.into()) }
+}
+
+/// Reads a member that only Codex has; returns `false` for any other member.
+fn of_codex(entry: &mut Entry, name: &str, value: &Value) -> Result<bool, String> {
+    match name {
+        "startup_timeout_sec" => entry.start_timeout = Some(time(name, value, 1.0)?),
+        "startup_timeout_ms" => {
+            // The time in seconds has precedence.
+            entry.start_timeout.get_or_insert(time(name, value, 1000.0)?);
+        }
+        "tool_timeout_sec" => entry.timeout = Some(time(name, value, 1.0)?),
+        "env_http_headers" => {
+            for (header, value) in value.as_object().ok_or(NO_HEADER_VARIABLE)? {
+                let name = value.as_str().ok_or(NO_HEADER_VARIABLE)?;
+                entry.headers.insert(header.clone(), variable(name, NO_HEADER_VARIABLE)?);
+            }
+        }
+        "env_vars" => {
+            for value in value.as_array().ok_or(NO_INHERITED_VARIABLE)? {
+                let name = value.as_str().ok_or(NO_INHERITED_VARIABLE)?;
+                variable(name, NO_INHERITED_VARIABLE)?;
+                entry.pass_env.push(name.to_owned());
+            }
+        }
+        _ => return Ok(false),
     }
-    Ok(format!("Bearer ${{{variable}}}"))
+    Ok(true)
+}
+
+/// Returns notes about the variables that the server inherits, and about the tools to which it is limited.
+fn notes_about(entry: &Entry) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !entry.pass_env.is_empty() {
+        let names = entry.pass_env.join(", ");
+        notes.push(format!("it inherits from the program that starts mgp: {names}"));
+    }
+    if !entry.tools.is_all() {
+        // Hosts do not limit resources and prompts, but a grant of single tools does not include them.
+        let others = match entry.tools {
+            ToolLimit::Only(_) => "; its resources and prompts are not granted",
+            ToolLimit::Except(_) => "",
+        };
+        notes.push(format!("its tools are granted as there: {}{others}", entry.tools));
+    }
+    notes
 }
 
 /// Adds environment variables whose values are secrets that the user must set. The server is refused if other people
@@ -264,12 +318,11 @@ fn era(word: &str) -> Result<Option<&'static str>, String> {
     }
 }
 
-/// Returns a time that is written as a number of seconds.
-fn seconds(name: &str, value: &Value) -> Result<Duration, String> {
-    let seconds = value.as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    seconds
-        .filter(|time| !time.is_zero())
-        .ok_or_else(|| format!("`{name}` is not a number of seconds"))
+/// Returns a time that is written as a number; `per_second` of its units are a second.
+fn time(name: &str, value: &Value, per_second: f64) -> Result<Duration, String> {
+    let number = value.as_f64();
+    let time = number.and_then(|number| Duration::try_from_secs_f64(number / per_second).ok());
+    time.filter(|time| !time.is_zero()).ok_or_else(|| format!("`{name}` is not a length of time"))
 }
 
 fn text<'a>(name: &str, value: &'a Value) -> Result<&'a str, String> {

@@ -254,6 +254,9 @@ fn read_with(
     if let Some(servers) = nested.or_else(|| root.get(own)).and_then(Value::as_object) {
         found = true;
         take(&mut import, None, servers, &meaning);
+        if host == Host::GeminiCli {
+            import.leave_out_unlisted(&value["mcp"]);
+        }
     }
     let of_user = import.servers.len();
     for (folder, value) in value.get("projects").and_then(Value::as_object).into_iter().flatten() {
@@ -278,12 +281,13 @@ fn read_with(
 /// Returns the folder of the project that a file belongs to; for the user's own file, it can be the home folder.
 fn project_of(file: &Path) -> Option<&Path> {
     // The user's own file of `OpenCode` has the same name as that of a project.
-    if file.ends_with("opencode/opencode.json") {
+    let of_user = ["opencode/opencode.json", "opencode/opencode.jsonc"];
+    if of_user.iter().any(|end| file.ends_with(end)) {
         return None;
     }
     let ends = PROJECT_FILES.iter().map(|(_, path)| *path);
-    // Settings of an editor can contain servers too.
-    let mut ends = ends.chain([".vscode/settings.json"]).map(Path::new);
+    // Settings of an editor can contain servers too, and the file of `OpenCode` can have another name.
+    let mut ends = ends.chain([".vscode/settings.json", "opencode.jsonc"]).map(Path::new);
     let end = ends.find(|end| file.ends_with(end))?;
     let project = file.ancestors().nth(end.components().count());
     project.filter(|folder| folder.is_absolute())
@@ -307,6 +311,17 @@ impl Import {
     /// Moves the servers that are switched off in the host from `servers` to `refused`.
     pub fn leave_out(&mut self, switched_off: &[String]) {
         self.leave_out_from(0, switched_off);
+    }
+
+    /// Leaves out the servers that Gemini CLI does not start because of its lists `mcp.allowed` and `mcp.excluded`.
+    fn leave_out_unlisted(&mut self, mcp: &Value) {
+        self.leave_out(&names(&mcp["excluded"]));
+        let allowed = names(&mcp["allowed"]);
+        if !allowed.is_empty() {
+            let all = self.servers.iter().map(|server| server.name.clone());
+            let off: Vec<String> = all.filter(|name| !allowed.contains(name)).collect();
+            self.leave_out(&off);
+        }
     }
 
     fn leave_out_from(&mut self, begin: usize, switched_off: &[String]) {

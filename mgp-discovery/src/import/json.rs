@@ -1,12 +1,16 @@
 //! Parses the files of hosts into JSON values (MGP §15.2). The files are JSON with comments and trailing commas, TOML,
 //! or YAML.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use toml_edit::{DocumentMut, Item};
 
-/// Reads JSON with comments and trailing commas.
+/// Reads JSON with comments and trailing commas. An empty file counts as an empty object, as in the hosts.
 pub(super) fn parse(text: &str) -> Result<Value, String> {
-    let plain = without_commas(&without_comments(text.trim_start_matches('\u{feff}')));
+    let text = text.trim_start_matches('\u{feff}');
+    if text.trim().is_empty() {
+        return Ok(Map::new().into());
+    }
+    let plain = without_commas(&without_comments(text));
     serde_json::from_str(&plain).map_err(|error| {
         // Report only the position, because values in the file may be secret.
         format!("it is not JSON at line {}, column {}", error.line(), error.column())
@@ -19,10 +23,11 @@ pub(super) fn from_toml(text: &str) -> Result<Value, String> {
     Ok(of_item(document.as_item()))
 }
 
-/// Parses YAML into a JSON value; the library limits nesting, aliases and size.
+/// Parses YAML 1.2 into a JSON value: words such as `no` are texts. The library limits nesting, aliases and size.
 pub(super) fn from_yaml(text: &str) -> Result<Value, String> {
     // Do not include the text of the error, because values in the file may be secret.
-    serde_saphyr::from_str(text).map_err(|error| match error.location() {
+    let options = serde_saphyr::options! { strict_booleans: true };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| match error.location() {
         Some(at) => format!("it is not YAML at line {}, column {}", at.line(), at.column()),
         None => "it is not YAML".to_owned(),
     })
@@ -123,6 +128,7 @@ mod tests {
         let text = "// a\n{\"a\": \"// b, ]\", /* c\n */ \"d\\\"\": [1, 2, ],\n}";
         assert_eq!(parse(text).unwrap(), json!({"a": "// b, ]", "d\"": [1, 2]}));
         assert_eq!(parse("{\n  oops").unwrap_err(), "it is not JSON at line 2, column 3");
+        assert_eq!(parse("\u{feff} \n").unwrap(), json!({}));
     }
 
     proptest! {

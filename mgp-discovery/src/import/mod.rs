@@ -10,6 +10,7 @@ mod package;
 mod plan;
 #[cfg(test)]
 mod tests;
+mod tool_limit;
 mod variables;
 mod write;
 
@@ -20,3 +21,4 @@ pub use host::{
 };
 pub use package::{Answer, Answers, Need, PublishedBundle, PublishedServer};
 pub use plan::{ImportLine, ImportOutcome, Plan};
+pub use tool_limit::ToolLimit;

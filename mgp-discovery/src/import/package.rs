@@ -303,7 +303,7 @@ fn is_stdio(package: &Value) -> bool {
     text(&package["transport"], "type").is_none_or(|transport| transport == "stdio")
 }
 
-/// Reads a `server.json` with the answers of the user, and collects the values that the server needs.
+/// The reading of a `server.json` with the answers of the user, and the values that the server needs.
 struct Reading<'a> {
     answers: &'a Answers,
     needs: Vec<Need>,

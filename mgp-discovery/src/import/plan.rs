@@ -8,7 +8,7 @@ use std::time::Duration;
 use mgp_types::{PrivateFile, backup_paths};
 use toml_edit::{DocumentMut, Item};
 
-use super::{Host, Import, ImportedServer, write};
+use super::{Host, Import, ImportedServer, ToolLimit, write};
 use crate::config::{Config, ConfigFinding, ParsedConfig, ServerConfig, TargetConfig, limits};
 use crate::error::DiscoveryError;
 use crate::expand::clear_secrets;
@@ -39,6 +39,8 @@ pub struct ImportLine {
     pub project: Option<String>,
     /// The outcome for this server.
     pub outcome: ImportOutcome,
+    /// The tools of the server that its host lets a model use.
+    pub tools: ToolLimit,
     /// Notes about parts that are not imported, and about what the user must do.
     pub notes: Vec<String>,
 }
@@ -123,11 +125,13 @@ impl Plan {
         self.lines.iter().all(|line| !matches!(line.outcome, ImportOutcome::Added(_)))
     }
 
-    /// Writes the file, which only its owner can then read; does nothing if the plan changes nothing. Returns the path
-    /// of a backup of the previous content, if there was any; the last ten backups are kept. Blocks.
+    /// Writes the file; does nothing if the plan changes nothing. An existing file keeps its owner, group and
+    /// permissions, unless the plan adds secrets in clear text to it: then only its owner can read it, like a new file.
+    /// Returns the path of a backup of the previous content, if there was any; the last ten backups are kept. Blocks.
     ///
     /// # Errors
-    /// [`DiscoveryError::Changed`] if the file changed since the plan was made; [`DiscoveryError`] if it cannot be written.
+    /// [`DiscoveryError::Changed`] if the file changed since the plan was made; [`DiscoveryError`] if it cannot be
+    /// written.
     pub fn apply(&self) -> Result<Option<PathBuf>, DiscoveryError> {
         if self.is_idle() {
             return Ok(None);
@@ -160,9 +164,22 @@ impl Plan {
                 Some(path)
             }
         };
-        target.replace(&turn, self.after.as_bytes())?;
+        let secrets = |text: &str| count_secrets(&self.file, text);
+        if secrets(&self.after) > secrets(self.before.as_deref().unwrap_or_default()) {
+            target.replace(&turn, self.after.as_bytes())?;
+        } else {
+            target.replace_keeping_mode(&turn, self.after.as_bytes())?;
+        }
         Ok(backup)
     }
+}
+
+/// Returns the number of values in a configuration that look like secrets in clear text.
+fn count_secrets(file: &Path, text: &str) -> usize {
+    let parsed = Config::parse(file, text);
+    parsed.map_or(0, |parsed| {
+        parsed.config.servers.iter().map(|server| clear_secrets(server).len()).sum()
+    })
 }
 
 mgp_types::opaque_debug!(Plan { file, lines });
@@ -189,6 +206,7 @@ fn add_all(
                 name: server.name.clone(),
                 project: server.project.clone(),
                 outcome: planned.unwrap_or_else(ImportOutcome::Skipped),
+                tools: server.entry.tools.clone(),
                 notes,
             });
         }
@@ -197,6 +215,7 @@ fn add_all(
             name: refused.name.clone(),
             project: refused.project.clone(),
             outcome: ImportOutcome::Skipped(refused.why.clone()),
+            tools: ToolLimit::default(),
             notes: Vec::new(),
         }));
     }
@@ -233,6 +252,15 @@ impl TakenIds {
             let parsed = check_entry(file, &alone.to_string())?;
             match self.servers.iter().find(|there| there.id == parsed.id) {
                 Some(there) if is_same(there, &parsed, is_from(document, &id, &from)) => {
+                    let names =
+                        parsed.pass_env.iter().filter(|name| !there.pass_env.contains(name));
+                    let names: Vec<&str> = names.map(String::as_str).collect();
+                    if !names.is_empty() {
+                        let names = names.join(", ");
+                        notes.push(format!(
+                            "the server there does not inherit {names}; add `pass_env`"
+                        ));
+                    }
                     return Ok(ImportOutcome::Present(id));
                 }
                 None if !self.ids.contains(&id) => {}
@@ -268,11 +296,11 @@ fn candidates(id: &str, host: Host) -> impl Iterator<Item = String> {
 }
 
 /// Returns whether two servers run the same program with the same arguments and variables, or have the same URL and
-/// headers.
+/// headers. `there` may inherit more variables.
 ///
 /// If `is_reimported`, an earlier import of the same file wrote `there`. Then two different values of a variable or
 /// header also count as equal if one of them contains `${…}`, because the user might have replaced a value by a
-/// reference.
+/// reference. `there` may also inherit fewer variables, because earlier versions did not import their names.
 fn is_same(there: &ServerConfig, new: &ServerConfig, is_reimported: bool) -> bool {
     let secrets: Vec<String> = clear_secrets(new).into_iter().map(|one| one.place).collect();
     // A value with `${…}` also counts as equal to a secret, because an earlier import asked the user for this
@@ -297,6 +325,7 @@ fn is_same(there: &ServerConfig, new: &ServerConfig, is_reimported: bool) -> boo
         ) => {
             let pairs = || args.iter().zip(own).enumerate();
             (command, cwd, args.len()) == (program, folder, own.len())
+                && (is_reimported || new.pass_env.iter().all(|name| there.pass_env.contains(name)))
                 && pairs().all(|(at, (arg, own))| same(format!("args[{at}]"), arg, own))
                 && same_map("env", env, variables)
         }

@@ -1,5 +1,6 @@
 //! Tests of the import of other hosts' files.
 
+mod host_members;
 mod strangers;
 
 use std::fs;
@@ -156,6 +157,15 @@ fn each_host_writes_the_same_servers_in_its_own_form() {
         let is_left_out = |name: &str| name == "off" || name == "developer";
         assert!(import.refused.iter().all(|refused| is_left_out(&refused.name)), "{host:?}");
     }
+}
+
+#[test]
+fn words_of_goose_that_are_booleans_in_yaml_1_1_only_are_texts() {
+    let text = "extensions:\n  own: {type: stdio, cmd: own, args: [y, no], envs: {DEBUG: on}}\n";
+    let import = imported(Host::Goose, "config.yaml", text);
+    let own = &import.servers[0].entry;
+    assert_eq!(own.args, ["y", "no"]);
+    assert_eq!(own.env["DEBUG"], "on");
 }
 
 #[test]
@@ -317,6 +327,20 @@ fn a_plan_keeps_comments_and_entries_and_a_backup() {
     }
     // The file changed since the plan was made.
     assert!(plan.apply().unwrap_err().to_string().ends_with("was changed meanwhile; try again"));
+}
+
+#[cfg(unix)]
+#[test]
+fn an_import_without_secrets_keeps_the_mode_of_the_file() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = temp_dir();
+    let file = folder.path().join("servers.toml");
+    fs::write(&file, "").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    let import = imported(Host::Generic, "f", r#"{"mcpServers": {"a": {"command": "a"}}}"#);
+    Plan::new(&file, &[import]).unwrap().apply().unwrap();
+    assert!(fs::read_to_string(&file).unwrap().contains("id = \"a\""));
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
 }
 
 #[test]

@@ -143,6 +143,10 @@ fn variable(inside: &str, meaning: &Meaning<'_>, findings: &mut Findings, depth:
     if meaning.dialect == Dialect::Own && is_reference {
         return format!("${{{inside}}}");
     }
+    if inside.starts_with("file:") {
+        findings.refuse(format!("only its host can replace `{{{inside}}}`"));
+        return format!("${{{}}}", name_of(inside));
+    }
     if let Some(name) = inside.strip_prefix("env:") {
         return format!("${{{}}}", name_of(name));
     }

@@ -65,6 +65,9 @@ fn table(id: &str, entry: &Entry) -> Table {
             table.insert(name, value(text));
         }
     }
+    if !entry.pass_env.is_empty() {
+        table.insert("pass_env", value(entry.pass_env.iter().collect::<Array>()));
+    }
     for (name, map) in [("env", &entry.env), ("headers", &entry.headers)] {
         if !map.is_empty() {
             table.insert(name, value(inline(map)));

@@ -12,7 +12,7 @@ use crate::expand::SecretFile;
 pub struct RegistrationConfig {
     /// The maximum number of registrations, in any state; 0 disables registration. Default: 64.
     pub max: usize,
-    /// The maximum number of registrations per principal. Default: 16.
+    /// The maximum number of registrations per principal, and of its rejections that are remembered. Default: 16.
     pub max_each: usize,
     /// The maximum number of registrations that wait for approval. Default: 32.
     pub max_pending: usize,

@@ -25,7 +25,7 @@ impl Registrations {
     /// Drains a registered server and removes it with its tools, access, permissions and pins.
     ///
     /// Only an operator or the principal who registered the server may do this. A caller that cannot see the server
-    /// gets the same error as for an unknown one.
+    /// gets the same error as for an unknown one. The rejection of a registration ends only if an operator removes it.
     ///
     /// # Errors
     /// [`DiscoveryError::Registration`] with the reason why it cannot be removed; [`DiscoveryError::Store`].
@@ -56,6 +56,10 @@ impl RegistrationState {
         let turn = self.turn().await;
         self.refresh(&turn).await?;
         let stored = self.owned(cx, &server)?;
+        let is_rejected = matches!(stored.record.stage, Stage::Rejected { .. });
+        if is_rejected && cx.principal.authority() == Authority::Operator {
+            self.end_rejection(&turn, &stored.record).await?;
+        }
         let live = match &stored.record.stage {
             Stage::Leaving { .. } => self.resume(&stored),
             Stage::Waiting { .. } | Stage::Rejected { .. } if !stored.record.changed => {

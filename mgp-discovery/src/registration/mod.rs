@@ -1,8 +1,8 @@
 //! Servers that are registered while the kernel runs (MGP §15.4, §15.5).
 //!
 //! A registration is requested (`params.rs`, `program.rs`, `published.rs`), judged (`judge.rs`), decided by an operator
-//! (`register.rs`, `review.rs`), stored (`record.rs`, `registrations.rs`), and then started as approved (`launch.rs`) until it
-//! is removed (`deregister.rs`); `work.rs` runs the slow parts.
+//! (`register.rs`, `review.rs`, `rejections.rs`), stored (`record.rs`, `registrations.rs`), and then started as
+//! approved (`launch.rs`) until it is removed (`deregister.rs`); `work.rs` runs the slow parts.
 
 mod admission;
 mod config;
@@ -21,6 +21,7 @@ mod record;
 mod refusal;
 mod register;
 mod registrations;
+mod rejections;
 mod review;
 mod router;
 mod servers;
@@ -32,6 +33,7 @@ mod work;
 pub use config::RegistrationConfig;
 pub use origin::RegistryOrigin;
 pub use params::changes_code;
+pub use program::code_arguments;
 pub(crate) use program::{bind as bind_file, is_code_file, runs_arguments};
 pub use published::PublishedEntry;
 pub use refusal::{IdHolder, RegistrationError};

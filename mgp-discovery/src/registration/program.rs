@@ -455,6 +455,30 @@ fn named(args: &[String], cwd: &Path) -> Result<Vec<BoundFile>, Refused> {
     Ok(files)
 }
 
+/// Returns the arguments of a program that name the code it runs, in their order: files with the extension of code, and
+/// the script of an interpreter, whatever its name. The call blocks.
+#[must_use]
+pub fn code_arguments<'a>(command: &str, args: &[&'a str], cwd: &Path) -> Vec<&'a str> {
+    let name = name_of(Path::new(command));
+    let is_interpreter = INTERPRETERS.iter().any(|(known, _)| *known == name);
+    let is_file = |text: &&str| cwd.join(text).is_file();
+    let mut files = Vec::new();
+    for (at, arg) in args.iter().copied().enumerate() {
+        // `--require=./code.js` names a file as well.
+        let value = arg.strip_prefix('-').and_then(|option| option.split_once('='));
+        let text = value.map_or(arg, |(_, value)| value);
+        let is_script = at == 0 && is_interpreter && !arg.starts_with('-');
+        if is_script || is_code_file(Path::new(text)) {
+            files.extend(Some(text).filter(is_file));
+        }
+    }
+    if files.is_empty() && is_interpreter {
+        let first = args.iter().copied().find(|arg| !arg.starts_with('-'));
+        files.extend(first.filter(is_file));
+    }
+    files
+}
+
 /// Returns whether a file has the extension of code.
 pub(crate) fn is_code_file(path: &Path) -> bool {
     let ending = path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();

@@ -14,8 +14,8 @@ const WINDOW: Duration = Duration::from_mins(1);
 /// The maximum number of principals whose calls are counted; while the table is full, other principals are refused.
 const MAX_PRINCIPALS: usize = 1024;
 
-/// Counts the calls of each principal within one minute: for each principal, the start of its minute and the number of
-/// calls since then.
+/// The calls of each principal within one minute: for each principal, the start of its minute and the number of calls
+/// since then.
 #[derive(Default)]
 pub(super) struct CallRate(Mutex<HashMap<Creator, (Instant, u32)>>);
 

@@ -20,6 +20,7 @@ use super::refusal::{IdHolder, RegistrationError as Refused};
 use super::registrations::{
     RegistrationState, Registrations, StoredRegistration, is_creator, operator,
 };
+use super::rejections::{MAX_REJECTIONS, Rejections};
 use super::work::Progress;
 use crate::error::DiscoveryError;
 
@@ -99,7 +100,7 @@ impl Registrations {
     }
 
     /// Rejects a waiting registration, if it has not changed since its review. Until the rejection expires, an equal
-    /// request is refused.
+    /// request is refused, even if its principal deregisters or replaces the registration.
     ///
     /// # Errors
     /// The errors of [`approve`](Self::approve).
@@ -145,7 +146,11 @@ impl RegistrationState {
             return Ok(reply);
         }
         let is_operator = by.authority() == Authority::Operator;
-        self.room(&record, before.as_ref(), is_operator)?;
+        let rejections = self.rejections(&turn).await?;
+        if !is_operator && rejections.contains(&record) {
+            return Ok(rejected(&record.program));
+        }
+        self.room(&record, before.as_ref(), &rejections, is_operator)?;
         if is_operator {
             record.stage = Stage::Approved {
                 by: by.subject().to_string(),
@@ -260,12 +265,13 @@ impl RegistrationState {
         }
     }
 
-    /// Returns an error if one more registration would exceed a limit. For operators, only the limit of the total number
-    /// applies.
+    /// Returns an error if one more registration would exceed a limit. For operators, only the limit of the total
+    /// number applies.
     fn room(
         &self,
         record: &Record,
         before: Option<&StoredRegistration>,
+        rejections: &Rejections,
         is_operator: bool,
     ) -> Result<(), Refused> {
         let config = &self.config;
@@ -286,6 +292,7 @@ impl RegistrationState {
         let is_own = |other: &Record| other.by == record.by;
         let deregister = "deregister some first";
         let decide = "an operator must decide on some first";
+        let wait = "ask an operator, or wait until a rejection ends";
         let limits = [
             (others.len(), config.max, "servers are registered", deregister),
             (count(&is_own), config.max_each, "of your servers are registered", deregister),
@@ -296,6 +303,13 @@ impl RegistrationState {
                 "of your registrations wait",
                 decide,
             ),
+            (
+                rejections.count_of(&record.by),
+                config.max_each,
+                "of your registrations were rejected",
+                wait,
+            ),
+            (rejections.count(), MAX_REJECTIONS, "registrations were rejected", wait),
         ];
         for (there, most, what, remedy) in
             limits.into_iter().take(if is_operator { 1 } else { usize::MAX })
@@ -397,16 +411,17 @@ fn earlier_reply(
         // An operator repeats the request, so it needs no further approval.
         _ if is_same && is_operator => Ok(None),
         Stage::Waiting { until } if is_same => Ok(Some(waits(&record.program, until.as_ref()))),
-        Stage::Rejected { .. } if is_same => {
-            let mut result =
-                RegisterResult::new(record.program.id.as_str(), RegistrationStatus::Rejected);
-            result.message =
-                Some("rejected by an operator; ask one, or request something else".to_owned());
-            Ok(Some(result))
-        }
+        Stage::Rejected { .. } if is_same => Ok(Some(rejected(&record.program))),
         Stage::Rejected { .. } => Ok(None),
         _ => Err(Refused::IdTaken { there: before.record.program.server(), is: IdHolder::Waiting }),
     }
+}
+
+fn rejected(program: &Proposal) -> RegisterResult {
+    let mut result = RegisterResult::new(program.id.as_str(), RegistrationStatus::Rejected);
+    let message = "rejected by an operator; ask one, or request something else";
+    result.message = Some(message.to_owned());
+    result
 }
 
 fn waits(program: &Proposal, until: Option<&Timestamp>) -> RegisterResult {

@@ -13,7 +13,7 @@ use mgp_types::service::{
 };
 use mgp_types::store::{Change, Store, StoreError, with_timeout};
 use mgp_types::sync::Mutex;
-use mgp_types::{Payload, Timestamp};
+use mgp_types::{Payload, RpcError, Timestamp};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
@@ -23,6 +23,7 @@ use super::event::Event;
 use super::rate::CallRate;
 use super::record::{Creator, Proposal, Record, SPACE, Stage};
 use super::refusal::RegistrationError as Refused;
+use super::rejections::add_rejection;
 use super::review::PendingRegistration;
 use super::servers::{CodeJudge, ServerRunner};
 use super::work::{Progress, Work};
@@ -111,7 +112,7 @@ pub struct RegistrationsBuilder {
 }
 
 pub(super) struct RegistrationState {
-    store: Arc<dyn Store>,
+    pub(super) store: Arc<dyn Store>,
     pub(super) servers: Arc<dyn ServerRunner>,
     pub(super) audit: Arc<dyn AuditSink>,
     pub(super) may: Arc<dyn Visibility>,
@@ -425,11 +426,12 @@ impl RegistrationState {
         let decided = tokio::spawn(async move {
             let server = record.program.server();
             let id = record.program.id.as_str();
-            let value =
-                Payload::of(&record).map_err(|error| Refused::InvalidParams(error.to_string()))?;
+            let unwritable = |error: RpcError| Refused::InvalidParams(error.to_string());
+            let value = Payload::of(&record).map_err(unwritable)?;
             let change = Change::new()
                 .expect_revision(SPACE, id, before.map(|stored| stored.revision))
                 .put(SPACE, id, value);
+            let change = add_rejection(change, &record, state.until()).map_err(unwritable)?;
             state.commit(&turn, change, events).await.inspect_err(|_| state.refresh_later())?;
             let live = state.stored(&server).and_then(|stored| state.resume(&stored));
             Ok(live)
@@ -472,7 +474,7 @@ impl RegistrationState {
         self.commit(turn, change, events).await
     }
 
-    async fn commit(
+    pub(super) async fn commit(
         &self,
         _turn: &Turn,
         mut change: Change,

@@ -15,7 +15,7 @@ use crate::error::DiscoveryError;
 use crate::expand::ExpandedServer;
 use crate::registry::ServerCatalog;
 
-/// Starts, drains and removes registered servers.
+/// Runner that starts, drains and removes registered servers.
 ///
 /// Each future can be dropped at any point. Each function can be called again after its work is done, because work that
 /// a crash interrupted is repeated in this way.
@@ -101,7 +101,7 @@ impl ApprovedRegistration {
     }
 }
 
-/// Judges the code of sandboxed servers before an operator is asked for approval (MGP §7, §15.4).
+/// Judge of the code of sandboxed servers, before an operator is asked for approval (MGP §7, §15.4).
 ///
 /// Implement it with the attribute `#[async_trait]` of the crate `async-trait`.
 #[async_trait]

@@ -102,9 +102,10 @@ impl RegistrationState {
         let (server, revision) = (stored.record.program.server(), stored.revision);
         let mut lock_work = self.work.lock();
         let before = lock_work.remove(&server).map(|before| before.task);
+        // Abort it here, because the new task may be aborted itself before it runs.
+        before.iter().for_each(JoinHandle::abort);
         let task = tokio::spawn(async move {
             if let Some(before) = before {
-                before.abort();
                 // Only the end of the earlier work matters, not its result.
                 let _ = before.await;
             }

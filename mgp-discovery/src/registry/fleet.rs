@@ -2,7 +2,7 @@
 
 use mgp_types::mgp::{Permission, ServerSummary};
 
-/// Provides the servers that the registry lists.
+/// Provider of the servers that the registry lists.
 pub trait ServerCatalog: Send + Sync {
     /// Returns all servers in the order of the list, including configured servers that were never started.
     ///

@@ -94,7 +94,8 @@ impl Sources {
     /// The content of a project's file that is not approved is not parsed.
     ///
     /// # Errors
-    /// [`DiscoveryError`] if a file of the user cannot be used. An unusable file of a project is reported in the findings.
+    /// [`DiscoveryError`] if a file of the user cannot be used. An unusable file of a project is reported in the
+    /// findings.
     pub async fn load(&self, trust: &Trust) -> Result<LoadedConfig, DiscoveryError> {
         let stamps = self.files().map(stamp).collect();
         let mut loaded = LoadedConfig { stamps, ..self.read(trust).await? };

@@ -90,7 +90,8 @@ impl Trust {
     /// Approves exactly the reviewed content.
     ///
     /// # Errors
-    /// [`DiscoveryError::NotOperator`] for other callers; [`DiscoveryError::Store`]; [`DiscoveryError::TooManyApprovals`]; [`DiscoveryError::Unaudited`].
+    /// [`DiscoveryError::NotOperator`] for other callers; [`DiscoveryError::Store`];
+    /// [`DiscoveryError::TooManyApprovals`]; [`DiscoveryError::Unaudited`].
     pub async fn approve(
         &self,
         review: &ProjectReview,

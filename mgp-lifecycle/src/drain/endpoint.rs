@@ -57,7 +57,7 @@ impl Drain {
     pub(super) fn answer(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
         let (_, params, cx) = call.into_parts();
         let shutdown = match params.get() {
-            // If a caller is not the owner, it gets that refusal even for invalid params, which would cause −32602.
+            // A caller who is not the owner gets the error `NotOwner`, even if the params are invalid (−32602) as well.
             Err(_) if !ProcessOwner::is(&cx) => Err(LifecycleError::NotOwner.into()),
             params => params.map(|params| self.dispatch(&cx, params)),
         };

@@ -12,7 +12,7 @@ const ENDED: usize = 2;
 /// The amount by which one call increases the state; the lower bits are flags.
 const ONE: usize = 4;
 
-/// Counts the calls that run, and admits new ones. `state` is the number of calls times [`ONE`], plus the two flags.
+/// The count of running calls, and the flags that refuse new ones. `state` is the count times [`ONE`], plus the flags.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     state: AtomicUsize,

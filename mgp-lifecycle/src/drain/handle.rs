@@ -94,7 +94,7 @@ struct DrainState {
     observers: Mutex<Vec<Observer>>,
 }
 
-/// Notifies peers of a transition.
+/// Function that notifies peers of a transition.
 type Observer = Arc<dyn Fn(LifecycleParams) -> BoxFuture<'static, ()> + Send + Sync>;
 
 impl Default for Drain {

@@ -16,8 +16,8 @@ use super::durations::bucket_of;
 use super::handle::{Drain, DrainHold};
 use crate::error::LifecycleError;
 
-/// Shuts a server down gracefully: counts the running calls, and refuses new ones with error 2001 once the [`Drain`]
-/// has begun.
+/// Layer that shuts a server down gracefully: it counts the running calls, and refuses new ones with error 2001 once
+/// the [`Drain`] has begun.
 ///
 /// Status requests (pings, health, tasks) and messages that help running calls to complete (answers, cancellations) are
 /// always passed on. Calls that are still running at the deadline are answered with 3003. The layer also answers
@@ -129,8 +129,8 @@ struct Counted {
 }
 
 impl Counted {
-    /// Returns a future that completes when the call is cut off. It measures the duration of the call for as long as
-    /// the future exists.
+    /// Returns a future that completes when the call is cut off. The duration of the call is measured until this future
+    /// is dropped.
     fn cut(&self) -> BoxFuture<'static, ()> {
         let drain = self.hold.drain().clone();
         let timer = drain.measure(self.bucket);

@@ -18,8 +18,8 @@ pub(crate) struct CallerMeta<'a> {
     pub(crate) info: Option<&'a str>,
 }
 
-/// Caches the facts about recent callers. A request finds them again if its `_meta` is the same as the one from which
-/// they were parsed.
+/// The cached facts about recent callers. A request reuses the facts that were parsed from an earlier request with the
+/// same revision and the same `_meta`.
 #[derive(Debug, Default)]
 pub(crate) struct RecentCallers(Mutex<Vec<Caller>>);
 

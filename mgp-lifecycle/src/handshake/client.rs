@@ -42,7 +42,7 @@ pub struct ConnectConfig {
     /// Gate that decides, from the permissions a server needs, whether the connection proceeds. It runs after the
     /// server has answered; in the legacy era, before `initialized` is sent.
     pub permission_gate: Option<Arc<dyn ConnectGate>>,
-    /// Decides about the permissions a server needs, and reports changes while the server is connected (MGP §3.4).
+    /// Authority that decides about the permissions a server needs, and reports later changes (MGP §3.4).
     ///
     /// Decisions are stored under the id in [`Context::server`], so the context of the connection must have a server
     /// id.
@@ -105,7 +105,7 @@ pub enum UngrantedPolicy {
     Close,
 }
 
-/// Decides whether a connection proceeds, given the permissions the server needs (MGP §3.4).
+/// Gate that decides whether a connection proceeds, given the permissions the server needs (MGP §3.4).
 ///
 /// Implement it with the attribute `#[async_trait]` of the crate `async-trait`.
 #[async_trait]
@@ -261,9 +261,9 @@ async fn first_answer<S: MgpService>(
     }
 }
 
-/// Returns the result of `initialize` for a server that refused the probe as an unknown method with a 4xx status. That
-/// is how a modern server without `server/discover` refuses it, but some legacy servers do the same; only a modern
-/// server also refuses `initialize`.
+/// Returns the result of `initialize`, sent to a server that refused the probe as an unknown method with a 4xx status.
+/// If the server also refuses `initialize`, it counts as modern, without `server/discover`; some legacy servers refuse
+/// only the probe.
 fn modern_if_refused(
     initialized: Result<Arc<PeerInfo>, ConnectError>,
     cx: &Context,

@@ -32,8 +32,8 @@ impl DeclaredCapabilities {
     }
 }
 
-/// Combines the client's capabilities with those of a caller (sampling, elicitation, roots), and caches the encoded
-/// combinations.
+/// The client's capabilities, and a cache of their encoded combinations with those of callers (sampling, elicitation,
+/// roots).
 #[derive(Debug)]
 pub(super) struct CallerCapabilities {
     own: ClientCapabilities,

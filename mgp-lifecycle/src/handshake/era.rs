@@ -1,4 +1,7 @@
-//! Chooses the era of a request or a connection, with pure functions of facts that transports and layers provide.
+//! Chooses the era of MCP (legacy or modern) of a request or a connection, with pure functions of facts that transports
+//! and layers provide.
+
+use std::error::Error as _;
 
 use mgp_types::mcp::{Era, Revision};
 use mgp_types::method::{Initialize, Ping, Request as _, ServerDiscover};
@@ -111,10 +114,10 @@ pub(crate) enum NextStep {
 /// Decides the next step after a probe. If the server refused the probe, the client stays in the modern era only if
 /// legacy servers never send such a refusal.
 ///
-/// Over HTTP, the status is considered, too. Modern servers combine certain codes with a 4xx status: `−32601` then means
-/// that the server does not have `server/discover`, and the other codes mean that the request itself is wrong. As some
-/// legacy servers also send `−32601` with such a status, the client first tries `initialize`. A busy server (408, 429,
-/// 503) does not count as legacy, because it would not accept `initialize` either.
+/// Over HTTP, the status is considered, too. Modern servers combine certain codes with a 4xx status: `−32601` then
+/// means that the server does not have `server/discover`, and the other codes mean that the request itself is wrong. As
+/// some legacy servers also send `−32601` with such a status, the client first tries `initialize`. A busy server (408,
+/// 429, 503) does not count as legacy, because it would not accept `initialize` either.
 pub(crate) fn after_probe(probe: &ProbeOutcome<'_>) -> NextStep {
     #[derive(serde::Deserialize)]
     struct Data {
@@ -151,11 +154,20 @@ pub(crate) fn after_probe(probe: &ProbeOutcome<'_>) -> NextStep {
             _ if matches!(error.code(), ErrorCode::AUTH_REQUIRED | ErrorCode::AUTH_EXPIRED) => {
                 NextStep::Fail
             }
+            _ if is_unsent(error) => NextStep::Fail,
             // The deadline of the call passed before the probe timed out.
             _ if error.code() == ErrorCode::TIMEOUT => NextStep::GuessLegacy,
             _ => NextStep::Initialize,
         },
     }
+}
+
+/// Returns whether this side could not send a request for now, e.g. because the server that issues its credentials did
+/// not answer. Unlike an error with the same code that a server sent, such an error has a source.
+fn is_unsent(error: &RpcError) -> bool {
+    error.code() == ErrorCode::UPSTREAM_UNAVAILABLE
+        && HttpFailure::from_error(error).is_none()
+        && error.source().is_some()
 }
 
 /// Returns whether an error is the refusal of a request by its server, and not a failure that can pass.
@@ -170,7 +182,7 @@ pub(crate) fn is_refused(error: &RpcError) -> bool {
                 error.code(),
                 ErrorCode::TIMEOUT | ErrorCode::AUTH_REQUIRED | ErrorCode::AUTH_EXPIRED
             );
-            !can_pass && !is_connection_lost(error)
+            !can_pass && !is_unsent(error) && !is_connection_lost(error)
         }
     }
 }
@@ -235,6 +247,16 @@ mod tests {
             after_probe(&ProbeOutcome::Refused(&error)),
             NextStep::Retry(vec![Revision::MODERN])
         );
+    }
+
+    #[test]
+    fn credentials_that_are_missing_for_now_do_not_decide_the_era() {
+        let sent = RpcError::new(ErrorCode::UPSTREAM_UNAVAILABLE, "no");
+        assert_eq!(after_probe(&ProbeOutcome::Refused(&sent)), NextStep::Initialize);
+        assert!(is_refused(&sent));
+        let unsent = sent.because(std::fmt::Error);
+        assert_eq!(after_probe(&ProbeOutcome::Refused(&unsent)), NextStep::Fail);
+        assert!(!is_refused(&unsent));
     }
 
     #[test]

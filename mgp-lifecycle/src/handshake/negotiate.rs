@@ -71,7 +71,7 @@ pub(crate) fn put_server(
     Ok(())
 }
 
-/// Inserts a client's offer into `initialize`, at the place that every MGP revision reads.
+/// Inserts a client's offer into the capabilities of `initialize`, in the member that every MGP revision reads.
 pub(crate) fn put_legacy(capabilities: &mut ClientCapabilities, mgp: MgpCapability) {
     capabilities.mgp = Some(mgp.into());
 }

@@ -22,7 +22,8 @@ pub struct MgpOffer {
     pub server_id: Option<String>,
     /// The trust level that a server claims to have.
     pub trust_level: Option<TrustLevel>,
-    /// If `true`, a server declares that it asks modern callers the same questions as legacy callers, but in rounds.
+    /// If `true`, a server declares that it asks modern callers the same questions as legacy callers, but in rounds
+    /// ([`RoundsLayer`](crate::RoundsLayer)).
     pub asks_in_rounds: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Handles the members that negotiated proposals add to tool calls: moves those of a call to its context, and writes
-//! those of its result into the result.
+//! Handles the members that negotiated proposals (extensions beyond MGP) add to tool calls: moves the members of a call
+//! to its context, and adds those for the result to the result.
 //!
 //! Applies to: inbound.
 

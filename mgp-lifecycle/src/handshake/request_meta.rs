@@ -150,7 +150,7 @@ impl<S: MgpService> Service<Call> for RequestMetaService<S> {
             }
         }
         add_members(&mut call, facts.mgp.unwrap_or_default() & ExtensionSet::PROPOSALS);
-        // A plain MCP peer must not receive the MGP trace member (MGP §6.5).
+        // A plain MCP peer must not receive MGP's trace member (MGP §6.5); it gets `traceparent` only if this was set.
         let is_traced = facts.supports_mgp() || self.layer.traces_plain;
         if is_traced && call.kind() == Kind::Request {
             let trace = call.cx_mut().trace_or_new().clone();

@@ -30,10 +30,10 @@ use super::offer::ServerOffer;
 use super::plain_errors::{CallInfo, adapt_to_caller};
 use super::state::{HandshakeState, Phase};
 
-/// Adds the handshake to a server's stack.
+/// The layer for the handshake in a server's stack.
 ///
-/// Both eras are served on the same connection. A request with a revision in `_meta` contains everything it needs; any
-/// other request belongs to the session that `initialize` started.
+/// One connection serves both eras of MCP: a request with a revision in `_meta` (modern) needs no session; any other
+/// request (legacy) belongs to the session that `initialize` started.
 ///
 /// ```
 /// use mgp_lifecycle::{HandshakeLayer, ServerOffer};
@@ -59,7 +59,7 @@ pub struct HandshakeLayer {
     callers: Arc<RecentCallers>,
 }
 
-/// Returns whether a tool has an output schema.
+/// Function that returns whether a tool has an output schema.
 type HasOutputSchema = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 impl HandshakeLayer {

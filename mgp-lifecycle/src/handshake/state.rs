@@ -8,8 +8,8 @@ use mgp_types::sync::Mutex;
 
 use super::permission::PermissionFlow;
 
-/// Stores the state of the handshake of one connection or session: the phase of a legacy handshake, and the facts about
-/// the peer.
+/// The state of the handshake of one connection or session: the phase of a legacy handshake, and the facts about the
+/// peer.
 #[derive(Debug, Default)]
 pub struct HandshakeState(Mutex<SessionState>);
 

@@ -28,8 +28,8 @@ const ENDED: u64 = 1 << 32;
 
 /// Spawns a task that might block its thread. The rest of a multi-thread runtime stays responsive meanwhile.
 ///
-/// On a current-thread runtime, this is the same as `tokio::spawn`, because there is no other thread. It does not help
-/// either if all threads of the runtime are blocked.
+/// On a current-thread runtime, this is the same as `tokio::spawn`, because there is no other thread. If all threads of
+/// a runtime are blocked, this function does not help either.
 ///
 /// ```
 /// use mgp_lifecycle::spawn_watched;
@@ -73,7 +73,7 @@ impl<F: Future> Future for Watched<F> {
     }
 }
 
-/// Counts the running and the ended polls of the tasks that one thread has spawned on one runtime.
+/// The counts of running and of ended polls of the tasks that one thread has spawned on one runtime.
 #[derive(Debug, Default)]
 struct PollCounts {
     /// The number of running polls, plus the number of ended ones times [`ENDED`]. An overflow of the latter does no

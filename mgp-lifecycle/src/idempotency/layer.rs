@@ -189,8 +189,8 @@ async fn call_once<S: MgpService>(
     Ok(reply)
 }
 
-/// Runs a call to its end even if its caller disconnects. If the handler can ask a modern caller questions, the call
-/// instead ends when the request of its current round ends.
+/// Runs a call to its end even if its caller disconnects. If the caller is asked through a channel, the call instead
+/// ends with the request of the current round.
 pub(crate) async fn run_on(
     cx: &Context,
     running: impl Future<Output = Result<Reply, RpcError>> + Send + 'static,

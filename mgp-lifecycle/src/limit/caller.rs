@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use mgp_types::service::Principal;
+use mgp_types::service::{AgentId, Principal};
 
 /// A principal without its authority, so that a user does not get a second share by acting as an operator.
 #[derive(Clone, Debug)]
@@ -11,6 +11,13 @@ pub(super) struct Caller(Principal);
 impl Caller {
     pub(super) fn of(principal: &Principal) -> Self {
         Self(principal.clone())
+    }
+
+    /// Returns the caller for all users of the principal's agent; without an agent, the principal itself.
+    pub(super) fn by_agent(principal: &Principal) -> Self {
+        let of_agent =
+            |agent: &AgentId| Principal::new(principal.tenant().clone(), "").agent(agent.clone());
+        Self(principal.as_agent().map_or_else(|| principal.clone(), of_agent))
     }
 }
 

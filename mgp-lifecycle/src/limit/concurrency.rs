@@ -22,7 +22,8 @@ use crate::error::LifecycleError;
 
 /// Bounds of a [`ConcurrencyLimitLayer`].
 ///
-/// A caller is a principal: tenant, subject and agent.
+/// A caller is a principal: tenant, subject and agent. With [`by_agent`](Self::by_agent), running calls are counted for
+/// an agent of a tenant.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LimitConfig {
@@ -38,6 +39,9 @@ pub struct LimitConfig {
     pub running_per_caller: Option<usize>,
     /// The maximum number of waiting tool calls of one caller; further ones are refused with 3001. Default: no limit.
     pub waiting_per_caller: Option<usize>,
+    /// `true` if the running calls of all users of an agent of a tenant are counted together. Waiting users still take
+    /// turns. Default: `false`.
+    pub by_agent: bool,
     /// The maximum number of calls of a tool that run at once, by tool name; further ones wait while other calls pass.
     /// Default: empty.
     pub tools: HashMap<String, usize>,
@@ -59,6 +63,7 @@ impl Default for LimitConfig {
             max_waiting: 1024,
             running_per_caller: None,
             waiting_per_caller: None,
+            by_agent: false,
             tools: HashMap::new(),
         }
     }

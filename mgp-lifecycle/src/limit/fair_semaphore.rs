@@ -22,7 +22,7 @@ use crate::error::LifecycleError;
 /// 32 bits.
 const ONE_WAITING: u64 = 1 << 32;
 
-/// Grants the permits of a limit, and queues the calls that wait for one.
+/// Semaphore that grants the permits of a limit, and queues the calls that wait for a permit.
 #[derive(Debug)]
 pub(super) struct FairSemaphore {
     /// The number of running calls, plus the number of waiting calls times [`ONE_WAITING`].
@@ -53,6 +53,8 @@ struct RunningCounts {
 
 #[derive(Debug)]
 struct WaitingCall {
+    /// The caller for whom the running call is counted; the principal of the call determines its turn in the queue.
+    counted: Caller,
     /// The tool, if it has its own limit.
     tool: Option<Box<str>>,
     permit: oneshot::Sender<Permit>,
@@ -100,7 +102,12 @@ impl FairSemaphore {
     /// Returns the number of running calls of one caller.
     pub(super) fn running_of(&self, principal: &Principal) -> usize {
         let queue = self.queue.lock();
-        queue.running.callers.get(&Caller::of(principal)).copied().unwrap_or(0)
+        queue.running.callers.get(&self.caller(principal)).copied().unwrap_or(0)
+    }
+
+    /// Returns the caller for whom the calls of a principal are counted.
+    fn caller(&self, principal: &Principal) -> Caller {
+        if self.config.by_agent { Caller::by_agent(principal) } else { Caller::of(principal) }
     }
 
     /// Returns the number of waiting calls.
@@ -136,18 +143,18 @@ impl FairSemaphore {
         principal: &Principal,
         tool: &str,
     ) -> Result<Acquired, LifecycleError> {
-        let caller = Caller::of(principal);
+        let counted = self.caller(principal);
         let tool = self.config.tools.contains_key(tool).then(|| Box::from(tool));
         let mut queue = self.queue.lock();
         let fits =
-            |queue: &QueueState| queue.running.have_room(&self.config, &caller, tool.as_deref());
+            |queue: &QueueState| queue.running.have_room(&self.config, &counted, tool.as_deref());
         if fits(&queue) {
             // Free permits are first given to waiting calls that can run now. Calls that wait because of the limit of
             // their caller or tool do not block this call.
             let unused = self.grant_waiting(&mut queue);
             let passes = fits(&queue) && !self.can_any_run(&queue) && self.take_slot();
             let permit =
-                passes.then(|| self.permit(&mut queue.running, caller.clone(), tool.clone()));
+                passes.then(|| self.permit(&mut queue.running, counted.clone(), tool.clone()));
             if permit.is_some() || !unused.is_empty() {
                 drop(queue);
                 drop(unused);
@@ -157,6 +164,8 @@ impl FairSemaphore {
                 queue = self.queue.lock();
             }
         }
+        // The users of an agent take turns, even if their calls are counted together.
+        let caller = Caller::of(principal);
         if self.config.waiting_per_caller.is_some_and(|max| queue.waiting.len_of(&caller) >= max) {
             return Err(LifecycleError::Saturated);
         }
@@ -168,7 +177,7 @@ impl FairSemaphore {
             None
         };
         let (permit, receiver) = oneshot::channel();
-        let id = queue.waiting.push(&caller, WaitingCall { tool, permit });
+        let id = queue.waiting.push(&caller, WaitingCall { counted, tool, permit });
         self.count.fetch_add(ONE_WAITING, Ordering::AcqRel);
         let unused = self.grant_waiting(&mut queue);
         drop(queue);
@@ -180,9 +189,9 @@ impl FairSemaphore {
 
     /// Returns whether the limits of callers and tools would let any of the waiting calls run.
     fn can_any_run(&self, queue: &QueueState) -> bool {
-        queue
-            .waiting
-            .any(|caller, call| queue.running.have_room(&self.config, caller, call.tool.as_deref()))
+        queue.waiting.any(|_, call| {
+            queue.running.have_room(&self.config, &call.counted, call.tool.as_deref())
+        })
     }
 
     /// Counts one more running call, if the total number is below its limit; returns whether it was counted.
@@ -215,14 +224,15 @@ impl FairSemaphore {
         let mut unused = Vec::new();
         let QueueState { waiting, running } = queue;
         while waiting.len() > 0 && self.take_slot() {
-            let next = waiting
-                .pop(|caller, call| running.have_room(&self.config, caller, call.tool.as_deref()));
-            let Some((caller, call)) = next else {
+            let next = waiting.pop(|_, call| {
+                running.have_room(&self.config, &call.counted, call.tool.as_deref())
+            });
+            let Some((_, call)) = next else {
                 self.count.fetch_sub(1, Ordering::AcqRel);
                 break;
             };
             self.count.fetch_sub(ONE_WAITING, Ordering::AcqRel);
-            let permit = self.permit(running, caller, call.tool);
+            let permit = self.permit(running, call.counted, call.tool);
             unused.extend(call.permit.send(permit).err());
         }
         unused

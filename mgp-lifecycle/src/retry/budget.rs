@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Limits the share of retries among the calls to a server, measured over about a minute.
+/// The limit on the share of retries among the calls to a server, over about a minute.
 ///
-/// When it is used up, calls fail immediately with their own error, without a retry.
+/// When the budget is used up, failed calls return their own error without a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RetryBudget {

@@ -29,14 +29,14 @@ impl Default for CircuitConfig {
     }
 }
 
-/// The evidence that the outcome of an attempt gives about the server.
+/// The conclusion from the outcome of an attempt: that the server is reachable, that it is not, or neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Evidence {
     /// The server answered the call.
     Answered,
     /// The server, or an upstream server of it, is unreachable.
     Unreachable,
-    /// There is no evidence, because the error might come from a layer on this side, e.g. an access check.
+    /// Neither is known, because the error might come from a layer on this side, e.g. an access check.
     Unknown,
 }
 
@@ -51,7 +51,7 @@ impl Evidence {
         if is_unreachable(error.code()) || broke() { Self::Unreachable } else { Self::Unknown }
     }
 
-    /// Returns the evidence in a refusal that was sent as a result.
+    /// Returns the conclusion from the code of a refusal that was sent as a result.
     pub(super) fn of_code(code: ErrorCode) -> Self {
         if is_unreachable(code) { Self::Unreachable } else { Self::Answered }
     }

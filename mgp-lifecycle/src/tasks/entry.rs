@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use super::table::Owner;
 use crate::error::LifecycleError;
+use crate::retry::is_tool_error;
 
 /// A task in the table.
 pub(super) struct Entry {
@@ -40,6 +41,9 @@ pub(super) struct Entry {
 
 struct EntryState {
     outcome: Option<Outcome>,
+    /// `true` if the result reports that the tool failed, and the task has therefore failed. In the modern form, such a
+    /// task is completed.
+    is_tool_error: bool,
     updated: Timestamp,
     questions: BTreeMap<String, Question>,
     answers: HashMap<String, Payload>,
@@ -77,12 +81,22 @@ impl Outcome {
         }
     }
 
-    fn status(&self) -> TaskStatus {
-        match self {
-            Self::Completed(_) => TaskStatus::Completed,
-            Self::Failed(_) => TaskStatus::Failed,
-            Self::Cancelled => TaskStatus::Cancelled,
-        }
+    /// Returns whether the outcome is the result of a tool that failed.
+    fn is_tool_error(&self) -> bool {
+        let Self::Completed(result) = self else { return false };
+        Reply::raw(result.clone()).as_body().is_some_and(is_tool_error)
+    }
+}
+
+impl EntryState {
+    /// Returns the status of the task if it has ended.
+    fn ended(&self) -> Option<TaskStatus> {
+        Some(match self.outcome.as_ref()? {
+            Outcome::Completed(_) if self.is_tool_error => TaskStatus::Failed,
+            Outcome::Completed(_) => TaskStatus::Completed,
+            Outcome::Failed(_) => TaskStatus::Failed,
+            Outcome::Cancelled => TaskStatus::Cancelled,
+        })
     }
 }
 
@@ -109,6 +123,7 @@ impl Entry {
             poll_ms: mgp_types::millis(poll),
             state: Mutex::new(EntryState {
                 outcome: None,
+                is_tool_error: false,
                 updated: created.clone(),
                 questions: BTreeMap::new(),
                 answers: HashMap::new(),
@@ -125,12 +140,14 @@ impl Entry {
 
     /// Ends the task with this outcome, unless it has ended already.
     pub(super) fn end(&self, outcome: Outcome) {
+        let is_tool_error = self.era == Era::Legacy && outcome.is_tool_error();
         let waker = {
             let mut state = self.state.lock();
             if state.outcome.is_some() {
                 return;
             }
             state.outcome = Some(outcome);
+            state.is_tool_error = is_tool_error;
             state.updated = Timestamp::now();
             state.questions.clear();
             state.driver.take()
@@ -192,7 +209,7 @@ impl Entry {
         let ended = {
             let mut state = self.state.lock();
             state.delivered = true;
-            state.outcome.as_ref().map(Outcome::status)
+            state.ended()
         };
         if let Some(status) = ended {
             // By cancelling, the caller has shown that it does not need the outcome, so it counts as delivered; notify
@@ -314,6 +331,9 @@ impl Entry {
 
     fn snapshot(&self, state: &EntryState) -> Task {
         let (status, message) = match &state.outcome {
+            Some(Outcome::Completed(_)) if state.is_tool_error => {
+                (TaskStatus::Failed, "the tool reported an error".to_owned())
+            }
             Some(Outcome::Completed(_)) => {
                 (TaskStatus::Completed, "the tool has answered".to_owned())
             }

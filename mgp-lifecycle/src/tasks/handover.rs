@@ -52,7 +52,7 @@ impl TaskTicket {
     pub async fn begin(&self) -> Result<(), RpcError> {
         match self.0.begin_task()? {
             HandOver::Done => Ok(()),
-            // The round ends with its questions, and the tool runs again with the answers.
+            // The request ends with the questions, and the tool runs again with the answers.
             HandOver::Suspended => pending().await,
         }
     }
@@ -67,7 +67,7 @@ impl TaskTicket {
 /// The result of the attempt to make a call a task.
 enum HandOver {
     Done,
-    /// Questions of the round are open, so the call ends with these questions and does not become a task.
+    /// The call has asked questions, so the request ends with these questions, and the call does not become a task.
     Suspended,
 }
 
@@ -78,7 +78,7 @@ pub(super) enum NextStep {
     Task(Arc<Entry>),
 }
 
-/// Tracks whether a call is a request or has become a task, and receives the questions that the call asks.
+/// The stage of a call, i.e. a request or a task; also receives the questions that the call asks.
 pub(super) struct CallStage {
     /// The context of the call as it arrived, before the layer changed it.
     own: Context,
@@ -193,8 +193,8 @@ impl CallStage {
         Ok(result)
     }
 
-    /// Makes the request a task. If the handler has already asked questions, the call ends with these questions instead,
-    /// and runs again with the answers.
+    /// Makes the request a task. If the handler has already asked questions, the call ends with these questions
+    /// instead, and runs again with the answers.
     fn become_task(&self, stage: &mut Stage) -> Result<(), RpcError> {
         let Stage::Request(round) = stage else { return Ok(()) };
         self.suspend(round);

@@ -22,9 +22,9 @@ use crate::drain::Drain;
 
 /// Layer that turns slow tool calls into tasks, and answers `tasks/*`.
 ///
-/// Put it between the drain layer and the audit layer. The inner layers that can refuse the call then run while it is
-/// still a request, so a refusal is returned immediately, and the guards of these layers live as long as the call. All
-/// stacks that use a layer share one table of tasks. A task belongs to a principal, not to a connection. Partial
+/// Put it between the drain layer and the audit layer. The inner layers that can refuse a call then run while the call
+/// is still a request, so a refusal is returned immediately, and the guards of these layers live as long as the call.
+/// All stacks that use a layer share one table of tasks. A task belongs to a principal, not to a connection. Partial
 /// results of a task are dropped, because there is no stream for them.
 ///
 /// ```

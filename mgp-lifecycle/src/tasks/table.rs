@@ -16,7 +16,7 @@ use super::negotiate::Plan;
 use crate::drain::{Drain, DrainHold};
 use crate::error::LifecycleError;
 
-/// Stores every task, running or ended, until it expires.
+/// The table of all tasks, running or ended; each is stored until it expires.
 pub(super) struct Table {
     config: TasksConfig,
     tasks: Mutex<Tasks>,

@@ -2,6 +2,9 @@
 //!
 //! Applies to: inbound and outbound.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use mgp_types::RpcError;
 use mgp_types::proposal::{
     CallMembers, Compensation, IdempotencyKey, Member as _, StepId, StepStatus, TransactionId,
@@ -62,10 +65,34 @@ impl<S: MgpService> Service<Call> for TransactionService<S> {
     }
 }
 
+/// The mark of a step whose call became a task of its server: the step may have had an effect, even if it ends with
+/// questions to its caller.
+#[derive(Clone, Debug, Default)]
+pub struct StepTask(Arc<AtomicBool>);
+
+impl StepTask {
+    /// Returns the mark of a call; `None` if the call belongs to no transaction.
+    #[must_use]
+    pub fn of(cx: &Context) -> Option<&Self> {
+        cx.extensions.get()
+    }
+
+    /// Marks the step. Code that waits for the task of a call inside [`TransactionLayer`] must use this function.
+    pub fn mark(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_marked(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// A call that is a step of a transaction.
 struct StepCall {
     saga: SagaKey,
     id: Option<String>,
+    /// The id that is common to the rounds of one call.
+    logical: Option<String>,
     server: ServerId,
     tool: String,
     undo: Option<Undo>,
@@ -84,10 +111,17 @@ impl StepCall {
         let key = cx.member::<IdempotencyKey>()?;
         let is_keyed = key.is_some();
         // A call that is repeated with its idempotency key is the same step.
-        let id = cx.member()?.map(|StepId(id)| id).or(key.map(|IdempotencyKey(key)| key));
-        if let Some(id) = &id {
-            check_id("step_id", id)?;
-        }
+        let id = match (cx.member()?, key) {
+            (Some(StepId(id)), _) => {
+                check_id("step_id", &id)?;
+                Some(id)
+            }
+            (None, Some(key)) => {
+                key.check()?;
+                Some(key.0)
+            }
+            (None, None) => None,
+        };
         let undo = cx.member::<Compensation>()?.map(|mut given| {
             // The caller uses its own name for the tool, so find the tool's server and its name on that server.
             if given.server_id.is_none()
@@ -106,31 +140,38 @@ impl StepCall {
             record.add_note(TransactionId::NAME, Payload::of(&saga)?);
         }
         let saga = (Owner::of(&cx.principal), saga);
+        let logical = cx.logical.as_deref().map(str::to_owned);
         // Remove the members for transactions from the call, because the called server must not coordinate the
         // transaction as well.
         let members = cx.extensions.get::<CallMembers>().cloned().unwrap_or_default();
         let members = members.without::<TransactionId>().without::<StepId>();
         call.cx_mut().extensions.insert(members.without::<Compensation>());
-        Ok(Some(Self { saga, id, server, tool, undo, only_reads, is_keyed }))
+        Ok(Some(Self { saga, id, logical, server, tool, undo, only_reads, is_keyed }))
     }
 
-    /// Adds the step to its transaction, and returns its id.
-    fn begin(self, saga: &mut Saga) -> Result<String, LifecycleError> {
+    /// Adds the step to its transaction, unless the call repeats a step that has not failed. Returns the id of the
+    /// step, and `true` if it was added.
+    fn begin(self, saga: &mut Saga) -> Result<(String, bool), LifecycleError> {
         if !saga.is_open() {
             return Err(LifecycleError::TransactionEnded(saga.status.clone()));
         }
         saga.active_ms = now_ms();
-        let id = self.id.unwrap_or_else(|| format!("step-{}", saga.steps.len() + 1));
         let server = self.server.as_str();
+        let is_same = |step: &Step| step.tool == self.tool && step.server == server;
+        // If the caller returns with the answer to a question of the task, it is the same step.
+        let logical = self.logical.as_deref();
+        let asked = saga.steps.iter().find(|step| is_same(step) && step.has_asked_in(logical));
+        let asked = asked.map(|step| step.id.clone());
+        let next_id = || format!("step-{}", saga.steps.len() + 1);
+        let id = self.id.or(asked).unwrap_or_else(next_id);
         if let Some(index) = saga.steps.iter().position(|step| step.id == id) {
             let step = &saga.steps[index];
-            let is_same = step.tool == self.tool && step.server == server;
-            let is_failed = step.status == StepStatus::Failed;
-            if !is_same || !self.is_keyed && !is_failed {
+            let runs_again = step.status == StepStatus::Failed || step.has_asked_in(logical);
+            if !is_same(step) || !self.is_keyed && !runs_again {
                 return Err(LifecycleError::StepExists(id));
             }
-            if !is_failed {
-                return Ok(id);
+            if !runs_again {
+                return Ok((id, false));
             }
             // The step runs again, now after all other steps and with the compensation of this call.
             saga.steps.remove(index);
@@ -146,8 +187,9 @@ impl StepCall {
             error: None,
             only_reads: self.only_reads,
             attempts: 0,
+            asked_in: None,
         });
-        Ok(id)
+        Ok((id, true))
     }
 }
 
@@ -164,13 +206,14 @@ fn check_size(undo: &Undo) -> Result<(), RpcError> {
 async fn run_step<S: MgpService>(
     transactions: Transactions,
     mut inner: S,
-    call: Call,
+    mut call: Call,
     step: StepCall,
 ) -> Result<Reply, RpcError> {
     let log = &transactions.0.log;
     let (saga, server) = (step.saga.clone(), step.server.clone());
     let running = log.step_begins(&saga);
-    let (id, _) = log.change(&saga, |saga| step.begin(saga)).await?;
+    let ((id, is_new), _) = log.change(&saga, |saga| step.begin(saga)).await?;
+    call.cx_mut().extensions.insert(StepTask::default());
     let cx = call.cx().clone();
     // A question to the caller ends the step; the next round of the call begins it again.
     let (asking, answer) = (cx.caller_access.clone(), inner.call(call));
@@ -178,7 +221,7 @@ async fn run_step<S: MgpService>(
     let (saga_id, end_cx) = (saga.1.clone(), cx.clone());
     let task = async move {
         let answer = asking.run_round(answer).await;
-        let ended = end_step(&end, &saga, &step_id, &server, &end_cx, &answer);
+        let ended = end_step(&end, &saga, (&step_id, is_new), &server, &end_cx, &answer);
         if let Err(error) = ended.await {
             tracing::warn!(transaction = saga.1, step = step_id, %error, "end of a step not stored");
         }
@@ -195,23 +238,30 @@ async fn run_step<S: MgpService>(
 async fn end_step(
     transactions: &Transactions,
     saga: &SagaKey,
-    id: &str,
+    (id, is_new): (&str, bool),
     server: &ServerId,
     cx: &Context,
     answer: &Result<Reply, RpcError>,
 ) -> Result<(), RpcError> {
+    // `true` if the wait for a task ended with a question to the caller. The task is then cancelled, but may have had
+    // effects.
+    let has_asked = matches!(answer, Ok(Reply::InputRequired(_)))
+        && StepTask::of(cx).is_some_and(StepTask::is_marked);
     let status = match answer {
         Ok(Reply::Complete(_)) if !is_failed(answer) => StepStatus::Done,
-        _ if had_no_effect(answer) => StepStatus::Failed,
+        _ if !has_asked && had_no_effect(answer) => StepStatus::Failed,
         _ => StepStatus::Started,
     };
+    let asked_in = cx.logical.as_deref().filter(|_| has_asked).map(str::to_owned);
     let declared = declared(answer).map(|declared| usable(transactions, cx, server, declared));
     let end = |saga: &mut Saga| {
         saga.active_ms = now_ms();
         let Some(step) = saga.step(id) else { return Ok(()) };
-        // A replayed result does not change a step that has already ended.
-        if step.status == StepStatus::Started {
+        // A replayed result does not change a step that has already ended. A failed repetition does not change a step
+        // whose first call may still run.
+        if step.status == StepStatus::Started && (is_new || status == StepStatus::Done) {
             step.status = status;
+            step.asked_in = asked_in;
         }
         match declared {
             Some(Ok(undo)) => step.undo = Some(undo),

@@ -23,7 +23,7 @@ use mgp_types::service::{BoxFuture, Context, Principal, Reply, ServerId};
 use mgp_types::store::{Store, StoreError};
 
 pub use compensate::CompensationCall;
-pub use layer::{TransactionLayer, TransactionService};
+pub use layer::{StepTask, TransactionLayer, TransactionService};
 pub use saga::TransactionCredentials;
 
 use self::log::{SagaKey, SagaLog, check_ended};

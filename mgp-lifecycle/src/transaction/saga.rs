@@ -100,6 +100,10 @@ pub(super) struct Step {
     /// The number of times that a person has asked to try the undo again after it failed; part of the idempotency key.
     #[serde(default)]
     pub(super) attempts: u32,
+    /// The logical call whose task asked the caller a question and was then cancelled. If the call returns with the
+    /// answer, the step runs again; until then it is not known whether it had an effect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) asked_in: Option<String>,
 }
 
 /// The call that undoes a step: a compensation, and the server of its tool.
@@ -112,7 +116,7 @@ pub(super) struct Undo {
 }
 
 impl Undo {
-    /// Reads a compensation. Its server is that of the step, unless it names another one.
+    /// Reads a compensation. The server of its tool is that of the step, unless the compensation names another server.
     pub(super) fn new(compensation: Compensation, server: &str) -> Self {
         let Compensation { tool, arguments, parameters, description, server_id, .. } = compensation;
         Self {
@@ -214,6 +218,13 @@ impl Saga {
 }
 
 impl Step {
+    /// Returns whether the step waits for a logical call to return with the answer to a question of its task.
+    pub(super) fn has_asked_in(&self, logical: Option<&str>) -> bool {
+        logical.is_some()
+            && self.asked_in.as_deref() == logical
+            && self.status == StepStatus::Started
+    }
+
     pub(super) fn fail(&mut self, error: &str) {
         self.status = StepStatus::CompensationFailed;
         self.error = Some(mgp_types::clip(error, 500));

@@ -9,7 +9,8 @@ use mgp_types::proposal::{
     TransactionStatus,
 };
 use mgp_types::service::{
-    BoxFuture, Call, Context, PeerInfo, Principal, Reply, ServerId, Stack, connection_lost, mock,
+    BoxFuture, Call, CallerAccess, CallerRequest, Context, PeerInfo, Principal, Reply, RoundState,
+    Rounds, ServerId, Stack, connection_lost, mock,
 };
 use mgp_types::store::MemoryStore;
 use mgp_types::sync::Mutex;
@@ -18,8 +19,8 @@ use tokio::sync::Semaphore;
 use tower_layer::Layer as _;
 
 use super::saga::now_ms;
-use super::{CompensationCall, TransactionLayer, TransactionTools, Transactions};
-use crate::ProposalLayer;
+use super::{CompensationCall, StepTask, TransactionLayer, TransactionTools, Transactions};
+use crate::{Idempotency, IdempotencyLayer, ProposalLayer};
 
 /// A server's tools, which record the compensations that are called; those named `broken_…` fail.
 #[derive(Default)]
@@ -74,7 +75,8 @@ struct World {
 }
 
 /// Runs a tool of a server: `make` declares a compensation, `fail` fails, `lose` loses its connection, `slow` waits for
-/// the gate, `fail_odd` fails with the argument 1, `become_task` answers with a task.
+/// the gate, `fail_odd` fails with the argument 1, `become_task` answers with a task, `ask_in_task` asks while its task
+/// runs.
 async fn run(call: Call, gate: Arc<Semaphore>) -> Result<Reply, RpcError> {
     let name = call.tool().unwrap().name.to_owned();
     let arguments = call.tool_arguments();
@@ -99,6 +101,12 @@ async fn run(call: Call, gate: Arc<Semaphore>) -> Result<Reply, RpcError> {
             };
             return Ok(Reply::Task(task));
         }
+        "ask_in_task" => {
+            StepTask::of(call.cx()).unwrap().mark();
+            let question = CallerRequest::new("elicitation/create", Payload::empty_object());
+            call.cx().ask("task.a", question).await?;
+            declared("unmake")
+        }
         "slow" => {
             gate.acquire().await.unwrap().forget();
             declared("unmake")
@@ -115,13 +123,29 @@ async fn world_of(store: Arc<MemoryStore>, tools: Tools) -> World {
     let gate = Arc::new(Semaphore::new(0));
     let held = Arc::clone(&gate);
     let tool = Stack::from_fn(move |call| run(call, Arc::clone(&held)));
-    let steps = TransactionLayer::new(transactions.clone()).layer(tool);
+    let client = client(&transactions, tool);
+    World { store, transactions, tools, client, gate }
+}
+
+fn client(transactions: &Transactions, server: Stack) -> mock::Client {
+    let steps = TransactionLayer::new(transactions.clone()).layer(server);
     let mut client = mock::client(Stack::new(ProposalLayer::new().layer(steps)));
     let mut caller = PeerInfo::default();
     caller.mgp = Some(ExtensionSet::PROPOSALS);
+    caller.accepts.elicitation = true;
     client.cx.caller = caller.into();
     client.cx.server = Some("tickets".into());
-    World { store, transactions, tools, client, gate }
+    client
+}
+
+/// Returns a world whose server runs a call with an idempotency key only once.
+async fn keyed_world() -> World {
+    let mut world = world().await;
+    let held = Arc::clone(&world.gate);
+    let tool = Stack::from_fn(move |call| run(call, Arc::clone(&held)));
+    let once = IdempotencyLayer::new(Idempotency::in_memory()).layer(tool);
+    world.client = client(&world.transactions, Stack::new(once));
+    world
 }
 
 async fn world() -> World {
@@ -152,6 +176,14 @@ impl World {
 
     async fn commit(&self) -> Result<mgp_types::proposal::EndTransactionResult, RpcError> {
         self.transactions.commit(&Principal::local(), &EndTransactionParams::new("tx")).await
+    }
+
+    /// Begins a round of a call of a modern caller.
+    fn round(&mut self, state: RoundState) -> Rounds {
+        let rounds = Rounds::new(state);
+        self.client.cx.logical = Some("call".into());
+        self.client.cx.caller_access = CallerAccess::Channel(Arc::new(rounds.clone()));
+        rounds
     }
 
     fn undone(&self) -> Vec<String> {
@@ -266,6 +298,39 @@ async fn a_step_that_became_a_task_has_not_ended() {
 }
 
 #[tokio::test]
+async fn a_rollback_does_not_skip_a_step_whose_task_asked_and_got_no_answer() {
+    let mut world = world().await;
+    world.begin().await;
+    world.round(RoundState::default());
+    let asked = world.client.call("tools/call", &params("ask_in_task", 1, "")).await.unwrap();
+    assert!(matches!(asked, Reply::InputRequired(_)), "{asked:?}");
+    assert!(world.commit().await.unwrap_err().message().contains("has not ended"));
+    let result = world.roll_back().await;
+    assert_eq!(result.status, TransactionStatus::PartiallyRolledBack);
+    assert_eq!(result.steps_compensated[0].status, StepStatus::CompensationFailed);
+}
+
+#[tokio::test]
+async fn a_step_whose_task_asked_and_got_its_answer_is_one_step() {
+    for meta in ["", r#","step_id":"a""#] {
+        let mut world = world().await;
+        world.begin().await;
+        let rounds = world.round(RoundState::default());
+        let first = params("ask_in_task", 1, meta);
+        assert!(world.client.call("tools/call", &first).await.unwrap().as_body().is_none());
+        let mut state = rounds.state();
+        state.answers.insert("task.a".to_owned(), Payload::empty_object());
+        world.round(state);
+        world.step("ask_in_task", 1, meta).await.unwrap();
+        let steps = world.transactions.list("local", true).remove(0).steps;
+        let ended: Vec<_> = steps.iter().map(|step| &step.status).collect();
+        assert_eq!(ended, [&StepStatus::Done], "{meta}");
+        assert_eq!(world.roll_back().await.status, TransactionStatus::RolledBack, "{meta}");
+        assert_eq!(world.undone(), [r#"tickets unmake {"n":1}"#], "{meta}");
+    }
+}
+
+#[tokio::test]
 async fn a_failed_step_that_is_called_again_has_its_new_place_and_compensation() {
     let mut world = world().await;
     world.begin().await;
@@ -312,6 +377,42 @@ async fn a_step_is_called_once_unless_its_key_says_that_it_is_the_same_call() {
     }
     world.roll_back().await;
     assert_eq!(world.undone().len(), 2);
+}
+
+#[tokio::test]
+async fn a_step_that_is_refused_for_its_key_is_no_obstacle_to_a_commit() {
+    let mut world = keyed_world().await;
+    let before = r#"{"name":"make","arguments":{"n":1},"_meta":{"idempotency_key":"k"}}"#;
+    world.client.request("tools/call", before).await.unwrap();
+    world.begin().await;
+    let refused = world.step("make", 2, r#","idempotency_key":"k""#).await.unwrap_err();
+    assert!(refused.message().contains("other arguments"), "{refused}");
+    assert_eq!(world.commit().await.unwrap().status, TransactionStatus::Committed);
+}
+
+#[tokio::test]
+async fn a_malformed_key_of_a_step_is_refused_by_its_name() {
+    let mut world = keyed_world().await;
+    world.begin().await;
+    let refused = world.step("make", 1, r#","idempotency_key":"order 7""#).await.unwrap_err();
+    assert!(refused.message().contains("`idempotency_key` must be"), "{refused}");
+    assert_eq!(world.commit().await.unwrap().status, TransactionStatus::Committed);
+}
+
+#[tokio::test]
+async fn a_call_that_is_refused_for_its_key_does_not_end_the_step_that_runs_with_it() {
+    let mut world = keyed_world().await;
+    world.begin().await;
+    let key = r#","idempotency_key":"k""#;
+    let slow = tokio::spawn(world.client.call("tools/call", &params("slow", 1, key)));
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let refused = world.step("slow", 2, key).await.unwrap_err();
+    assert!(refused.message().contains("other arguments"), "{refused}");
+    assert!(world.commit().await.unwrap_err().message().contains("has not ended"));
+    world.gate.add_permits(1);
+    slow.await.unwrap().unwrap();
+    assert_eq!(world.roll_back().await.status, TransactionStatus::RolledBack);
+    assert_eq!(world.undone(), [r#"tickets unmake {"n":1}"#]);
 }
 
 #[tokio::test]

@@ -103,8 +103,8 @@ impl Access {
         self.answer(AdminCheck::without_call(by).within_tenant(), params).await
     }
 
-    /// Returns the names in the entries of a tenant that are in force: agents, groups (`group:NAME`) and everyone
-    /// (`*`). Reads them directly from a store, e.g. for a tool that displays them; no decision uses this list.
+    /// Returns the names for which a tenant has entries in force: agents, groups (`group:NAME`) and everyone (`*`).
+    /// Reads them directly from a store, e.g. for a tool that displays them; no decision uses this list.
     ///
     /// # Errors
     /// [`StoreError`] if the store cannot be read.

@@ -10,7 +10,7 @@ use super::refused::{About, NotOperator};
 use crate::audit::Event;
 use crate::error::Refusal;
 
-/// Checks whether one caller has the authority for an administrative method.
+/// The check of one caller's authority for an administrative method.
 #[derive(Clone, Copy)]
 pub(crate) struct AdminCheck<'a> {
     pub(super) principal: &'a Principal,

@@ -19,7 +19,7 @@ use crate::hooks::HookState;
 use crate::policy::Policies;
 use crate::tool::NamedTool;
 
-/// Decides from the access entries which callers have access to which tools; a handle that is cheap to clone.
+/// The access entries, which determine which callers have access to which tools; a handle that is cheap to clone.
 ///
 /// Calls and lists use the same decision. An entry for the tool decides first, then an entry for the server, then
 /// the server's default policy. On each of the first two levels, an entry that denies overrides all entries that

@@ -102,6 +102,12 @@ impl AccessDecision {
         }
     }
 
+    /// Returns whether access is denied because the caller's name has a form that entries reserve for groups or for
+    /// everyone. No entry can allow it.
+    pub(super) fn is_of_reserved_name(&self) -> bool {
+        matches!(self.0, Cause::Reserved)
+    }
+
     /// Returns a description of the rule that decided, e.g. `server_grant deny for group:interns on files (by ann)`.
     #[must_use]
     pub fn rule(&self) -> Rule {

@@ -16,7 +16,7 @@ use mgp_types::{Object, Payload, RpcError};
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// Answers tool calls whose tool name is a method of the router in any spelling: `mgp.access.grant`,
+/// Layer that answers tool calls whose tool name is a method of its router, in any spelling: `mgp.access.grant`,
 /// `mgp_access_grant` or `mgp/access/grant`.
 ///
 /// The tool's arguments become the method's params; the method's result is returned as text and as structured

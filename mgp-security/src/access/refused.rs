@@ -68,6 +68,9 @@ impl AccessDenied {
 
 /// Returns what the caller can do to get access.
 fn remedy(decision: &AccessDecision) -> String {
+    if decision.is_of_reserved_name() {
+        return "an operator can give the caller the name of an agent".to_owned();
+    }
     let Some(entry) = decision.entry() else {
         return match decision.source() {
             AccessSource::DefaultPolicy => {

@@ -22,7 +22,7 @@ use mgp_types::{RpcError, Sealer, Sha256Hash, random_name};
 use tokio::time::Instant;
 use tower_service::Service;
 
-use super::describe::describe;
+use super::describe::{MAX_ARGUMENTS, describe, visible};
 use super::{AnswerPlace, Approver, Decision, Question, QuestionSubject};
 
 /// The time for which the token of a confirmation by the caller is valid.
@@ -52,7 +52,8 @@ pub(crate) struct ByCaller {
     others: Arc<dyn Approver>,
 }
 
-/// Creates the tokens of this process, and accepts each of them once. Tokens of an earlier process are not valid.
+/// The issuer of the tokens of this process, which accepts each of them once. Tokens of an earlier process are not
+/// valid.
 struct Tokens {
     sealer: Sealer,
     used: Mutex<HashMap<Sha256Hash, Instant>>,
@@ -121,13 +122,14 @@ struct Given {
     confirmed: bool,
 }
 
-/// Returns the confirmation message for the user: the server's text with the arguments filled in, then the facts of the
-/// call.
+/// Returns the confirmation message for the user: the server's text, marked as such, with the arguments filled in and
+/// invisible characters escaped; then the facts of the call.
 fn message_of(question: &Question) -> String {
     let facts = describe(question);
     match (&question.message, &question.about) {
         (Some(message), QuestionSubject::Call { arguments, .. }) => {
-            format!("{}\n\n{facts}", fill_message(message, arguments))
+            let asks = visible(&fill_message(message, arguments), MAX_ARGUMENTS);
+            format!("The server asks: {asks}\n\n{facts}")
         }
         _ => facts,
     }
@@ -157,7 +159,8 @@ impl Tokens {
     }
 }
 
-/// Reads the confirmation tokens that calls carry, and answers unconfirmed calls with a new token instead of an error.
+/// Layer that reads the confirmation tokens of calls, and answers unconfirmed calls with a new token instead of an
+/// error.
 ///
 /// The layer acts only for callers that negotiated `human_in_the_loop`. Place it outside a governance that is built
 /// with [`confirmed_by_caller`](crate::GovernanceBuilder::confirmed_by_caller).

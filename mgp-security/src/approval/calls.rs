@@ -112,7 +112,8 @@ impl CallApproval {
         let (scope, exact, expires_at) = match term {
             ApprovalTerm::Once => return None,
             ApprovalTerm::Tool { until } => (None, None, Some(until.clone())),
-            // The approved arguments always count, also if the tool declares none of them.
+            // Also store the exact arguments: a call with them is covered even if it does not fit the limits, e.g.
+            // because the tool declares none of its arguments.
             ApprovalTerm::Like { until } => {
                 (scope::like(arguments), Some(arguments.to_owned()), until.clone())
             }
@@ -261,15 +262,15 @@ impl CallApprovals {
         Ok(own.map(|one| CallApproval::clone(one)).collect())
     }
 
-    /// Revokes approvals of a server, selected by their ids or by a permission that they grant; returns the revoked
-    /// ones.
+    /// Returns the approvals of a server that an operator revokes, selected by their ids or by a permission that they
+    /// grant.
     ///
     /// # Errors
-    /// 1000 if `by` is not an operator; other codes if the change cannot be stored or recorded.
+    /// 1000 if `by` is not an operator; other codes if the store cannot be read.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the approvals may or may not have been revoked.
-    pub async fn revoke(
+    /// Dropping the future changes nothing.
+    pub(super) async fn meant(
         &self,
         by: &Principal,
         server: &ServerId,
@@ -277,16 +278,31 @@ impl CallApprovals {
     ) -> Result<Vec<CallApproval>, RpcError> {
         self.admit(by, Need::Write, "approvals.decide").await?;
         let (book, revoked) = (self.0.now()?, Permission::canonical(names));
-        let is_meant = |one: &CallApproval| {
+        let is_meant = |one: &&Arc<CallApproval>| {
             one.tenant == by.tenant().as_str()
                 && one.server_id.as_deref() == Some(server.as_str())
                 && (names.iter().any(|name| name.as_str() == one.id)
                     || one.permissions.iter().any(|permission| revoked.contains(permission)))
         };
-        let gone: Vec<_> = book.0.values().filter(|one| is_meant(one)).cloned().collect();
+        let meant = book.0.values().filter(is_meant);
+        Ok(meant.map(|one| CallApproval::clone(one)).collect())
+    }
+
+    /// Removes approvals that [`meant`](Self::meant) has returned. Does not check any authority: `meant` has done so.
+    ///
+    /// # Errors
+    /// An error if the change cannot be stored or recorded; some approvals may have been removed.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the approvals may or may not have been removed.
+    pub(super) async fn remove(
+        &self,
+        by: &Principal,
+        revoked: &[CallApproval],
+    ) -> Result<(), RpcError> {
+        let is_revoked = |one: &CallApproval| revoked.iter().any(|revoked| revoked.id == one.id);
         let event = |one: &CallApproval| Some(event(Actor::of(by), one, "revoked").build());
-        self.0.take_out(is_meant, event).await.map_err(Refusal::from)?;
-        Ok(gone.into_iter().map(Arc::unwrap_or_clone).collect())
+        Ok(self.0.take_out(is_revoked, event).await.map_err(Refusal::from)?)
     }
 
     /// Removes the approvals of a deregistered server. Does not check any authority: the caller of this method must
@@ -324,6 +340,16 @@ impl CallApprovals {
         writes.push((kept.id.clone(), Some(kept.clone())));
         self.0.write(writes, vec![event.build()]).await.map_err(Refusal::from)?;
         Ok(Some(kept))
+    }
+
+    /// Returns the approval in force that covers the call that a request asks about.
+    pub(super) fn covering(
+        &self,
+        asked: &ApprovalRequest,
+        at: SystemTime,
+    ) -> Option<Arc<CallApproval>> {
+        let book = self.0.now().ok()?;
+        book.0.values().find(|one| !one.is_over(at) && one.covers_request(asked)).cloned()
     }
 
     /// Returns the approval in force that covers a call.

@@ -11,7 +11,7 @@ use mgp_types::{ErrorCode, RpcError};
 
 use super::{Approver, Decision, Question};
 
-/// Asks approvers in order; the first one that is available decides.
+/// An approver that asks several approvers in order; the first one that is available decides.
 ///
 /// A denial or a deferral is a decision, too: the next approver is not asked after it.
 ///

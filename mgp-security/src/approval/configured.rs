@@ -9,7 +9,7 @@ use mgp_types::{ErrorCode, RpcError};
 
 use super::{Approver, Decision, Question, QuestionSubject};
 
-/// Approves what the operator listed, and reports that it is unavailable for anything else.
+/// An approver that approves what the operator listed, and is unavailable for anything else.
 ///
 /// In an [`ApproverChain`](super::ApproverChain), the next approver then gets those other questions.
 ///

@@ -14,7 +14,7 @@ use crate::definition::shows;
 const MAX_NAME: usize = 128;
 
 /// The size limit for arguments, in characters; the middle of longer ones is left out.
-const MAX_ARGUMENTS: usize = 2000;
+pub(super) const MAX_ARGUMENTS: usize = 2000;
 
 /// The size limit for one string in long arguments, in characters; the middle of longer strings is left out.
 const MAX_TEXT: usize = 240;
@@ -140,7 +140,7 @@ fn shorten(value: &mut Value) {
 }
 
 /// Returns a text with invisible characters escaped; the middle of a text that is too long is left out.
-fn visible(text: &str, most: usize) -> String {
+pub(super) fn visible(text: &str, most: usize) -> String {
     let length = text.chars().count();
     let (head, tail) = if length > most { (most * 3 / 4, most / 4) } else { (length, 0) };
     let mut shown = String::with_capacity(text.len().min(most * 4));

@@ -36,7 +36,7 @@ pub use inbox::{ApprovalRequest, Inbox, InboxConfig, RequestState};
 pub use place::AnswerPlace;
 pub use terminal::TerminalApprover;
 
-/// Decides questions that the rules leave to a person or a configuration.
+/// A source of decisions about the questions that the rules leave to a person or a configuration.
 ///
 /// An approver must never be the agent whose call it decides about.
 ///

@@ -22,7 +22,7 @@ const MAX_LINE: u64 = 256;
 /// The maximum number of typed lines in the queue; further ones are dropped.
 const MAX_QUEUED_LINES: usize = 16;
 
-/// Asks the person at the terminal of this process, one question at a time.
+/// An approver that asks the person at the terminal of this process, one question at a time.
 ///
 /// Only `yes` with the code of the question approves, e.g. `yes 4f`, so a late answer does not approve another
 /// question. A permission is approved for an hour. From the first question on, the approver reads every line typed at

@@ -1,4 +1,5 @@
-//! The response future of the audit layer: it waits for the sink's ticket, runs the call and records how it ended.
+//! The response future of the audit layer: it waits until the sink has issued a [`Ticket`], runs the call and records
+//! how the call ended.
 
 use std::fmt;
 use std::pin::Pin;
@@ -129,7 +130,7 @@ impl<S: MgpService> State<S, S::Future> {
     }
 }
 
-/// Counts the chunks of a call in its record.
+/// A sink that counts the chunks of a call in the record of the call.
 struct ChunkCounter {
     inner: Arc<dyn Sink>,
     record: Arc<CallRecord>,
@@ -148,7 +149,8 @@ impl Sink for ChunkCounter {
     }
 }
 
-/// Records the second event of a refusal. If the sink has not finished, returns a future for the remaining work.
+/// Records the second event of a refusal, e.g. `VALIDATION_FAILED` after `TOOL_BLOCKED`. If the sink has not finished,
+/// returns a future for the remaining work.
 fn record_second(
     sink: &dyn AuditSink,
     second: Option<AuditEvent>,

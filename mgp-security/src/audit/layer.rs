@@ -16,7 +16,7 @@ use super::event::{Event, REQUESTS_ONLY, tenant_of};
 use super::future::ResponseFuture;
 use super::recorded_arguments::{ArgumentRecorder, AuditConfig};
 
-/// Records tool calls in a sink; the same layer works on inbound and outbound stacks.
+/// Layer that records tool calls in a sink; works on inbound and outbound stacks.
 ///
 /// A tool call sent as a notification is blocked, and that is recorded too.
 ///

@@ -26,7 +26,7 @@ const MAX_INTENT: usize = 512;
 /// The size limit for a recorded name, in bytes; longer ones are cut and end with `…`.
 const MAX_NAME: usize = 64;
 
-/// Determines how much of a call's arguments is recorded.
+/// The part of a call's arguments that is recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Arguments {
@@ -100,7 +100,7 @@ impl fmt::Debug for AuditConfig {
     }
 }
 
-/// Records the arguments and the intent of a call in the details of its event.
+/// A recorder of the arguments and the intent of a call in the details of its event.
 #[derive(Clone)]
 pub(super) struct ArgumentRecorder {
     arguments: Arguments,

@@ -13,7 +13,7 @@ use super::metadata::{ResourceMetadata, is_root_document};
 use super::refused::AuthRefused;
 use crate::error::Refusal;
 
-/// Creates the responses of the auth layer itself. They contain the published metadata, if there is any.
+/// The responses that the auth layer itself creates. They contain the published metadata, if there is any.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     published: Option<Published>,

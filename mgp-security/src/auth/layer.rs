@@ -22,14 +22,14 @@ use super::key::{ApiKeys, Lookup};
 use super::refused::AuthRefused;
 use super::token::TokenVerifier;
 
-/// Admits requests that carry a valid API key or access token; wraps any HTTP service.
+/// Layer that admits only requests with a valid API key or access token; wraps any HTTP service.
 ///
 /// A layer that accepts neither keys nor tokens refuses every request.
 #[derive(Clone, Default)]
 #[must_use]
 pub struct AuthLayer(Arc<Credentials>);
 
-/// Decides which credentials are valid, and answers requests without valid ones.
+/// The accepted keys and tokens, and the answers to requests without valid ones.
 #[derive(Clone, Default)]
 struct Credentials {
     keys: Option<ApiKeys>,

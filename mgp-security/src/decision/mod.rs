@@ -85,7 +85,7 @@ pub(crate) fn explain(facts: &CallFacts<'_>, snapshot: &Snapshot<'_>) -> CallVer
     if let CallOutcome::Ask(Requirement::Permissions(_)) = verdict.outcome()
         && let Some(assessment) = verdict.assessment()
     {
-        // Called only to add its step: the permissions are decided first, so its outcome does not matter here.
+        // Called only to record a step: the permissions are decided first, so the outcome does not matter here.
         let _ =
             check_confirmation(facts, snapshot, assessment, &mut Findings::default(), &mut steps);
     }

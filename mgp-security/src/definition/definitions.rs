@@ -292,8 +292,8 @@ impl Definitions {
         self.0.publish();
     }
 
-    /// Returns the number of changes that a server has announced before it is asked for a list. From then on, changes
-    /// are counted even if the server has not listed anything yet.
+    /// Returns the number of changes that a server has announced so far. Call it before the server is asked for a list:
+    /// from then on, changes are counted even if the server has not listed anything yet.
     pub(crate) fn announced(&self, server: &ServerId) -> u64 {
         // If the server cannot be admitted, the processing of the list returns the error.
         let _ = self.admit(server);

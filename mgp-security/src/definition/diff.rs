@@ -37,7 +37,7 @@ impl Difference {
 /// Returns the top-level member to which a JSON pointer leads, e.g. `/description`. The result is a constant of this
 /// crate, so it never contains a text that the server chose.
 pub(super) fn top(at: &str) -> &'static str {
-    const MEMBERS: [&str; 7] = [
+    const MEMBERS: [&str; 8] = [
         "/name",
         "/title",
         "/description",
@@ -45,6 +45,7 @@ pub(super) fn top(at: &str) -> &'static str {
         "/outputSchema",
         "/annotations",
         "/security",
+        "/_meta",
     ];
     let inside = |member: &&str| {
         at.strip_prefix(*member).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

@@ -42,7 +42,7 @@ impl Definitions {
     /// Lists the tools of a server before a call; concurrent calls share one listing.
     ///
     /// # Errors
-    /// [`Refusal::Unlisted`] if the tool is known and its server does not list its tools, or if other calls or the
+    /// [`Refusal::Unlisted`] if the tool is known and the server does not list its tools, or if other calls or the
     /// caller's deadline leave no time for that; [`Refusal::Unchanged`] if the pins cannot be read or stored.
     pub(crate) async fn fetch<S: MgpService>(
         &self,

@@ -7,6 +7,7 @@ use mgp_types::{Payload, Sha256Hash, mcp};
 use serde_json::Value;
 
 use super::name::NameFlaw;
+use super::pin::Pin;
 use super::review::{Finding, Rule, Severity, is_own_advice, review, steered};
 use super::shown::Shown;
 
@@ -77,6 +78,7 @@ impl Inspection {
             tool: Arc::new(tool.clone()),
             text: Payload::empty_object(),
             fingerprint: Sha256Hash::digest(b""),
+            bare: None,
         };
         Self { shown: Some(shown), findings: Vec::new(), names_another: false }
     }
@@ -133,8 +135,18 @@ impl Inspection {
         self.findings.truncate(FINDINGS_MAX);
     }
 
-    /// Returns the hash of everything in the definition that a model reads, or `None` if the definition cannot be
-    /// parsed.
+    /// Returns whether the definition differs from a stored one only in members of `_meta` that add checks, and no
+    /// finding in these members blocks it.
+    pub(super) fn extends(&self, stored: &Pin) -> bool {
+        let bare = self.shown.as_ref().and_then(|shown| shown.bare);
+        // At the maximum number of findings, one in these members may have been left out.
+        bare.is_some_and(|bare| bare.to_string() == stored.fingerprint)
+            && self.findings.len() < FINDINGS_MAX
+            && !self.findings.iter().any(|one| one.blocks() && one.at.starts_with("/_meta"))
+    }
+
+    /// Returns the hash of everything in the definition that a model reads or on which decisions depend, or `None` if
+    /// the definition cannot be parsed.
     #[must_use]
     pub fn fingerprint(&self) -> Option<Sha256Hash> {
         self.shown.as_ref().map(|shown| shown.fingerprint)

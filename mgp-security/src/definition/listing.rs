@@ -242,7 +242,8 @@ impl Definitions {
         fresh: &HashSet<Box<str>>,
     ) -> Result<(), ChangeError> {
         for _ in 0..TRIES {
-            let (change, events) = self.pins(server, named, fresh)?;
+            let (change, mut events) = self.pins(server, named, fresh)?;
+            let change = self.extend_pins(server, named, change, &mut events).await?;
             if change.is_empty() && events.is_empty() {
                 return Ok(());
             }
@@ -294,7 +295,9 @@ impl Definitions {
                 }
                 DefinitionState::Changed(now) | DefinitionState::Flagged(now) => {
                     let fingerprint = now.fingerprint.to_string();
-                    if held.is_some_and(|held| held.fingerprint == fingerprint) {
+                    if now.rejected_by.is_some()
+                        || held.is_some_and(|held| held.fingerprint == fingerprint)
+                    {
                         continue;
                     }
                     if let Some(pin) = record(server, name, PinKind::Waiting, &listed.inspection) {
@@ -309,6 +312,48 @@ impl Definitions {
             }
         }
         Ok((change, events))
+    }
+
+    /// Adds to a change an updated pin for each tool that is now listed with further members of `_meta`. These members
+    /// only add checks, so no operator is asked; a later list without them is a change of the definition.
+    async fn extend_pins(
+        &self,
+        server: &ServerId,
+        named: &ToolsByName,
+        mut change: Change,
+        events: &mut Vec<AuditEvent>,
+    ) -> Result<Change, ChangeError> {
+        let book = self.0.pins.now()?;
+        let extended: HashMap<&str, &Inspection> = named
+            .iter()
+            .filter_map(|(name, listed)| {
+                let (pair, inspection) = (book.get(server, name)?, &listed.inspection);
+                let lacks = inspection.extends(pair.pinned.as_ref()?)
+                    && standing(inspection, Some(pair)) == DefinitionState::Pinned;
+                lacks.then_some((&**name, inspection))
+            })
+            .collect();
+        if extended.is_empty() {
+            return Ok(change);
+        }
+        let is_pin = |pin: &Pin| pin.kind == PinKind::Pinned && pin.server == server.as_str();
+        for found in self.0.pins.latest(is_pin).await? {
+            // An operator may have approved another definition in the meantime.
+            let inspection = extended.get(&*found.entry.tool);
+            let inspection = inspection.filter(|inspection| inspection.extends(&found.entry));
+            let Some(shown) = inspection.and_then(|inspection| inspection.shown.as_ref()) else {
+                continue;
+            };
+            let pin = Pin {
+                fingerprint: shown.fingerprint.to_string(),
+                shown: shown.text.clone(),
+                ..Pin::clone(&found.entry)
+            };
+            let expected = Some(found.revision);
+            change = put(change.expect_revision(PinTable::SPACE, found.key, expected), &pin)?;
+            events.push(Event::definition_pinned(server, &pin.tool, &shown.fingerprint).build());
+        }
+        Ok(change)
     }
 
     /// Notes in memory that a server was asked for its tools but did not list them.

@@ -17,7 +17,7 @@ use crate::audit::Event;
 use crate::error::Refusal;
 use crate::state::ChangeError;
 
-/// A tool whose definition waits for the decision of an operator.
+/// A tool whose definition waits for the decision of an operator, or was rejected by one.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PendingDefinition {
@@ -25,15 +25,15 @@ pub struct PendingDefinition {
     pub server: ServerId,
     /// The name of the tool.
     pub tool: String,
-    /// The definition that waits, and the reason why it waits.
+    /// The definition that waits or was rejected, and the reason why it waits.
     pub held: HeldDefinition,
-    /// The time since which the definition waits for a decision.
+    /// The time since which the definition waits for a decision, or the time of its rejection.
     pub since: Timestamp,
 }
 
 impl Definitions {
-    /// Approves the waiting definition of a tool, if it has the given fingerprint. When this method returns, the tool
-    /// can be called.
+    /// Approves the waiting or rejected definition of a tool, if it has the given fingerprint. When this method
+    /// returns, the tool can be called.
     ///
     /// # Errors
     /// [`Refusal`] if `by` is not an operator, if no definition with this fingerprint waits, or if the approval cannot
@@ -62,6 +62,7 @@ impl Definitions {
         let event = Event::definition_approved(by, server, tool, fingerprint)
             .before(&before)
             .justification(justification);
+        // A waiting definition and a rejected one have the same key.
         let held_key = Pin::key(server.as_str(), tool, PinKind::Waiting);
         let pin_key = Pin::key(server.as_str(), tool, PinKind::Pinned);
         let writes = vec![(pin_key, Some(pin)), (held_key, None)];
@@ -70,7 +71,7 @@ impl Definitions {
     }
 
     /// Rejects the waiting definition of a tool, if it has the given fingerprint. The definition no longer waits, and
-    /// the tool stays refused.
+    /// the tool stays refused until an operator approves the definition after all.
     ///
     /// # Errors
     /// As [`approve`](Self::approve).
@@ -105,22 +106,34 @@ impl Definitions {
     /// # Errors
     /// [`StoreError`] while the pins cannot be read.
     pub fn waiting(&self) -> Result<Vec<PendingDefinition>, StoreError> {
+        self.all_held(PinKind::Waiting)
+    }
+
+    /// Returns the definitions that an operator rejected, sorted by server and tool.
+    ///
+    /// # Errors
+    /// [`StoreError`] while the pins cannot be read.
+    pub fn rejected(&self) -> Result<Vec<PendingDefinition>, StoreError> {
+        self.all_held(PinKind::Rejected)
+    }
+
+    fn all_held(&self, kind: PinKind) -> Result<Vec<PendingDefinition>, StoreError> {
         let book = self.0.pins.now()?;
-        let mut waiting: Vec<_> = book
-            .waiting()
+        let mut held: Vec<_> = book
+            .held(kind)
             .map(|pin| {
                 let server = ServerId::from(pin.server.as_str());
                 let pinned = book.get(&server, &pin.tool).and_then(|pair| pair.pinned.clone());
                 PendingDefinition {
                     tool: pin.tool.clone(),
-                    held: HeldDefinition::waiting(pin, pinned.as_deref(), None),
+                    held: HeldDefinition::waiting(pin, pinned.as_deref(), pin.by.clone()),
                     since: pin.at.clone(),
                     server,
                 }
             })
             .collect();
-        waiting.sort_by(|one, other| (&one.server, &one.tool).cmp(&(&other.server, &other.tool)));
-        Ok(waiting)
+        held.sort_by(|one, other| (&one.server, &one.tool).cmp(&(&other.server, &other.tool)));
+        Ok(held)
     }
 
     /// Removes all stored definitions of a server's tools: approved, waiting and rejected ones. The tools that the
@@ -194,7 +207,7 @@ impl Definitions {
         Err(refusal)
     }
 
-    /// Returns the waiting definition of a tool, if it has the given fingerprint.
+    /// Returns the waiting or rejected definition of a tool, if it has the given fingerprint.
     fn held(
         &self,
         server: &ServerId,

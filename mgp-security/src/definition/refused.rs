@@ -5,7 +5,7 @@ use mgp_types::service::{Authority, Principal, Rule, ServerId};
 
 use super::DefinitionState;
 use super::diff::{Difference, top};
-use super::review::{Finding, Rule as ReviewRule};
+use super::review::{Finding, Rule as ReviewRule, Severity};
 
 /// The finding that is reported for a tool whose definition changes while a call waits.
 const UNSETTLED: &str = "its definition is not settled; try again";
@@ -123,9 +123,18 @@ fn why(standing: &DefinitionState) -> &'static str {
 
 fn remedy(standing: &DefinitionState) -> &'static str {
     match standing {
+        DefinitionState::Refused(found) if is_only_locked(found) => {
+            "an operator can check the definition, and then lock it with `mgp lock`"
+        }
         DefinitionState::Refused(_) => "its author must mend the definition",
         _ => "an operator can compare the definitions and approve the new one by its hash",
     }
+}
+
+/// Returns whether a definition is refused only because it differs from the lock file.
+fn is_only_locked(found: &[Finding]) -> bool {
+    let mut refusing = found.iter().filter(|one| one.severity == Severity::Refused).peekable();
+    refusing.peek().is_some() && refusing.all(|one| one.rule == ReviewRule::Locked.id())
 }
 
 /// The reason why an operator's decision about a definition is refused.
@@ -148,4 +157,25 @@ pub enum DecisionRefused {
         /// The fingerprint of the definition that waits now.
         waiting: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_author_is_named_only_for_a_fault_of_the_definition() {
+        let author = "its author must mend the definition";
+        let lock = "an operator can check the definition, and then lock it with `mgp lock`";
+        for (rules, expected) in [
+            (&[ReviewRule::Locked][..], lock),
+            (&[ReviewRule::Locked, ReviewRule::Override][..], lock),
+            (&[ReviewRule::Locked, ReviewRule::Hidden][..], author),
+            (&[ReviewRule::Hidden][..], author),
+        ] {
+            let found: Vec<_> =
+                rules.iter().map(|rule| Finding::about(*rule, "", "it is so", "")).collect();
+            assert_eq!(remedy(&DefinitionState::Refused(found.into())), expected, "{rules:?}");
+        }
+    }
 }

@@ -150,7 +150,7 @@ impl ServerListing {
             self.listed.retain(|_, listed| !listed.inspection.is_usable());
             self.bytes = self.listed.values().map(|listed| listed.bytes).sum();
             (self.full, self.complete) = (false, Some(Instant::now()));
-            // The count begins again if the server is removed and added while it is asked.
+            // `self.announced` starts again at zero if the server is removed and added while it is asked for the list.
             self.included = announced.min(self.announced);
         }
         for (name, listed) in tools {
@@ -296,7 +296,7 @@ fn recorded(
     known
 }
 
-/// The mark that an audit event has recorded the flaw of a server's id (`Yes`), or that none has yet (`No`).
+/// The state of the audit event about the flaw of a server's id: recorded (`Yes`), or not yet (`No`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum FlawRecord {
     #[default]
@@ -357,26 +357,33 @@ pub(super) fn standing(inspection: &Inspection, pair: Option<&PinPair>) -> Defin
     };
     let pinned = pair.and_then(|pair| pair.pinned.as_ref());
     let fingerprint = shown.fingerprint.to_string();
-    let held = pair.and_then(|pair| pair.held.as_ref());
+    let bare = shown.bare.map(|bare| bare.to_string());
+    let is_listed = |stored: &Pin| {
+        stored.fingerprint == fingerprint || bare.as_ref() == Some(&stored.fingerprint)
+    };
+    let held = pair.and_then(|pair| pair.held.as_ref()).filter(|held| is_listed(held));
+    let rejected = held.filter(|held| held.kind == PinKind::Rejected);
+    let is_same = |pin: &Pin| {
+        pin.fingerprint == fingerprint || (rejected.is_none() && inspection.extends(pin))
+    };
     // A definition that was pinned automatically waits for an operator if its name was later found to be flawed.
     let waits = held.is_some_and(|held| {
-        held.kind == PinKind::Waiting
-            && held.fingerprint == fingerprint
-            && held.findings.iter().any(Finding::blocks)
+        held.kind == PinKind::Waiting && held.findings.iter().any(Finding::blocks)
     });
     let is_wrong = waits || inspection.names_another;
-    let pinned =
-        pinned.filter(|pin| !is_wrong || pin.by.is_some() || pin.fingerprint != fingerprint);
-    if pinned.is_some_and(|pin| pin.fingerprint == fingerprint) {
+    let pinned = pinned.filter(|pin| !is_wrong || pin.by.is_some() || !is_same(pin));
+    if pinned.is_some_and(|pin| is_same(pin)) {
         return DefinitionState::Pinned;
     }
-    let rejected =
-        held.filter(|held| held.kind == PinKind::Rejected && held.fingerprint == fingerprint);
-    let differences = pinned.map(|pin| changed(pin, &shown.text)).unwrap_or_default();
+    // Show a rejected definition as it is stored, because that one can still be approved; the listed one may have more
+    // checks.
+    let (fingerprint, text) =
+        rejected.map_or((shown.fingerprint, &shown.text), |pin| (pin.hash(), &pin.shown));
+    let differences = pinned.map(|pin| changed(pin, text)).unwrap_or_default();
     let held = HeldDefinition {
-        fingerprint: shown.fingerprint,
+        fingerprint,
         pinned: pinned.map(|pin| pin.hash()),
-        definition: shown.text.clone(),
+        definition: text.clone(),
         differences: differences.listed,
         differences_left_out: differences.left_out,
         findings: pinned.map_or_else(

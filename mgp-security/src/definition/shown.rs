@@ -1,13 +1,18 @@
-//! The part of a definition that a model reads, and its fingerprint (MGP §4).
+//! The part of a definition that a model reads or on which decisions depend, and its fingerprint (MGP §4).
 //!
 //! The fingerprint covers every member except these, so that a change of an unknown member is detected:
-//! - `_meta` is for programs. Only the copy of `security` in it is covered, if `security` itself is absent.
+//! - `_meta` is for programs. Only these members of it are covered: the copy of `security`, if `security` itself is
+//!   absent, and those on which the requirements for calls depend, i.e. `required_scopes`, `requires_confirmation`,
+//!   `risk_level`, `confirmation_message` and the category `requires_approval` of `cost`. The other categories only
+//!   inform, and servers change them often.
 //! - `icons` are for people, and their URLs change often.
 //! - `execution` declares whether a call can become a task; no decision depends on it.
 //! - `security.effective_risk_level` is set by this crate, which replaces any value from the server.
 
 use std::sync::Arc;
 
+use mgp_types::mgp::RiskLevel;
+use mgp_types::proposal::{CostCategory, CostHints, ToolConfirmation, ToolCost, required_scopes};
 use mgp_types::{Extras, Payload, RpcError, Sha256Hash, canonical, mcp};
 
 use super::number::exact;
@@ -15,18 +20,29 @@ use super::number::exact;
 /// The maximum size of a definition in bytes; a larger one is refused without being read.
 pub(super) const SIZE_MAX: usize = 256 * 1024;
 
-/// Members that a model does not see and on which no decision depends.
+/// Members that a model does not see and on which no decision depends, except on some members of `_meta`.
 const UNSEEN: [&str; 3] = ["_meta", "icons", "execution"];
+
+/// The members of `_meta` on which the requirements for calls depend. The category `requires_approval` of `cost` is
+/// another one.
+const DECIDING: [&str; 4] =
+    ["required_scopes", "requires_confirmation", "risk_level", "confirmation_message"];
+
+/// The member with the cost of a call.
+const COST: &str = "cost";
 
 /// A definition that was parsed successfully.
 #[derive(Clone, Debug)]
 pub(super) struct Shown {
     /// The definition, parsed as a tool.
     pub(super) tool: Arc<mcp::Tool>,
-    /// The members that a model reads, as canonical JSON.
+    /// The members that a model reads or on which decisions depend, as canonical JSON.
     pub(super) text: Payload,
     /// The hash of `text`.
     pub(super) fingerprint: Sha256Hash,
+    /// The hash of `text` without `_meta`; `None` if it has no `_meta`, or if a member of `_meta` lowers or replaces
+    /// something that the rest of the definition declares.
+    pub(super) bare: Option<Sha256Hash>,
 }
 
 /// The reason why a definition cannot be used at all.
@@ -65,10 +81,62 @@ impl Shown {
         if let Some(security) = tool.find_security() {
             seen.insert("security", own_words(&Payload::of(&security)?));
         }
-        let text = exact(&canonical(Payload::of(&seen)?.as_str())?);
-        let fingerprint = Sha256Hash::digest(text.as_bytes());
-        Ok(Self { tool: tool.into(), text: Payload::from_trusted(text), fingerprint })
+        let (text, fingerprint) = written(&seen)?;
+        let Some(deciding) = deciding_members(&tool)? else {
+            return Ok(Self { tool: tool.into(), text, fingerprint, bare: None });
+        };
+        let bare = only_adds(&tool).then_some(fingerprint);
+        seen.insert("_meta", Payload::of(&deciding)?);
+        let (text, fingerprint) = written(&seen)?;
+        Ok(Self { tool: tool.into(), text, fingerprint, bare })
     }
+}
+
+/// Returns members as canonical JSON, and the hash of that text.
+fn written(members: &Extras) -> Result<(Payload, Sha256Hash), RpcError> {
+    let text = exact(&canonical(Payload::of(members)?.as_str())?);
+    let fingerprint = Sha256Hash::digest(text.as_bytes());
+    Ok((Payload::from_trusted(text), fingerprint))
+}
+
+/// Returns the members of a tool's `_meta` on which the requirements for its calls depend, if there are any.
+fn deciding_members(tool: &mcp::Tool) -> Result<Option<Extras>, RpcError> {
+    let Some(meta) = &tool.meta else { return Ok(None) };
+    // A member of `_meta` takes precedence over one of the tool itself, even if its value is null or invalid.
+    let mut found: Extras =
+        DECIDING.iter().filter_map(|name| Some((*name, meta.get(name)?.clone()))).collect();
+    if meta.get(COST).is_some() {
+        let mut cost = ToolCost::new();
+        let needs_approval =
+            |category: &&CostCategory| **category == CostCategory::RequiresApproval;
+        cost.category = CostHints::of(tool).category().filter(needs_approval).cloned();
+        if cost.category.is_some() || tool.extra.get(COST).is_some() {
+            found.encode(COST, &cost)?;
+        }
+    }
+    Ok(Some(found).filter(|found| !found.is_empty()))
+}
+
+/// Returns whether the deciding members of a tool's `_meta` only add to what the tool declares without them.
+fn only_adds(tool: &mcp::Tool) -> bool {
+    let mut bare = tool.clone();
+    if let Some(meta) = &mut bare.meta {
+        for name in DECIDING.iter().chain([&COST]) {
+            meta.remove(name);
+        }
+    }
+    let (now, before) = (ToolConfirmation::of(tool), ToolConfirmation::of(&bare));
+    let risk = |declared: &ToolConfirmation| {
+        declared.risk.as_ref().map_or(RiskLevel::Safe, |risk| risk.to_risk().0)
+    };
+    let needs_approval =
+        |tool: &mcp::Tool| CostHints::of(tool).category() == Some(&CostCategory::RequiresApproval);
+    let scopes = required_scopes(tool);
+    required_scopes(&bare).iter().all(|scope| scopes.contains(scope))
+        && (now.is_required || !before.is_required)
+        && risk(&now) >= risk(&before)
+        && (before.message.is_none() || now.message == before.message)
+        && (needs_approval(tool) || !needs_approval(&bare))
 }
 
 /// Returns the security metadata that the server declared, without the effective risk.
@@ -125,6 +193,34 @@ mod tests {
         differs(
             r#"{"name":"t","inputSchema":{"maximum":10,"type":"object"},"security":{"risk_level":"safe"},"annotations":{"readOnlyHint":true}}"#,
         );
+    }
+
+    #[test]
+    fn the_members_of_meta_on_which_decisions_depend_count() {
+        let with = |meta: &str| TOOL.replacen('{', &format!(r#"{{"_meta":{meta},"#), 1);
+        for meta in [
+            r#"{"required_scopes":["a"]}"#,
+            r#"{"requires_confirmation":true}"#,
+            r#"{"risk_level":"destructive"}"#,
+            r#"{"confirmation_message":"Really?"}"#,
+            r#"{"cost":{"category":"requires_approval"}}"#,
+        ] {
+            differs(&with(meta));
+        }
+        same(&with(
+            r#"{"cost":{"estimated_units":2},"latency":"instant","quota":{"remaining":3}}"#,
+        ));
+    }
+
+    #[test]
+    fn a_category_of_cost_for_which_no_approval_is_required_does_not_count() {
+        let costs = |cost: &str| {
+            fingerprint(&TOOL.replacen('{', &format!(r#"{{"_meta":{{"cost":{cost}}},"#), 1))
+        };
+        let metered = costs(r#"{"category":"metered","estimated_units":1}"#);
+        assert_eq!(costs(r#"{"category":"free"}"#), metered);
+        assert_eq!(costs(r#"{"category":"metered","estimated_units":2}"#), metered);
+        assert_ne!(costs(r#"{"category":"requires_approval"}"#), metered);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use tower_layer::Layer;
 use super::*;
 use crate::{DefinitionLayer, Policies, ServerPolicy};
 
+mod checks;
 mod entering;
 mod telling;
 mod unlisted;
@@ -208,6 +209,23 @@ async fn only_an_operator_decides_and_only_about_what_it_saw() {
     assert!(definitions.waiting().unwrap().is_empty(), "it does not ask again");
     world.liar.lists(&[READ]);
     world.list().await;
+    world.call("read").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_rejected_definition_is_listed_and_can_be_approved() {
+    let mut world = world();
+    world.liar.lists(&[READ]);
+    world.list().await;
+    world.liar.lists(&[READ_MORE]);
+    world.list().await;
+    let (hash, definitions) = (world.held("read").fingerprint, world.definitions.clone());
+    definitions.reject(&operator(), &files(), "read", &hash, None).await.unwrap();
+    let rejected = definitions.rejected().unwrap();
+    assert_eq!((rejected.len(), rejected[0].tool.as_str()), (1, "read"));
+    assert!(rejected[0].held.rejected_by.is_some() && rejected[0].held.fingerprint == hash);
+    definitions.approve(&operator(), &files(), "read", &hash, None).await.unwrap();
+    assert!(definitions.rejected().unwrap().is_empty());
     world.call("read").await.unwrap();
 }
 

@@ -55,7 +55,7 @@ fn private(mut reply: Reply, cx: &Context) -> Reply {
     const PRIVATE: &str = r#""cacheScope":"private""#;
     if let Some(body) = reply.as_body_mut().filter(|_| cx.caller.era == Era::Modern) {
         let text = body.as_raw().as_str();
-        // The server's mark might be ambiguous or belong to a nested object, so write our own mark.
+        // The server's `cacheScope` might be ambiguous or belong to a nested object, so write our own.
         if !text.contains(PRIVATE) || text.contains("public") || text.contains("\\u") {
             body.insert("cacheScope", Payload::from_trusted(r#""private""#));
         }

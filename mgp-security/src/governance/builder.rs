@@ -18,8 +18,8 @@ use crate::permission::Permissions;
 use crate::policy::Policies;
 use crate::tool::{Confirmations, Validate, Validators};
 
-/// Builds a [`Governance`]. By default, everything is stored in memory, and questions remain unanswered because no
-/// caller is configured as interactive.
+/// A builder of a [`Governance`]. By default, everything is stored in memory, and questions remain unanswered because
+/// no caller is configured as interactive.
 #[must_use = "nothing is governed until it is built"]
 pub struct GovernanceBuilder {
     pub(super) store: Arc<dyn Store>,

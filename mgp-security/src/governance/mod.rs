@@ -45,8 +45,8 @@ pub use folder::FolderError;
 pub use holdings::ServerHoldings;
 pub use layer::{GovernLayer, Governed};
 
-/// Decides about tool calls by access, permissions, definitions and confirmations, and records the decisions in an
-/// audit log; a handle that is cheap to clone.
+/// The rules about tool calls: access, permissions, definitions and confirmations, with the audit log that records the
+/// decisions; a handle that is cheap to clone.
 ///
 /// One governance serves any number of servers and callers. Put its [layer](Self::layer) in front of every foreign
 /// server, and its [own layer](Self::own) in front of the tools of this process.

@@ -37,7 +37,7 @@ struct Answered {
     details: Object,
 }
 
-/// Held by the call that asks the approver on behalf of all calls that wait. When this guard is dropped, another call
+/// A guard of the call that asks the approver on behalf of all calls that wait. When the guard is dropped, another call
 /// can ask.
 struct QuestionOwner<'a> {
     board: &'a OpenQuestions,
@@ -101,7 +101,7 @@ impl Permissions {
         tool: &str,
         needed: &[Permission],
     ) -> Result<AskOutcomes, PermissionRefused> {
-        self.obtain(cx, server, Some(tool), needed, self.call_wait).await
+        self.obtain(cx, server, Some(tool), needed, self.call_wait()).await
     }
 
     /// Obtains decisions about permissions, if the policy allows questions and an approver decides in time.

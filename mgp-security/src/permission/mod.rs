@@ -1,8 +1,8 @@
 //! Permissions: what a server is allowed to do, and which decision allowed it (MGP §3).
 //!
 //! `rule.rs` decides about one permission at one moment, from the policy of a server and earlier decisions;
-//! `asking.rs`, `admin.rs` and `writing.rs` make new decisions. `scope/` checks the limits of approvals.
-//! `grants.rs` is the server's side: it stores the decisions that a server received.
+//! `asking.rs` and `admin.rs` make new decisions, and `stored_approvals.rs` stores them. `scope/` checks the limits of
+//! approvals. `client_decisions.rs` is the server's side: it stores the decisions that a server received.
 
 mod admin;
 mod asking;

@@ -52,7 +52,8 @@ const CONNECT_WAIT: Duration = Duration::from_mins(10);
 #[derive(Clone)]
 pub struct Permissions {
     pub(super) inner: Arc<PermissionCore>,
-    pub(super) call_wait: Duration,
+    /// The time limit for calls that [`waits`](Self::waits) set, if it did.
+    call_wait: Option<Duration>,
     pub(super) connect_wait: Duration,
 }
 
@@ -110,7 +111,6 @@ impl Permissions {
         approver: Option<Arc<dyn Approver>>,
     ) -> Self {
         let moved = Arc::new(watch::Sender::new(0));
-        let call_wait = approver.as_ref().map_or(Duration::ZERO, Approver::timeout);
         let inner = Arc::new(PermissionCore {
             entries: Entries::new(store, audit),
             policies,
@@ -119,7 +119,7 @@ impl Permissions {
             board: OpenQuestions::default(),
             moved: Arc::clone(&moved),
         });
-        let permissions = Self { inner, call_wait, connect_wait: CONNECT_WAIT };
+        let permissions = Self { inner, call_wait: None, connect_wait: CONNECT_WAIT };
         permissions.on_change(move || moved.send_modify(|count| *count += 1));
         permissions
     }
@@ -138,7 +138,13 @@ impl Permissions {
     /// limit lets a late decision still count.
     #[must_use]
     pub fn waits(self, call: Duration, connect: Duration) -> Self {
-        Self { call_wait: call, connect_wait: connect, ..self }
+        Self { call_wait: Some(call), connect_wait: connect, ..self }
+    }
+
+    /// Returns the time limit for a decision that a call waits for. The approver's time limit can change at any time.
+    pub(super) fn call_wait(&self) -> Duration {
+        let limit = || self.inner.approver.as_ref().map_or(Duration::ZERO, Approver::timeout);
+        self.call_wait.unwrap_or_else(limit)
     }
 
     /// Replaces the system clock, as [`Access::clock`](crate::Access::clock) does.

@@ -261,8 +261,8 @@ fn check(limits: &PermissionScope, need: &PermissionNeed<'_>) -> Option<String> 
     scope::check(limits, need.arguments, need.definition).err()
 }
 
-/// Returns whether the configuration replaces an approval: what a policy approved without limits must not take the place
-/// of the configuration, which may have limits.
+/// Returns whether the configuration replaces an approval: a policy's approval without limits must not take precedence
+/// over the configuration, which may have limits.
 fn is_replaced(
     held: &StoredApproval,
     policy: &ServerPolicy,

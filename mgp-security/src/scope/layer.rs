@@ -14,7 +14,8 @@ use super::sessions::Scopes;
 const TOOLS: [(&str, &str); 2] =
     [("check_permissions", "mgp_permissions_check"), ("negotiate_scopes", "mgp_scopes_negotiate")];
 
-/// Adds the scopes of the caller's session to each request, so that the [decision](crate::CallVerdict) can check them.
+/// Layer that adds the scopes of the caller's session to each request, so that the [decision](crate::CallVerdict) can
+/// check them.
 #[derive(Clone, Debug)]
 pub struct ScopeLayer(pub(super) Scopes);
 

@@ -1,5 +1,8 @@
 //! Sessions that grant scopes for a limited time.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -308,34 +311,42 @@ impl Scopes {
     }
 
     /// Adds a session. Removes the session that it replaces, those that can no longer be extended, and if there would
-    /// be too many, those that ended first.
+    /// be too many, those that ended first. If that cannot be stored, changes nothing.
     async fn insert(
         &self,
         key: String,
         session: Session,
         replaced: Option<String>,
     ) -> Result<(), RpcError> {
-        let committed = {
+        let (committed, removed) = {
             let (mut sessions, now) = (self.0.sessions.lock(), now());
             let is_past = |key: &String, one: &Session| {
                 replaced.as_ref() == Some(key) || one.ends + millis(MAX_TTL) <= now
             };
-            let mut past: Vec<String> =
-                sessions.extract_if(|key, one| is_past(key, one)).map(|(key, _)| key).collect();
+            let mut removed: Vec<_> = sessions.extract_if(|key, one| is_past(key, one)).collect();
             let is_own = |one: &Session| one.owner == session.owner && !one.revoked;
-            past.extend(make_room(&mut sessions, MAX_SESSIONS_EACH, now, is_own));
-            past.extend(make_room(&mut sessions, MAX_SESSIONS, now, |_| true));
+            removed.extend(make_room(&mut sessions, MAX_SESSIONS_EACH, now, is_own));
+            removed.extend(make_room(&mut sessions, MAX_SESSIONS, now, |_| true));
             let own = sessions.values().filter(|one| is_own(one));
             if own.count() >= MAX_SESSIONS_EACH || sessions.len() >= MAX_SESSIONS {
+                sessions.extend(removed);
                 let message = "there are too many sessions with scopes; revoke one first";
                 return Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message));
             }
-            let change = past.into_iter().fold(Change::new(), |all, key| all.remove(SPACE, key));
-            let change = change.put(SPACE, key.as_str(), Payload::of(&session)?);
-            sessions.insert(key, session);
-            self.0.store.commit(change)
+            let change = Change::new().put(SPACE, key.as_str(), Payload::of(&session)?);
+            let keys = removed.iter().map(|(key, _)| key.as_str());
+            let change = keys.fold(change, |all, key| all.remove(SPACE, key));
+            sessions.insert(key.clone(), session);
+            (self.0.store.commit(change), removed)
         };
-        committed.await?;
+        if let Err(error) = committed.await {
+            // Remove the session: its caller gets no token, and calls without the token of an existing session have no
+            // scopes.
+            let mut sessions = self.0.sessions.lock();
+            sessions.remove(&key);
+            sessions.extend(removed);
+            return Err(error.into());
+        }
         Ok(())
     }
 }
@@ -355,13 +366,13 @@ impl Session {
 }
 
 /// Removes sessions that have ended, in the order of their end, until there is room for one more below `max`; returns
-/// the keys of the removed ones. `counts` returns whether a session counts towards `max`.
+/// the removed ones. `counts` returns whether a session counts towards `max`.
 fn make_room(
     sessions: &mut HashMap<String, Session>,
     max: usize,
     now: u64,
     counts: impl Fn(&Session) -> bool,
-) -> Vec<String> {
+) -> Vec<(String, Session)> {
     let count = sessions.values().filter(|one| counts(one)).count();
     if count < max {
         return Vec::new();
@@ -371,8 +382,7 @@ fn make_room(
     ended.sort_unstable();
     ended.truncate(count + 1 - max);
     let keys: Vec<String> = ended.into_iter().map(|(_, key)| key).collect();
-    sessions.retain(|key, _| !keys.contains(key));
-    keys
+    sessions.extract_if(|key, _| keys.contains(key)).collect()
 }
 
 /// Returns the hash that identifies a principal as the owner of sessions.
@@ -398,127 +408,4 @@ fn now() -> u64 {
 
 fn timestamp(at: u64) -> Timestamp {
     (UNIX_EPOCH + Duration::from_millis(at)).into()
-}
-
-#[cfg(test)]
-mod tests {
-    use mgp_types::service::MemoryAudit;
-    use mgp_types::store::MemoryStore;
-
-    use super::*;
-
-    fn scopes(store: &Arc<MemoryStore>) -> Scopes {
-        let allowed = |by: &Principal| {
-            let agent = by.as_agent()?;
-            (agent.as_str() != "free").then(|| ["read:*".to_owned(), "delete".to_owned()].into())
-        };
-        let store: Arc<dyn Store> = Arc::clone(store) as _;
-        Scopes::new(store, Arc::new(MemoryAudit::new()), allowed)
-    }
-
-    async fn session(scopes: &Scopes, by: &Principal, wanted: &[&str]) -> ScopeSession {
-        let mut params = NegotiateScopesParams::new();
-        params.requested_scopes = wanted.iter().map(|scope| (*scope).to_owned()).collect();
-        scopes.negotiate(by, params).await.unwrap().session.unwrap()
-    }
-
-    fn missing(scopes: &Scopes, by: &Principal, token: &str) -> Result<Vec<String>, SessionEnded> {
-        let all = ["read:a", "read:b", "delete"].map(str::to_owned);
-        scopes.held(by, Some(token)).unwrap().missing(&all)
-    }
-
-    #[tokio::test]
-    async fn a_session_holds_its_scopes_until_it_is_revoked_and_belongs_to_its_caller() {
-        let store = Arc::new(MemoryStore::new());
-        let ann = Principal::local().agent("ann");
-        let one = scopes(&store);
-        let token = session(&one, &ann, &["read:a", "temp:1h"]).await.token;
-        let held = |scopes: &Scopes| missing(scopes, &ann, &token);
-        assert_eq!(held(&one), Ok(vec!["read:b".to_owned(), "delete".to_owned()]));
-        assert_eq!(
-            missing(&one, &Principal::local().agent("bob"), &token),
-            Err(SessionEnded::Unknown)
-        );
-        let stored = store.load(SPACE).await.unwrap().records;
-        assert!(stored.iter().all(|one| !format!("{one:?}").contains(&token)), "{stored:?}");
-
-        let next = scopes(&store);
-        next.open().await.unwrap();
-        assert!(held(&next).is_ok(), "sessions outlive the process");
-        assert!(!next.revoke(&Principal::local().agent("bob"), &token).await.unwrap());
-        assert!(next.revoke(&ann, &token).await.unwrap());
-        assert_eq!(held(&next), Err(SessionEnded::Revoked));
-        let last = scopes(&store);
-        last.open().await.unwrap();
-        assert_eq!(held(&last), Err(SessionEnded::Revoked));
-    }
-
-    #[tokio::test]
-    async fn a_session_ends_by_its_duration_or_by_inactivity_and_a_refresh_token_extends_it() {
-        let scopes = scopes(&Arc::default());
-        let ann = Principal::local().agent("ann");
-        let first = session(&scopes, &ann, &["read:a", "delete"]).await;
-        let age = |by: u64, ends: bool| {
-            for session in scopes.0.sessions.lock().values_mut() {
-                session.used -= by;
-                session.ends -= if ends { by } else { 0 };
-            }
-        };
-        age(millis(INACTIVITY_TIMEOUT), false);
-        assert_eq!(missing(&scopes, &ann, &first.token), Err(SessionEnded::Inactive));
-        age(millis(DEFAULT_TTL), true);
-        assert_eq!(missing(&scopes, &ann, &first.token), Err(SessionEnded::Expired));
-        let mut params = NegotiateScopesParams::new();
-        params.refresh_token = first.refresh_token;
-        let second = scopes.negotiate(&ann, params.clone()).await.unwrap().session.unwrap();
-        assert_eq!(missing(&scopes, &ann, &second.token), Ok(vec!["read:b".to_owned()]));
-        assert_eq!(missing(&scopes, &ann, &first.token), Err(SessionEnded::Unknown));
-        let again = scopes.negotiate(&ann, params).await.unwrap_err();
-        assert_eq!(again.code(), ErrorCode::AUTH_EXPIRED, "a refresh token is used once");
-    }
-
-    #[tokio::test]
-    async fn the_operator_decides_what_is_granted_and_sessions_are_bounded() {
-        let scopes = scopes(&Arc::default());
-        let free = Principal::local().agent("free");
-        assert!(scopes.held(&free, None).is_none(), "its calls need no scopes");
-        let mut params = NegotiateScopesParams::new();
-        params.requested_scopes = vec!["read:a".to_owned()].into();
-        let nothing = scopes.negotiate(&free, params.clone()).await.unwrap();
-        assert!(nothing.session.is_none() && nothing.denied_scopes.len() == 1);
-
-        let ann = Principal::local().agent("ann");
-        params.requested_scopes = vec!["*".to_owned(), "write".to_owned()].into();
-        assert!(scopes.negotiate(&ann, params.clone()).await.unwrap().session.is_none());
-        for _ in 0..MAX_SESSIONS_EACH {
-            session(&scopes, &ann, &["delete"]).await;
-        }
-        params.requested_scopes = vec!["delete".to_owned()].into();
-        let full = scopes.negotiate(&ann, params).await.unwrap_err();
-        assert_eq!(full.code(), ErrorCode::RESOURCE_EXHAUSTED);
-    }
-
-    #[tokio::test]
-    async fn sessions_that_have_ended_do_not_lock_their_caller_out() {
-        let store = Arc::new(MemoryStore::new());
-        let scopes = scopes(&store);
-        let ann = Principal::local().agent("ann");
-        let first = session(&scopes, &ann, &["delete"]).await;
-        let second = session(&scopes, &ann, &["delete"]).await;
-        for _ in 2..MAX_SESSIONS_EACH {
-            session(&scopes, &ann, &["delete"]).await;
-        }
-        for one in scopes.0.sessions.lock().values_mut() {
-            one.ends -= millis(DEFAULT_TTL);
-        }
-        scopes.0.sessions.lock().get_mut(&hash(&first.token)).unwrap().ends -= 1;
-        let next = session(&scopes, &ann, &["delete"]).await;
-        assert!(missing(&scopes, &ann, &next.token).is_ok());
-        // Only the session that ended first is removed, also from the store.
-        assert_eq!(missing(&scopes, &ann, &first.token), Err(SessionEnded::Unknown));
-        assert_eq!(missing(&scopes, &ann, &second.token), Err(SessionEnded::Expired));
-        let again = Scopes::new(store, Arc::new(MemoryAudit::new()), |_| None);
-        again.open().await.unwrap();
-        assert_eq!(again.0.sessions.lock().len(), MAX_SESSIONS_EACH);
-    }
 }

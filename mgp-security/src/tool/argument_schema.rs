@@ -24,8 +24,8 @@ const MAX_REFERENCE_DEPTH: usize = 32;
 /// This allows 1 MiB for the largest schema, and 16 MiB (the default size of a message) for one of up to 600 values.
 const MAX_COST: usize = MAX_SCHEMA_VALUES * 1024;
 
-/// The maximum size of a text for which the reasons are named, in bytes: there can be very many, and they can quote
-/// large parts of it. `tools/validate` refuses longer arguments.
+/// The maximum size of a text whose violations are listed, in bytes: there can be very many, and they can quote large
+/// parts of the text. `tools/validate` refuses longer arguments.
 const MAX_VALIDATED_BYTES: usize = 1 << 20;
 
 /// The maximum number of violations that the refusal of a call's arguments names.

@@ -34,7 +34,7 @@ pub(crate) use proposal::proposed_risk;
 #[cfg(feature = "validators")]
 pub use standard::StandardValidators;
 pub(crate) use validators::Validators;
-pub use validators::{CheckedCall, Validate, ValidationBlocked, Violation};
+pub use validators::{CheckedCall, KernelUrls, Validate, ValidationBlocked, Violation};
 pub use version::{VersionRefused, check_version};
 
 #[cfg(test)]

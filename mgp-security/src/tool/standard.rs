@@ -6,7 +6,7 @@ use mgp_validators::{CodePolicy, GuardedCall, ValidatorSet};
 use serde_json::Value;
 
 use super::risk_signals::{PlaceKind, target_of};
-use super::validators::{CheckedCall, Validate, Violation};
+use super::validators::{CheckedCall, KernelUrls, Validate, Violation};
 use super::words::words;
 
 /// The validators `sandbox`, `readonly`, `network_restricted` and `code_safety` (MGP §4.5, §7).
@@ -45,8 +45,14 @@ impl Validate for StandardValidators {
     fn check(&self, checked: &CheckedCall<'_>) -> Result<(), Violation> {
         let unreadable = |_| Violation::new("its arguments cannot be read");
         let call = checked.call.tool().ok_or_else(|| Violation::new("it names no tool"))?;
-        let arguments: Value =
+        let mut arguments: Value =
             serde_json::from_str(call.arguments.unwrap_or("{}")).map_err(unreadable)?;
+        if let Some(KernelUrls(own)) = checked.call.cx().extensions.get() {
+            let values = arguments.as_object_mut().into_iter().flat_map(|all| all.values_mut());
+            for value in values.filter(|value| value.as_str().is_some_and(|url| is_one(own, url))) {
+                value.take();
+            }
+        }
         // Only `readonly` needs the whole definition as JSON, and converting it takes longer than most checks.
         let definition = match (checked.validator, checked.definition) {
             (Validator::Readonly, Some(tool)) => serde_json::to_value(tool).map_err(unreadable)?,
@@ -69,6 +75,10 @@ impl Validate for StandardValidators {
             Violation::of_code(rejection.to_string(), rejection.body())
         })
     }
+}
+
+fn is_one(urls: &[String], url: &str) -> bool {
+    urls.iter().any(|own| own == url)
 }
 
 /// Returns the names of the arguments that a definition declares as URLs, and of those that it declares as hosts.

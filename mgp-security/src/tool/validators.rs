@@ -38,6 +38,11 @@ pub struct CheckedCall<'a> {
     pub trust: &'a TrustLevel,
 }
 
+/// The URLs that a kernel itself has put into the arguments of a call, from which the tool reads the data of a
+/// reference. They are stored in the extensions of the call's context, and no validator judges where they lead.
+#[derive(Clone, Debug, Default)]
+pub struct KernelUrls(pub Vec<String>);
+
 impl Validate for Arc<dyn Validate> {
     fn check(&self, checked: &CheckedCall<'_>) -> Result<(), Violation> {
         (**self).check(checked)

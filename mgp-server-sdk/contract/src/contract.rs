@@ -16,6 +16,8 @@ pub struct Contract {
     pub output: Option<Value>,
     /// The whole definition, including the members that have no field in this type.
     pub definition: Value,
+    /// `false` if the definition has only the parts that a specification contains.
+    pub(crate) is_whole: bool,
 }
 
 impl Contract {
@@ -26,7 +28,7 @@ impl Contract {
         let is_schema = |schema: &&Value| schema.is_object();
         let input = definition.get("inputSchema").filter(is_schema)?.clone();
         let output = definition.get("outputSchema").filter(is_schema).cloned();
-        Some(Self { name, input, output, definition })
+        Some(Self { name, input, output, definition, is_whole: true })
     }
 
     /// Creates the contract of a tool; returns `None` if the definition is not valid.
@@ -96,7 +98,7 @@ impl Contract {
         self.definition.get("security").or_else(copy)
     }
 
-    /// Returns a member of another specification: from `_meta`, or else from the definition itself.
+    /// Returns a member that another specification defines: from `_meta`, or else from the definition itself.
     pub(crate) fn meta_or_member(&self, name: &str) -> Option<&Value> {
         self.meta(name).or_else(|| self.definition.get(name))
     }
@@ -122,6 +124,6 @@ impl Contract {
         if let Some(output) = &output {
             definition["outputSchema"] = output.clone();
         }
-        Self { name: name.to_owned(), input, output, definition }
+        Self { name: name.to_owned(), input, output, definition, is_whole: false }
     }
 }

@@ -19,7 +19,7 @@ const MAX_PARTS: usize = 20_000;
 #[error("no example was found for the schema: {0}; add one under `examples`")]
 pub struct NoExample(String);
 
-/// Determines which members an example contains.
+/// The members that an example contains.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Size {
     /// The example contains only required members.
@@ -90,7 +90,8 @@ impl Generator<'_> {
         })
     }
 
-    /// Returns a schema with references replaced and the parts of `allOf` merged; `None` if it is nested too deeply.
+    /// Returns a schema with references replaced and the parts of `allOf` merged; `None` if that fails, e.g. because
+    /// the schema is nested too deeply.
     fn merge(&self, members: &Map<String, Value>, depth: usize) -> Option<Map<String, Value>> {
         if depth > MAX_DEPTH {
             return None;

@@ -31,6 +31,9 @@ pub struct LockedServer {
     /// The package that a runner such as `npx` or `uvx` starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package: Option<LockedPackage>,
+    /// The code, other than the package, that the arguments of a runner name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<LockedPackage>,
     /// The definitions of the server's tools.
     pub tools: Vec<Value>,
 }
@@ -38,13 +41,13 @@ pub struct LockedServer {
 /// A package in a lock file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockedPackage {
-    /// The kind of package: `npm`, `pypi` or `file`.
+    /// The kind of package: `npm`, `pypi`, or `file` for code that arguments name.
     pub kind: String,
-    /// The name of the package.
+    /// The name of the package, or of the first file.
     pub name: String,
-    /// The installed version of the package.
+    /// The installed version of the package; for code, the number of further files, if there are any.
     pub version: String,
-    /// The SHA-256 over all files of the package.
+    /// The SHA-256 over all files of the package or code.
     pub hash: String,
 }
 
@@ -53,7 +56,7 @@ pub struct LockedPackage {
 pub struct LockDrift {
     /// The id of the server.
     pub server: String,
-    /// The changes of the server's command, URL, program or package, one sentence each.
+    /// The changes of the server's command, URL, program, package or code, one sentence each.
     pub started: Vec<String>,
     /// The tools of the server that differ.
     pub tools: Vec<ToolDifference>,
@@ -111,11 +114,12 @@ impl LockedServer {
         self.tools.iter().cloned().filter_map(Contract::from_definition).collect()
     }
 
-    /// Returns the changes of the command, URL, program and package from this entry to `now`, one sentence each.
+    /// Returns the changes of the command, URL, program, package and code from this entry to `now`, one sentence each.
     #[must_use]
     pub fn changes_of_start(&self, now: &Self) -> Vec<String> {
         let mut changes = Vec::new();
-        if self.target != now.target {
+        let is_same_target = self.target == now.target;
+        if !is_same_target {
             changes.push("its command, arguments or URL changed".to_owned());
         }
         if self.program != now.program {
@@ -125,15 +129,11 @@ impl LockedServer {
                 short(now.program.as_deref())
             ));
         }
-        match (&self.package, &now.package) {
-            (old, new) if old == new => {}
-            (Some(old), Some(new)) => {
-                changes.push(format!("its package changed from {old} to {new}"));
-            }
-            (Some(old), None) => changes.push(format!("its package {old} is not installed")),
-            (None, Some(new)) => changes.push(format!("its package {new} is not locked")),
-            (None, None) => {}
-        }
+        let pairs =
+            [("package", &self.package, &now.package), ("script", &self.script, &now.script)];
+        changes.extend(pairs.into_iter().filter_map(|(what, old, now)| {
+            change_of_package(what, old.as_ref(), now.as_ref(), is_same_target)
+        }));
         changes
     }
 
@@ -154,6 +154,42 @@ impl LockedServer {
         }
         found
     }
+}
+
+/// Returns the change of a package or of code, in one sentence.
+fn change_of_package(
+    what: &str,
+    old: Option<&LockedPackage>,
+    now: Option<&LockedPackage>,
+    is_same_target: bool,
+) -> Option<String> {
+    if let (true, Some((old, now))) = (is_same_target, other_files(old, now)) {
+        return Some(format!(
+            "mgp.lock has the hash of {old}, and its code is {now}: a file was added or removed, or an older version \
+             wrote mgp.lock"
+        ));
+    }
+    match (old, now) {
+        (old, now) if old == now => None,
+        (Some(old), Some(now)) => Some(format!("its {what} changed from {old} to {now}")),
+        (Some(old), None) => Some(format!("its {what} {old} is not installed")),
+        (None, Some(now)) => Some(format!("its {what} {now} is not locked")),
+        (None, None) => None,
+    }
+}
+
+/// Returns descriptions of the code files of two entries if they differ: a file was added or removed, or an older
+/// version of this program wrote one of the entries.
+fn other_files(
+    old: Option<&LockedPackage>,
+    now: Option<&LockedPackage>,
+) -> Option<(String, String)> {
+    let is_code = |one: Option<&LockedPackage>| one.is_none_or(|one| one.kind == "file");
+    let files = |one: Option<&LockedPackage>| {
+        one.map_or_else(|| "no file".to_owned(), |one| format!("`{}` {}", one.name, one.version))
+    };
+    let (is_both, old, now) = (is_code(old) && is_code(now), files(old), files(now));
+    (is_both && old != now).then(|| (old.trim_end().to_owned(), now.trim_end().to_owned()))
 }
 
 fn short(hash: Option<&str>) -> &str {
@@ -230,5 +266,35 @@ mod tests {
             ["its package changed from p 1.0.0 (a) to p 1.0.0 (b)"]
         );
         assert_eq!(before.changes_of_start(&before), Vec::<String>::new());
+        let scripted = |hash: &str| LockedServer {
+            script: Some(LockedPackage { kind: "file".to_owned(), ..package(hash) }),
+            ..before.clone()
+        };
+        assert_eq!(
+            scripted("a").changes_of_start(&scripted("b")),
+            ["its script changed from p 1.0.0 (a) to p 1.0.0 (b)"]
+        );
+    }
+
+    #[test]
+    fn an_entry_by_older_rules_is_no_changed_code() {
+        let file = |name: &str, version: &str| LockedPackage {
+            kind: "file".to_owned(),
+            name: name.to_owned(),
+            version: version.to_owned(),
+            hash: name.to_owned(),
+        };
+        let locked = |package| LockedServer { package, ..server("T.") };
+        let check = |old: Option<LockedPackage>, now: Option<LockedPackage>, expected: &str| {
+            let changes = locked(old).changes_of_start(&locked(now));
+            assert!(changes.len() == 1 && changes[0].contains(expected), "{changes:?}");
+            assert!(changes[0].ends_with("or an older version wrote mgp.lock"), "{changes:?}");
+        };
+        let (data, code) = (file("data.db", ""), file("prog.sh", ""));
+        check(Some(data.clone()), None, "has the hash of `data.db`, and its code is no file:");
+        check(Some(data), Some(code.clone()), "of `data.db`, and its code is `prog.sh`:");
+        check(None, Some(code.clone()), "of no file, and its code is `prog.sh`:");
+        let both = file("prog.sh", "and 1 more");
+        check(Some(code), Some(both), "of `prog.sh`, and its code is `prog.sh` and 1 more:");
     }
 }

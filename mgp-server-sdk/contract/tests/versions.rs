@@ -189,7 +189,32 @@ const PAIRS: &[(&str, &str, &str, Bump)] = &[
         "in",
         r#"{"oneOf":[{"required":["a"]}]}"#,
         r#"{"oneOf":[{"required":["a"]},{"required":["b"]}]}"#,
+        Major,
+    ),
+    (
+        "out",
+        r#"{"oneOf":[{"required":["a"]},{"required":["b"]}]}"#,
+        r#"{"oneOf":[{"required":["a"]}]}"#,
+        Major,
+    ),
+    // Alternatives change their order, or a schema changes to which one refers.
+    (
+        "in",
+        r#"{"properties":{"a":{"anyOf":[{"type":"string"},{"type":"null"},{"type":"string"}]}}}"#,
+        r#"{"properties":{"a":{"anyOf":[{"type":"null"},{"type":"string"},{"type":"string"}]}}}"#,
+        Same,
+    ),
+    (
+        "in",
+        r#"{"anyOf":[{"required":["a"]},{"maxProperties":3},{"required":["b"]}]}"#,
+        r#"{"anyOf":[{"maxProperties":4},{"required":["b"]},{"required":["a"]}]}"#,
         Minor,
+    ),
+    (
+        "in",
+        r##"{"properties":{"a":{"anyOf":[{"$ref":"#/$defs/x"},{"type":"null"}]}},"$defs":{"x":{"type":"string"}}}"##,
+        r##"{"properties":{"a":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/x"}]}},"$defs":{"x":{"type":"integer"}}}"##,
+        Major,
     ),
     (
         "in",
@@ -275,6 +300,25 @@ const PAIRS: &[(&str, &str, &str, Bump)] = &[
         r##"{"properties":{"n":{"$ref":"#"},"a":{"type":"number"}}}"##,
         Minor,
     ),
+    (
+        "in",
+        r##"{"properties":{"a":{"$ref":"#/$defs/My%20T"}},"$defs":{"My T":{"type":"string"}}}"##,
+        r##"{"properties":{"a":{"$ref":"#/$defs/My%20T"}},"$defs":{"My T":{"type":"integer"}}}"##,
+        Major,
+    ),
+    // A reference changes that has no target in the schema, or is an anchor.
+    (
+        "in",
+        r##"{"properties":{"a":{"$ref":"#A"}},"$defs":{"x":{"$anchor":"A"},"y":{"$anchor":"B"}}}"##,
+        r##"{"properties":{"a":{"$ref":"#B"}},"$defs":{"x":{"$anchor":"A"},"y":{"$anchor":"B"}}}"##,
+        Major,
+    ),
+    (
+        "out",
+        r#"{"properties":{"a":{"$ref":"https://a.example/1.json"}}}"#,
+        r#"{"properties":{"a":{"$ref":"https://a.example/2.json"}}}"#,
+        Major,
+    ),
     // A keyword changes whose content is not compared in detail.
     ("in", r#"{"not":{"required":["a"]}}"#, r#"{"not":{"required":["b"]}}"#, Major),
     ("in", r#"{"dependentRequired":{"a":["b"]}}"#, "{}", Minor),
@@ -352,6 +396,18 @@ const PAIRS: &[(&str, &str, &str, Bump)] = &[
         Minor,
     ),
     ("", r#"{"_meta":{"dev.cloto/mgp":{"security":{"risk_level":"safe"}}}}"#, "{}", Major),
+    ("", "{}", r#"{"security":{"risk_level":"safe","validator":"none"}}"#, Minor),
+    ("", "{}", r#"{"security":{"risk_level":"safe","validator":"sandbox"}}"#, Major),
+    (
+        "",
+        "{}",
+        r#"{"security":{"risk_level":"dangerous","permissions_required":["shell.execute"]}}"#,
+        Major,
+    ),
+    // The declared effect of repeated calls changes.
+    ("", r#"{"_meta":{"idempotency":"yes"}}"#, r#"{"_meta":{"idempotency":"no"}}"#, Major),
+    ("", r#"{"_meta":{"idempotency":"no"}}"#, r#"{"_meta":{"idempotency":"partial"}}"#, Minor),
+    ("", "{}", r#"{"_meta":{"idempotency":"yes"}}"#, Minor),
     // Calls must be confirmed, or need other scopes.
     (
         "",

@@ -78,6 +78,10 @@ impl Gaps {
             // The missing events before the last replayed one are lost, because the client no longer has them.
             let until = events.last().and_then(|event| number(event)).unwrap_or(to);
             self.journal.give_up(from, until);
+            if self.journal.missing().first() == Some(&(from, to)) {
+                // Nothing could be stored; the next event tries again.
+                break;
+            }
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use mgp_types::store::StoreError;
 use mgp_types::sync::Mutex;
 use tokio::sync::watch;
 
-/// The maximum number of recorded gaps; if there are more, neighbouring gaps are merged.
+/// The maximum number of gaps (ranges of missing sequence numbers); if there are more, neighbouring gaps are merged.
 const MAX_GAPS: usize = 1024;
 
 /// A store of audit events in a file; it stores at most one event for each sequence number.

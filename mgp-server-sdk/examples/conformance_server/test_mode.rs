@@ -9,7 +9,7 @@ use mgp_transport::http::HttpBody;
 use mgp_types::service::BoxFuture;
 use tower::{Layer, Service};
 
-/// Passes requests with the header, and requests for metadata, through an [`AuthLayer`]; passes the others on directly.
+/// A layer that passes requests with the header, and those for metadata, through an [`AuthLayer`]; others directly.
 #[derive(Clone, Debug)]
 pub(crate) struct TestModeLayer(pub(crate) AuthLayer);
 

@@ -43,7 +43,7 @@ pub(crate) struct Field {
     default: Option<Expr>,
 }
 
-/// States whether the function takes a reference to the argument's field (`Yes`) or the field itself (`No`).
+/// The way in which the function takes an argument: as a reference to the field (`Yes`) or as the field itself (`No`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Borrow {
     Yes,

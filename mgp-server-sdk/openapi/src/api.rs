@@ -77,11 +77,18 @@ impl Api {
         let mut names = HashSet::new();
         for (path, item) in root["paths"].as_object().into_iter().flatten() {
             let Some(item) = resolve(&root, item) else { continue };
-            for (_, method) in METHODS.iter().filter(|(key, _)| item[*key].is_object()) {
+            for (key, method) in METHODS.iter().filter(|(key, _)| item[*key].is_object()) {
                 let operation = format!("{method} {path}");
-                let read = match (api.operations.len() < MAX_OPERATIONS, path.starts_with('/')) {
+                let other = api
+                    .described_url
+                    .as_deref()
+                    .and_then(|url| other_url(url, &item[*key]["servers"], &item["servers"]));
+                let read = match (api.operations.len() < MAX_OPERATIONS, other) {
                     (false, _) => Err(format!("{MAX_OPERATIONS} operations are possible")),
-                    (_, false) => Err("its path does not begin with `/`".to_owned()),
+                    (_, Some(url)) => Err(format!("it has another address, `{}`", clip(&url, 200))),
+                    _ if !path.starts_with('/') => {
+                        Err("its path does not begin with `/`".to_owned())
+                    }
                     _ => Operation::read(&root, path, item, method, &mut names),
                 };
                 match read {
@@ -198,7 +205,7 @@ impl Api {
     }
 }
 
-/// Returns the error for an API that could not be reached. It leaves out the address, whose query may contain a key.
+/// Returns the error for an API that could not be reached, without the address, whose query may contain a key.
 fn failure(error: &FetchError) -> ToolError {
     let why = match error {
         FetchError::Forbidden { why, .. } | FetchError::Failed { why, .. } => why.as_str(),
@@ -214,7 +221,9 @@ fn value(text: &str) -> Result<Value, OpenApiError> {
     {
         return Ok(value);
     }
-    serde_saphyr::from_str(text).map_err(|error| {
+    // Only `true` and `false` are booleans; in YAML 1.1, `y`, `no` and `on` were too.
+    let options = serde_saphyr::options! { strict_booleans: true };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         OpenApiError::Syntax(clip(error.to_string().lines().next().unwrap_or_default(), 200))
     })
 }
@@ -234,9 +243,24 @@ fn check_version(root: &Value) -> Result<(), OpenApiError> {
     }
 }
 
-/// Returns the first address in the document, with its variables replaced by their default values.
+/// Returns the first address in the document.
 fn described_url(root: &Value) -> Option<String> {
-    let server = root["servers"].get(0)?;
+    url_of(root["servers"].get(0)?)
+}
+
+/// Returns the first address that an operation, or else its path, lists; `None` if it lists no address, or also the
+/// address of the document.
+fn other_url(document: &str, own: &Value, of_path: &Value) -> Option<String> {
+    let mut servers = [own, of_path].into_iter().filter_map(Value::as_array);
+    let servers = servers.find(|servers| !servers.is_empty())?;
+    let mut urls = servers.iter().filter_map(url_of);
+    let first = urls.next()?;
+    let same = |url: &str| url.trim_end_matches('/') == document.trim_end_matches('/');
+    (!same(&first) && !urls.any(|url| same(&url))).then_some(first)
+}
+
+/// Returns the address of an entry of `servers`, with its variables replaced by their default values.
+fn url_of(server: &Value) -> Option<String> {
     let mut url = server["url"].as_str()?.to_owned();
     for (name, variable) in server["variables"].as_object().into_iter().flatten() {
         if let Some(default) = variable["default"].as_str() {

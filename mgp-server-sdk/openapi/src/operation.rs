@@ -56,19 +56,19 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// Returns the name of its tool.
+    /// Returns the name of the operation's tool.
     #[must_use]
     pub fn tool_name(&self) -> &str {
         &self.tool
     }
 
-    /// Returns the HTTP method of its requests.
+    /// Returns the HTTP method of the operation's requests.
     #[must_use]
     pub fn method(&self) -> &str {
         self.method
     }
 
-    /// Returns its path in the document, e.g. `/pets/{id}`.
+    /// Returns the operation's path in the document, e.g. `/pets/{id}`.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
@@ -275,21 +275,24 @@ impl<'a> Arguments<'a> {
                 Err("its request body is not in the document".into())
             };
         };
-        let is_required = body["required"] == true;
         let kinds = body["content"].as_object();
         let mut kinds: Vec<(&String, &Value)> = kinds.into_iter().flatten().collect();
         kinds.sort_by_key(|(kind, _)| BodyKind::read(kind).map_or(u8::MAX, |kind| kind as u8));
         let Some((name, content)) = kinds.first() else { return Ok(None) };
         let Some(kind) = BodyKind::read(name) else {
-            return if is_required {
-                Err(format!("its request body is `{name}`, which a tool cannot send"))
-            } else {
-                Ok(None)
-            };
+            // Do not offer the operation without its body, even if the body is optional: such a call would do something
+            // else than its caller wants.
+            return Err(format!("its request body is `{name}`, which a tool cannot send"));
         };
         let described = body["description"].as_str();
+        let is_required = body["required"] == true;
         let argument = self.argument("body", &content["schema"], described, is_required);
-        Ok(Some(Body { argument, kind, media: (*name).clone() }))
+        let entries = content["encoding"].as_object().into_iter().flatten();
+        let encoding = entries
+            .filter(|(_, entry)| entry.get("style").is_some() || entry.get("explode").is_some())
+            .map(|(name, entry)| (name.clone(), Style::read(Place::Query, entry)))
+            .collect();
+        Ok(Some(Body { argument, kind, media: (*name).clone(), encoding }))
     }
 
     fn finish(self) -> (Vec<Parameter>, Value) {

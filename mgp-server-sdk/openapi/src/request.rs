@@ -1,5 +1,7 @@
 //! Converts calls of tools to requests to an API.
 
+use std::collections::HashMap;
+
 use mgp_types::service::FetchRequest;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
@@ -66,6 +68,8 @@ pub(crate) struct Body {
     pub(crate) argument: String,
     pub(crate) kind: BodyKind,
     pub(crate) media: String,
+    /// The styles that the document sets for members of a form, by name.
+    pub(crate) encoding: HashMap<String, Style>,
 }
 
 /// The kinds of bodies that a tool can send, in order of preference.
@@ -183,7 +187,11 @@ impl Body {
             (BodyKind::Form, Value::Object(members)) => {
                 let mut form = Vec::new();
                 for (name, value) in members {
-                    pairs(name, value, Style::Exploded, &mut form);
+                    // Without a style, an object is one JSON text (OpenAPI 3.1 §4.8.15), so that its members do not
+                    // override those of the form.
+                    let usual = if value.is_object() { Style::Json } else { Style::Exploded };
+                    let style = self.encoding.get(name).copied().unwrap_or(usual);
+                    pairs(name, value, style, &mut form);
                 }
                 form.join("&").into_bytes()
             }

@@ -33,9 +33,13 @@ paths:
       requestBody: {required: true, content: {application/json: {schema: {$ref: "#/components/schemas/Pet"}}}}
     put:
       operationId: form
-      requestBody: {content: {application/x-www-form-urlencoded: {schema: {type: object}}}}
+      requestBody:
+        content:
+          application/x-www-form-urlencoded:
+            schema: {type: object}
+            encoding: {metadata: {style: deepObject, explode: true}, tags: {explode: false}}
   /photos:
-    post: {operationId: photo, requestBody: {required: true, content: {multipart/form-data: {schema: {}}}}}
+    post: {operationId: photo, requestBody: {content: {multipart/form-data: {schema: {}}}}}
   /broken/{x}:
     get: {operationId: broken}
 components:
@@ -201,6 +205,60 @@ async fn failures_and_other_media_are_results_that_a_model_can_read() {
     assert_eq!(result["content"][0]["type"], "image");
     let (result, _) = call("getPet", pet(), response(200, "application/zip", [0xff, 0xfe])).await;
     assert!(result["content"][0]["text"].as_str().unwrap().contains("2 bytes"), "{result}");
+}
+
+#[tokio::test]
+async fn members_of_a_form_have_the_style_of_their_encoding_and_override_no_other_member() {
+    let body = json!({"body": {
+        "amount": 5, "metadata": {"amount": "x"}, "tags": ["a", "b"], "to": {"amount": 1},
+    }});
+    let (_, request) = call("form", body, FetchResponse::new(200, "ok")).await;
+    let body = String::from_utf8(request.unwrap().body).unwrap();
+    assert_eq!(body, "amount=5&metadata[amount]=x&tags=a,b&to=%7B%22amount%22%3A1%7D");
+}
+
+#[test]
+fn words_that_are_booleans_in_yaml_1_1_only_are_texts() {
+    let text = "
+openapi: 3.0.3
+paths:
+  /points:
+    get:
+      parameters: [{name: y, in: query, required: true, schema: {enum: [on, off, no]}}]
+      requestBody: {content: {application/json: {schema: {required: [x, y]}}}}
+";
+    let api = Api::parse(text).unwrap();
+    let schema = api.operations()[0].input_schema();
+    assert_eq!(schema["required"], json!(["y"]));
+    assert_eq!(schema["properties"]["y"]["enum"], json!(["on", "off", "no"]));
+    assert_eq!(schema["properties"]["body"]["required"], json!(["x", "y"]));
+}
+
+#[test]
+fn an_operation_with_another_address_than_the_document_is_left_out() {
+    let text = r#"
+openapi: 3.0.3
+servers: [{url: "https://x.org/v1"}]
+paths:
+  /a:
+    get: {operationId: a}
+    post: {operationId: b, servers: [{url: "https://{host}/v1/", variables: {host: {default: x.org}}}]}
+    put: {operationId: c, servers: [{url: "https://upload.x.org"}]}
+  /b:
+    servers: [{url: "https://y.org"}]
+    get: {operationId: d}
+    post: {operationId: e, servers: [{url: "https://z.org"}, {url: "https://x.org/v1"}]}
+"#;
+    let api = Api::parse(text).unwrap();
+    let names: Vec<_> = api.operations().iter().map(mgp_openapi::Operation::tool_name).collect();
+    assert_eq!(names, ["a", "b", "e"]);
+    let left_out: Vec<_> =
+        api.left_out().iter().map(|one| (one.operation.as_str(), one.why.as_str())).collect();
+    let [(first, why), (second, _)] = left_out[..] else { panic!("{left_out:?}") };
+    assert_eq!((first, second), ("PUT /a", "GET /b"));
+    assert!(why.contains("https://upload.x.org"), "{why}");
+    let text = text.replace("servers: [{url: \"https://x.org/v1\"}]\npaths", "paths");
+    assert!(Api::parse(&text).unwrap().left_out().is_empty());
 }
 
 /// Returns an API whose document has this address.

@@ -4,11 +4,13 @@ use std::fmt;
 use std::time::Duration;
 
 use mgp_stream::{CallbackAnswer, ask_callback};
-use mgp_types::mgp::{CallbackRequestParams, CallbackType};
-use mgp_types::service::{BoxFuture, Context};
+use mgp_types::mcp::LogLevel;
+use mgp_types::mgp::{CallbackRequestParams, CallbackType, Extension};
+use mgp_types::service::{BoxFuture, Context, OutletItemKind};
 use mgp_types::{ErrorCode, RpcError, millis};
 
 use super::Question;
+use crate::log::Logger;
 
 /// A question to the caller's user; awaiting this value asks it.
 ///
@@ -101,6 +103,9 @@ pub(super) fn text(cx: &Context, kind: CallbackType, message: String) -> UserQue
 }
 
 pub(super) fn inform(cx: &Context, message: String) -> BoxFuture<'static, ()> {
+    if !cx.caller.has(Extension::Callbacks) || !cx.outlet.wants(OutletItemKind::Callback) {
+        return Logger::of(cx).log(LogLevel::Notice, &message);
+    }
     let (cx, mut note) = (cx.clone(), CallbackRequestParams::new("", CallbackType::Notification));
     note.message = Some(message);
     Box::pin(async move {

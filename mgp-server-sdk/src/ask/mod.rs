@@ -81,7 +81,8 @@ pub trait ContextExt {
     ) -> UserQuestion<String>;
 
     /// Shows a message to the user and expects no answer. The message is sent as a callback if the caller negotiated
-    /// callbacks, else as a log message.
+    /// callbacks, else as a log message of the level `notice`, if the server has
+    /// [`logging`](crate::Server::logging) and the caller accepts that level.
     #[must_use = "the message is sent when it is awaited"]
     fn inform(&self, message: impl Into<String>) -> BoxFuture<'static, ()>;
 
@@ -115,8 +116,8 @@ pub trait ContextExt {
 
     /// Closes the response stream of the call. The call continues, and the caller reconnects to receive the rest.
     ///
-    /// Use it in long calls, so that they do not occupy a connection. If the caller cannot reconnect, does nothing and
-    /// returns `false`; only callers of revision 2025-11-25 over HTTP can reconnect.
+    /// Use this method in long calls, so that they do not occupy a connection. If the caller cannot reconnect, does
+    /// nothing and returns `false`; only callers of revision 2025-11-25 over HTTP can reconnect.
     fn end_stream(&self) -> bool;
 
     /// Sends a log message to the caller: a text, or any value that can be serialized to JSON.

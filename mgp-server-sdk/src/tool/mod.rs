@@ -39,6 +39,7 @@ pub use result::{IntoToolResult, Json, ToolError};
 pub(crate) use retry_hint::{RetryHint, RetryHintLayer};
 pub(crate) use run::Running;
 pub use schema::SchemaStyle;
+pub(crate) use stream::MaxStreamBytes;
 pub use version::Deprecation;
 
 /// A tool: its definition and its function.
@@ -262,8 +263,8 @@ impl Tool {
         self
     }
 
-    /// Replaces the schema of the arguments. The list contains it unchanged, including keywords that this crate does
-    /// not know.
+    /// Replaces the schema of the arguments. The list of tools contains the schema unchanged, including keywords that
+    /// this crate does not know.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;

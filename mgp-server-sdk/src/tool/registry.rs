@@ -61,7 +61,7 @@ type ObserveFn = dyn Fn(&[mcp::Tool]) + Send + Sync;
 
 mgp_types::opaque_debug!(DefinitionObserver);
 
-/// The tools at one point in time. A change replaces the snapshot, so that calls use theirs without holding a lock.
+/// The tools at one point in time. A change replaces the snapshot, so that a call can use its snapshot without a lock.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "facts about all tools, read for each call")]
 struct Snapshot {
@@ -99,7 +99,7 @@ struct Entry {
     definition: Arc<mcp::Tool>,
     /// The permissions that a call needs, by their standard names.
     permissions: Arc<[Permission]>,
-    /// Determines which arguments HTTP callers must repeat in headers.
+    /// The arguments that HTTP callers must repeat in headers.
     headers: HeaderPlan,
     /// The declared maximum size of the input, in bytes.
     max_input: Option<u64>,
@@ -319,8 +319,8 @@ impl Tools {
         self.snapshot().any_task
     }
 
-    /// Returns the list of tools that a caller is allowed to see. Lists that depend neither on the caller's permissions
-    /// nor on its proposals are encoded only once.
+    /// Returns the list of tools that a caller is allowed to see. A list that depends neither on the caller's
+    /// permissions nor on its proposals is encoded only once for each [`Form`].
     pub(crate) fn list(&self, cx: &Context) -> Result<Reply, RpcError> {
         let caller = &cx.caller;
         let form = Form {
@@ -539,7 +539,7 @@ impl Snapshot {
     }
 }
 
-/// Returns a definition as one kind of peer receives it: with security metadata in `security` and `_meta`, or neither.
+/// Returns a definition as one kind of peer receives it: with security metadata in `security` and `_meta`, or without.
 fn shown(entry: &Entry, form: Form) -> Result<mcp::Tool, RpcError> {
     #[derive(Serialize)]
     struct Mirror<'a, T> {

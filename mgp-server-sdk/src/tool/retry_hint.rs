@@ -79,8 +79,8 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
     }
 }
 
-/// Adds a note to the error of a call that exceeded its time limit: it names the methods by which the server's author
-/// sets the limit. A caller knows only its own time limits.
+/// Adds a note to the error of a call that exceeded its time limit: the note names the methods by which the server's
+/// author sets the limit. A caller knows only its own time limits.
 fn name_limit(error: RpcError) -> RpcError {
     let refusal = error.source().and_then(|source| source.downcast_ref::<LifecycleError>());
     if !matches!(refusal, Some(LifecycleError::TimedOut(_))) {

@@ -1,6 +1,7 @@
 //! Runs a tool's function; dropping the call drops the function.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
 
 use mgp_types::RpcError;
@@ -8,7 +9,7 @@ use mgp_types::service::{BoxFuture, CallerAccess, Reply};
 use tokio::runtime::Handle;
 use tokio::task::{JoinError, JoinHandle};
 
-use super::extract::ToolRequest;
+use super::extract::{Abandoned, ToolRequest};
 use super::{ExecutionMode, Tool};
 use mgp_lifecycle::{panic_error, spawn_watched};
 
@@ -33,16 +34,19 @@ impl Tool {
                 // Let `run_round` poll the function in the same task, so that it collects all questions that the
                 // function asks during one poll. Because this task is separate from the connection's, pings are
                 // answered even if the function blocks its thread, which it should not do.
-                Running::Task(AbortOnDrop(spawn_watched(async move {
-                    asking.run_round(function).await
-                })))
+                let task = spawn_watched(async move { asking.run_round(function).await });
+                Running::Task(AbortOnDrop { task, abandoned: None })
             }
             ExecutionMode::Blocking => {
-                let run = std::sync::Arc::clone(&self.run);
+                let run = Arc::clone(&self.run);
                 let runtime = Handle::current();
-                Running::Task(AbortOnDrop(tokio::task::spawn_blocking(move || {
-                    runtime.block_on(run(request))
-                })))
+                // A thread cannot be stopped, so the function can only be notified that its call was dropped.
+                let abandoned = Arc::<Abandoned>::default();
+                request.cx.extensions.insert_shared(Arc::clone(&abandoned));
+                let task = tokio::task::spawn_blocking(move || {
+                    runtime.block_on(async move { asking.run_round(run(request)).await })
+                });
+                Running::Task(AbortOnDrop { task, abandoned: Some(abandoned) })
             }
         }
     }
@@ -61,7 +65,7 @@ impl Future for Running {
         match self.get_mut() {
             Self::Inline(future) => future.as_mut().poll(task),
             Self::Task(handle) => {
-                let joined = ready!(Pin::new(&mut handle.0).poll(task));
+                let joined = ready!(Pin::new(&mut handle.task).poll(task));
                 Poll::Ready(joined.unwrap_or_else(|error| Err(failed(error))))
             }
         }
@@ -76,10 +80,19 @@ fn failed(error: JoinError) -> RpcError {
 }
 
 /// A task that is aborted when the call is dropped.
-pub(crate) struct AbortOnDrop(JoinHandle<Result<Reply, RpcError>>);
+pub(crate) struct AbortOnDrop {
+    task: JoinHandle<Result<Reply, RpcError>>,
+    /// The notice that the call was dropped, for a function on the blocking pool, which cannot be aborted.
+    abandoned: Option<Arc<Abandoned>>,
+}
 
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
+        if let Some(abandoned) = &self.abandoned
+            && !self.task.is_finished()
+        {
+            abandoned.set();
+        }
     }
 }

@@ -4,11 +4,11 @@
 use std::borrow::Cow;
 
 use mgp_types::RawObject;
-use schemars::generate::SchemaSettings;
+use schemars::generate::{Contract, SchemaSettings};
 use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 
-/// Determines whether a schema describes the types of fields in place or under `$defs`.
+/// The way in which a schema describes the types of fields: in place or under `$defs`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SchemaStyle {
@@ -23,16 +23,17 @@ pub enum SchemaStyle {
 
 /// Returns the schema of a tool's arguments.
 pub(super) fn arguments_of<T: JsonSchema>(style: SchemaStyle) -> RawObject {
-    let mut schema = schema_of::<T>(style);
+    let mut schema = schema_of::<T>(style, Contract::Deserialize);
     // The schema of an enum has no `type` at its root, but arguments are always an object.
     let object = schema.ensure_object();
     object.entry("type").or_insert_with(|| "object".into());
     RawObject::of(&schema).unwrap_or_else(|_| any_object())
 }
 
-/// Returns the schema of a tool's structured content, or `None` if it allows any value.
+/// Returns the schema of a tool's structured content, or `None` if the schema allows any value. The schema describes
+/// the type as it is serialized: a member that may be left out is not required.
 pub(super) fn result_of<T: JsonSchema>(style: SchemaStyle) -> Option<RawObject> {
-    let schema = schema_of::<T>(style);
+    let schema = schema_of::<T>(style, Contract::Serialize);
     // The schema `true` allows any value.
     if schema.as_object().is_none_or(serde_json::Map::is_empty) {
         return None;
@@ -57,8 +58,9 @@ pub(super) fn any_object() -> RawObject {
     RawObject::of(&std::collections::BTreeMap::from([("type", "object")])).unwrap_or_default()
 }
 
-fn schema_of<T: JsonSchema>(style: SchemaStyle) -> Schema {
+fn schema_of<T: JsonSchema>(style: SchemaStyle, contract: Contract) -> Schema {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.contract = contract;
         settings.inline_subschemas = style == SchemaStyle::Inlined;
         settings.meta_schema = None;
     });
@@ -99,6 +101,21 @@ mod tests {
         Square { side: f64 },
     }
 
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct Report {
+        lines: u32,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        warnings: Vec<String>,
+    }
+
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct Renamed {
+        #[serde(rename(serialize = "b"))]
+        a: u32,
+    }
+
     fn text(schema: &RawObject) -> &str {
         schema.as_payload().as_str()
     }
@@ -136,5 +153,24 @@ mod tests {
         let nullable =
             Some(RawObject::of(&serde_json::json!({ "type": ["object", "null"] })).unwrap());
         assert_eq!(results(nullable), Some(false));
+    }
+
+    #[test]
+    fn results_are_described_as_they_are_serialized() {
+        let value = |schema: &RawObject| schema.get::<serde_json::Value>().unwrap();
+        for style in [SchemaStyle::Inlined, SchemaStyle::Hoisted] {
+            let required = |schema: &RawObject| value(schema)["required"].clone();
+            assert_eq!(
+                required(&arguments_of::<Report>(style)),
+                serde_json::json!(["lines", "warnings"])
+            );
+            assert_eq!(
+                required(&result_of::<Report>(style).unwrap()),
+                serde_json::json!(["lines"])
+            );
+            let members = |schema: &RawObject| value(schema)["properties"].clone();
+            assert!(members(&arguments_of::<Renamed>(style))["a"].is_object());
+            assert!(members(&result_of::<Renamed>(style).unwrap())["b"].is_object());
+        }
     }
 }

@@ -15,6 +15,11 @@ use mgp_types::{ErrorCode, Object, Payload, RpcError};
 
 use super::result::IntoToolResult;
 
+/// The server's limit on the chunks of a call. It is stored with the state that the tools extract, because a call has
+/// no [`StreamLimit`] if its caller wants no chunks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MaxStreamBytes(pub(crate) u64);
+
 /// A recorder of the chunks of one call. It adds them to the result of the call, and marks the last chunk.
 ///
 /// A chunk is held back until the function waits or sends the next chunk, because only then is it known not to be the
@@ -66,7 +71,7 @@ impl ChunkRecorder {
         !self.inner.is_none()
     }
 
-    /// Sends a chunk to the caller, if it wants chunks, and adds it to the result.
+    /// Sends a chunk to the caller, if the caller wants chunks, and adds the chunk to the result.
     pub(super) async fn send(&self, chunk: Chunk) -> Result<(), ConsumerGone> {
         let _turn = self.order.lock().await;
         self.send_held().await?;

@@ -66,8 +66,7 @@ pub(crate) fn server(alive: &Alive) -> Server {
         let alive = alive.clone();
         move || alive.begin()
     };
-    let (now, task, sleep, stream, hang, block) =
-        (begin(alive), begin(alive), begin(alive), begin(alive), begin(alive), begin(alive));
+    let [now, task, sleep, stream, pour, hang, block] = [(); 7].map(|()| begin(alive));
     Server::new("zoo", "1.0")
         .tool(
             Tool::new("now", "Ends at once", move || {
@@ -97,22 +96,19 @@ pub(crate) fn server(alive: &Alive) -> Server {
         .tool(Tool::new(
             "stream",
             "Sends n chunks",
-            move |Args(count): Args<Amount>, outlet: Outlet| {
-                let life = stream();
-                async move {
-                    let _life = life;
-                    for index in 0..count.n {
-                        let chunk = Payload::of(
-                            &serde_json::json!({ "type": "text", "text": index.to_string() }),
-                        )?;
-                        if outlet.send(OutletItem::chunk(chunk)).await.is_err() {
-                            break;
-                        }
-                    }
-                    Ok::<_, RpcError>(format!("all {}", count.n))
-                }
-            },
+            move |Args(count): Args<Amount>, outlet: Outlet| send_chunks(stream(), count.n, outlet),
         ))
+        .tool(
+            Tool::new(
+                "pour",
+                "Sends n chunks on the blocking pool, for a second",
+                move |Args(count): Args<Amount>, outlet: Outlet| {
+                    send_chunks(pour(), count.n, outlet)
+                },
+            )
+            .on_blocking_pool()
+            .timeout(Duration::from_secs(1)),
+        )
         .tool(Tool::new("hang", "Never ends", move || {
             let life = hang();
             async move {
@@ -125,6 +121,17 @@ pub(crate) fn server(alive: &Alive) -> Server {
             std::thread::yield_now();
             "blocked"
         }))
+}
+
+async fn send_chunks(life: Life, count: u64, outlet: Outlet) -> Result<String, RpcError> {
+    let _life = life;
+    for index in 0..count {
+        let text = serde_json::json!({ "type": "text", "text": index.to_string() });
+        if outlet.send(OutletItem::chunk(Payload::of(&text)?)).await.is_err() {
+            break;
+        }
+    }
+    Ok(format!("all {count}"))
 }
 
 /// The two ends of a connection between a client and a server; a task drives each end.

@@ -1,10 +1,13 @@
 //! Tests of questions to the user and to the model, and of requests for roots, in both eras.
 
+use std::time::Duration;
+
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, Elicited, Prompt, Resource, UrlElicited};
 use mgp_types::mcp::Era;
 use mgp_types::service::{Call, Stack, around};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::wire::{ERAS, Wire, code};
 
@@ -15,14 +18,17 @@ struct Guest {
     age: Option<u8>,
 }
 
-fn server() -> Server {
-    let guest = Tool::new("guest", "Asks who comes", |cx: Context| async move {
+fn guest(name: &str) -> Tool {
+    Tool::new(name, "Asks who comes", |cx: Context| async move {
         Ok::<_, RpcError>(match cx.elicit::<Guest>("Who comes?").await? {
             Elicited::Accepted(guest) => format!("{} {:?}", guest.name, guest.age),
             Elicited::Declined => "declined".to_owned(),
             Elicited::Cancelled => "cancelled".to_owned(),
         })
-    });
+    })
+}
+
+fn server() -> Server {
     let twice = Tool::new(
         "twice",
         "Asks twice in a row, then two things at once",
@@ -68,7 +74,9 @@ fn server() -> Server {
         Ok::<_, RpcError>(format!("{:?}", guest.map(|guest| guest.name)))
     });
     let server = Server::new("asks", "1").prompt(prompt).resource(resource);
-    [guest, twice, keyed, visit, tools, nested].into_iter().fold(server, Server::tool)
+    let guests = [guest("guest"), guest("guest_blocking").on_blocking_pool()];
+    let others = [twice, keyed, visit, tools, nested];
+    guests.into_iter().chain(others).fold(server, Server::tool)
 }
 
 fn everything() -> Value {
@@ -97,8 +105,11 @@ async fn a_form_is_accepted_declined_or_dismissed() {
             (json!({ "action": "decline" }), "declined"),
             (json!({ "action": "cancel" }), "cancelled"),
         ] {
-            let result = call(&mut wire, "guest", &[answer]).await.unwrap();
-            assert_eq!(result["content"][0]["text"], text);
+            for tool in ["guest", "guest_blocking"] {
+                let asking = call(&mut wire, tool, std::slice::from_ref(&answer));
+                let result = timeout(Duration::from_secs(5), asking).await.unwrap().unwrap();
+                assert_eq!(result["content"][0]["text"], text, "{tool}");
+            }
         }
         let asked = &wire.asked[0];
         assert_eq!(asked["method"], "elicitation/create");

@@ -18,7 +18,11 @@ fn server() -> Server {
         log.named("prompts").log(LogLevel::Error, &json!({ "rows": 3 })).await;
         "done"
     });
-    Server::new("logs", "1").tool(tool).prompt(prompt)
+    let tell = Tool::new("tell", "Informs the user", |cx: Context| async move {
+        cx.inform("almost done").await;
+        "done"
+    });
+    Server::new("logs", "1").tool(tool).tool(tell).prompt(prompt)
 }
 
 async fn levels(wire: &mut Wire) -> Vec<String> {
@@ -78,5 +82,29 @@ async fn a_server_without_logging_sends_no_messages() {
         wire.meta = json!({ "io.modelcontextprotocol/logLevel": "debug" });
         assert!(levels(&mut wire).await.is_empty());
         assert_eq!(code(&wire.ask("logging/setLevel", json!({ "level": "debug" })).await), -32601);
+    }
+}
+
+#[tokio::test]
+async fn information_is_a_log_message_only_if_the_server_logs_and_the_caller_takes_its_level() {
+    for era in [Era::Legacy, Era::Modern] {
+        for (is_logging, level, is_sent) in
+            [(true, "notice", true), (true, "warning", false), (false, "notice", false)]
+        {
+            let server = if is_logging { server().logging() } else { server() };
+            let mut wire = Wire::join(server, era).await;
+            wire.meta = json!({ "io.modelcontextprotocol/logLevel": level });
+            if era == Era::Legacy && is_logging {
+                wire.ask("logging/setLevel", json!({ "level": level })).await.unwrap();
+            }
+            wire.ask("tools/call", json!({ "name": "tell" })).await.unwrap();
+            let sent = wire.notices().await.into_iter();
+            let sent: Vec<_> = sent
+                .map(|notice| (notice["params"]["level"].clone(), notice["params"]["data"].clone()))
+                .collect();
+            let expected = is_sent.then(|| (json!("notice"), json!("almost done")));
+            let expected: Vec<_> = expected.into_iter().collect();
+            assert_eq!(sent, expected, "{era:?} {level} {is_logging}");
+        }
     }
 }

@@ -57,6 +57,40 @@ async fn a_modern_caller_receives_any_kind_of_value_and_its_schema() {
     }
 }
 
+/// A result with a member that is left out if it is empty, and one that has another name in the result.
+#[derive(JsonSchema, Serialize)]
+struct Report {
+    lines: u32,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
+    #[serde(rename(serialize = "endsAt"))]
+    ends_at: Option<u32>,
+}
+
+#[tokio::test]
+async fn a_result_has_the_members_that_its_schema_requires() {
+    for warnings in [Vec::new(), vec!["long".to_owned()]] {
+        let returned = warnings.clone();
+        let tool = Tool::new("report", "A report", move || {
+            let warnings = returned.clone();
+            async move { Json(Report { lines: 3, warnings, ends_at: None }) }
+        });
+        let mut wire = Wire::join(Server::new("s", "1").tool(tool), Era::Modern).await;
+        let listed = wire.ask("tools/list", json!({})).await.unwrap();
+        let schema = &listed["tools"][0]["outputSchema"];
+        assert_eq!(schema["required"], json!(["lines", "endsAt"]));
+        let result = call(&mut wire, "report").await;
+        let content = result["structuredContent"].as_object().unwrap();
+        assert_eq!(content.contains_key("warnings"), !warnings.is_empty());
+        for member in schema["required"].as_array().unwrap() {
+            assert!(content.contains_key(member.as_str().unwrap()), "{member} {result}");
+        }
+        for member in content.keys() {
+            assert!(schema["properties"][member].is_object(), "{member} {schema}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn schemas_are_listed_unchanged() {
     // The server removes only the line breaks between tokens, because a message is one line on the wire.

@@ -98,7 +98,7 @@ impl CallbackTable {
     ) -> Result<CallbackStatus, RpcError> {
         let mut table = self.0.lock();
         if table.open.get(id).is_some_and(|open| !open.is_open()) {
-            // The call of this callback was cancelled before the answer. Removing the callback ends the call's wait.
+            // The call of this callback was cancelled before the answer, so end its wait by removing the callback.
             table.open.remove(id);
         }
         if let Some(open) = table.open.get(id).filter(|open| open.owner.is(by)) {

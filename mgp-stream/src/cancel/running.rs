@@ -14,7 +14,7 @@ use crate::chunk::KeptBytes;
 #[derive(Clone, Debug, Default)]
 pub(super) struct RunningCalls {
     table: Arc<Mutex<Table>>,
-    /// Counts the bytes of the chunks that these calls have sent and that are still kept.
+    /// The counter of the bytes of the chunks that these calls have sent and that are still kept.
     kept: KeptBytes,
 }
 

@@ -22,7 +22,7 @@ const MAX_PARTIAL_BYTES: usize = 1 << 20;
 pub struct CancelSignal {
     since: Instant,
     state: Mutex<SignalState>,
-    /// Counts the bytes of sent chunks that are kept; shared by all calls of the layer.
+    /// The counter of the bytes of sent chunks that are kept; shared by all calls of the layer.
     kept: KeptBytes,
     /// The stream of the call's chunks, if its caller asked for them.
     stream: OnceLock<Weak<ChunkSender>>,

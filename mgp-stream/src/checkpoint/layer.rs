@@ -24,7 +24,7 @@ const TTL: Duration = Duration::from_hours(1);
 /// length of the sealed checkpoint.
 const MAX_PLACE_BYTES: usize = 4096;
 
-/// Enables tools to send checkpoints with their chunks, and to resume from them.
+/// Layer that enables tools to send checkpoints with their chunks, and to resume from them.
 ///
 /// A checkpoint contains the tool's own description of its place in the result. It is sealed, and bound to the
 /// principal, the tool and its arguments, so the server need not store anything.
@@ -144,7 +144,7 @@ impl Checkpoints {
         self.is_wanted
     }
 
-    /// Returns the place from which the call must continue; `None` if it starts from the beginning.
+    /// Returns the place in the result from which the call must continue; `None` if it starts from the beginning.
     ///
     /// # Errors
     /// −32602 if the place cannot be read as this type.

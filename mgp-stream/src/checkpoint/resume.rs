@@ -23,7 +23,7 @@ const MAX_WAIT: Duration = Duration::from_secs(30);
 /// The maximum number of times that one call is resumed.
 const MAX_RESUMPTIONS: u32 = 100;
 
-/// Resumes streamed tool calls whose connection was lost, in such a way that the consumer gets each chunk only once.
+/// Layer that resumes streamed tool calls whose connection was lost. The consumer gets each chunk only once.
 ///
 /// A call is resumed only if its server sent a checkpoint. Chunks after the last checkpoint are delivered when the next
 /// checkpoint or the result arrives. Those that still wait when the connection is lost are requested again.

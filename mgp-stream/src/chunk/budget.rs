@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The maximum size, in bytes, of the chunks that all calls of a stack keep after sending them.
 const MAX_KEPT_BYTES: usize = 8 << 20;
 
-/// Counts the bytes of kept chunks, and refuses more than [`MAX_KEPT_BYTES`].
+/// Counter of the bytes of kept chunks, which refuses more than [`MAX_KEPT_BYTES`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeptBytes(Arc<AtomicUsize>);
 

@@ -1,5 +1,5 @@
-//! Chunks of running calls. The sender numbers, paces and keeps them; the receiver puts them in order (MGP §12.4,
-//! §12.8, §12.9).
+//! Chunks of running calls. The sender numbers, paces and keeps them; the receiver puts them in order, and asks for a
+//! pause if they arrive faster than they are read (MGP §12.4, §12.8, §12.9).
 
 mod budget;
 mod notification;
@@ -10,5 +10,5 @@ mod too_long;
 
 pub(crate) use budget::KeptBytes;
 pub(crate) use notification::ChunkNotification;
-pub(crate) use receiver::{ChunkReceiver, ReceivedChunk};
+pub(crate) use receiver::{ChunkReceiver, Delivered, ReceivedChunk};
 pub(crate) use sender::{ChunkSender, Recipient};

@@ -2,11 +2,15 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use mgp_types::Payload;
 use mgp_types::mcp::key;
-use mgp_types::service::{Chunk, HopMembers};
+use mgp_types::method::StreamPace;
+use mgp_types::mgp::PaceParams;
+use mgp_types::service::{Call, Chunk, Context, HopMembers, QueueRoom, Reply};
 use mgp_types::sync::Mutex;
+use mgp_types::{Id, Payload, RpcError};
+use tokio::time::{Instant, sleep};
 
 /// The maximum number of chunks of one call that wait for a missing one.
 const MAX_WAITING_CHUNKS: usize = 64;
@@ -14,6 +18,13 @@ const MAX_WAITING_CHUNKS: usize = 64;
 const MAX_WAITING_BYTES: usize = 256 << 10;
 /// The maximum number of missing chunks that are requested at once.
 const MAX_REQUESTED: u64 = 64;
+/// The maximum number and total size of untaken chunks at which a paused stream is resumed.
+const RESUMED_AT: (usize, usize) = (256, 256 << 10);
+/// The time for which the stream of one call is paused at most, in all. The time limits of the tool run meanwhile, so a
+/// longer pause could cost the result.
+const MAX_PAUSED: Duration = Duration::from_secs(10);
+/// The pace that resumes a stream without a limit. Implementations with signed numbers can read it too.
+const UNLIMITED: u32 = 0x7fff_ffff;
 
 /// A chunk in the form in which it arrived.
 #[derive(Debug)]
@@ -34,11 +45,14 @@ struct Arrival {
     missing: Vec<u64>,
 }
 
-/// Puts the chunks of one call in order. Drops repeated chunks, and all chunks after one that is lost, so that the
-/// caller always gets the content from its beginning without a gap.
+/// Receiver that puts the chunks of one call in order. It drops repeated chunks, and all chunks after a lost one, so
+/// that the caller always gets the content from its beginning without a gap.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkReceiver {
     state: Mutex<ReceiveState>,
+    /// The pace that the callee got last, if any. Locked while a pace is sent, so that the callee gets the paces in the
+    /// order in which they were decided.
+    sent_pace: tokio::sync::Mutex<Option<u32>>,
     /// The members of `_meta` that this side adds to further messages to the callee.
     meta: Vec<(Cow<'static, str>, Payload)>,
 }
@@ -55,6 +69,25 @@ struct ReceiveState {
     is_done: bool,
     arrived: u64,
     dropped: u64,
+    /// The number and the total size of the delivered chunks that the caller has not taken yet.
+    untaken: (usize, usize),
+    /// Set while the callee should send nothing, because too many chunks wait for the caller.
+    paused_since: Option<Instant>,
+    /// The time for which earlier pauses lasted.
+    paused_for: Duration,
+    /// The pace that the caller requested, if any.
+    own_pace: Option<u32>,
+    /// The context of notifications to the callee, and the id under which it knows the call.
+    callee: Option<(Context, Id)>,
+}
+
+/// The work that remains after a chunk was delivered.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Delivered {
+    /// The sequence numbers of the chunks to request from the callee.
+    pub(crate) missing: Vec<u64>,
+    /// `true` if the callee must be asked to pause.
+    pub(crate) pauses: bool,
 }
 
 impl ChunkReceiver {
@@ -63,31 +96,136 @@ impl ChunkReceiver {
         let names =
             [key::PROTOCOL_VERSION, key::CLIENT_CAPABILITIES, key::CLIENT_INFO, key::MGP_HANDLE];
         let meta = hop.meta.iter().filter(|(name, _)| names.contains(&&**name)).cloned().collect();
-        Self { state: Mutex::default(), meta }
+        Self { state: Mutex::default(), sent_pace: tokio::sync::Mutex::default(), meta }
     }
 
     pub(crate) fn meta(&self) -> Vec<(Cow<'static, str>, Payload)> {
         self.meta.clone()
     }
 
-    /// Accepts a chunk. Delivers it, and those that waited for it, with `push`, which returns `false` if there is no
-    /// room. Returns the sequence numbers of the chunks to request from the callee.
+    /// Accepts a chunk. Delivers it, and those that waited for it, with `push`, which returns the room that is left.
     ///
     /// Chunks can arrive on two streams at once, so `push` is called while the lock is held, which keeps the chunks in
     /// order. `push` must not block.
     pub(crate) fn deliver(
         &self,
         received: ReceivedChunk,
-        push: impl Fn(Chunk) -> bool,
-    ) -> Vec<u64> {
+        push: impl Fn(Chunk) -> QueueRoom,
+    ) -> Delivered {
         let mut state = self.state.lock();
+        let was_paused = state.paused_since.is_some();
         let arrival = state.accept(received);
         for chunk in arrival.next.into_iter().chain(arrival.after) {
-            if !push(chunk) {
-                state.dropped += 1;
+            let size = chunk.content.as_str().len();
+            match push(chunk) {
+                QueueRoom::Full => state.dropped += 1,
+                room => {
+                    state.untaken.0 += 1;
+                    state.untaken.1 += size;
+                    if room == QueueRoom::High && state.paused_for < MAX_PAUSED {
+                        state.paused_since.get_or_insert_with(Instant::now);
+                    }
+                }
             }
         }
-        arrival.missing
+        let pauses = state.paused_since.is_some() && !was_paused;
+        Delivered { missing: arrival.missing, pauses }
+    }
+
+    // === Pace ===
+
+    /// Sets the context of notifications to the callee, and the id under which it knows the call.
+    pub(crate) fn set_callee(&self, cx: Context, id: Id) {
+        self.state.lock().callee = Some((cx, id));
+    }
+
+    /// Records that the caller takes a chunk. Returns whether the callee must now be asked to resume the stream.
+    pub(crate) fn take(&self, chunk: &Chunk) -> bool {
+        let mut state = self.state.lock();
+        let (chunks, bytes) = state.untaken;
+        let bytes = bytes.saturating_sub(chunk.content.as_str().len());
+        state.untaken = (chunks.saturating_sub(1), bytes);
+        let (few, small) = RESUMED_AT;
+        let resumes = state.paused_since.is_some() && state.untaken.0 <= few && bytes <= small;
+        if resumes {
+            state.end_pause();
+        }
+        resumes
+    }
+
+    /// Waits until the caller has taken enough chunks, or the pauses have lasted for [`MAX_PAUSED`] in all; the callee
+    /// is then asked to resume the stream.
+    pub(crate) async fn limit_pause(&self) {
+        loop {
+            let left = {
+                let mut state = self.state.lock();
+                let Some(since) = state.paused_since else { return };
+                let left = MAX_PAUSED.saturating_sub(state.paused_for + since.elapsed());
+                if left.is_zero() {
+                    state.end_pause();
+                }
+                left
+            };
+            if left.is_zero() {
+                return self.send_pace().await;
+            }
+            sleep(left).await;
+        }
+    }
+
+    /// Sends the pace that the callee must keep now, unless the callee knows it already or the call has ended.
+    pub(crate) async fn send_pace(&self) {
+        let mut sent = self.sent_pace.lock().await;
+        let (pace, callee) = {
+            let state = self.state.lock();
+            let is_paused = state.paused_since.is_some();
+            (if is_paused { Some(0) } else { state.own_pace }, state.callee.clone())
+        };
+        let Some((cx, id)) = callee.filter(|_| pace != *sent) else { return };
+        let peer = cx.peer.clone();
+        if peer.in_flight(&id).is_none() {
+            return;
+        }
+        let params = PaceParams::new(id, pace.unwrap_or(UNLIMITED));
+        let Ok(mut call) = Call::tell::<StreamPace>(&params, cx) else { return };
+        call.hop_mut().meta = self.meta();
+        if pace == Some(0) {
+            // Count the pause as sent even if sending fails: it may have arrived, and the stream must then be resumed.
+            *sent = pace;
+        }
+        match peer.send(call).await {
+            Ok(_) => *sent = pace,
+            Err(error) => {
+                tracing::debug!(%error, "a pace was not sent");
+                let mut state = self.state.lock();
+                if *sent == Some(0) {
+                    state.paused_since.get_or_insert_with(Instant::now);
+                } else {
+                    state.end_pause();
+                }
+            }
+        }
+    }
+
+    /// Sets the pace that the caller requests; `sending` sends it to the callee. A paused stream stays paused, and gets
+    /// the pace when it is resumed.
+    pub(crate) async fn set_pace(
+        &self,
+        pace: u32,
+        sending: impl Future<Output = Result<Reply, RpcError>>,
+    ) -> Result<Reply, RpcError> {
+        let mut sent = self.sent_pace.lock().await;
+        let is_paused = {
+            let mut state = self.state.lock();
+            state.own_pace = Some(pace);
+            state.paused_since.is_some()
+        };
+        if is_paused {
+            return Ok(Reply::None);
+        }
+        let reply = sending.await?;
+        *sent = Some(pace);
+        Ok(reply)
     }
 
     /// Records that the callee cannot send a chunk again.
@@ -111,6 +249,10 @@ impl ChunkReceiver {
 }
 
 impl ReceiveState {
+    fn end_pause(&mut self) {
+        self.paused_for += self.paused_since.take().map_or(Duration::ZERO, |since| since.elapsed());
+    }
+
     /// Accepts a chunk and returns its effect.
     fn accept(&mut self, received: ReceivedChunk) -> Arrival {
         let index = received.index.unwrap_or(self.next);
@@ -209,6 +351,13 @@ fn is_empty(chunk: &Chunk) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use mgp_types::service::{
+        BoxFuture, InFlight, Inbox, ItemReceiver, Link, OutletItem, Peer, Principal, Scope,
+        ScopeKind,
+    };
+
     use super::*;
 
     fn chunk(index: u64) -> ReceivedChunk {
@@ -220,12 +369,12 @@ mod tests {
     /// request.
     fn take(receiver: &ChunkReceiver, received: ReceivedChunk) -> (Vec<String>, Vec<u64>) {
         let texts = Mutex::new(Vec::new());
-        let missing = receiver.deliver(received, |chunk| {
+        let delivered = receiver.deliver(received, |chunk| {
             let content: serde_json::Value = chunk.content.get().unwrap();
             texts.lock().push(content["text"].as_str().unwrap().to_owned());
-            true
+            QueueRoom::Free
         });
-        (texts.into_inner(), missing)
+        (texts.into_inner(), delivered.missing)
     }
 
     #[test]
@@ -295,10 +444,104 @@ mod tests {
             let chunk = Chunk::text(&"x".repeat(MAX_WAITING_BYTES / 4));
             receiver
                 .deliver(ReceivedChunk { index: Some(index), chunk, reports_loss: false }, |_| {
-                    true
+                    QueueRoom::Free
                 });
         }
         assert!(receiver.state.lock().waiting_bytes <= MAX_WAITING_BYTES);
         assert_eq!(receiver.dropped(), 10, "the chunk that never came counts");
+    }
+
+    /// A connection to a callee that notes the paces it gets, and ends no call.
+    #[derive(Default)]
+    struct Callee {
+        paces: Mutex<Vec<u32>>,
+        /// `true` if the answer to each pause is lost.
+        loses_answers: bool,
+    }
+
+    impl Callee {
+        fn context(self: &Arc<Self>) -> Context {
+            let peer = Peer::new(Arc::clone(self) as Arc<dyn Link>);
+            Context::new(peer, Scope::new(ScopeKind::Connection), Principal::local())
+        }
+    }
+
+    impl Link for Callee {
+        fn send(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
+            let params: PaceParams = call.params().get().unwrap();
+            self.paces.lock().push(params.max_chunks_per_second);
+            let is_lost = self.loses_answers && params.max_chunks_per_second == 0;
+            let answer = if is_lost { Err(RpcError::internal("lost")) } else { Ok(Reply::None) };
+            Box::pin(std::future::ready(answer))
+        }
+
+        fn in_flight(&self, id: &Id) -> Option<InFlight> {
+            struct NoRoom;
+            impl ItemReceiver for NoRoom {
+                fn push(&self, _: OutletItem) -> QueueRoom {
+                    QueueRoom::Full
+                }
+            }
+            let cx = Arc::new(Self::default()).context();
+            Some(InFlight { id: id.clone(), cx, inbox: Inbox::new(Arc::new(NoRoom)) })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stream_is_paused_once_and_goes_on_at_the_pace_of_its_caller() {
+        let (receiver, callee) = (ChunkReceiver::default(), Arc::new(Callee::default()));
+        receiver.set_callee(callee.context(), 1.into());
+        let deliver = |index, room| receiver.deliver(chunk(index), |_| room).pauses;
+        assert!(!deliver(0, QueueRoom::Free));
+        assert!(deliver(1, QueueRoom::High));
+        assert!(!deliver(2, QueueRoom::High), "it is paused already");
+        receiver.send_pace().await;
+        assert!(receiver.take(&chunk(0).chunk), "few chunks are left");
+        assert!(!receiver.take(&chunk(1).chunk));
+        receiver.send_pace().await;
+        receiver.send_pace().await;
+        assert_eq!(*callee.paces.lock(), [0, UNLIMITED]);
+
+        assert!(deliver(3, QueueRoom::High));
+        receiver.send_pace().await;
+        let too_early = async { Err(RpcError::internal("it was sent during the pause")) };
+        receiver.set_pace(50, too_early).await.unwrap();
+        assert!(receiver.take(&chunk(2).chunk));
+        receiver.send_pace().await;
+        assert_eq!(*callee.paces.lock(), [0, UNLIMITED, 0, 50]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_takes_nothing_pauses_its_stream_for_a_limited_time() {
+        let (receiver, callee) = (ChunkReceiver::default(), Arc::new(Callee::default()));
+        receiver.set_callee(callee.context(), 1.into());
+        let begin = Instant::now();
+        assert!(receiver.deliver(chunk(0), |_| QueueRoom::High).pauses);
+        receiver.send_pace().await;
+        receiver.limit_pause().await;
+        assert_eq!((begin.elapsed(), &*callee.paces.lock()), (MAX_PAUSED, &vec![0, UNLIMITED]));
+        assert!(!receiver.deliver(chunk(1), |_| QueueRoom::High).pauses, "it was paused for long");
+    }
+
+    #[tokio::test]
+    async fn a_pause_whose_answer_is_lost_is_ended_too() {
+        let callee = Arc::new(Callee { loses_answers: true, ..Callee::default() });
+        let receiver = ChunkReceiver::default();
+        receiver.set_callee(callee.context(), 1.into());
+        assert!(receiver.deliver(chunk(0), |_| QueueRoom::High).pauses);
+        receiver.send_pace().await;
+        assert!(receiver.take(&chunk(0).chunk));
+        receiver.send_pace().await;
+        assert_eq!(*callee.paces.lock(), [0, UNLIMITED]);
+    }
+
+    #[tokio::test]
+    async fn a_pause_that_ended_before_it_was_sent_is_not_sent() {
+        let (receiver, callee) = (ChunkReceiver::default(), Arc::new(Callee::default()));
+        receiver.set_callee(callee.context(), 1.into());
+        assert!(receiver.deliver(chunk(0), |_| QueueRoom::High).pauses);
+        assert!(receiver.take(&chunk(0).chunk));
+        receiver.send_pace().await;
+        assert!(callee.paces.lock().is_empty());
     }
 }

@@ -64,7 +64,7 @@ impl Recipient {
     }
 }
 
-/// Numbers the chunks of one call, and sends them at the caller's pace, up to the size limit of this side.
+/// Sender that numbers the chunks of one call, and sends them at the caller's pace, up to the size limit of this side.
 #[derive(Debug)]
 pub(crate) struct ChunkSender {
     to: Recipient,
@@ -83,10 +83,12 @@ struct SendState {
     next: u64,
     bytes: u64,
     is_done: bool,
+    /// `true` after the end of the call; a chunk that would have to wait for its slot is then refused.
+    is_over: bool,
     /// The count of chunks that the tool sent after the one that it marked as the last; they are dropped.
     dropped: u64,
     refused: Option<StreamTooLong>,
-    /// Wakes the task that answers the call.
+    /// The waker of the task that answers the call.
     answering: Option<Waker>,
     pace: Pace,
     kept: VecDeque<(u64, Chunk)>,
@@ -161,7 +163,7 @@ impl ChunkSender {
     pub(crate) async fn send(&self, chunk: Chunk) -> Result<(), ConsumerGone> {
         let _turn = self.order.lock().await;
         let Some(index) = self.admit(&chunk)? else { return Ok(()) };
-        self.wait_for_slot().await;
+        self.wait_for_slot().await?;
         self.transmit(index, &chunk, Form::First).await?;
         self.note_sent(index, chunk);
         Ok(())
@@ -288,13 +290,24 @@ impl ChunkSender {
         self.pace_changed.notify_waiters();
     }
 
-    async fn wait_for_slot(&self) {
+    /// Ends the wait for a slot, because the call has ended. From then on, a chunk that would have to wait for its slot
+    /// is refused.
+    pub(crate) fn end(&self) {
+        self.state.lock().is_over = true;
+        self.pace_changed.notify_waiters();
+    }
+
+    async fn wait_for_slot(&self) -> Result<(), ConsumerGone> {
         loop {
             let mut changed = pin!(self.pace_changed.notified());
             changed.as_mut().enable();
-            let slot = self.state.lock().pace.next_slot();
+            let (slot, is_over) = {
+                let mut state = self.state.lock();
+                (state.pace.next_slot(), state.is_over)
+            };
             match slot {
-                NextSlot::Now => return,
+                NextSlot::Now => return Ok(()),
+                _ if is_over => return Err(ConsumerGone),
                 NextSlot::Paused => changed.await,
                 NextSlot::At(time) => {
                     let _ = timeout_at(time, changed).await;

@@ -24,7 +24,7 @@ use super::table::Table;
 /// The maximum time for which a publisher waits for subscribers that have not yet received earlier events.
 const ROOM_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Accepts published events and passes them to the subscriptions that match; a handle that is cheap to clone (MGP §13).
+/// Hub that accepts published events and passes them to the subscriptions that match (MGP §13); clones share one hub.
 ///
 /// A channel exists from its declaration or its first event on. Each subscription stores its last 1,024 events, up to 8
 /// MiB; these are also the queue from which the events are sent to the subscriber.
@@ -303,9 +303,9 @@ impl EventHub {
         self.publish(EventDraft::new(channel.to_owned()).severity(severity).payload(data)).await
     }
 
-    /// Returns whether a subscription receives the events of a server behind this one, i.e. matches one of the server's
-    /// known channels and its subscriber may see the events. If `owner` is set, these are the events of the instance
-    /// that belongs to this principal, and only the principal's own subscriptions count.
+    /// Returns whether any subscription receives events of a server behind this one: it matches one of the server's
+    /// known channels, and its subscriber may see the events. If `owner` is set, the events are those of this
+    /// principal's instance of the server, and only this principal's subscriptions count.
     #[must_use]
     pub fn has_subscriber(&self, server: &ServerId, owner: Option<&Principal>) -> bool {
         let subject = EventSubject {

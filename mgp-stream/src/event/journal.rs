@@ -105,7 +105,8 @@ pub struct StoredEvent {
 pub(super) struct Journal {
     pub(super) store: Arc<dyn EventStore>,
     pending: Mutex<Pending>,
-    /// The number of the last row that is stored. Rows are numbered in the order in which they were queued.
+    /// The number of the last row that is stored. A row is an event for one subscription; rows are numbered in the
+    /// order in which they were queued.
     stored: watch::Sender<u64>,
     runtime: Handle,
 }

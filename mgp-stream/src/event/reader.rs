@@ -10,7 +10,7 @@ use super::EventHub;
 use super::pattern::Pattern;
 use super::subscription::Subscription;
 
-/// Reads the stored events of a durable subscription, and saves its position in the store.
+/// Reader of the stored events of a durable subscription; its position is saved in the store.
 #[derive(Clone)]
 pub struct EventReader {
     hub: EventHub,
@@ -54,7 +54,7 @@ impl EventHub {
                 return Ok(EventReader { hub: self.clone(), subscription: known });
             }
             self.unsubscribe(&principal, id.to_owned()).await;
-            // An ended subscription numbers no more events.
+            // Read the last number only now: it no longer changes, because the subscription has ended.
             last = Some(known.last_seq());
         }
         let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Handle), principal);

@@ -71,8 +71,8 @@ impl EventHub {
                 Err(unknown) if params.channels.is_empty() || !self.0.is_free(id) => {
                     return Err(unknown);
                 }
-                // The server process that had this subscription has ended, so the subscription starts again; its id and
-                // its numbering stay the same.
+                // The id is well-formed but unknown, e.g. after a restart of the server: start the subscription again,
+                // with the same id and numbering.
                 Err(_) => {}
             }
         }

@@ -45,8 +45,8 @@ const MAX_STORED: usize = 10_000;
 /// The maximum size of the events that a durable subscription stores, in bytes.
 const MAX_STORED_BYTES: usize = 32 * 1024 * 1024;
 
-/// The highest sequence number after which a subscription can continue. JSON numbers are exact only up to 2^53, so
-/// later events still get exact numbers.
+/// The highest sequence number after which a subscription can continue. It is half of 2^53, up to which JSON numbers
+/// are exact, so that the numbers of later events are exact, too.
 const MAX_BASE: u64 = 1 << 52;
 
 /// The delay before the store is read again after a failure.

@@ -1,6 +1,6 @@
 //! The trait that decides which tools a caller can find: those that the caller is allowed to call (MGP §16.5, §5).
 
-/// Decides which tools a search is allowed to return to a caller.
+/// A policy that decides which tools a search is allowed to return to a caller.
 ///
 /// Every hit is checked with [`allows`](Self::allows) before it is returned, even if it comes from a cache.
 /// [`Endpoints::caller`](crate::Endpoints::caller) creates an implementation from a `Visibility`; [`AllTools`] is for
@@ -69,7 +69,7 @@ impl AllowedKey {
     }
 }
 
-/// Allows all tools.
+/// A policy that allows all tools.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AllTools;
 

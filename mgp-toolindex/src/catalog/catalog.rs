@@ -133,8 +133,8 @@ impl Catalog {
         self.by_name(name).find(|slot| self.server_of(*slot) == Some(number))
     }
 
-    /// Returns the tools with this id, `server.name`. It is usually one tool, but dots in server ids and names can make
-    /// two ids equal.
+    /// Returns the tools with this id, `server.name`. Usually there is at most one, but dots in server ids and names
+    /// can make two ids equal.
     pub(crate) fn by_tool_id<'a>(&'a self, id: &'a str) -> impl Iterator<Item = Slot> + 'a {
         let dots =
             id.match_indices('.').map(|(at, _)| at).take_while(|at| *at <= MAX_SERVER_ID_BYTES);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 /// The number of shards of the index; a change copies only one shard.
 const SHARDS: usize = 256;
 
-/// Maps the hash of a name to the numbers of the tools or servers with that name. Different names can share a hash, so
-/// the caller must compare the names.
+/// A map from the hash of a name to the numbers of the tools or servers with that name. Different names can share a
+/// hash, so the caller must compare the names.
 #[derive(Clone, Debug)]
 pub(crate) struct NameIndex {
     /// Pairs of the lower half of the hash and the number, sorted.

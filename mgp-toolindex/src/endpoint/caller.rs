@@ -11,7 +11,7 @@ use crate::catalog::{Allowed, AllowedKey, Extent};
 /// A function whose result changes whenever the tools visible to any caller might have changed.
 pub(super) type Version = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// Decides which tools one caller of the index can find.
+/// A policy that decides which tools one caller of the index can find.
 pub struct Caller {
     cx: Context,
     visibility: Option<Arc<dyn Visibility>>,

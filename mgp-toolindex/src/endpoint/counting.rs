@@ -21,7 +21,7 @@ pub(super) struct TokenCounting(Arc<Mutex<CountState>>);
 
 #[derive(Debug, Default)]
 struct CountState {
-    /// The beginning of the last batch.
+    /// The time at which the last batch began.
     began: Option<Instant>,
     /// The last generation of the index whose tools were all counted.
     counted: Option<u64>,

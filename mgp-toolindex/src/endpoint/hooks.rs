@@ -23,7 +23,7 @@ pub enum Availability {
     Refused,
 }
 
-/// Decides whether a caller can call a tool now.
+/// A hook that decides whether a caller can call a tool now.
 ///
 /// The hook is called only for tools that the caller can see. It must read a snapshot and never wait.
 ///
@@ -80,7 +80,7 @@ pub enum CreationOutcome {
     Refused(String),
 }
 
-/// Creates missing tools. There is no default implementation.
+/// A hook that creates missing tools. There is no default implementation.
 ///
 /// A created tool must be registered like any tool that is added at run time: isolated as `sandboxed`, its code
 /// validated, and approved by an operator. A policy that approves permissions automatically does not replace that

@@ -147,7 +147,7 @@ impl<'a> RenderedTool<'a> {
         rendered.security = Some(security(tool).into());
         rendered.tool_id = (!self.is_clear).then(|| tool.tool_id());
         rendered.reason.clone_from(&self.reason);
-        // Render it with the mark `trimmed` first, so that there is room for the mark if it is needed.
+        // Render the tool with the mark `trimmed` first, so that there is room for the mark if it is needed.
         rendered.trimmed = Some(true);
         let other = other_tokens(&rendered);
         let fits = |end: u32| {

@@ -14,7 +14,7 @@ pub(super) enum ServerChange {
     Remove(String),
 }
 
-/// The data of a tool that was put, as far as its entry in the index does not contain it.
+/// The data of a put tool that the tool's entry in the index does not contain.
 #[derive(Debug)]
 pub(super) struct PutTool {
     pub(super) slot: Slot,

@@ -10,7 +10,7 @@ use mgp_types::sync::Mutex;
 use crate::catalog::{Interner, LabelInterner};
 use crate::keyword::{KeywordWriter, Merged};
 
-/// The state that belongs to the change in progress or to the next one.
+/// The state of the index that only the change in progress can access.
 #[derive(Debug)]
 pub(crate) struct IndexWriter {
     pub(super) keywords: KeywordWriter,
@@ -86,7 +86,7 @@ impl PendingMerge {
 
 mgp_types::opaque_debug!(MergeState);
 
-/// Allocates numbers; it always returns the smallest free one.
+/// An allocator of numbers, which always returns the smallest free number.
 #[derive(Debug, Default)]
 pub(super) struct NumberAllocator {
     free: BinaryHeap<Reverse<u32>>,

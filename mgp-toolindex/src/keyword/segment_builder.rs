@@ -48,7 +48,7 @@ pub(super) struct BuiltSegment {
     pub(super) numbers: Vec<u32>,
 }
 
-/// Builds segments one after the other.
+/// A builder that builds segments one after the other.
 pub(super) struct SegmentBuilder {
     format: Format,
     indexer: Indexer,

@@ -34,7 +34,7 @@ const FILES: [SegmentComponent; FILE_COUNT] = [
 /// opened.
 const MAX_STORED_BYTES: usize = 128 << 20;
 
-/// Marks a document to which no tool has been assigned yet.
+/// The slot of a document to which no tool has been assigned yet.
 const NO_SLOT: u32 = u32::MAX;
 
 /// Returns a key that identifies everything that determines the stored words: the version of the analyser, the limits,

@@ -25,7 +25,7 @@ pub struct HistoryConfig {
     pub forget_after: Duration,
 }
 
-/// Determines whose queries and calls improve a subject's searches. Tenants never share theirs.
+/// The subjects or agents whose queries and calls improve a subject's searches. Tenants never share theirs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HistoryScope {

@@ -1,4 +1,5 @@
-//! Computes the features of tools for a query, from similar past queries, their words, and their mean vectors.
+//! Computes the features of tools for a query: from the most similar past queries, and from the words and the mean
+//! vector of each tool's past queries.
 
 use super::model::{Example, Features, TOOL_FEATURES};
 use super::partition::Partition;

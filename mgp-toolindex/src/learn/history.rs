@@ -33,7 +33,7 @@ const MAX_EXAMPLES: usize = 256;
 /// The minimum probability of a call at which a tool is ranked higher.
 const MIN_SHARE: f32 = 1e-3;
 
-/// Learns which tools are called after which queries, and so improves later searches.
+/// A history of queries and the tools that were called after them, which improves later searches.
 ///
 /// A history has an effect only as part of an index. By default its data is lost when the process ends; with the
 /// feature `sqlite`, `History::open` stores it in a database.

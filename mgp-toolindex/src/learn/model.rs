@@ -1,4 +1,5 @@
-//! The weights of the features: a softmax over the tools and *none of them*, fitted to the history itself.
+//! The weights of the features of tools: a softmax over the tools and the alternative *none of them*, fitted to the
+//! history.
 
 use super::softmax::{self, Choice, Prior};
 
@@ -12,7 +13,7 @@ const WEIGHTS: usize = TOOL_FEATURES + 2;
 const PRIOR: Prior<WEIGHTS> =
     Prior { weights: [1.7, 1.2, 1.6, 2.9, -1.9, 1.4, 0.6, 8.1, -3.5], strength: 0.25 };
 
-/// In the ratio that determines a lift, the share of *none of them* is multiplied by this factor.
+/// The factor of the share of *none of them* in the ratio from which [`Model::lift`] is computed.
 const NONE_WEIGHT: f32 = 0.2;
 
 /// The scale of a lift is `LIFT_SCALE / (LIFT_LIMIT - reach)`, but at most `MOST_LIFT`. So a model with a greater reach
@@ -47,7 +48,7 @@ pub(super) struct Example {
     pub(super) called: Vec<f32>,
 }
 
-/// Predicts the tools that are called after a query, with weights that were fitted to stored queries.
+/// A model that predicts the tools called after a query, with weights that were fitted to stored queries.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Model {
     weights: [f64; WEIGHTS],

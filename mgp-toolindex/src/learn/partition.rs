@@ -1,4 +1,4 @@
-//! The queries and calls of one owner, from which a ranking learns, indexed by word and by tool.
+//! The queries and calls of one owner (a subject, or one agent of a subject), indexed by word and by tool.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::model::Model;
 use super::query::{QueryId, StoredQuery, WordHash};
 use crate::catalog::Bitmap;
 
-/// The queries and calls of one owner, and the model that is fitted to them. Each owner has a ranking of its own.
+/// The queries and calls of one owner, and the model that is fitted to them and ranks tools for this owner.
 #[derive(Debug, Default)]
 pub(super) struct Partition {
     pub(super) model: Model,
@@ -100,7 +100,7 @@ impl Partition {
             match of.tools.iter_mut().position(|(known, _)| *known == tool) {
                 Some(at) => {
                     of.tools[at].1 += weight;
-                    // The remaining weight is zero, except for rounding errors.
+                    // A weight below this bound is only a rounding error.
                     if of.tools[at].1 < 1e-3 {
                         of.tools.swap_remove(at);
                     }

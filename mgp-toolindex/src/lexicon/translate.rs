@@ -2,7 +2,7 @@
 //!
 //! The script of a word determines its language. All words of a text with Latin letters count as words of one language:
 //! the one whose lexicon has most of them, if it has more of them than the English lexicon. Otherwise only single words
-//! are replaced, which neither English nor the index has, but another language has.
+//! are replaced: those that another language has, but neither the English lexicon nor the index.
 
 use super::Translation;
 use super::language::{LATIN, Language, Script, is_syllable};

@@ -100,11 +100,12 @@ fn shown(held: &SessionTool, index: &ToolIndex, allowed: &dyn Allowed) -> Option
     tool.description = members.description.as_deref().map(str::to_owned);
     tool.input_schema = members.schema();
     tool.security = Some(security(&held.tool).into());
+    // Models do not read the following members, but hosts show them to users, or ask for confirmation because of
+    // them.
+    let full = held.tool.tool().ok()?;
+    tool.title = full.title;
+    tool.annotations = full.annotations;
     if !held.is_trimmed() {
-        // Models do not read the following members, but hosts show them to users.
-        let full = held.tool.tool().ok()?;
-        tool.title = full.title;
-        tool.annotations = full.annotations;
         tool.execution = full.execution;
         tool.output_schema = full.output_schema;
     }

@@ -38,7 +38,7 @@ impl Summary {
             return Self(no_tools.to_owned());
         }
         let mut text = head(tools);
-        // One tool among many is not typical of them.
+        // If there are many tools, a category with only one of them is not typical.
         let min = if tools < FEW_TOOLS { 1 } else { 2 };
         let large = categories.roots.iter().filter(|node| node.tools >= min);
         let named = large.filter_map(|node| name(&node.path));

@@ -2,9 +2,13 @@
 
 use mgp_types::RawObject;
 use mgp_types::mcp::Tool;
+use mgp_types::mgp::ContextLevel;
+use mgp_types::service::Principal;
 
 use super::*;
-use crate::{AllTools, Allowed, ServerEntry, ToolIndex};
+use crate::{
+    AllTools, Allowed, Pins, ServerEntry, SessionLimits, Sessions, ToolIndex, default_budget,
+};
 
 fn index() -> ToolIndex {
     let index = ToolIndex::new();
@@ -88,4 +92,21 @@ fn a_name_of_a_million_dots_is_looked_up_like_any_other() {
     {
         check(&format!(r#"{{"name":"{name}"}}"#), &AllTools, Err(4001));
     }
+}
+
+#[test]
+fn a_reduced_definition_keeps_what_hosts_show_and_ask_about() {
+    let definition = serde_json::json!({"name": "wipe", "title": "Wipe all", "inputSchema": {},
+        "description": "Wipes. ".repeat(5000), "annotations": {"destructiveHint": true}});
+    let tool: Tool = serde_json::from_str(&definition.to_string()).unwrap();
+    let index = ToolIndex::new();
+    index.put(ServerEntry::new("disks").tool(tool)).unwrap();
+    let pins = Pins::new().everyone(["wipe"]);
+    let sessions = Sessions::with_budget(default_budget(), pins, SessionLimits::default());
+    let view = sessions.view(&Principal::local(), None, &index, &AllTools);
+    let listed = listed_tools(&ContextLevel::Hybrid, &MetaTools::new(), &index, &AllTools, &view);
+    let wipe = listed.iter().find(|tool| tool.name == "wipe").unwrap();
+    assert!(wipe.description.as_ref().is_some_and(|text| text.len() < 9000));
+    assert_eq!(wipe.title.as_deref(), Some("Wipe all"));
+    assert_eq!(wipe.annotations.as_ref().and_then(|hints| hints.destructive_hint), Some(true));
 }

@@ -31,7 +31,7 @@ pub enum MetaTool {
     Request,
 }
 
-/// Determines which meta tools are listed, and in which spelling.
+/// The meta tools that are listed, and the spelling of their names.
 ///
 /// A meta tool can be called in every spelling, but is listed in one.
 ///

@@ -12,8 +12,8 @@ use crate::text::{Analyzer, Field, QueryWords, Term, words_of};
 /// The maximum number of bytes that are read from a query; a longer text is probably a pasted document.
 pub(crate) const MAX_QUERY_BYTES: usize = 4 * 1024;
 
-/// The maximum number of words of a unit that are passed to [`relations`]: one more than it accepts, so that it ignores
-/// longer units.
+/// The maximum number of words of a unit that are passed to [`relations`]: one more than the function accepts, so that
+/// it returns nothing for longer units.
 const MAX_HINT_WORDS: usize = 25;
 
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! Ranks the tools for a query (MGP §16.5).
 //!
 //! Candidates are the tools that contain words of the query and the tools with a similar meaning. For each candidate,
-//! all evidence is computed exactly, for the whole query and for each clause. A keyword search uses no evidence by
-//! meaning, and a semantic search none by words.
+//! the evidence is computed for the whole query and for each clause. A keyword search ignores the meaning, and a
+//! semantic search the words.
 
 use mgp_types::mgp::SearchStrategy;
 use rustc_hash::FxHashMap;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use mgp_types::service::{AgentId, Principal};
 
-/// The tools that are always in the context: for all callers, and for individual agents.
+/// The tools that are always in the context: for all callers, and for individual agents of the tenant `local`.
 ///
 /// A tool is identified by its own name if only one server has a tool with this name, otherwise by `server.name`.
 ///
@@ -36,7 +36,7 @@ impl Pins {
         self
     }
 
-    /// Pins tools for an agent, in addition to those of all callers.
+    /// Pins tools for an agent of the tenant `local`, in addition to those of all callers.
     pub fn agent<N: Into<String>>(
         mut self,
         agent: impl Into<AgentId>,
@@ -49,7 +49,7 @@ impl Pins {
 
     /// Returns the names of a principal's pinned tools: first those for all callers, then its agent's own.
     pub fn of<'a>(&'a self, principal: &Principal) -> impl Iterator<Item = &'a str> {
-        let own = principal.as_agent().and_then(|agent| self.agents.get(agent));
+        let own = local_agent(principal).and_then(|agent| self.agents.get(agent));
         self.everyone.iter().chain(own.into_iter().flatten()).map(String::as_str)
     }
 
@@ -62,4 +62,9 @@ impl Pins {
         });
         std::iter::once((None, everyone().collect())).chain(own)
     }
+}
+
+/// Returns the agent of a principal of the tenant `local`; agents of other tenants can have the same names.
+pub(super) fn local_agent(principal: &Principal) -> Option<&AgentId> {
+    principal.as_agent().filter(|_| principal.tenant() == Principal::local().tenant())
 }

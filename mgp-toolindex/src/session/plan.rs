@@ -6,9 +6,9 @@ use mgp_types::mgp::ContextBudget;
 use mgp_types::service::{AgentId, Principal};
 
 use super::budget::{SessionRoom, default_budget};
-use super::pins::Pins;
+use super::pins::{Pins, local_agent};
 
-/// Determines the budget and the pinned tools of each principal.
+/// The budget and the pinned tools of each principal.
 ///
 /// ```
 /// use mgp_toolindex::{ContextPlan, Pins, default_budget};
@@ -34,7 +34,8 @@ impl ContextPlan {
         Self { budget, agents: HashMap::new(), pins }
     }
 
-    /// Sets the maximum of an agent's budget; the parts of the budget are scaled in proportion.
+    /// Sets the maximum of the budget of an agent of the tenant `local`; the parts of the budget are scaled in
+    /// proportion.
     pub fn agent(mut self, agent: impl Into<AgentId>, max_tokens: u64) -> Self {
         let all = u128::from(self.budget.max_tokens.max(1));
         let share = |part: u64| {
@@ -55,7 +56,7 @@ impl ContextPlan {
     /// Returns the budget of a principal.
     #[must_use]
     pub fn budget_of(&self, principal: &Principal) -> &ContextBudget {
-        let own = principal.as_agent().and_then(|agent| self.agents.get(agent));
+        let own = local_agent(principal).and_then(|agent| self.agents.get(agent));
         own.unwrap_or(&self.budget)
     }
 

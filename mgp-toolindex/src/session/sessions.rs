@@ -23,7 +23,7 @@ use crate::tokens::{Exactness, TokenCounter, lean_of};
 /// removed.
 const MAX_PRINCIPALS: usize = 16;
 
-/// Opens and finds the sessions of callers, and limits their tools by the plan of budgets and pinned tools.
+/// The sessions of all callers, whose tools are limited by a plan of budgets and pinned tools.
 ///
 /// A session belongs to one principal on one connection or in one legacy session, and ends together with the connection
 /// or legacy session. Stateless requests use a handle instead, which only its principal can use.

@@ -67,7 +67,7 @@ fn pinned_tools_are_always_present_and_never_evicted() {
     let pins = Pins::new().everyone(["t0", "gone"]).agent("bot", ["s.t1", "t0"]);
     let sessions = Sessions::with_budget(default_budget(), pins, SessionLimits::default());
     let mut cx = cx(ScopeKind::Connection, "ann");
-    cx.principal = cx.principal.agent("bot");
+    cx.principal = Principal::local().agent("bot");
     let session = sessions.open(&cx, None).unwrap();
     for name in ["t0", "t5", "t6"] {
         sessions.record_use(&session, &index.get("s", name).unwrap());
@@ -199,7 +199,7 @@ fn an_invalid_budget_names_what_does_not_fit() {
 fn a_new_plan_applies_to_the_next_call_and_sessions_stay() {
     let (index, sessions) = (index(), Sessions::new());
     let mut cx = cx(ScopeKind::Connection, "ann");
-    cx.principal = Principal::new("here", "ann").agent("bot");
+    cx.principal = Principal::local().agent("bot");
     let session = sessions.open(&cx, None).unwrap();
     for name in ["t0", "t1", "t2"] {
         sessions.record_use(&session, &index.get("s", name).unwrap());
@@ -215,4 +215,17 @@ fn a_new_plan_applies_to_the_next_call_and_sessions_stay() {
 
     sessions.set_plan(ContextPlan::new(default_budget(), Pins::new()).agent("bot", 1100));
     assert_eq!((view().max_tokens, view().cached.len()), (1100, 2), "what does not fit goes");
+}
+
+#[test]
+fn pins_and_budgets_of_agents_are_those_of_the_local_tenant() {
+    let pins = Pins::new().everyone(["t0"]).agent("bot", ["t1"]);
+    let plan = ContextPlan::new(default_budget(), pins).agent("bot", 1100);
+    let (own, other) =
+        (Principal::local().agent("bot"), Principal::new("there", "bob").agent("bot"));
+    for (principal, pinned, budget) in [(own, &["t0", "t1"][..], 1100), (other, &["t0"][..], 8000)]
+    {
+        assert_eq!(plan.pins().of(&principal).collect::<Vec<_>>(), pinned, "{principal:?}");
+        assert_eq!(plan.budget_of(&principal).max_tokens, budget, "{principal:?}");
+    }
 }

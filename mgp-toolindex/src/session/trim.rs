@@ -152,24 +152,34 @@ fn object(schema: &Value) -> Result<RawObject, RpcError> {
     }
 }
 
-/// Reduces a schema. The recursion is bounded, because the JSON parser limits the nesting.
+/// Reduces a schema to one that accepts at least the same values. The recursion is bounded, because the JSON parser
+/// limits the nesting.
 fn reduce(schema: &Value, step: &Step, depth: usize) -> Value {
     let Value::Object(members) = schema else { return schema.clone() };
     let mut out = Map::new();
     for (name, value) in members {
-        let kept = match name.as_str() {
+        // Several reduced alternatives can accept the same value, which `oneOf` would forbid.
+        let is_only = name == "oneOf" && !members.contains_key("anyOf");
+        let name = if is_only { "anyOf" } else { name.as_str() };
+        let kept = match name {
             "description" => value.as_str().and_then(|text| match shorten(text, step.text) {
                 text if text.is_empty() => None,
                 text => Some(Value::from(text.into_owned())),
             }),
-            "enum" if step.members.contains(&"enum") => value.as_array().map(|words| {
-                words.iter().filter(|word| is_short(word)).take(step.words).cloned().collect()
-            }),
+            "enum" if step.members.contains(&"enum") => {
+                Some(value).filter(|words| keeps_words(words, step)).cloned()
+            }
             "properties" if depth > 0 => properties(members, value, step, depth),
-            "items" | "additionalProperties" | "not" if value.is_object() => {
+            "additionalProperties" => additional(members, value, step, depth),
+            // The step removes `prefixItems`; without that member, `items` would apply to the first items, too.
+            "items" if value.is_object() && !members.contains_key("prefixItems") => {
                 (depth > 0).then(|| reduce(value, step, depth - 1))
             }
-            "anyOf" | "oneOf" | "allOf" if depth > 0 => value.as_array().map(|all| {
+            "anyOf" if depth > 0 => value
+                .as_array()
+                .filter(|all| all.len() <= step.words)
+                .map(|all| all.iter().map(|one| reduce(one, step, depth - 1)).collect()),
+            "allOf" if depth > 0 => value.as_array().map(|all| {
                 all.iter().take(step.words).map(|one| reduce(one, step, depth - 1)).collect()
             }),
             // Keep definitions as long as the step keeps references to them.
@@ -183,10 +193,51 @@ fn reduce(schema: &Value, step: &Step, depth: usize) -> Value {
             _ => None,
         };
         if let Some(value) = kept {
-            out.insert(name.clone(), value);
+            out.insert(name.to_owned(), value);
         }
     }
+    if let Some(words) = members.get("enum").filter(|words| !keeps_words(words, step)) {
+        add_examples(&mut out, words, step);
+    }
     Value::Object(out)
+}
+
+/// Returns whether a step keeps an enumeration: as a whole or not at all, because each of its values is valid.
+fn keeps_words(words: &Value, step: &Step) -> bool {
+    words.as_array().is_some_and(|all| all.len() <= step.words && all.iter().all(is_short))
+}
+
+/// Adds to the description the first values of an enumeration that a step removes.
+fn add_examples(out: &mut Map<String, Value>, words: &Value, step: &Step) {
+    let all = words.as_array().into_iter().flatten().filter(|word| is_short(word));
+    let texts: Vec<&str> = all.filter_map(Value::as_str).take(step.words).collect();
+    if texts.is_empty() || !step.members.contains(&"enum") {
+        return;
+    }
+    let texts = texts.join(", ");
+    let text = match out.get("description").and_then(Value::as_str) {
+        Some(description) => format!("{description} E.g. {texts}"),
+        None => format!("E.g. {texts}"),
+    };
+    out.insert("description".to_owned(), text.into());
+}
+
+/// Returns the reduced `additionalProperties`; `None` at the maximum depth, or if the step removes properties, because
+/// the member would then apply to the removed properties.
+fn additional(
+    schema: &Map<String, Value>,
+    value: &Value,
+    step: &Step,
+    depth: usize,
+) -> Option<Value> {
+    if depth == 0 || step.properties != Properties::All || schema.contains_key("patternProperties")
+    {
+        return None;
+    }
+    if value.is_object() {
+        return Some(reduce(value, step, depth - 1));
+    }
+    step.members.contains(&"additionalProperties").then(|| value.clone())
 }
 
 /// Returns the properties that a step does not remove.
@@ -207,7 +258,7 @@ fn properties(
     Some(kept.map(|(name, one)| (name.clone(), reduce(one, step, depth - 1))).collect())
 }
 
-/// Returns whether a value is worth its tokens; words and numbers are, because they are short.
+/// Returns whether a value is short enough to be worth its tokens, e.g. a number or a list of a few words.
 fn is_short(value: &Value) -> bool {
     match value {
         Value::String(text) => text.len() <= 64,
@@ -239,18 +290,20 @@ fn shorten(text: &str, max: usize) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn large() -> String {
         let properties: Map<String, Value> = (0..80)
             .map(|number| {
                 let text = format!("Says which of the many things number {number} is. ").repeat(8);
-                let deep = serde_json::json!({"type": "object", "description": text, "title": "T",
+                let deep = json!({"type": "object", "description": text, "title": "T",
                     "properties": {"inner": {"type": "string", "enum": ["a", "b"], "examples": [text]}}});
                 (format!("parameter_{number}"), deep)
             })
             .collect();
-        serde_json::json!({"name": "create_everything", "description": "Creates it. ".repeat(200),
+        json!({"name": "create_everything", "description": "Creates it. ".repeat(200),
             "inputSchema": {"$schema": "x", "type": "object", "properties": properties,
                 "required": ["parameter_7", "parameter_9"]}})
         .to_string()
@@ -294,6 +347,60 @@ mod tests {
             assert!(max < 200 || schema["required"][1] == "parameter_9", "{max} {schema}");
         }
         assert!(fit_definition(&definition, tokens, 5).is_none());
+    }
+
+    #[test]
+    fn every_valid_argument_fits_the_reduced_schema() {
+        let words: Vec<String> = (0..60).map(|number| format!("word_{number}")).collect();
+        let constants: Vec<Value> = words.iter().map(|word| json!({"const": word})).collect();
+        let (mut deep, mut nested) = (json!({"type": "string"}), json!("deepest"));
+        for _ in 0..8 {
+            deep = json!({"type": "object", "properties": {"inner": deep},
+                "required": ["inner"], "additionalProperties": false});
+            nested = json!({"inner": nested});
+        }
+        let mut schema = json!({"type": "object", "required": ["few"],
+        "additionalProperties": false, "properties": {
+            "few": {"enum": ["a", "b"]},
+            "many": {"type": "string", "enum": words},
+            "long": {"enum": ["l".repeat(80), "short"]},
+            "deep": deep,
+            "patterns": {"type": "object", "patternProperties": {"^x-": {"type": "string"}},
+                "additionalProperties": false},
+            "negated": {"type": "object", "not": {"required": ["x"]}},
+            "one": {"oneOf": [{"type": "integer", "multipleOf": 2}, {"type": "integer", "multipleOf": 3}]},
+            "both": {"anyOf": [{"type": "string"}, {"type": "integer"}], "oneOf": constants},
+            "any": {"anyOf": constants},
+            "tuple": {"type": "array", "prefixItems": [{"type": "integer"}],
+                "items": {"type": "string"}},
+        }});
+        for number in 0..80 {
+            schema["properties"][format!("other_{number}")] =
+                json!({"type": "string", "description": "One of many texts. ".repeat(20)});
+        }
+        let arguments = json!({"few": "b", "many": "word_59", "long": "l".repeat(80),
+            "deep": nested, "patterns": {"x-a": "1"}, "negated": {}, "one": 4, "both": "word_50",
+            "any": "word_59", "tuple": [1, "a"], "other_79": "text"});
+        let accepts =
+            |schema: &Value| jsonschema::validator_for(schema).unwrap().is_valid(&arguments);
+        assert!(accepts(&schema));
+        let definition = json!({"name": "do", "inputSchema": schema}).to_string();
+        for max in [6_000, 3_000, 1_000, 250, 100] {
+            let fitted = fit_definition(&definition, 90_000, max).unwrap();
+            assert!(fitted.is_trimmed && fitted.tokens <= max, "{max}");
+            let reduced: Value = fitted.schema.get().unwrap();
+            assert!(accepts(&reduced), "{max}: {reduced}");
+        }
+        for step in &STEPS {
+            let reduced = reduce(&schema, step, step.depth);
+            assert!(accepts(&reduced), "{} bytes: {reduced}", step.description);
+        }
+        let mild = reduce(&schema, &STEPS[0], STEPS[0].depth);
+        let properties = &mild["properties"];
+        assert_eq!(properties["few"]["enum"], json!(["a", "b"]));
+        assert!(properties["one"]["anyOf"].is_array() && mild["additionalProperties"] == false);
+        let examples = properties["many"]["description"].as_str().unwrap();
+        assert!(examples.starts_with("E.g. word_0, word_1, "), "{examples}");
     }
 
     #[test]

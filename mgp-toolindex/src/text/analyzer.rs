@@ -16,13 +16,14 @@ const SINGLE_WEIGHT: f32 = 0.2;
 /// The maximum number of distinct words of a query; only pasted documents have more words.
 const MAX_TERMS: usize = 64;
 
-/// Splits queries into words by the same rules by which [`Indexer`] splits tools.
+/// An analyser that splits queries into words, by the rules by which [`Indexer`] splits tools.
 #[derive(Clone, Debug)]
 pub(crate) struct Analyzer {
     stems: Arc<WordStemmer>,
 }
 
-/// Splits tools into words. It caches stems, so create one for each batch of tools, and drop it afterwards.
+/// An analyser that splits tools into words. It caches stems, so create one for each batch of tools, and drop it
+/// afterwards.
 #[derive(Debug)]
 pub(crate) struct Indexer {
     cache: StemCache,

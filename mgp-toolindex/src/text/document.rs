@@ -134,7 +134,7 @@ impl ToolText<'_> {
 
     fn kinds(&self, indexer: &mut Indexer) -> String {
         let mut out = String::new();
-        // This field has no word frequencies, so each word is added once.
+        // The field `kinds` has no word frequencies, so repeating a word would not raise its weight.
         let mut add = |sign: &str, text: &str| {
             split(text, &mut |piece| {
                 if let Piece::Word(word) | Piece::Whole(word) = piece {

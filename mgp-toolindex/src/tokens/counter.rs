@@ -91,8 +91,8 @@ impl TokenCounter {
     /// memory. If four callers are already waiting, or there are no tables, the counts are upper bounds.
     #[must_use]
     pub fn count_all<T: AsRef<str> + Sync>(texts: &[T]) -> (Vec<u32>, Exactness) {
-        // Allocate this before the counting thread runs, so that it is not between the memory blocks that the thread
-        // frees.
+        // Allocate the counts before the counting thread runs, so that they are not between the memory blocks that the
+        // thread frees.
         let mut counts = vec![0; texts.len()];
         let fill = |counts: &mut [u32], count: &dyn Fn(&str) -> u32| {
             counts.iter_mut().zip(texts).for_each(|(slot, text)| *slot = count(text.as_ref()));

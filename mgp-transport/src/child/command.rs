@@ -182,9 +182,9 @@ impl ChildCommand {
     ///
     /// # Errors
     ///
-    /// Returns [`ChildError::NoRuntime`] outside a tokio runtime, [`ChildError::Start`] if the program or directory
-    /// does not exist, and [`ChildError::Spawner`] or [`ChildError::Pipes`] if the system has no more threads or
-    /// descriptors.
+    /// Returns [`ChildError::NoRuntime`] outside a tokio runtime, [`ChildError::Start`] if the program does not exist,
+    /// [`ChildError::NoDirectory`] if its directory does not exist, and [`ChildError::Spawner`] or
+    /// [`ChildError::Pipes`] if the system has no more threads or descriptors.
     ///
     /// # Panics
     ///
@@ -192,7 +192,8 @@ impl ChildCommand {
     /// runtime's timer (`enable_time`).
     pub fn spawn(&self) -> Result<Child, ChildError> {
         let runtime = Handle::try_current().map_err(|_| ChildError::NoRuntime)?;
-        let started = imp::start(self.build(), self.timeouts.term)?;
+        let started = imp::start(self.build(), self.timeouts.term);
+        let started = started.map_err(|error| self.name_directory(error))?;
         let pipes = (|| {
             Ok((
                 ChildStdin::from_std(started.stdin)?,
@@ -222,6 +223,17 @@ impl ChildCommand {
         Ok(Child::new(started.process, stdin, stdout, server, self.timeouts).on_stray_stdout(stray))
     }
 
+    /// Returns the error of a failed start; if the directory does not exist, an error that names the directory instead
+    /// of the program.
+    fn name_directory(&self, error: ChildError) -> ChildError {
+        match (&error, &self.cwd) {
+            (ChildError::Start { .. }, Some(directory)) if !directory.is_dir() => {
+                ChildError::NoDirectory(directory.clone())
+            }
+            _ => error,
+        }
+    }
+
     fn build(&self) -> Command {
         let confined = self.confinement.as_ref().filter(|_| Confinement::is_available());
         let confined = confined.and_then(|rights| rights.arguments(Keeper::installed()?));
@@ -247,7 +259,7 @@ impl ChildCommand {
         command
     }
 
-    /// Returns the program to start. On Windows, a name without an extension can also be that of a script such as
+    /// Returns the program to start. On Windows, a name without an extension can also refer to a script such as
     /// `npx.cmd`, which the system itself does not find.
     fn found_program(&self) -> Cow<'_, OsStr> {
         #[cfg(windows)]
@@ -255,9 +267,9 @@ impl ChildCommand {
             let own = self.env.iter().rev().find(|(name, _)| name.eq_ignore_ascii_case("PATH"));
             let path = own.map(|(_, path)| path.clone()).or_else(|| std::env::var_os("PATH"));
             let extensions = std::env::var("PATHEXT").ok();
-            let extensions = extensions.as_deref().unwrap_or(program::EXTENSIONS);
+            let extensions = extensions.as_deref().unwrap_or(program::PROGRAM_EXTENSIONS);
             let path = path.unwrap_or_default();
-            if let Some(found) = program::find(&self.program, &path, extensions) {
+            if let Some(found) = program::find_program(&self.program, &path, extensions) {
                 return Cow::Owned(found.into_os_string());
             }
         }

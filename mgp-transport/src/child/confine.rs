@@ -1,8 +1,8 @@
 //! Confinement of a child: restricts which files it can access, its TCP connections, and its resources.
 //!
-//! This process's own program is started again as the child. It gives up all rights that the child must not have, and
-//! then executes the child's program. So the confinement needs no code between fork and exec. Linux only (Landlock); on
-//! other systems, and without a [`Keeper`], a child is not confined.
+//! This process's own program is started again as the child. The new process gives up all rights that the child must
+//! not have, and then executes the child's program. So the confinement needs no code between fork and exec. Linux only
+//! (Landlock); on other systems, and without a [`Keeper`], a child is not confined.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -32,6 +32,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::process::{ChildStderr, ChildStdin, ChildStdout};
 use std::sync::Arc;
 
@@ -40,6 +41,7 @@ pub use self::confine::Confinement;
 pub use self::handle::Child;
 pub use self::keeper::Keeper;
 pub use self::pipes::{ChildReader, ChildWriter};
+pub use self::program::{PROGRAM_EXTENSIONS, find_program};
 pub use self::stderr::StderrLimits;
 pub(crate) use self::stderr::readable;
 
@@ -49,7 +51,6 @@ mod environment;
 mod handle;
 mod keeper;
 mod pipes;
-#[cfg(any(windows, test))]
 mod program;
 mod stderr;
 
@@ -90,6 +91,9 @@ pub enum ChildError {
         /// The error that the operating system reported.
         source: io::Error,
     },
+    /// The directory in which the program should start does not exist.
+    #[error("the folder `{}`, in which the program should start, does not exist", .0.display())]
+    NoDirectory(PathBuf),
     /// The thread that starts and reaps children is not running.
     #[error("the thread that starts child processes is not running")]
     Spawner(#[source] io::Error),

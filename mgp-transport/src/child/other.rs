@@ -36,7 +36,7 @@ pub(super) struct Process {
 }
 
 pub(super) fn start(mut command: Command, _term_grace: Duration) -> Result<Started, ChildError> {
-    // The kernel has no window, so a server would open one of its own.
+    // A server would open a window of its own if this process has none.
     #[cfg(windows)]
     std::os::windows::process::CommandExt::creation_flags(&mut command, NO_WINDOW);
     let program = command.get_program().to_owned();
@@ -81,8 +81,8 @@ impl Process {
         if self.done.borrow().is_some() {
             return;
         }
-        // This goes on if the present process ends. The child itself must be there until its descendants are found, so
-        // the thread that waits for it ends it a moment later.
+        // `taskkill` continues even if this process ends. It finds the descendants only while the child exists, so the
+        // thread that waits for the child ends the child a moment later.
         end_with_descendants(self.pid);
         self.is_unwanted.store(true, Ordering::Release);
     }
@@ -115,7 +115,7 @@ impl Process {
     }
 }
 
-/// Starts a program that ends a process and those that it started, e.g. a server that a script such as `npx.cmd` started.
+/// Starts `taskkill`, which ends a process and its descendants, e.g. a server that `npx.cmd` started; Windows only.
 fn end_with_descendants(pid: u32) {
     #[cfg(windows)]
     {
@@ -123,7 +123,7 @@ fn end_with_descendants(pid: u32) {
         command.args(["/T", "/F", "/PID", &pid.to_string()]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         std::os::windows::process::CommandExt::creation_flags(&mut command, NO_WINDOW);
-        // If this fails, the process itself is ended by other means.
+        // If this fails, the thread that waits for the process still ends the process, but not its descendants.
         let _ = command.spawn();
     }
     #[cfg(not(windows))]

@@ -1,19 +1,20 @@
-//! The search for a program by its name as the shell of Windows does it, with the extensions in `PATHEXT`.
+//! Finds a program by its name in the same way as the shell of Windows, with the extensions in `PATHEXT`.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 /// The value of `PATHEXT` if it is not set.
-#[cfg(windows)]
-pub(super) const EXTENSIONS: &str = ".COM;.EXE;.BAT;.CMD";
+pub const PROGRAM_EXTENSIONS: &str = ".COM;.EXE;.BAT;.CMD";
 
-/// The extensions of files that the system can start as programs. `PATHEXT` also has those of scripts for which it needs
-/// another program.
+/// The extensions of files that the system can start as programs. `PATHEXT` also contains extensions of scripts, which
+/// need an interpreter.
 const STARTED: [&str; 4] = [".com", ".exe", ".bat", ".cmd"];
 
-/// Returns the file that a name without an extension refers to: in its own folder if it has one, or else in the folders
-/// of `path`. Returns `None` if the name has an extension, or there is no such file.
-pub(super) fn find(program: &OsStr, path: &OsStr, extensions: &str) -> Option<PathBuf> {
+/// Returns the file to which a name without an extension refers on Windows. The file has one of the `extensions` (in
+/// the form of `PATHEXT`) and is in the folder that the name contains or, if the name contains none, in a folder of
+/// `path`. Returns `None` if the name has an extension, or there is no such file.
+#[must_use]
+pub fn find_program(program: &OsStr, path: &OsStr, extensions: &str) -> Option<PathBuf> {
     let name = Path::new(program);
     if name.extension().is_some() {
         return None;
@@ -31,7 +32,8 @@ pub(super) fn find(program: &OsStr, path: &OsStr, extensions: &str) -> Option<Pa
     files.find(|file| file.is_file())
 }
 
-/// Returns the folders of a search path. Relative ones are left out, because they could be in a folder of a stranger.
+/// Returns the folders of a search path. Relative folders are left out, because the current folder could contain
+/// programs of a stranger.
 fn folders(path: &OsStr) -> Vec<PathBuf> {
     std::env::split_paths(path).filter(|folder| folder.is_absolute()).collect()
 }
@@ -46,7 +48,7 @@ mod tests {
     fn a_script_is_found_by_its_name_without_the_extension() {
         let (first, second) = (mgp_testkit::temp_dir(), mgp_testkit::temp_dir());
         let path = std::env::join_paths([first.path(), second.path()]).unwrap();
-        let find = |name: &str| find(OsStr::new(name), &path, ".exe;.cmd");
+        let find = |name: &str| find_program(OsStr::new(name), &path, ".exe;.cmd");
         assert_eq!(find("npx"), None);
         let script = second.path().join("npx.cmd");
         fs::write(&script, "").unwrap();
@@ -69,7 +71,7 @@ mod tests {
         fs::write(first.path().join("npx.js"), "").unwrap();
         let program = second.path().join("npx.exe");
         fs::write(&program, "").unwrap();
-        assert_eq!(super::find(OsStr::new("npx"), &path, ".js;.exe"), Some(program));
+        assert_eq!(find_program(OsStr::new("npx"), &path, ".js;.exe"), Some(program));
         let mixed = std::env::join_paths([Path::new(""), Path::new("bin"), first.path()]).unwrap();
         assert_eq!(folders(&mixed), [first.path()]);
         assert!(folders(OsStr::new("")).is_empty());

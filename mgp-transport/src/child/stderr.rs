@@ -13,7 +13,7 @@ use tokio::process::ChildStderr;
 use tokio::time::{Instant, timeout_at};
 use tracing::{debug, info, warn};
 
-/// Limits how much of a child's stderr is logged.
+/// The limits for the logging of a child's stderr.
 ///
 /// Default: lines of up to 8 KiB, and at most 1,000 lines and 256 KiB in 10 s.
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ pub(super) async fn drain(
     log.finish();
 }
 
-/// Splits bytes into lines, and decides which lines are logged.
+/// A splitter of bytes into lines, which decides which lines are logged.
 struct LineLog<F> {
     cap: StderrLimits,
     emit: F,

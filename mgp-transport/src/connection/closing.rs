@@ -63,8 +63,8 @@ where
         let (stall, linger) = (limits.stall_timeout, limits.linger_timeout);
         match self.phase {
             Phase::Open => {
-                // Above the high mark, senders and their callers wait, so the time for which the peer can block them
-                // must be limited.
+                // Above `Limits::unread_bytes`, senders and their callers wait, so the time for which the peer can
+                // block them must be limited.
                 if !self.outbox().is_high(self.unwritten()) {
                     return Poll::Pending;
                 }

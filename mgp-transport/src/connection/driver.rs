@@ -208,8 +208,8 @@ where
 
     // === Reading ===
 
-    /// Dispatches buffered lines; if there are none, reads once and dispatches what arrived. Returns `false` if it must
-    /// wait.
+    /// Dispatches buffered lines; if there are none, reads once and dispatches what arrived. Returns `false` if it made
+    /// no progress.
     fn read(&mut self, task: &mut Task<'_>) -> std::io::Result<bool> {
         if self.phase != Phase::Open {
             return Ok(false);

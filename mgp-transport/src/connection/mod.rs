@@ -174,8 +174,8 @@ where
     /// Sets a callback that receives lines of the peer that are not messages, e.g. those that a server prints to its
     /// stdout by mistake.
     ///
-    /// It receives the first 20 lines that are not blank; of each, up to 4 KiB with control characters escaped. The
-    /// callback runs on the task that reads, so it must not block.
+    /// The callback receives the first 20 lines that are not blank; of each, up to 4 KiB with control characters
+    /// escaped. It runs on the task that reads, so it must not block.
     pub fn on_stray_line(mut self, callback: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.stray_lines = Some(StrayLines::new(callback));
         self

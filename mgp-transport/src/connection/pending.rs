@@ -23,6 +23,9 @@ const MAX_INBOX_ITEMS: usize = 4096;
 /// The maximum size, in bytes, of the waiting partial results of one call. A single larger result is accepted if no
 /// other is waiting.
 const MAX_INBOX_BYTES: usize = 4 << 20;
+/// The divisor of both limits: an inbox counts as high from a quarter of either limit on. The rest is for items that
+/// still arrive after their sender was asked to pause.
+const HIGH_SHARE: usize = 4;
 /// The estimated memory of a waiting item in addition to its text, in bytes.
 const ITEM_COST: usize = 64;
 
@@ -52,7 +55,7 @@ struct Table {
 #[derive(Debug)]
 struct Entry {
     /// The request without its params. Its context is needed for the answer, and for messages of the peer that refer to
-    /// it.
+    /// the request.
     call: Call,
     slot: Arc<Slot>,
 }
@@ -299,11 +302,9 @@ impl ItemReceiver for Slot {
         state.bytes += size;
         self.budget.held.fetch_add(size, Ordering::Relaxed);
         state.items.push_back(item);
-        let room = if state.items.len() == MAX_INBOX_ITEMS / 2 {
-            QueueRoom::High
-        } else {
-            QueueRoom::Free
-        };
+        let is_high = state.items.len() >= MAX_INBOX_ITEMS / HIGH_SHARE
+            || state.items.len() > 1 && state.bytes >= MAX_INBOX_BYTES / HIGH_SHARE;
+        let room = if is_high { QueueRoom::High } else { QueueRoom::Free };
         let consumer = state.consumer.take();
         drop(state);
         if let Some(consumer) = consumer {
@@ -336,7 +337,10 @@ mod tests {
         let pending = PendingRequests::new(64 << 20);
         let (_, slot) = insert(&pending);
         let rooms: Vec<_> = (0..8).map(|_| slot.push(chunk(1 << 20))).collect();
-        assert_eq!(rooms, [[QueueRoom::Free; 3].as_slice(), &[QueueRoom::Full; 5]].concat());
+        assert_eq!(
+            rooms,
+            [[QueueRoom::Free].as_slice(), &[QueueRoom::High; 2], &[QueueRoom::Full; 5]].concat()
+        );
         assert_eq!(pending.inbox().lost(), 5);
         assert!(matches!(slot.next().await, SlotEvent::Item(_)));
         // There is room again, but chunks are refused because one was dropped before.
@@ -352,13 +356,15 @@ mod tests {
     async fn dropped_progress_does_not_end_the_chunks() {
         let pending = PendingRequests::new(64 << 20);
         let (_, slot) = insert(&pending);
-        for _ in 0..MAX_INBOX_ITEMS {
-            assert_ne!(slot.push(chunk(1)), QueueRoom::Full);
+        for number in 1..=MAX_INBOX_ITEMS {
+            let is_high = number >= MAX_INBOX_ITEMS / HIGH_SHARE;
+            let room = if is_high { QueueRoom::High } else { QueueRoom::Free };
+            assert_eq!(slot.push(chunk(1)), room, "{number}");
         }
         let log = OutletItem::Log(Payload::of("x").unwrap());
         assert_eq!(slot.push(log), QueueRoom::Full);
         assert!(matches!(slot.next().await, SlotEvent::Item(_)));
-        assert_eq!(slot.push(chunk(1)), QueueRoom::Free);
+        assert_eq!(slot.push(chunk(1)), QueueRoom::High);
     }
 
     #[test]

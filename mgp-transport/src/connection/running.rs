@@ -38,7 +38,7 @@ impl Future for Running {
     }
 }
 
-/// Collects the answers to the messages of a batch.
+/// The answers to the messages of a batch, as far as they have been collected.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Batch(Arc<Mutex<Answers>>);
 

@@ -10,7 +10,7 @@ const MAX_LINES: usize = 20;
 /// The length at which a line is cut, in bytes.
 const MAX_LINE_BYTES: usize = 4096;
 
-/// Passes lines that are not messages to a callback, up to a maximum number of lines.
+/// A reporter that passes lines that are not messages to a callback, up to a maximum number of lines.
 pub(super) struct StrayLines {
     callback: Box<dyn Fn(&str) + Send + Sync>,
     reported: AtomicUsize,

@@ -15,8 +15,9 @@ pub trait Credentials: Send + Sync + 'static {
     /// Returns the value of the `Authorization` header; `None` to send the request without one.
     async fn authorization(&self) -> Result<Option<String>, RpcError>;
 
-    /// Returns the credentials for one request. Called each time the request is sent, so that each proof is used only
-    /// once. The method is not `async`, because it is called for every request, and a hand-written future is smaller.
+    /// Returns the credentials for one request. Called each time the request is sent, so that each `DPoP` proof is used
+    /// only once. The method is not `async`, because it is called for every request, and a hand-written future is
+    /// smaller.
     fn for_request<'a>(
         &'a self,
         _request: RequestTarget<'a>,
@@ -35,7 +36,7 @@ pub trait Credentials: Send + Sync + 'static {
     async fn handle_refusal(&self, refusal: CredentialRefusal) -> Result<(), RpcError>;
 }
 
-/// The method and URL of a request that is about to be sent, e.g. for a proof.
+/// The method and URL of a request that is about to be sent, e.g. for a `DPoP` proof.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RequestTarget<'a> {

@@ -1,4 +1,5 @@
-//! Streamable HTTP, client and server; one endpoint serves both protocol eras (MCP transports; MGP §1.4).
+//! Streamable HTTP, client and server; one endpoint serves both protocol [eras](mgp_types::mcp::Era) (MCP transports;
+//! MGP §1.4).
 
 mod body_buffer;
 mod client;

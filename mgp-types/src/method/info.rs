@@ -48,7 +48,7 @@ pub enum Direction {
     Both,
 }
 
-/// A row of the table of methods.
+/// The facts about a method, as listed in the table of [`methods`](super::methods()).
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct MethodInfo {

@@ -8,7 +8,7 @@ use crate::mcp::{self, EmptyParams, EmptyResult, Revision};
 use crate::mgp::{self, Extension};
 use crate::proposal;
 
-/// Defines the marker types, the table and the methods' names from one list of rows.
+/// Defines the marker types, the table and the methods' names from one list of methods.
 macro_rules! methods {
     ($(
         $(#[doc = $doc:literal])*
@@ -42,7 +42,7 @@ macro_rules! methods {
 
         const NAMES: &[&str] = &[$($name),+];
 
-        /// The types of each row.
+        /// The types of each method's params and result.
         #[cfg(feature = "schema")]
         static SHAPES: &[Shapes] = &[$(
             Shapes {
@@ -425,7 +425,7 @@ methods! {
         ToClient, "proposal 1", Manifest [V2024_11_05 to V2026_07_28];
 }
 
-/// Returns all rows of the table.
+/// Returns the facts about all methods.
 pub fn methods() -> impl ExactSizeIterator<Item = &'static MethodInfo> {
     TABLE.iter()
 }
@@ -446,7 +446,7 @@ pub(crate) fn shapes(info: &MethodInfo) -> Option<&'static Shapes> {
     SHAPES.iter().find(|shapes| shapes.marker == info.marker)
 }
 
-/// The position of the row of `tools/call`. Most messages have this method, so `lookup` compares it first.
+/// The index of `tools/call` in the table. Most messages have this method, so `lookup` compares it first.
 const USUAL: usize = {
     let mut row = 0;
     while is_less(NAMES[row], ToolsCall::METHOD) || is_less(ToolsCall::METHOD, NAMES[row]) {
@@ -455,7 +455,7 @@ const USUAL: usize = {
     row
 };
 
-/// The indices of the rows, ordered by name; sorted at compile time.
+/// The indices of the methods in the table, ordered by name; sorted at compile time.
 static ORDER: [usize; NAMES.len()] = sorted();
 
 const fn sorted() -> [usize; NAMES.len()] {

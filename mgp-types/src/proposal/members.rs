@@ -11,10 +11,11 @@ use crate::service::{Body, Call, Context, Params};
 use crate::sync::Mutex;
 use crate::wire::{Payload, RpcError};
 
-/// The members that proposals add to tool calls, with their extensions: the rows `params._meta.NAME` of [`MEMBERS`].
+/// The members that proposals add to tool calls, with their extensions: the entries of [`MEMBERS`] with a path
+/// `params._meta.NAME`.
 static OF_CALLS: LazyLock<Vec<(&'static str, Extension)>> = LazyLock::new(|| rows("params._meta."));
 
-/// The members that proposals add to results of tools: the rows `result._meta.NAME` of [`MEMBERS`].
+/// The members that proposals add to results of tools: the entries of [`MEMBERS`] with a path `result._meta.NAME`.
 static OF_RESULTS: LazyLock<Vec<(&'static str, Extension)>> =
     LazyLock::new(|| rows("result._meta."));
 

@@ -2,7 +2,7 @@
 //! proposal applies only if both sides negotiated it.
 //!
 //! Each proposal has a module with its messages. A member that travels in the `_meta` of calls or results is a type
-//! that implements [`Member`]; [`CallMembers`] and [`ResultMembers`] hold them while a call passes the layers.
+//! that implements [`Member`]; [`CallMembers`] and [`ResultMembers`] hold these members while a call passes the layers.
 //! `docs/an-extension.md` explains how to add a proposal.
 
 mod checkpoint;

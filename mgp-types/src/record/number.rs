@@ -18,7 +18,7 @@ impl Number {
 }
 
 impl From<f64> for Number {
-    /// Infinity and NaN, which JSON does not have, become 0.
+    /// Converts a float; infinity and NaN, which JSON does not have, become 0.
     fn from(number: f64) -> Self {
         Self(serde_json::Number::from_f64(number).unwrap_or_else(|| 0.into()))
     }

@@ -84,8 +84,8 @@ impl Call {
         self
     }
 
-    /// Redirects the call to another peer. It gets a new key, and loses the members that are valid only between two
-    /// neighbouring peers. Body, principal, trace and outlet stay.
+    /// Redirects the call to another peer. The call gets a new key, and loses the members that are valid only between
+    /// two neighbouring peers. Body, principal, trace and outlet stay.
     #[must_use]
     pub fn forward(mut self, to: super::Peer) -> Self {
         let inner = &mut *self.0;

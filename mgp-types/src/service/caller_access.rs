@@ -1,4 +1,4 @@
-//! Questions to the caller while a call runs, in both eras (MCP elicitation, sampling, roots).
+//! Questions to a legacy or modern caller while a call runs (MCP elicitation, sampling, roots).
 //!
 //! A legacy caller receives a request, and the handler waits for its answer. A modern caller cannot receive requests:
 //! if an answer is not available, the question is suspended, and the call returns all suspended questions to the

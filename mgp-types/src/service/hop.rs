@@ -1,4 +1,5 @@
-//! Hop-by-hop members: a peer that forwards a call removes the received ones and writes its own.
+//! Hop-by-hop members of params, such as `_meta`: a peer that forwards a call removes the received ones and writes its
+//! own.
 
 use std::borrow::Cow;
 

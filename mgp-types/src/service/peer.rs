@@ -12,7 +12,8 @@ use crate::wire::{Id, RpcError};
 /// A connection as layers see it: object safe, free of I/O types, easy to mock.
 // Not `async`: `send` must queue the call before it returns, so that calls keep their order.
 pub trait Link: Send + Sync + 'static {
-    /// Sends a call. The future of a request completes with the answer, that of a notification once it has been sent.
+    /// Sends a call. The future of a request completes with the answer, the future of a notification when the
+    /// notification has been sent.
     ///
     /// Dropping the future of a request cancels the request at the peer.
     fn send(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>>;

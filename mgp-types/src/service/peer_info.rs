@@ -35,8 +35,8 @@ pub struct PeerInfo {
     pub accepts: AcceptedRequests,
     /// `true` if the peer is a client that shows the pages of tools (MCP Apps).
     pub shows_apps: bool,
-    /// `true` if the peer is a server that can ask modern callers all questions that it asks legacy callers, as it
-    /// declares.
+    /// `true` if the peer is a server and declares that it can ask modern callers all questions that it asks legacy
+    /// callers.
     pub asks_in_rounds: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The mark that distinguishes the attempts of a repeated call (MGP §14.6).
+//! A description of one repetition of a call (MGP §14.6).
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use bytestring::ByteString;
 
 use crate::wire::ErrorCode;
 
-/// The mark of a repeated call, stored in the extensions of the call; the first attempt has no mark.
+/// A description of one repetition of a call, stored in the extensions of the call; the first attempt has none.
 ///
 /// All attempts share the [logical call](super::Context::logical) and the trace, but each has its own key. An inner
-/// audit layer records every attempt, with the values of its mark.
+/// audit layer records every attempt, with these values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RetryAttempt {
@@ -24,7 +24,7 @@ pub struct RetryAttempt {
 }
 
 impl RetryAttempt {
-    /// Creates the mark of a repeated attempt from its number, the error code of the previous attempt and the delay
+    /// Creates the description of a repetition from its number, the error code of the previous attempt and the delay
     /// before this one.
     #[must_use]
     pub const fn new(retry: u32, after: ErrorCode, waited: Duration) -> Self {

@@ -2,10 +2,10 @@
 
 use super::{Context, Rule, ServerId};
 
-/// Decides whether a caller sees a tool, and can therefore call it.
+/// A policy that decides whether a caller sees a tool, and can therefore call it.
 ///
-/// The same implementation filters lists and guards calls, so that the two always agree. It must decide without
-/// waiting, e.g. on the basis of a snapshot.
+/// The same implementation filters lists and guards calls, so that the two always agree. The implementation must decide
+/// without waiting, e.g. on the basis of a snapshot.
 ///
 /// ```
 /// use mgp_types::service::{AllVisible, Hidden, Visibility, mock, visibility, Router, Stack};

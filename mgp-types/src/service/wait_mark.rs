@@ -1,8 +1,8 @@
-//! The mark of a call that waited after the checking layers (the gates) had admitted it.
+//! A marker for calls that waited after the gates, i.e. the layers that check calls, had admitted them.
 
 use super::Context;
 
-/// The mark of a call that waited between the gates and its handler, e.g. for an approval or before a retry.
+/// A marker for a call that waited between the gates and its handler, e.g. for an approval or before a retry.
 ///
 /// After the wait, the decision of the gates might no longer be valid. A governed stack therefore decides again
 /// immediately before a marked call starts; for other calls it decides only once.

@@ -231,8 +231,7 @@ impl Change {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PendingEvent {
-    /// The sequence number, which grows within a store. It is reused only if a loss of power undid the change that had
-    /// it.
+    /// The sequence number, which grows within a store. The number is reused only if a loss of power undid its change.
     pub number: u64,
     /// The event.
     pub event: AuditEvent,

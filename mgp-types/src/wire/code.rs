@@ -152,7 +152,7 @@ impl fmt::Display for ErrorCode {
 }
 
 impl<'de> Deserialize<'de> for ErrorCode {
-    /// A code that does not fit into 32 bits is clamped, because the message is more important than the number.
+    /// Clamps a code that does not fit into 32 bits, because the message is more important than the number.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visitor;
 

@@ -126,7 +126,7 @@ impl Input {
     }
 }
 
-/// Counts the planned, sent and answered requests of a run.
+/// The numbers of planned, sent and answered requests of a run.
 struct Counts {
     warm: usize,
     total: usize,

@@ -18,7 +18,7 @@ use std::{
 /// The time within which the kernel must list the tools of its servers.
 const LIST_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Runs a kernel and `mgp` commands with their own configuration and state, in a folder below the target folder.
+/// A kernel and the `mgp` commands for it, with their own configuration and state in a folder below the target folder.
 #[derive(Debug)]
 pub(super) struct Kernel {
     pub(super) place: PathBuf,

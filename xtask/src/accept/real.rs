@@ -65,7 +65,7 @@ pub(super) fn valid_real(options: &Options) -> Outcome<Verdict> {
     Ok(counts.verdict())
 }
 
-/// For ordinary calls and for attacks: how many had the expected outcome, and how many were made.
+/// The number of calls with the expected outcome and of all calls, for ordinary calls and for attacks.
 #[derive(Default)]
 struct Counts {
     ordinary: [usize; 2],

@@ -1,5 +1,5 @@
-//! The acceptance check `faults.rows`: the rows of the specification that were once implemented wrongly or
-//! incompletely, each with the tests that show the correct behaviour.
+//! The acceptance check `faults.rows`: the requirements (rows) of the specification that were once implemented wrongly
+//! or incompletely, each with the tests that show the correct behaviour.
 
 use super::binaries::{LIBRARY, Tests};
 
@@ -11,7 +11,7 @@ const SECURITY: &str = "mgp-security";
 const SERVER: &str = "mgp-server-sdk";
 const TOOLINDEX: &str = "mgp-toolindex";
 
-/// The tests of all rows; the comments name the sections of the specification.
+/// The tests of all these requirements; the comments name the sections of the specification.
 pub(super) const ROWS: &[Tests] = &[
     // §2.2, §2.3: names and places of the members of an `initialize` reply; §2.4: versions and trust level of the peer.
     Tests::of(LIFECYCLE, LIBRARY).each(&[

@@ -292,8 +292,8 @@ impl Peer {
     /// Starts the command of an entry in a host's file.
     pub(super) fn start(kernel: &Kernel, entry: &Value, revision: &'static str) -> Outcome<Self> {
         let args = entry["args"].as_array().context("args")?.iter().filter_map(Value::as_str);
-        // The process that starts `mgp serve --stdio` counts as a host. Children of a host are not allowed to run `mgp
-        // undo`, so the program gets another parent; it ends with its input.
+        // The parent of `mgp serve --stdio` counts as a host, and children of a host must not run `mgp undo`. `setsid
+        // --fork` gives the program another parent than this check; the program exits when its input closes.
         let program = entry["command"].as_str().context("command")?;
         let mut command = Command::new("setsid");
         command.args(["--fork", program]);

@@ -12,9 +12,9 @@ pub(super) enum Bound {
     Figure(f64),
     /// The minimum of our figure.
     AtLeast(f64),
-    /// The maximum of our figure as a multiple of the peer's figure.
+    /// The maximum of our figure as a multiple of the figure of rmcp (the peer).
     Ratio(f64),
-    /// Two maxima of our figure, as multiples of the bare server's figure and of the peer's figure; both apply.
+    /// Two maxima of our figure, as multiples of the figures of the server without a framework (`bare`) and of rmcp.
     Both { bare: f64, peer: f64 },
 }
 
@@ -23,7 +23,7 @@ pub(super) enum Bound {
 pub(super) struct Row {
     pub(super) name: &'static str,
     pub(super) unit: &'static str,
-    /// Our server on a current-thread runtime, to which the bound applies.
+    /// The figure of our server on a current-thread runtime, to which the bound applies.
     pub(super) ours: f64,
     /// The median of our figures, if there were several rounds.
     pub(super) median: Option<f64>,
@@ -40,7 +40,7 @@ impl Row {
         format!("{} ({})", self.name, self.unit)
     }
 
-    /// Returns our figure relative to the peer's.
+    /// Returns our figure relative to the figure of rmcp.
     fn ratio(&self) -> f64 {
         self.ours / self.peer
     }

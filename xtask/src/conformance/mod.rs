@@ -184,7 +184,7 @@ pub(crate) fn extensions() -> Outcome<Accepted> {
     })
 }
 
-/// Runs scenarios of the suite against our server and our client, which are prepared when they are first needed.
+/// The suite with our server and our client, each of which is prepared when a scenario first needs it.
 struct Stage<'a> {
     suite: &'a Suite,
     baseline: &'a Baseline,

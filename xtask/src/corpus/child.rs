@@ -1,4 +1,5 @@
-//! The corpus rows about faulty child processes: our own client starts such a child and reports what it observes.
+//! The test cases (rows) of the corpus about faulty child processes: our own client starts such a child and reports
+//! what the client observes.
 //!
 //! The client is the program `child_probe` of `xtask/programs`. `child_probe KIND [BYTES]` starts a child, sends it
 //! pings, and prints one line: `{"ok": BOOL, "rss_growth": N, "why": "…", "replies": [MESSAGE…]}`. Only `ok` is always

@@ -1,4 +1,4 @@
-//! Plays one stdio row against a server: the handshake, the input of the row, the server's reaction, and a ping.
+//! Plays one stdio test case (row) against a server: the handshake, the input, the server's reaction, and a ping.
 
 use super::{
     Report,

@@ -1,4 +1,4 @@
-//! The input of a corpus row: bytes, or a recipe for very many bytes or for bytes that are sent slowly.
+//! The input of one test case (row) of the corpus: bytes, or a recipe for very many bytes or for slowly sent ones.
 
 use crate::exchange::Piece;
 use serde::de::IgnoredAny;

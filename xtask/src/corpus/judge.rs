@@ -1,4 +1,5 @@
-//! Compares the replies to a row with the row's label. These functions are pure: they use no process and no clock.
+//! Compares the replies to a test case (row) with its expected reaction (the label). These functions are
+//! pure: they use no process and no clock.
 
 use super::row::Expect;
 use serde::Deserialize;
@@ -146,10 +147,10 @@ fn id_matches(rule: &str, sent: Option<&str>, reply: &Reply) -> bool {
     let none = reply.id.as_deref().is_none_or(|id| id == "null");
     let exact = reply.id.is_some() && reply.id.as_deref() == sent;
     let Ok(word) = serde_json::from_str::<String>(rule) else {
-        // The rule is not a string, so it is the expected id itself: a number or `null`.
+        // The rule is not a string, so it is the expected id itself, e.g. a number.
         return reply.id.as_deref().is_some_and(|id| same(id, rule));
     };
-    // Accepts a missing id only in an error: a result without an id belongs to no request, whatever the label allows.
+    // Accepts a missing id only in an error, except by the rule `absent`: a result without an id belongs to no request.
     let none = none && reply.code.is_some();
     match &*word {
         "null_or_absent" | "absent_or_null" => none || (exact && reply.code.is_none()),

@@ -1,7 +1,8 @@
 //! The command `corpus`: sends the malformed input of a labelled corpus to a server, and compares the reactions with
 //! the labels.
 //!
-//! Each stdio row gets a server process of its own, so that rows do not affect each other.
+//! A row is one test case of the corpus: an input, and the expected reaction (the label). Each stdio row gets a server
+//! process of its own, so that rows do not affect each other.
 
 mod child;
 mod drive;
@@ -33,7 +34,7 @@ struct Report {
     why: String,
 }
 
-/// Counts the rows that were run, those that matched their labels, and those after which the server was alive.
+/// The numbers of rows that were run, that matched their labels, and after which the server was alive.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Summary {
     pub(crate) rows: usize,

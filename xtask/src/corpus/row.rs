@@ -1,4 +1,4 @@
-//! One stdio row of the labelled corpus: the input and the expected reaction.
+//! One stdio test case (row) of the labelled corpus: the input and the expected reaction.
 
 use super::input::Input;
 use crate::run::{Context, Outcome};

@@ -32,7 +32,7 @@ pub(super) struct Server {
     gate: Arc<Gate>,
 }
 
-/// Makes the reading thread wait while `closed` is set.
+/// A gate at which the reading thread waits while `closed` is set.
 #[derive(Default)]
 struct Gate {
     closed: Mutex<bool>,

@@ -1,5 +1,5 @@
-//! The `interop` cells in which a foreign client, without MGP, uses our server `echo` over stdio, in every protocol era
-//! that the client's SDK supports.
+//! The conversations of `interop` (cells) in which a foreign client, without MGP, uses our server `echo` over stdio, in
+//! every protocol era that the client's SDK supports.
 
 use super::{
     Cell, Ours, Quadrant, Stage,

@@ -33,7 +33,7 @@ use std::{
 
 pub(crate) use relay::relay;
 
-/// The kind of a cell: which sides use MGP. Every cell contains one of our programs; in `BothPlain` it is our client
+/// The kind of a cell: which sides use MGP. Every cell contains one of our programs; in `BothPlain`, our client runs
 /// without MGP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Quadrant {

@@ -1,4 +1,4 @@
-//! Runs our client, the example `call_tool`, and contains the cells in which it uses our own server with MGP.
+//! Runs our client, the example `call_tool`; has the conversations (cells) in which this client uses our MGP server.
 
 use super::{Cell, Ours, Quadrant, Stage, relay::Traffic, relayed};
 use crate::{
@@ -39,7 +39,7 @@ pub(super) struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Runs `call_tool`; `place` can change the folder in which it runs.
+    /// Runs `call_tool`; `place` can change the command, e.g. its folder.
     pub(super) fn make(
         &self,
         cell: &Cell,

@@ -1,4 +1,4 @@
-//! The `interop` cell in which a server and a host that implement older drafts of MGP use each other through our
+//! The conversation (cell) in which a server and a host that implement older drafts of MGP use each other through our
 //! kernel. The server streams, is cancelled, sends requests to the host, and publishes events.
 
 use super::{Cell, Ours, Quadrant, Stage, clients::at_home, pins::PYTHON_1};

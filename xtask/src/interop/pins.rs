@@ -47,7 +47,7 @@ pub(super) const INSPECTOR: Pin = Pin {
 pub(super) const RMCP: Pin =
     Pin { registry: Registry::CratesIo, package: "rmcp", version: "3.8.0", folder: "bench" };
 
-/// All packages that the cells use.
+/// All packages that the conversations (cells) use.
 pub(super) const ALL: &[Pin] = &[
     PYTHON_2,
     PYTHON_1,

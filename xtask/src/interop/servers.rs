@@ -1,4 +1,4 @@
-//! The `interop` cells in which our client `call_tool` uses foreign servers over stdio, in both protocol eras.
+//! The conversations (cells) in which our client `call_tool` uses foreign stdio servers, in both protocol eras.
 
 use super::{
     Cell, Quadrant, Stage,

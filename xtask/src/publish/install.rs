@@ -19,8 +19,8 @@ pub(super) fn crate_file(packages: &Value, name: &str) -> Outcome<CrateFile> {
     Ok(CrateFile { name: name.to_owned(), version })
 }
 
-/// Unpacks the packages into an empty folder and checks `mgp` there, with the unpacked packages in place of the
-/// registry's.
+/// Unpacks the packages into an empty folder and checks `mgp` there, with the unpacked packages in place of those of
+/// the registry.
 ///
 /// The profiles and the lock file are those of the workspace, so that third-party crates are compiled only once.
 pub(super) fn check(crates: &[CrateFile]) -> Outcome {

@@ -11,7 +11,7 @@ struct Arrows {
     optional: &'static [&'static str],
 }
 
-/// All allowed dependencies: each layer depends only on `mgp-types`, and the SDKs combine the layers.
+/// All allowed dependencies: the layers depend on `mgp-types` but not on each other, and the SDKs combine the layers.
 const ALLOWED: &[Arrows] = &[
     Arrows { from: "mgp-types", to: &[], optional: &[] },
     Arrows { from: "mgp-testkit", to: &[], optional: &[] },
@@ -34,7 +34,7 @@ const ALLOWED: &[Arrows] = &[
     Arrows { from: "mgp-openapi", to: &["mgp-types", "mgp-server-sdk"], optional: &[] },
     Arrows {
         from: "mgp-client-sdk",
-        // Its tests use the server SDK for the servers that they connect to.
+        // The tests of `mgp-client-sdk` use the server SDK for the servers to which they connect.
         to: &[
             "mgp-types",
             "mgp-transport",

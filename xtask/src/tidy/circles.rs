@@ -71,7 +71,7 @@ impl<'a> Crate<'a> {
         module.path = &source.path;
         for found in uses(source) {
             for export in found.exports {
-                // Does not count a public re-export as an import of this module: it counts for the modules that use it.
+                // A public re-export is not an import of this module, but of the modules that use the re-exported item.
                 if !found.public
                     && matches!(export.path.first().map_or("", |part| part), "crate" | "super")
                 {

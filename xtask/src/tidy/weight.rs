@@ -13,7 +13,7 @@ const PROGRAM: &str = "mgp";
 
 /// The default features that the program does without, as crate and feature.
 const NOT_IN_PROGRAM: [(&str, &str); 1] = [
-    // The tokenizer takes 50 MB while it counts; the kernel uses upper bounds.
+    // The tokenizer takes 50 MB while it counts; instead of exact counts, the kernel uses upper bounds.
     ("mgp-toolindex", "tokens"),
 ];
 
@@ -53,7 +53,7 @@ pub(super) fn light_by_default(packages: &Value) -> Vec<Violation> {
     build.found.into_iter().map(violation).collect()
 }
 
-/// Finds the packages and features that a build enables, by following features from package to package.
+/// The packages and features that a build enables, found by following features from package to package.
 struct Build<'a> {
     packages: &'a Value,
     with_tests: bool,

@@ -126,8 +126,8 @@ impl Render for ApprovalList {
                 one.server_id.as_deref().into(),
                 what.into(),
                 one.risk_level.as_ref().map(ToString::to_string).into(),
-                // Left out once a permission or a registration is decided, because `expires_at` is only the end of its
-                // question.
+                // Left out for a decided permission or registration, because its `expires_at` only limited the time to
+                // answer the question.
                 one.expires_at
                     .as_ref()
                     .filter(|_| one.state == "open" || one.kind == "call")
@@ -334,7 +334,8 @@ impl Decision {
     }
 }
 
-/// Prints each new approval once, and asks for a decision if a person is at the terminal.
+/// Prints each new approval once. If a person is at the terminal, asks for a decision about one after another, the
+/// newest first, because its call may still wait.
 async fn watch(global: &Global, backend: &Backend, is_interactive: bool) -> CliResult {
     if is_interactive {
         print_note(global, "watching for questions; Ctrl-C ends");
@@ -344,13 +345,15 @@ async fn watch(global: &Global, backend: &Backend, is_interactive: bool) -> CliR
         let all = backend.approvals(None).await?;
         seen.retain(|id| all.iter().any(|one| one.id == *id));
         let new = all.into_iter().filter(|one| one.state == "open" && !seen.contains(&one.id));
-        let new: Vec<KernelApproval> = new.collect();
+        let mut new: Vec<KernelApproval> = new.collect();
+        if is_interactive && let Some(newest) = new.pop() {
+            seen.push(newest.id.clone());
+            answer(global, backend, newest).await?;
+            // Other calls may have asked in the meantime.
+            continue;
+        }
         seen.extend(new.iter().map(|one| one.id.clone()));
-        if is_interactive {
-            for approval in new {
-                answer(global, backend, approval).await?;
-            }
-        } else if !new.is_empty() {
+        if !new.is_empty() {
             print(global, &ApprovalList(new))?;
         }
         tokio::time::sleep(WATCH_INTERVAL).await;
@@ -360,6 +363,7 @@ async fn watch(global: &Global, backend: &Backend, is_interactive: bool) -> CliR
 /// Asks the person to decide about one approval; a skipped one stays pending.
 async fn answer(global: &Global, backend: &Backend, approval: KernelApproval) -> CliResult {
     let id = approval.id.clone();
+    prompt::discard_typed();
     print(global, &ApprovalList(vec![approval.clone()]))?;
     loop {
         let question = format!(

@@ -1,10 +1,11 @@
 //! The command `mgp audit`: reads and verifies the audit log (MGP §6).
 
 use std::num::NonZeroUsize;
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand};
-use mgp_security::{Governance, LogHead, result_word, verify};
+use mgp_security::{AuditQuery, Governance, LogHead, result_word, verify};
 use mgp_types::mgp::AuditEvent;
 use serde::Serialize;
 
@@ -15,12 +16,17 @@ use crate::output::{
 };
 use crate::{offline_audit, state};
 
+mod calls;
 mod reader;
 
-use reader::Filters;
+pub(crate) use calls::Entry;
+use reader::{EventReader, Filters};
 pub(crate) use reader::{OWN_KINDS, reason, short_type};
 
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The number of records that are read for each line, because one call can have as many.
+const RECORDS_OF_CALL: usize = 5;
 
 /// `mgp audit`.
 #[derive(Clone, Debug, Subcommand)]
@@ -52,6 +58,9 @@ pub(crate) struct Tail {
     /// Keep printing new events; with --json one line each
     #[arg(long, short)]
     follow: bool,
+    /// Also show the question, the answer and the reason of a call as lines of their own; --json and --trace do so too
+    #[arg(long)]
+    all: bool,
     #[command(flatten)]
     filters: Filters,
 }
@@ -62,6 +71,9 @@ pub(crate) struct Query {
     /// Maximum number of events, the newest ones
     #[arg(long, value_name = "N", default_value = "100")]
     limit: NonZeroUsize,
+    /// Also show the question, the answer and the reason of a call as lines of their own; --json and --trace do so too
+    #[arg(long)]
+    all: bool,
     #[command(flatten)]
     filters: Filters,
 }
@@ -80,6 +92,9 @@ pub(crate) struct VerifyResult {
     ok: bool,
     /// The number of records.
     records: u64,
+    /// The number of lost records, as `dev.cloto.records_lost` has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost: Option<u64>,
     /// The first fault that was found in the log.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
@@ -89,6 +104,10 @@ impl Render for VerifyResult {
     fn render(&self, out: &mut Output) {
         let text = format!("{}, unchanged", plural(self.records, "record"));
         out.status_line(&Cell::from("OK").color(Color::Green), &text);
+        if let Some(lost) = self.lost {
+            let lost = plural(lost, "record");
+            out.line(format!("{lost} lost before; see `mgp audit query --type records_lost`"));
+        }
     }
 }
 
@@ -126,49 +145,11 @@ fn row(event: &AuditEvent) -> [Cell; 6] {
 pub(crate) async fn run(global: &Global, audit: &Audit) -> CliResult {
     match audit {
         Audit::Verify => check(global).await,
-        Audit::Query(query) => {
-            let filters = query.filters.resolve(global).await?;
-            let mut reader = reader::EventReader::open(global).await?;
-            // One more than asked for, to know whether there are more.
-            let limit = query.limit.get();
-            let mut events = reader.newest(&filters, limit.saturating_add(1)).await?;
-            if events.len() > limit {
-                events.drain(..events.len() - limit);
-                print_note(global, &format!("the newest {limit} events; `--limit N` shows more"));
-            }
-            if events.is_empty()
-                && let Some(note) = filters.unknown_names(global).await
-            {
-                print_note(global, &format!("mgp: {note}"));
-            }
-            print(global, &EventList(events))
-        }
-        Audit::Tail(tail) => {
-            let filters = tail.filters.resolve(global).await?;
-            let mut reader = reader::EventReader::open(global).await?;
-            if tail.follow && !reader.is_live() {
-                // Without a kernel there are no new events, and reading on would hold the lock of the state folder.
-                return Err(Failure::no_kernel(
-                    "no kernel is running, so there are no new events; omit --follow, or start one with `mgp serve`",
-                ));
-            }
-            let events = reader.newest(&filters, tail.lines).await?;
-            if !tail.follow {
-                return print(global, &EventList(events));
-            }
-            let mut last = events.iter().filter_map(reader::number).max();
-            print_lines(global, &events)?;
-            loop {
-                let (events, has_more) = reader.after(&filters, &mut last).await?;
-                print_lines(global, &events)?;
-                if !has_more {
-                    tokio::time::sleep(FOLLOW_INTERVAL).await;
-                }
-            }
-        }
+        Audit::Query(query) => search(global, query).await,
+        Audit::Tail(tail) => show_newest(global, tail).await,
         Audit::Export(filters) => {
             let filters = &filters.resolve(global).await?;
-            let mut reader = reader::EventReader::open(global).await?;
+            let mut reader = EventReader::open(global).await?;
             let mut last = Some(0);
             loop {
                 let (events, has_more) = reader.after(filters, &mut last).await?;
@@ -183,8 +164,93 @@ pub(crate) async fn run(global: &Global, audit: &Audit) -> CliResult {
     }
 }
 
-fn print_lines(global: &Global, events: &[AuditEvent]) -> CliResult {
-    for event in events {
+async fn search(global: &Global, query: &Query) -> CliResult {
+    let filters = query.filters.resolve(global).await?;
+    let mut reader = EventReader::open(global).await?;
+    // One more than asked for, to know whether there are more.
+    let limit = query.limit.get();
+    let is_whole = is_whole(global, query.all, &filters);
+    let wanted = limit.saturating_add(1);
+    let (mut events, details) = newest(&mut reader, &filters, wanted, is_whole).await?;
+    if events.len() > limit {
+        events.drain(..events.len() - limit);
+        print_note(global, &format!("the newest {limit} events; `--limit N` shows more"));
+    }
+    note_details(global, details);
+    if events.is_empty()
+        && let Some(note) = filters.unknown_names(global).await
+    {
+        print_note(global, &format!("mgp: {note}"));
+    }
+    print(global, &EventList(events))
+}
+
+async fn show_newest(global: &Global, tail: &Tail) -> CliResult {
+    let filters = tail.filters.resolve(global).await?;
+    let mut reader = EventReader::open(global).await?;
+    let is_whole = is_whole(global, tail.all, &filters);
+    if !tail.follow {
+        let (events, details) = newest(&mut reader, &filters, tail.lines, is_whole).await?;
+        note_details(global, details);
+        return print(global, &EventList(events));
+    }
+    if !reader.is_live() {
+        // Without a kernel there are no new events, and reading on would hold the lock of the state folder.
+        return Err(Failure::no_kernel(
+            "no kernel is running, so there are no new events; omit --follow, or start one with `mgp serve`",
+        ));
+    }
+    let events = reader.newest(&filters, records_to_read(tail.lines, is_whole)).await?;
+    let mut last = events.iter().filter_map(reader::number).max();
+    let newest = entries(&events, is_whole);
+    print_lines(global, &newest[newest.len().saturating_sub(tail.lines)..])?;
+    loop {
+        let (events, has_more) = reader.after(&filters, &mut last).await?;
+        print_lines(global, &entries(&events, is_whole))?;
+        if !has_more {
+            tokio::time::sleep(FOLLOW_INTERVAL).await;
+        }
+    }
+}
+
+/// Returns whether each record is shown: in JSON, on request, and for one trace.
+fn is_whole(global: &Global, all: bool, filters: &Filters) -> bool {
+    global.json || all || filters.has_trace()
+}
+
+/// Returns the number of records that must be read to show this number of lines.
+fn records_to_read(lines: usize, is_whole: bool) -> usize {
+    if is_whole { lines } else { lines.saturating_mul(RECORDS_OF_CALL) }
+}
+
+fn entries(events: &[AuditEvent], is_whole: bool) -> Vec<Entry<'_>> {
+    if is_whole { Entry::each(events) } else { Entry::by_call(events) }
+}
+
+/// Returns the newest events, oldest first, and the number of records that are left out as details of these.
+async fn newest(
+    reader: &mut EventReader,
+    filters: &Filters,
+    max: usize,
+    is_whole: bool,
+) -> CliResult<(Vec<AuditEvent>, usize)> {
+    let events = reader.newest(filters, records_to_read(max, is_whole)).await?;
+    let mut entries = entries(&events, is_whole);
+    entries.drain(..entries.len().saturating_sub(max));
+    let details = entries.iter().map(|entry| entry.parts.len()).sum();
+    Ok((entries.into_iter().map(|entry| entry.event.clone()).collect(), details))
+}
+
+/// Prints a note if records were left out.
+fn note_details(global: &Global, details: usize) {
+    if details > 0 {
+        let records = plural(details, "more record");
+        print_note(global, &format!("{records} of these calls; `--all` shows each record"));
+    }
+}
+
+fn print_lines(global: &Global, entries: &[Entry<'_>]) -> CliResult {
+    for Entry { event, .. } in entries {
         if global.json {
             print_json_line(event)?;
             continue;
@@ -198,9 +264,12 @@ fn print_lines(global: &Global, events: &[AuditEvent]) -> CliResult {
 /// Verifies the log by reading its files: the kernel that wrote a log cannot be trusted to check it.
 async fn check(global: &Global) -> CliResult {
     let folder = state::folder(global)?;
-    let mut verified = VerifyResult { ok: true, records: 0, error: None };
+    let mut verified = VerifyResult { ok: true, records: 0, lost: None, error: None };
     match Governance::verify(&folder).await {
-        Ok(records) => verified.records = records,
+        Ok(records) => {
+            let lost = lost_records(&folder, None).await?;
+            (verified.records, verified.lost) = (records, (lost > 0).then_some(lost));
+        }
         Err(error) => verified.fail(&error),
     }
     if verified.ok && folder.join("state.db").exists() {
@@ -219,6 +288,25 @@ async fn check(global: &Global) -> CliResult {
             Err(Failure::failed(error))
         }
         None => print(global, &verified),
+    }
+}
+
+/// Returns the number of lost records that events of the log have, optionally only events since a time.
+pub(crate) async fn lost_records(folder: &Path, since: Option<SystemTime>) -> CliResult<u64> {
+    let files = Governance::log_files(folder).await?;
+    let mut query = AuditQuery::new().event_type("dev.cloto.records_lost");
+    if let Some(since) = since {
+        query = query.since(since);
+    }
+    let mut lost = 0;
+    loop {
+        let page = files.query(query.clone()).await?;
+        let details = page.events.iter().filter_map(|event| event.details.as_ref());
+        lost += details.filter_map(|all| all.decode::<u64>("count").ok().flatten()).sum::<u64>();
+        match page.next {
+            Some(next) => query = query.after(next),
+            None => return Ok(lost),
+        }
     }
 }
 

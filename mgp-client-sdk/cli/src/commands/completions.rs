@@ -9,7 +9,7 @@ use crate::output::write_stdout;
 /// `mgp completions`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Example:\n  mgp completions bash > ~/.local/share/bash-completion/completions/mgp"
+    after_help = "Example:\n  mkdir -p ~/.local/share/bash-completion/completions\n  mgp completions bash > ~/.local/share/bash-completion/completions/mgp"
 )]
 pub(crate) struct Completions {
     /// Shell

@@ -1,5 +1,6 @@
 //! The command `mgp connect`: edits a host's file so that the host starts `mgp`. The edits are in `connect/`.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -33,7 +34,8 @@ pub(crate) mod undo;
 pub(super) use entry::{connected_agents, mgp_command};
 pub(super) use host_file::{HostFile, host_file};
 use host_file::{beside, refused};
-use present::{present, starts_mgp};
+use present::{PresentServer, present, starts_mgp};
+pub(crate) use record::is_connected;
 use record::{ENTRY, Record};
 use syntax::Syntax;
 use undo::CommandRun;
@@ -260,9 +262,8 @@ struct Change {
     after: String,
     record: Option<Record>,
     taken: Vec<record::TakenEntry>,
-    /// The servers of the host's file that mgp's configuration has too. Each has its path in the file, its name in the
-    /// file, and its id in the configuration.
-    present: Vec<(Vec<String>, String, String)>,
+    /// The servers of the host's file that mgp's configuration has too.
+    present: Vec<PresentServer>,
     beside: Vec<String>,
 }
 
@@ -301,12 +302,16 @@ impl Change {
         let mut entries: Vec<(Vec<String>, String)> =
             earlier.map(|entry| (entry.path.clone(), entry.name.clone())).collect();
         if connect.replace {
-            entries.extend(present.iter().map(|(path, name, _)| (path.clone(), name.clone())));
+            entries.extend(present.iter().map(|one| (one.path.clone(), one.name.clone())));
         }
         let (bare, taken) = record::take(syntax, base.clone(), entries).map_err(unchanged)?;
         let entry = serde_json::to_string_pretty(&entry::entry(global, connect, agent)?)?;
         let after = syntax.put(&bare, table, ENTRY, &entry).map_err(unchanged)?;
         let mut refused = refused(&connect.target, file, &after, table);
+        if refused.iter().any(|error| error.name == ENTRY && error.project.is_none()) {
+            let reason = "its `mcp.allowed` or `mcp.excluded` keeps the host from starting `mgp`; change that list, then try again";
+            return Err(unchanged(reason.to_owned()));
+        }
         refused.retain(|error| !error.is_started());
         let beside = beside(syntax, &after, table, &refused).map_err(unchanged)?;
         Ok(Self { base, is_exact, after, record, taken, present, beside })
@@ -419,6 +424,9 @@ pub(crate) async fn run(global: &Global, connect: &Connect) -> CliResult {
         granted: Vec::new(),
         not_granted: Vec::new(),
     };
+    // Servers that the user names are granted with all of their tools.
+    let is_named = !connect.grant.is_empty();
+    let tools = if is_named { BTreeMap::new() } else { present::tools(&change.present) };
     let backup = &mut connected.backup;
     let write = || {
         *backup = change.write(global, CommandRun::of("connect"), &file, text.as_deref())?;
@@ -427,7 +435,8 @@ pub(crate) async fn run(global: &Global, connect: &Connect) -> CliResult {
     if servers.is_empty() {
         write()?;
     } else {
-        let access = NewAccess { agent: agent.to_owned(), servers, because: "mgp connect".into() };
+        let access =
+            NewAccess { agent: agent.to_owned(), servers, tools, because: "mgp connect".into() };
         connected.granted = grant::grant_access(global, &config, vec![access], write).await?;
     }
     connected.not_granted = grant::not_granted(global, agent, &config.servers).await?;
@@ -455,7 +464,7 @@ fn chosen<'a>(
     });
     let named: Vec<&ServerConfig> = named.collect::<CliResult<_>>()?;
     let imported = change.present.iter().filter(|_| connect.grant.is_empty());
-    let imported = imported.filter_map(|(_, _, id)| config.server(id));
+    let imported = imported.filter_map(|server| config.server(&server.id));
     Ok(named.into_iter().chain(imported).collect())
 }
 

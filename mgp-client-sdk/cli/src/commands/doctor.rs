@@ -59,6 +59,7 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
     let folder = state_folder::folder(global).unwrap_or_default();
     let prober = (!doctor.no_start).then(|| Prober::new(doctor.timeout, kernel, &folder));
     let reports = server::check(global, prober, &selected.config, &running).await;
+    checks.extend(running.check_variables(&selected.config));
     let broken = &selected.broken;
     // If servers are named on the command line, only these servers are checked.
     if doctor.server.is_empty() {
@@ -66,6 +67,7 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
         let ids = servers.iter().map(|server| server.id.as_str());
         let ids: Vec<_> = ids.chain(broken.iter().map(String::as_str)).collect();
         checks.extend(running.check_others(&ids));
+        checks.extend(running.check_project(&doctor.config.sources()));
         let inventory = pins::ToolInventory::new(servers, &reports, broken, &running);
         checks.extend(environment::check(&selected.config));
         checks.extend(environment::check_proxies().await);

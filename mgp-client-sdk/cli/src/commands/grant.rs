@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use mgp_discovery::import::ToolLimit;
 use mgp_discovery::{Config, KernelConfig, ServerConfig};
 use mgp_security::{Assessment, DefinitionState, Governance, ServerPolicy};
-use mgp_types::mgp::{
-    AccessGrantParams, AccessQueryParams, KernelPermissionChangeParams, Permission, RiskLevel,
-};
+use mgp_types::mcp::Tool;
+use mgp_types::mgp::{AccessQueryParams, KernelPermissionChangeParams, Permission, RiskLevel};
 use mgp_types::service::ServerId;
 use serde::Serialize;
 
@@ -26,6 +26,8 @@ use crate::signals::Signals;
 use crate::socket_hello::Intent;
 use crate::state;
 
+mod limit;
+
 /// The grants for a server.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -34,6 +36,15 @@ pub(super) struct GrantResult {
     server: String,
     /// The agent that got access.
     agent: String,
+    /// The only tools of the server that the agent got, if it did not get all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    only_tools: Option<BTreeSet<String>>,
+    /// The tools of the server that the agent did not get, if it got all others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    withheld_tools: Option<BTreeSet<String>>,
+    /// The reason why the agent can use more tools than it got by these grants, and the command that changes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    excess: Option<String>,
     /// The approved permissions.
     permissions: Vec<String>,
     /// Dangerous permissions. They are not approved; a person is asked at the first use of each.
@@ -82,9 +93,10 @@ impl GrantResult {
     }
 
     pub(super) fn render(&self, out: &mut Output) {
-        let Self { server, agent, permissions, asked, confirmed, proposed, tools, waiting, error } =
-            self;
+        let Self { server, agent, permissions, asked, confirmed, .. } = self;
+        let Self { proposed, tools, waiting, error, .. } = self;
         let mut parts = vec![format!("access for {agent}")];
+        parts.extend(self.limits());
         if let Some(tools) = tools {
             parts.push(format!("{} recorded", plural(*tools, "tool definition")));
         }
@@ -120,20 +132,47 @@ impl GrantResult {
         }
         out.line(format!("{server}: {}", parts.join("; ")));
     }
+
+    /// Returns descriptions of what the agent did not get.
+    fn limits(&self) -> Vec<String> {
+        let limit = match &self.only_tools {
+            Some(tools) => ToolLimit::Only(tools.clone()),
+            None => ToolLimit::Except(self.withheld_tools.clone().unwrap_or_default()),
+        };
+        if let Some(excess) = &self.excess {
+            return vec![format!("the host allows {limit}, but {excess}")];
+        }
+        let tools = (!limit.is_all()).then(|| format!("its tools: {limit}"));
+        let others = self.only_tools.is_some().then(|| NO_RESOURCES.to_owned());
+        tools.into_iter().chain(others).collect()
+    }
 }
+
+/// The note on a grant of single tools; only a grant of the whole server includes its resources and prompts.
+const NO_RESOURCES: &str = "its resources and prompts are not granted";
 
 /// The servers to which an agent gets access.
 pub(super) struct NewAccess<'a> {
     pub(super) agent: String,
     pub(super) servers: Vec<&'a ServerConfig>,
+    /// The tools that the agent gets, by the id of the server; all tools of a server that is not in the map.
+    pub(super) tools: BTreeMap<String, ToolLimit>,
     /// The reason for the grants, which the audit log records.
     pub(super) because: String,
+}
+
+impl NewAccess<'_> {
+    /// Returns the tools of a server that the agent gets.
+    fn limit(&self, server: &str) -> ToolLimit {
+        self.tools.get(server).cloned().unwrap_or_default()
+    }
 }
 
 /// Grants agents access to servers, and approves the permissions that the servers' tools need.
 ///
 /// The servers are started before `write` changes any file, and a signal does not interrupt the changes. So a command
-/// that is ended early has changed nothing. Servers for which the agent already has an access entry are skipped.
+/// that is ended early has changed nothing. Servers for which the agent already has an access entry of an operator are
+/// skipped; entries that earlier commands have made are changed to the tools that the agent gets now.
 pub(super) async fn grant_access(
     global: &Global,
     config: &Config,
@@ -141,48 +180,29 @@ pub(super) async fn grant_access(
     write: impl FnOnce() -> CliResult,
 ) -> CliResult<Vec<GrantResult>> {
     let backend = Backend::open(global, Intent::Change).await?;
-    for NewAccess { agent, servers, .. } in &mut wanted {
-        *servers = without_entry(&backend, agent, servers).await?;
+    for wanted in &mut wanted {
+        wanted.servers = limit::to_change(global, &backend, wanted).await?;
     }
     // Starting servers takes time, during which a kernel must be able to lock the folder.
     backend.close().await?;
     let governance = Governance::builder().build();
     let probed = probe_each(global, &config.kernel, &governance, &wanted).await?;
-    // From this line on, SIGTERM and SIGINT do not end the process, so that all changes are completed.
+    // From this line on, no signal of `Signals` ends the process, so that all changes are completed.
     let _signals = Signals::new()?;
     let backend = Backend::open(global, Intent::Change).await?;
     write()?;
     // A running kernel must know the new servers before it can decide about them.
     backend.reload().await;
     let mut all = Vec::new();
-    for NewAccess { agent, servers, because } in &wanted {
-        for server in servers {
+    for wanted in &wanted {
+        for server in &wanted.servers {
             if let Some(probed) = probed.get(&server.id) {
-                let granted =
-                    grant_server(&backend, &governance, agent, server, probed, because).await?;
-                all.push(granted);
+                all.push(grant_server(&backend, &governance, wanted, server, probed).await?);
             }
         }
     }
     backend.close().await?;
     Ok(all)
-}
-
-/// Returns the servers for which the agent has no access entry of its own.
-async fn without_entry<'a>(
-    backend: &Backend,
-    agent: &str,
-    servers: &[&'a ServerConfig],
-) -> CliResult<Vec<&'a ServerConfig>> {
-    let mut new = Vec::new();
-    for server in servers.iter().copied() {
-        let result = backend.query(AccessQueryParams::new(agent, server.id.as_str())).await?;
-        if result.entries.into_iter().all(|entry| entry.agent_id != agent) {
-            new.push(server);
-        }
-    }
-    new.sort_by(|one, other| one.id.cmp(&other.id));
-    Ok(new)
 }
 
 /// Returns the servers for which no access entry applies to the agent.
@@ -236,53 +256,52 @@ async fn probe_each(
 async fn grant_server(
     backend: &Backend,
     governance: &Governance,
-    agent: &str,
+    wanted: &NewAccess<'_>,
     server: &ServerConfig,
     probed: &Result<ProbedServer, ProbeError>,
-    because: &str,
 ) -> CliResult<GrantResult> {
     let id = server.id.as_str();
-    backend.grant(AccessGrantParams::allow(agent, id).because(because)).await?;
+    let limit = wanted.limit(id);
+    let excess = limit::grant_tools(backend, wanted, server).await?;
     let (needed, confirmed, proposed, tools, mut error) = match probed {
         Ok(probed) => {
             // A running kernel records tool definitions when it connects to the server.
             if let Backend::Folder(state, _) = backend {
                 state.definitions().observe(&server.id, &probed.raw).await?;
             }
-            let needed = needed_permissions(governance, &server.id, probed);
-            let dangerous = assessments(governance, &server.id, probed)
+            let tools = probed.tools.iter().filter(|tool| limit.allows(&tool.name));
+            let tools: Vec<&Tool> = tools.collect();
+            let needed = needed_permissions(governance, &server.id, &tools);
+            let dangerous = assessments(governance, &server.id, &tools)
                 .filter(|assessment| assessment.effective_risk == RiskLevel::Dangerous);
-            let proposed = proposals(governance, &server.id, probed);
+            let proposed = proposals(governance, &server.id, &tools);
             (needed, dangerous.count(), proposed, Some(probed.tools.len()), None)
         }
-        Err(error) => (Vec::new(), 0, 0, None, Some(format!("not started: {error}"))),
+        Err(error) => {
+            // This fails in a kernel with another configuration, which does not know the server; the first calls then
+            // ask for the permissions.
+            let _ = backend.review_later(id).await;
+            (Vec::new(), 0, 0, None, Some(format!("not started: {error}")))
+        }
     };
-    if probed.is_err() {
-        // This fails in a kernel with another configuration, which does not know the server; the first calls then ask
-        // for the permissions.
-        let _ = backend.review_later(id).await;
-    }
     let waiting = probed.as_ref().map_or(0, |probed| held(governance, &server.id, probed));
     let (asked, mut granted): (Vec<_>, Vec<_>) =
         needed.into_iter().partition(|permission| permission.risk() == RiskLevel::Dangerous);
-    // Decisions that the operator has made before are kept.
-    let decided = decided(backend, &server.id).await?;
-    granted
-        .retain(|permission| !decided.contains(permission) && !is_configured(server, permission));
-    if !granted.is_empty() {
-        let mut params = KernelPermissionChangeParams::new(id, granted.clone());
-        params.because = Some(because.to_owned());
-        let change = backend.decide(PermissionDecision::Approve, params);
-        // This fails in a kernel with another configuration, which does not know the server.
-        if let Err(failure) = change.await {
-            error = Some(format!("its permissions were not approved: {failure}"));
-            granted.clear();
-        }
+    if let Err(failure) = approve(backend, server, &mut granted, &wanted.because).await? {
+        error = Some(format!("its permissions were not approved: {failure}"));
+        granted.clear();
     }
+    let (only_tools, withheld_tools) = match limit {
+        ToolLimit::Only(tools) => (Some(tools), None),
+        ToolLimit::Except(tools) => (None, Some(tools).filter(|tools| !tools.is_empty())),
+    };
     let names = |permissions: &[Permission]| permissions.iter().map(ToString::to_string).collect();
     Ok(GrantResult {
         server: id.to_owned(),
-        agent: agent.to_owned(),
+        agent: wanted.agent.clone(),
+        only_tools,
+        withheld_tools,
+        excess,
         permissions: names(&granted),
         asked: names(&asked),
         confirmed,
@@ -291,6 +310,27 @@ async fn grant_server(
         waiting,
         error,
     })
+}
+
+/// Approves permissions for a server, after removing from the list those that were decided before or that the
+/// configuration grants. The inner error is the reason why none was approved.
+async fn approve(
+    backend: &Backend,
+    server: &ServerConfig,
+    permissions: &mut Vec<Permission>,
+    because: &str,
+) -> CliResult<CliResult> {
+    // Decisions that the operator has made before are kept.
+    let decided = decided(backend, &server.id).await?;
+    permissions
+        .retain(|permission| !decided.contains(permission) && !is_configured(server, permission));
+    if permissions.is_empty() {
+        return Ok(Ok(()));
+    }
+    let mut params = KernelPermissionChangeParams::new(server.id.as_str(), permissions.clone());
+    params.because = Some(because.to_owned());
+    // This fails in a kernel with another configuration, which does not know the server.
+    Ok(backend.decide(PermissionDecision::Approve, params).await.map(drop))
 }
 
 /// Returns whether the configuration grants a permission to a server. An approval would take its place, and lift its
@@ -312,33 +352,29 @@ fn held(governance: &Governance, server: &ServerId, probed: &ProbedServer) -> us
     names.into_iter().filter(|name| matches!(state(name), DefinitionState::Flagged(_))).count()
 }
 
-/// Returns the kernel's assessment of each tool of a server.
+/// Returns the kernel's assessment of each of these tools of a server.
 fn assessments(
     governance: &Governance,
     server: &ServerId,
-    probed: &ProbedServer,
+    tools: &[&Tool],
 ) -> impl Iterator<Item = Arc<Assessment>> {
-    let tools = probed.tools.iter();
+    let tools = tools.iter();
     tools.map(|tool| governance.definitions().assessment(Some(server), &tool.name))
 }
 
-/// Returns the number of tools for which a lower risk is proposed.
-pub(super) fn proposals(
-    governance: &Governance,
-    server: &ServerId,
-    probed: &ProbedServer,
-) -> usize {
-    let tools = probed.tools.iter();
-    tools.filter(|tool| governance.proposed_risk(server, &tool.name).is_some()).count()
+/// Returns the number of these tools of a server for which a lower risk is proposed.
+pub(super) fn proposals(governance: &Governance, server: &ServerId, tools: &[&Tool]) -> usize {
+    let is_proposed = |tool: &&&Tool| governance.proposed_risk(server, &tool.name).is_some();
+    tools.iter().filter(is_proposed).count()
 }
 
-/// Returns the permissions that the kernel will require for calls of the server's tools.
+/// Returns the permissions that the kernel will require for calls of these tools of a server.
 fn needed_permissions(
     governance: &Governance,
     server: &ServerId,
-    probed: &ProbedServer,
+    tools: &[&Tool],
 ) -> Vec<Permission> {
-    let each = assessments(governance, server, probed);
+    let each = assessments(governance, server, tools);
     let mut needed: Vec<Permission> =
         each.flat_map(|assessment| assessment.permissions.clone()).collect();
     needed.sort_by(|one, other| one.as_str().cmp(other.as_str()));

@@ -13,7 +13,7 @@ use crate::output::print_stderr;
 /// `mgp guard`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Example:\n  echo '{\"id\":1,\"input\":\"rm -rf /\"}' | mgp guard sandbox\n\nThe answer to each line of standard input is a line with `id`, `decision` (`block` or `allow`) and `reason`."
+    after_help = "The answer to each line of standard input is a line with `id`, `decision` (`block` or `allow`) and `reason`.\n\nExample:\n  echo '{\"id\":1,\"input\":\"rm -rf /\"}' | mgp guard sandbox"
 )]
 pub(crate) struct Guard {
     /// Judge

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use mgp_discovery::import::{
-    Entry, Host, Import as Read, ImportLine, ImportOutcome, ImportedServer, Plan, read,
+    Entry, Host, Import as Read, ImportLine, ImportOutcome, ImportedServer, Plan, ToolLimit, read,
     read_of_user, switched_off,
 };
 use mgp_discovery::{Config, Origin, SecretFile, describe_target, settings};
@@ -122,6 +122,10 @@ impl ServerReport {
         !self.is_added() && self.left_out.as_deref() != Some(IS_MGP)
     }
 
+    pub(super) fn has_notes(&self) -> bool {
+        !self.notes.is_empty()
+    }
+
     pub(super) fn render(&self, out: &mut Output) {
         let Self { name, source, id, runs, sets, left_out, notes, .. } = self;
         let mark = match id {
@@ -192,6 +196,18 @@ pub(super) struct Source {
     agent: String,
 }
 
+impl Source {
+    /// Returns whether the host has servers that can be copied, or starts mgp already.
+    pub(super) fn has_servers(&self) -> bool {
+        !self.read.servers.is_empty()
+    }
+
+    /// Returns whether the host starts servers of the user that cannot be copied.
+    fn has_left_out(&self) -> bool {
+        self.read.refused.iter().any(|refused| !refused.is_intended())
+    }
+}
+
 /// A plan to add the servers of hosts to the configuration.
 pub(super) struct ImportPlan {
     plan: Plan,
@@ -227,15 +243,14 @@ impl ImportPlan {
     }
 
     /// Returns the servers that each agent gets access to: exactly those of its host.
-    pub(super) fn access(&self, agent: Option<&str>) -> BTreeMap<String, BTreeSet<String>> {
+    pub(super) fn access(&self) -> BTreeMap<String, BTreeSet<String>> {
         let mut access = BTreeMap::<String, BTreeSet<String>>::new();
         for source in &self.sources {
             let of_source =
                 self.servers.iter().filter(|server| server.source == source.read.source);
             let ids: Vec<String> = of_source.filter_map(|server| server.id.clone()).collect();
             if !ids.is_empty() {
-                let agent = agent.unwrap_or(&source.agent);
-                access.entry(agent.to_owned()).or_default().extend(ids);
+                access.entry(source.agent.clone()).or_default().extend(ids);
             }
         }
         access
@@ -255,21 +270,45 @@ impl ImportPlan {
             backup = self.plan.apply()?;
             after()
         };
-        let wanted = new_access(access, &self.config, command);
-        let granted = grant::grant_access(global, &self.config, wanted, write).await?;
+        let wanted = access.iter().map(|(agent, ids)| NewAccess {
+            agent: agent.clone(),
+            servers: ids.iter().filter_map(|id| self.config.server(id)).collect(),
+            tools: ids.iter().map(|id| (id.clone(), self.tools(agent, id))).collect(),
+            because: format!("mgp {command}, for {agent}"),
+        });
+        let granted = grant::grant_access(global, &self.config, wanted.collect(), write).await?;
         Ok((granted, backup))
+    }
+
+    /// Returns the tools of a server that an agent gets: those that its host lets it use.
+    fn tools(&self, agent: &str, id: &str) -> ToolLimit {
+        let lines = self.plan.lines().iter().filter(|line| match &line.outcome {
+            ImportOutcome::Added(own) | ImportOutcome::Present(own) => own == id,
+            _ => false,
+        });
+        let of_agent = lines.filter(|line| {
+            let mut sources = self.sources.iter().filter(|source| source.agent == agent);
+            sources.any(|source| source.read.source == line.source)
+        });
+        let limits = of_agent.map(|line| line.tools.clone());
+        limits.reduce(|one, other| one.union(&other)).unwrap_or_default()
     }
 }
 
 pub(crate) async fn run(global: &Global, import: &Import) -> CliResult {
     let file = import.config.file_to_edit()?;
-    let mut planned = ImportPlan::new(&file, sources(global, import)?)?;
-    let agent = import.agent.as_deref();
+    let mut sources = sources(global, import)?;
+    if let Some(agent) = &import.agent {
+        for source in &mut sources {
+            source.agent.clone_from(agent);
+        }
+    }
+    let mut planned = ImportPlan::new(&file, sources)?;
     let mut result = ImportResult {
         file,
         applied: import.apply,
         backup: None,
-        access: if import.no_grant { BTreeMap::new() } else { planned.access(agent) },
+        access: if import.no_grant { BTreeMap::new() } else { planned.access() },
         servers: std::mem::take(&mut planned.servers),
         granted: Vec::new(),
     };
@@ -294,19 +333,6 @@ pub(super) fn planned_config(file: &Path, plan: &Plan) -> CliResult<Config> {
         server.origin = Origin::Named;
     }
     Ok(config)
-}
-
-fn new_access<'a>(
-    access: &BTreeMap<String, BTreeSet<String>>,
-    config: &'a Config,
-    command: &str,
-) -> Vec<NewAccess<'a>> {
-    let each = access.iter().map(|(agent, ids)| NewAccess {
-        agent: agent.clone(),
-        servers: ids.iter().filter_map(|id| config.server(id)).collect(),
-        because: format!("mgp {command}, for {agent}"),
-    });
-    each.collect()
 }
 
 /// The reason reported for the entry that `mgp connect` has written.
@@ -384,14 +410,15 @@ fn host_files(host: KnownHost, import: &Import) -> CliResult<Vec<PathBuf>> {
     Ok(files.filter(|file| file.exists()).collect())
 }
 
-/// Reads the servers of a host; `None` if the host has no file, or its file has no servers.
+/// Reads the servers of a host; `None` if the host has no file, or its file has no servers, not even ones that cannot
+/// be copied.
 pub(super) fn read_host_file(global: &Global, host: KnownHost) -> CliResult<Option<Source>> {
     let file = host.user_file(&home()?);
     if !file.exists() {
         return Ok(None);
     }
     match read_host(global, host, &file) {
-        Ok(source) => Ok(Some(source).filter(|source| !source.read.servers.is_empty())),
+        Ok(source) => Ok(Some(source).filter(|one| one.has_servers() || one.has_left_out())),
         Err(failure) if has_no_servers(&failure) => Ok(None),
         Err(failure) => Err(failure),
     }
@@ -420,7 +447,7 @@ pub(super) fn read_servers(
     }
     let secrets = SecretFile::in_folder(&state::folder(global)?).names();
     let secrets = secrets.map_err(|error| Failure::failed(error.to_string()))?;
-    // With the same path as in an earlier import, the entries and their source are the same too.
+    // Use the unresolved path even if `file` is the resolved one, so that each import has the same source.
     Ok(read_of_user(host.format(), &user_file, text, &secrets)?)
 }
 

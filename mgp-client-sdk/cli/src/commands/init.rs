@@ -62,7 +62,8 @@ pub(crate) async fn run(global: &Global, init: &Init) -> CliResult {
         // The mode is 0600, because the file may contain secrets.
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     }
-    let written = options.open(&file).and_then(|mut file| file.write_all(TEMPLATE.as_bytes()));
+    let text = if init.project { PROJECT_TEMPLATE } else { TEMPLATE };
+    let written = options.open(&file).and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| {
         let file = file.display();
         Failure::failed(match error.kind() {
@@ -75,7 +76,7 @@ pub(crate) async fn run(global: &Global, init: &Init) -> CliResult {
     print(global, &InitResult { file, needs_trust: init.project })
 }
 
-/// The configuration that `mgp init` writes; `docs/config.md` describes all settings.
+/// The user's own configuration that `mgp init` writes; `docs/config.md` describes all settings.
 const TEMPLATE: &str = r#"# The servers behind `mgp`, and how they are governed.
 # Check it with `mgp doctor` after changes; a running kernel reloads it by itself.
 
@@ -113,27 +114,72 @@ const TEMPLATE: &str = r#"# The servers behind `mgp`, and how they are governed.
 # pinned = ["files.read_file"]           # always in its list of tools
 "#;
 
+/// The configuration that `mgp init --project` writes, with settings that have an effect in a project's file.
+const PROJECT_TEMPLATE: &str = r#"# The servers of this project.
+# Approve it with `mgp trust`, also after each change. Only servers count here; `[kernel]`, `[limits]`, `[agents]`,
+# `${cmd:…}` and `${keyring:…}` belong in ~/.config/mgp/servers.toml.
+
+# A server is a program ...
+#
+# [[servers]]
+# id = "files"
+# command = "npx"
+# args = ["-y", "@modelcontextprotocol/server-filesystem", "."]     # a relative path begins at this folder
+# env = { TOKEN = "${FILES_TOKEN}" }     # ${VAR}, ${VAR:-default}, ${file:PATH}: no secret in clear text
+#
+# ... or a URL.
+#
+# [[servers]]
+# id = "tracker"
+# url = "https://example.org/mcp"
+# headers = { Authorization = "Bearer ${TRACKER_TOKEN}" }
+
+# How the server above is governed; the defaults are strict.
+#
+# [servers.mgp]
+# permissions = ["network.outbound"]     # what the server may do; anything else needs approval
+# confirm = "dangerous"                  # "moderate" also confirms moderate calls
+"#;
+
 #[cfg(test)]
 mod tests {
     use mgp_discovery::Config;
 
     use super::*;
 
-    #[test]
-    fn the_template_is_valid_as_written_and_with_all_examples_enabled() {
+    /// Checks a template as it is written, and returns the configuration with all its examples enabled.
+    #[track_caller]
+    fn with_examples(template: &str) -> Config {
         let check = |text: &str| {
             let parsed = Config::parse("mgp.toml", text).unwrap();
             assert!(parsed.findings.is_empty(), "{:?}", parsed.findings);
             parsed.config
         };
-        assert!(check(TEMPLATE).servers.is_empty());
+        assert!(check(template).servers.is_empty());
         let is_example = |line: &str| line.starts_with('[') || line.contains(" = ");
-        let examples: Vec<_> = TEMPLATE
+        let examples: Vec<_> = template
             .lines()
             .filter_map(|line| line.strip_prefix("# "))
             .filter(|line| is_example(line))
             .collect();
-        let config = check(&examples.join("\n"));
+        check(&examples.join("\n"))
+    }
+
+    #[test]
+    fn the_template_is_valid_as_written_and_with_all_examples_enabled() {
+        let config = with_examples(TEMPLATE);
         assert_eq!((config.servers.len(), config.agents.len()), (2, 1));
+    }
+
+    #[test]
+    fn the_template_of_a_project_has_only_settings_that_have_an_effect_there() {
+        let config = with_examples(PROJECT_TEMPLATE);
+        assert_eq!(config.servers.len(), 2);
+        let mut only_servers = Config::default();
+        only_servers.servers.clone_from(&config.servers);
+        assert_eq!(config, only_servers);
+        for line in PROJECT_TEMPLATE.lines().filter(|line| line.contains(" = ")) {
+            assert!(!line.contains("${cmd:") && !line.contains("${keyring:"), "{line}");
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
+use mgp_client_sdk::Client;
 use mgp_types::method::{
     KernelApprovals, KernelInfo, KernelReload, KernelServers, KernelSessions, KernelStop,
 };
@@ -36,6 +37,21 @@ const ERROR: &str = "error";
 
 /// A member of protocol results that the output of commands omits.
 pub(super) const RESULT_TYPE: &str = "resultType";
+
+/// Returns a warning, and its remedy, if the running kernel does not read a configuration file.
+pub(super) fn unread_file(info: &KernelInfoResult, file: &Path) -> Option<(String, &'static str)> {
+    let real = |path: &Path| dunce::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let file = real(file);
+    if info.config.iter().any(|read| real(Path::new(read)) == file) {
+        return None;
+    }
+    let what = format!(
+        "the running kernel does not read `{}`: it was started in another folder or with other files",
+        file.display()
+    );
+    let fix = "let the host of the project start `mgp serve --stdio --state DIR` with a folder of its own, and run `mgp trust --state DIR`";
+    Some((what, fix))
+}
 
 /// `mgp stop`.
 #[derive(Clone, Debug, Args)]
@@ -215,16 +231,27 @@ pub(crate) async fn reload(global: &Global) -> CliResult {
 }
 
 pub(crate) async fn stop(global: &Global, stop: &Stop) -> CliResult {
-    let folder = state::folder(global)?;
     let client = control::connect_to_change(global).await?;
+    // The stop ends a service too; without its marker, hosts start the next kernel at once.
+    let _ = std::fs::remove_file(state::service_marker(&state::folder(global)?));
+    stop_over(global, &client, stop.timeout).await?;
+    ActionReport::new("kernel", "stopped").print(global)
+}
+
+/// Stops the kernel at the other end of a connection; returns when the state folder is free for the next kernel.
+pub(super) async fn stop_over(
+    global: &Global,
+    client: &Client,
+    drain: Option<Duration>,
+) -> CliResult {
+    let folder = state::folder(global)?;
     let stopping = lock_holder(&folder)?;
     let mut params = KernelStopParams::new();
-    params.timeout_ms = stop.timeout.map(mgp_types::millis);
+    params.timeout_ms = drain.map(mgp_types::millis);
     if !client.request::<KernelStop>(&params).await?.accepted {
         return Err(Failure::failed("the kernel refuses to stop; see `mgp status`"));
     }
-    // The command returns only when the state folder is free for the next kernel.
-    let limit = stop.timeout.unwrap_or(DRAIN_TIMEOUT).saturating_add(CLOSE_TIMEOUT);
+    let limit = drain.unwrap_or(DRAIN_TIMEOUT).saturating_add(CLOSE_TIMEOUT);
     let free = async {
         client.closed().await;
         // The kernel closes connections first, then stops the servers and closes the log. If the lock then belongs to
@@ -237,8 +264,7 @@ pub(crate) async fn stop(global: &Global, stop: &Stop) -> CliResult {
     timeout(limit, free).await.unwrap_or_else(|_| {
         let limit = limit.as_secs();
         Err(Failure::failed(format!("the kernel is still stopping after {limit} s")))
-    })?;
-    ActionReport::new("kernel", "stopped").print(global)
+    })
 }
 
 /// Returns the id of the process that holds the lock of a folder, 0 if the id is unknown; `None` if the lock is free.

@@ -15,6 +15,7 @@ use crate::control;
 use crate::exit::{CliResult, Failure};
 use crate::offline_audit::OfflineAudit;
 use crate::output::{ActionReport, Cell, Color, Output, Render, print, print_note};
+use crate::socket_hello::check_agent_name;
 use crate::{state, time_args};
 
 /// `mgp keys`.
@@ -171,7 +172,8 @@ pub(crate) async fn run(global: &Global, keys: &Keys) -> CliResult {
     match keys {
         Keys::Ls => print(global, &KeyList(list(global).await?)),
         Keys::Add(add) => {
-            let mut grant = KeyGrant::new(&*add.tenant, "local").agent(&*add.agent);
+            let agent = check_agent_name(&add.agent).map_err(Failure::usage)?;
+            let mut grant = KeyGrant::new(&*add.tenant, "local").agent(agent);
             if add.admin {
                 grant = grant.operator();
             }

@@ -9,8 +9,8 @@ use mgp_client_sdk::Client;
 use mgp_discovery::{Config, Registrations, Sources, Trust, nearest};
 use mgp_security::ServerHoldings;
 use mgp_security::auth::{ApiKeys, FileKeys};
-use mgp_types::method::{KernelServers, KernelTools, find_kernel_tool};
-use mgp_types::mgp::{KernelServer, KernelServersParams, KernelToolsParams};
+use mgp_types::method::{KernelInfo, KernelServers, KernelTools, find_kernel_tool};
+use mgp_types::mgp::{KernelInfoParams, KernelServer, KernelServersParams, KernelToolsParams};
 use mgp_types::service::ServerId;
 use mgp_types::store::{Db, Store};
 
@@ -61,8 +61,11 @@ impl KnownNames {
         let mut servers = BTreeMap::from([(KERNEL_ID.to_owned(), BTreeSet::new())]);
         let loaded = Sources::from_env().load(&Trust::new(Arc::new(db.clone()))).await;
         let config = loaded.as_ref().map(|loaded| loaded.config.clone()).unwrap_or_default();
+        let mut agents = agents_in_use(global, &db).await?;
         if let Backend::Kernel(client) = backend {
             read_kernel(client, &mut servers).await?;
+            let info = client.request::<KernelInfo>(&KernelInfoParams::new()).await?;
+            agents.extend(info.clients.into_iter().filter_map(|client| client.agent));
         } else if let Ok(loaded) = &loaded {
             let ids = loaded.config.servers.iter().map(|server| server.id.to_string());
             servers.extend(
@@ -74,7 +77,6 @@ impl KnownNames {
         for (id, tools) in &mut servers {
             tools.extend(held.get(id).into_iter().flat_map(|held| held.tools.iter().cloned()));
         }
-        let mut agents = agents_in_use(global, &db).await?;
         for (agent, settings) in config.agents {
             agents.extend(settings.groups.iter().map(|group| format!("group:{group}")));
             agents.insert(agent);

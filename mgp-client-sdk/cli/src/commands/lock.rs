@@ -11,9 +11,10 @@ use mgp_discovery::{Expander, LoadedConfig, SecretFile, ServerConfig, TargetConf
 use serde::Serialize;
 
 use super::contract::{CommonArgs, source};
+use super::probe::UnreadableTool;
 use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
-use crate::output::{Cell, Color, Output, Render, plural, print};
+use crate::output::{Cell, Color, Output, Render, plural, print, print_note};
 use crate::replace_file::replace_file;
 use crate::state;
 
@@ -176,8 +177,14 @@ async fn read_server(
     });
     let read = read.await.map_err(|error| Failure::failed(error.to_string()))?;
     let mut locked = read.map_err(|error| Failure::failed(format!("`{}`: {error}", server.id)))?;
-    let tools = source::contracts(server.id.as_str(), &probed.raw)?;
-    locked.tools = tools.into_iter().map(|tool: Contract| tool.definition).collect();
+    for (at, raw) in probed.raw.iter().enumerate() {
+        if let Some(tool) = raw.get().ok().and_then(Contract::from_definition) {
+            locked.tools.push(tool.definition);
+        } else {
+            let tool = UnreadableTool::new(at, raw);
+            print_note(global, &format!("mgp: `{}`: {tool}; it is not locked", server.id));
+        }
+    }
     Ok(locked)
 }
 

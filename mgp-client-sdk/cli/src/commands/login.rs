@@ -28,8 +28,8 @@ use crate::exit::{CliResult, Failure};
 use crate::output::ActionReport;
 use crate::{control, state, time_args};
 
-/// The redirect URI of logins whose browser runs on another device; no program listens at this address.
-const ELSEWHERE: &str = "http://127.0.0.1:8976/callback";
+/// The port of [`probe::REDIRECT_URI`]; nothing listens there if the browser runs on another device.
+const PORT: u16 = 8976;
 
 /// The maximum time that the running kernel takes to reconnect to the server after a login.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -180,16 +180,13 @@ async fn authorize(
     };
     auth.scopes.extend(login.scopes.clone());
     let url = url.as_str().to_owned();
+    let is_registered = auth.client_id.is_some();
     let target = LoginServer { id: server.id.clone(), url: url.clone(), auth: *auth };
     let oauth = target.oauth(proxy).map_err(Failure::failed)?.login_timeout(login.timeout);
     let oauth = if login.no_browser {
         oauth.browser(OtherDevice)
     } else {
-        oauth.browser(LoopbackBrowser::new(|url| {
-            show(&format!(
-                "To log in, open this address in a browser of this machine:\n\n  {url}\n"
-            ));
-        }))
+        oauth.browser(browser_here(is_registered))
     };
     let headers = probe::headers(&headers).map_err(Failure::failed)?;
     let builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"))
@@ -210,11 +207,21 @@ async fn authorize(
         // explicitly.
         Ok(client) => {
             client.close().await;
-            oauth.log_in().await.map_err(Failure::failed)?;
+            let failed = |error: Arc<AuthError>| probe::login_error(&error, &server.id);
+            oauth.log_in().await.map_err(failed).map_err(Failure::failed)?;
         }
         Err(error) => return Err(Failure::failed(probe::error_chain(&error, &server.id))),
     }
     Ok(oauth)
+}
+
+/// Creates the browser for a login on this machine. A client that was registered by hand always has the same redirect
+/// URI, because the authorization server might accept no other port than the registered one.
+fn browser_here(is_registered: bool) -> LoopbackBrowser {
+    let browser = LoopbackBrowser::new(|url| {
+        show(&format!("To log in, open this address in a browser of this machine:\n\n  {url}\n"));
+    });
+    if is_registered { browser.port(PORT) } else { browser }
 }
 
 fn create_parent(file: &Path) -> CliResult {
@@ -249,7 +256,7 @@ struct OtherDevice;
 #[async_trait]
 impl Browser for OtherDevice {
     async fn redirect_uri(&self, _: Option<&str>) -> Result<String, AuthError> {
-        Ok(ELSEWHERE.to_owned())
+        Ok(probe::REDIRECT_URI.to_owned())
     }
 
     async fn authorize(&self, url: &str) -> Result<String, AuthError> {

@@ -26,7 +26,7 @@ const MAX_BYTES: u64 = 1024 * 1024;
 /// `mgp logs`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "A kernel that a host started logs to `kernel.log` in the state folder; `mgp serve` logs to standard error.\n\nExample:\n  mgp logs -f\n  mgp logs files -n 20"
+    after_help = "A kernel that a host started logs to `kernel.log` in the state folder, and the standard error of its servers to `servers.log`; `mgp serve` logs to standard error.\n\nExample:\n  mgp logs -f\n  mgp logs files -n 20"
 )]
 pub(crate) struct Logs {
     /// Server whose standard error is shown, instead of the kernel's log

@@ -218,7 +218,9 @@ fn fetch(
 /// Returns the credentials from environment variables, which other users cannot read, unlike arguments.
 fn credentials() -> Credentials {
     let mut credentials = Credentials::default();
-    for (name, value) in std::env::vars() {
+    for (name, value) in std::env::vars_os() {
+        // Neither headers nor queries can contain what is not text.
+        let (Ok(name), Ok(value)) = (name.into_string(), value.into_string()) else { continue };
         if let Some(header) = name.strip_prefix(HEADER) {
             credentials.headers.push((header.to_ascii_lowercase().replace('_', "-"), value));
         } else if let Some(member) = name.strip_prefix(QUERY) {

@@ -6,10 +6,12 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use mgp_client_sdk::Client;
+use mgp_client_sdk::auth::AuthError;
 use mgp_client_sdk::gateway::AuthorizationFailed;
 use mgp_discovery::{
     Expanded, ExpandedServer, ExpandedTarget, Expander, KernelConfig, SecretFile, ServerConfig,
@@ -28,8 +30,10 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
 mod stderr_tail;
+mod unreadable;
 
 use stderr_tail::StderrTail;
+pub(super) use unreadable::UnreadableTool;
 
 /// Maximum number of servers that start at the same time; more would slow down each of them.
 const MAX_STARTING: usize = 16;
@@ -45,6 +49,9 @@ const STDERR_DELAY: Duration = Duration::from_millis(50);
 
 const MAX_PAGES: usize = 100;
 
+/// The redirect URI of a client that was registered by hand, and of logins whose browser runs on another device.
+pub(super) const REDIRECT_URI: &str = "http://127.0.0.1:8976/callback";
+
 /// A server that was started and has listed its tools.
 #[derive(Debug)]
 pub(super) struct ProbedServer {
@@ -58,6 +65,8 @@ pub(super) struct ProbedServer {
     pub(super) tools: Vec<Tool>,
     /// The names of all tools that the probed server lists.
     pub(super) listed: Vec<String>,
+    /// The entries of the list from which no tool can be read.
+    pub(super) unreadable: Vec<UnreadableTool>,
     /// The JSON texts of all tools as the server sent them.
     pub(super) raw: Vec<Payload>,
 }
@@ -82,14 +91,13 @@ impl fmt::Display for ProbeError {
     }
 }
 
-/// Starts servers, with a limit on how many start at the same time.
+/// The settings with which servers are started, and the limit on how many start at the same time.
 #[derive(Debug)]
 pub(super) struct Prober {
     expander: Expander,
     logins: Logins,
     timeout: Option<Duration>,
-    /// The names of variables that every server inherits in addition to the basic ones.
-    pass_env: Vec<String>,
+    kernel: KernelConfig,
     starts: Semaphore,
 }
 
@@ -100,7 +108,7 @@ impl Prober {
             expander: Expander::from_env().secrets(SecretFile::in_folder(state)),
             logins: Logins::in_folder(state).with_proxy(mgp_kernel::proxy(kernel)),
             timeout,
-            pass_env: kernel.pass_env.clone(),
+            kernel: kernel.clone(),
             starts: Semaphore::new(MAX_STARTING),
         }
     }
@@ -183,9 +191,13 @@ impl Prober {
         let facts = client.server();
         let info = client.server_info();
         let probed = raw.map(|raw| {
-            // Entries that are not valid tools are skipped.
-            let listed: Vec<Tool> =
-                raw.iter().filter_map(|tool| serde_json::from_str(tool.as_str()).ok()).collect();
+            let (mut listed, mut unreadable) = (Vec::<Tool>::new(), Vec::new());
+            for (at, tool) in raw.iter().enumerate() {
+                match serde_json::from_str(tool.as_str()) {
+                    Ok(tool) => listed.push(tool),
+                    Err(_) => unreadable.push(UnreadableTool::new(at, tool)),
+                }
+            }
             let names = listed.iter().map(|tool| tool.name.clone()).collect();
             let state = |tool: &Tool| definitions.state(Some(&server.id), &tool.name);
             ProbedServer {
@@ -199,6 +211,7 @@ impl Prober {
                 version: info.map(|info| info.version),
                 tools: listed.into_iter().filter(|tool| state(tool).is_callable()).collect(),
                 listed: names,
+                unreadable,
                 raw,
             }
         });
@@ -214,13 +227,11 @@ impl Prober {
         let expanded = expanded.map_err(|error| error.to_string())?;
         let expanded = expanded.map_err(|error| error.reasons().join(", "))?;
         stderr.hide_secrets(&expanded);
-        let mut builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"))
+        let builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"))
             .init_timeout(self.limit(server))
             .config(|config| mgp_kernel::offer_callers(config, false))
             .era(server.era.into());
-        if server.mgp.is_none() {
-            builder = builder.without_mgp();
-        }
+        let builder = mgp_kernel::offer_extensions(builder, &self.kernel, server);
         let ExpandedServer { id, target: reach, .. } = expanded;
         let connected = match reach {
             ExpandedTarget::Program { command, args, cwd, env } => {
@@ -229,7 +240,7 @@ impl Prober {
                 let (stderr, stray) = (stderr.clone(), stderr.clone());
                 let program = ChildCommand::new(command.as_str())
                     .args(args.iter().map(Expanded::as_str))
-                    .inherit_env(self.pass_env.iter().chain(&server.pass_env))
+                    .inherit_env(self.kernel.pass_env.iter().chain(&server.pass_env))
                     .envs(env.iter().map(|(name, value)| (name, value.as_str())))
                     .server(id.as_str())
                     .cwd(cwd)
@@ -306,7 +317,8 @@ async fn list(client: &Client) -> Result<Vec<Payload>, String> {
 /// Finds a program like the operating system does; errors name the remedy.
 fn find_program(command: &str, cwd: &Path, path: Option<&OsStr>) -> Result<PathBuf, String> {
     if !cwd.is_dir() {
-        return Err(format!("its folder `{}` does not exist", cwd.display()));
+        let cwd = cwd.display();
+        return Err(format!("its folder `{cwd}` does not exist; create it, or correct `cwd`"));
     }
     if command.contains(std::path::is_separator) {
         let file = cwd.join(command);
@@ -348,6 +360,11 @@ pub(super) fn error_chain(error: &mgp_client_sdk::Error, id: &ServerId) -> Strin
         if let Some(failed) = error.downcast_ref::<AuthorizationFailed>() {
             return failed.to_string();
         }
+        if let Some(error) = error.downcast_ref::<Arc<AuthError>>()
+            && matches!(**error, AuthError::NoClient { .. })
+        {
+            return login_error(error, id);
+        }
         // Replace the SDK's text, which names functions of the SDK that users of the program do not know.
         let status = error.downcast_ref::<HttpFailure>();
         if let Some(HttpFailure::Status(401) | HttpFailure::StatusWithError(401)) = status {
@@ -362,6 +379,17 @@ pub(super) fn error_chain(error: &mgp_client_sdk::Error, id: &ServerId) -> Strin
         source = error.source();
     }
     text
+}
+
+/// Returns the text of an error of a login, with the remedy for users of this program instead of that for users of the
+/// SDK.
+pub(super) fn login_error(error: &AuthError, id: &ServerId) -> String {
+    match error {
+        AuthError::NoClient { issuer } => format!(
+            "`{issuer}` accepts no registrations: register `mgp` there by hand with the redirect URI {REDIRECT_URI}, and write its `client_id` into `auth` of `{id}`"
+        ),
+        error => error.to_string(),
+    }
 }
 
 #[cfg(test)]

@@ -8,12 +8,12 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use clap::Args;
-use mgp_discovery::{Expander, SecretFile, Trust};
+use mgp_discovery::{AuditSinkConfig, Expander, NotifyWay, Origin, SecretFile, Template, Trust};
 
 use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
 use crate::output::ActionReport;
-use crate::redaction::{Secrets, masked, names_secret};
+use crate::redaction::{Secrets, masked, names_secret, without_paths};
 use crate::replace_file::create_private;
 use crate::{control, state};
 
@@ -32,7 +32,7 @@ const MAX_SERVERS: usize = 50;
 /// `mgp report`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "The file has the versions, what `mgp doctor` finds, the configuration and the last lines of the logs; secrets are replaced by `…`. Read it before you send it.\n\nExample:\n  mgp report"
+    after_help = "The file has the versions, what `mgp doctor` finds, the configuration without its comments, and the last lines of the logs; secrets are replaced by `…`. Read it before you send it.\n\nExample:\n  mgp report"
 )]
 pub(crate) struct ReportArgs {
     /// File that is created
@@ -55,8 +55,9 @@ pub(crate) async fn run(global: &Global, report: &ReportArgs) -> CliResult {
     };
     let mut file = create_private(&report.out).map_err(failed)?;
     let mut secrets = Secrets::default();
-    for (_, value) in std::env::vars().filter(|(name, _)| names_secret(name)) {
-        secrets.add(&value);
+    for (_, value) in std::env::vars_os().filter(|(name, _)| names_secret(&name.to_string_lossy()))
+    {
+        secrets.add(&value.to_string_lossy());
     }
     let servers = configured(global, report, &mut secrets).await;
     let mut text = format!(
@@ -76,7 +77,12 @@ pub(crate) async fn run(global: &Global, report: &ReportArgs) -> CliResult {
         Err(failure) => add(&mut text, "Logs", &format!("left out: {failure}")),
     }
     for words in commands {
-        add(&mut text, &format!("mgp {}", words.join(" ")), &printed(global, report, &words));
+        let mut shown = printed(global, report, &words);
+        if words == ["webhooks"] {
+            // The kernel can have other URLs than the configuration that was read here.
+            shown = without_paths(&shown);
+        }
+        add(&mut text, &format!("mgp {}", words.join(" ")), &shown);
     }
     for path in report.config.sources().files().filter(|path| path.exists()) {
         let shown = masked(path).unwrap_or_else(|failure| failure.to_string());
@@ -106,14 +112,35 @@ async fn configured(
     let folder = state::folder(global)?;
     let trust = Trust::new(Arc::new(state::db(global).await?));
     let loaded = report.config.sources().load(&trust).await;
-    let servers = loaded.map_err(|error| Failure::failed(error.to_string()))?.config.servers;
+    let config = loaded.map_err(|error| Failure::failed(error.to_string()))?.config;
+    let kernel = &config.kernel;
+    kernel.webhooks.values().for_each(|webhook| secrets.add_url(&webhook.url));
+    for place in kernel.notify.values() {
+        if let NotifyWay::Ntfy(url) | NotifyWay::Webhook(url) = &place.way {
+            secrets.add_url(url);
+        }
+    }
+    let servers = config.servers;
     let ids = servers.iter().map(|server| server.id.as_str().to_owned()).collect();
+    let sinks = config.kernel.audit.sinks;
     let expander = Expander::from_env().secrets(SecretFile::in_folder(&folder));
-    let expand = move || -> Result<Vec<_>, _> {
-        servers.iter().map(|server| expander.server(server)).collect()
+    let expand = move || {
+        let url = |sink: &AuditSinkConfig| {
+            let AuditSinkConfig::Url { url, .. } = sink else { return None };
+            let template = Template::parse(url).ok()?;
+            let url = expander.expand(&template, Origin::User, &folder).ok()?;
+            Some(url.as_str().to_owned())
+        };
+        let urls: Vec<String> = sinks.values().filter_map(url).collect();
+        let servers: Result<Vec<_>, _> =
+            servers.iter().map(|server| expander.server(server)).collect();
+        (urls, servers)
     };
     let expanded = tokio::task::spawn_blocking(expand).await;
-    let expanded = expanded.map_err(|error| Failure::failed(error.to_string()))?;
+    let (urls, expanded) = expanded.map_err(|error| Failure::failed(error.to_string()))?;
+    for url in &urls {
+        secrets.add_url(url);
+    }
     for server in expanded.map_err(|error| Failure::failed(error.to_string()))? {
         secrets.add_server(&server);
     }

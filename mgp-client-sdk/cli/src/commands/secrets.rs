@@ -19,7 +19,7 @@ const MAX_INPUT_BYTES: u64 = 1 << 20;
 pub(crate) enum Secrets {
     /// Store a value, typed at the terminal or read from standard input
     #[command(
-        after_help = "The values are in a file of the state folder that only you can read.\n\nExample:\n  mgp secrets set github          # in mgp.toml: \"Bearer ${keyring:github}\"\n  pass show github | mgp secrets set github"
+        after_help = "The values are in a file of the state folder that only you can read.\n\nExample:\n  mgp secrets set github    # in ~/.config/mgp/servers.toml: \"Bearer ${keyring:github}\"\n  pass show github | mgp secrets set github"
     )]
     Set {
         /// Name of the secret

@@ -1,6 +1,7 @@
 //! The command `mgp servers`: lists, finds, adds, updates, removes and controls servers.
 
 pub(crate) mod add;
+mod bundle_users;
 mod change;
 pub(crate) mod list;
 mod published;

@@ -5,15 +5,19 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use mgp_client_sdk::Client;
 use serde::Serialize;
+use tokio::time::{sleep, timeout};
 
+use super::kernel;
 use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
 use crate::output::{ActionReport, Output, Render, print};
 use crate::replace_file::replace_file;
-use crate::{control, state};
+use crate::{control, socket, state};
 
 /// The name of the unit of systemd.
 const UNIT: &str = "mgp.service";
@@ -23,12 +27,17 @@ const AGENT: &str = "mgp.kernel";
 /// The seconds that a kernel without an HTTP address keeps running without a host: the highest value, i.e. for ever.
 const LINGER: &str = "4294967295";
 
+/// The time that a started service takes at most until it serves.
+const START_TIMEOUT: Duration = Duration::from_secs(3);
+
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
 /// `mgp service`.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Service {
     /// Run the kernel from login on, and start it now
     #[command(
-        after_help = "Without --http the kernel serves the hosts of this user only, over its local socket. The service gets the PATH of this shell, with which it finds the programs of servers.\n\nExample:\n  mgp service install\n  mgp service install --http 127.0.0.1:8900"
+        after_help = "Without --http the kernel serves the hosts of this user only, over its local socket. A kernel that runs already is stopped first. The service gets the PATH of this shell, with which it finds the programs of servers.\n\nExample:\n  mgp service install\n  mgp service install --http 127.0.0.1:8900"
     )]
     Install(Install),
     /// Show whether the service is installed and running
@@ -109,43 +118,52 @@ impl Manager {
         }
     }
 
-    /// Returns the commands that start the service now and at each login.
-    fn start(self, file: &Path) -> Vec<Vec<String>> {
-        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    /// Returns the commands that make the service start at each login. They leave the running kernel as it is.
+    fn prepare(self) -> Vec<Vec<String>> {
         match self {
             Self::Systemd => vec![
                 words("systemctl --user daemon-reload"),
                 words(&format!("systemctl --user enable {UNIT}")),
-                words(&format!("systemctl --user restart {UNIT}")),
             ],
+            Self::Launchd => Vec::new(),
+        }
+    }
+
+    /// Returns the command that starts the service now.
+    fn start(self, file: &Path) -> Vec<String> {
+        match self {
+            Self::Systemd => words(&format!("systemctl --user restart {UNIT}")),
             Self::Launchd => {
                 let mut load = words("launchctl load -w");
                 load.push(file.to_string_lossy().into_owned());
-                vec![load]
+                load
             }
         }
     }
 
-    /// Returns the commands that stop the service now and keep it from starting at login.
-    fn stop(self, file: &Path) -> Vec<Vec<String>> {
-        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    /// Returns the command that stops the service now and keeps it from starting at login.
+    fn stop(self, file: &Path) -> Vec<String> {
         match self {
-            Self::Systemd => vec![words(&format!("systemctl --user disable --now {UNIT}"))],
+            Self::Systemd => words(&format!("systemctl --user disable --now {UNIT}")),
             Self::Launchd => {
                 let mut unload = words("launchctl unload -w");
                 unload.push(file.to_string_lossy().into_owned());
-                vec![unload]
+                unload
             }
         }
     }
 
     fn is_running(self) -> bool {
-        let words = match self {
-            Self::Systemd => ["systemctl", "--user", "--quiet", "is-active", UNIT].as_slice(),
-            Self::Launchd => ["launchctl", "list", AGENT].as_slice(),
+        let command = match self {
+            Self::Systemd => format!("systemctl --user --quiet is-active {UNIT}"),
+            Self::Launchd => format!("launchctl list {AGENT}"),
         };
-        run_command(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()).is_ok()
+        run_command(&words(&command)).is_ok()
     }
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split(' ').map(str::to_owned).collect()
 }
 
 /// The command and the search path of a service, from which its file is written.
@@ -162,10 +180,11 @@ impl Description {
             Ok(std::path::absolute(path)?.to_string_lossy().into_owned())
         };
         let mut command = vec![absolute(&std::env::current_exe()?)?];
-        match &install.http {
-            Some(address) => command.extend(["serve".to_owned(), "--http".into(), address.clone()]),
-            None => command.extend(["__kernel".to_owned(), "--linger".into(), LINGER.into()]),
-        }
+        let words = match &install.http {
+            Some(address) => &["serve", "--http", address] as &[&str],
+            None => &["__kernel", "--linger", LINGER, "--service"],
+        };
+        command.extend(words.iter().map(|word| (*word).to_owned()));
         // A service has another environment than this shell, so paths from this shell's environment become options.
         let named = global.state.clone().or_else(state::folder_from_environment);
         for (option, path) in [("--config", install.config.named_file()), ("--state", named)] {
@@ -190,7 +209,8 @@ impl Description {
             self.command.iter().map(|word| quoted(&word.replace('$', "$$"))).collect();
         format!(
             "[Unit]\nDescription=mgp, one governed server in front of all tool servers\nStartLimitIntervalSec=0\n\n\
-             [Service]\nExecStart={}\nEnvironment={}\nRestart=on-failure\nRestartSec=5\n\n\
+             [Service]\nExecStart={}\nEnvironment={}\nRestart=on-failure\nRestartSec=5\n\
+             KillMode=mixed\nTimeoutStopSec=60\n\n\
              [Install]\nWantedBy=default.target\n",
             command.join(" "),
             quoted(&format!("PATH={}", self.path)),
@@ -210,7 +230,8 @@ impl Description {
              <key>Label</key>\n  {}\n  <key>ProgramArguments</key>\n  <array>\n    {command}\n  </array>\n  \
              <key>EnvironmentVariables</key>\n  <dict>\n    <key>PATH</key>\n    {}\n  </dict>\n  \
              <key>RunAtLoad</key>\n  <true/>\n  <key>KeepAlive</key>\n  <dict>\n    <key>SuccessfulExit</key>\n    \
-             <false/>\n  </dict>\n  <key>ThrottleInterval</key>\n  <integer>5</integer>\n</dict>\n</plist>\n",
+             <false/>\n  </dict>\n  <key>ThrottleInterval</key>\n  <integer>5</integer>\n  \
+             <key>ExitTimeOut</key>\n  <integer>60</integer>\n</dict>\n</plist>\n",
             text(AGENT),
             text(&self.path),
         )
@@ -238,22 +259,64 @@ pub(crate) async fn run(global: &Global, service: &Service) -> CliResult {
 }
 
 async fn install(global: &Global, install: &Install, manager: Manager, file: &Path) -> CliResult {
-    control::admit_change(global).await?;
+    let running = control::admit_and_connect(global).await?;
+    let state_folder = state::create_folder(global)?;
     let text = manager.describe(&Description::new(global, install)?);
     let folder = file.parent().unwrap_or(file);
     let failed = |error| Failure::failed(format!("`{}`: {error}", file.display()));
     fs::create_dir_all(folder).and_then(|()| replace_file(file, &text)).map_err(failed)?;
-    for command in manager.start(file) {
+    // From now on, hosts leave the state folder to the service.
+    let marker = state::service_marker(&state_folder);
+    let described = std::path::absolute(file)?.to_string_lossy().into_owned();
+    replace_file(&marker, &described).map_err(|error| state::unusable(&marker, &error))?;
+    if let Err(failure) = start(global, running, manager, file).await {
+        let _ = fs::remove_file(&marker);
+        return Err(failure);
+    }
+    let mut notes = vec![format!("described in {}", file.display())];
+    let is_serving = serves(&socket::path_in(&state_folder)).await;
+    if !is_serving {
+        notes.push("it does not serve yet; see `mgp logs`".to_owned());
+    }
+    let status = if is_serving { "running" } else { "started" };
+    ActionReport::new("service", status).with_notes(notes).print(global)
+}
+
+/// Stops the running kernel, because only one at a time can use the state folder, and starts the service.
+async fn start(
+    global: &Global,
+    running: Option<Client>,
+    manager: Manager,
+    file: &Path,
+) -> CliResult {
+    let run = |command: Vec<String>| {
         run_command(&command).map_err(|why| {
             Failure::failed(format!(
                 "`{}` is written, but the service does not run: `{}`: {why}",
                 file.display(),
                 command.join(" ")
             ))
-        })?;
+        })
+    };
+    manager.prepare().into_iter().try_for_each(run)?;
+    if let Some(client) = running {
+        kernel::stop_over(global, &client, None).await?;
     }
-    let notes = vec![format!("described in {}", file.display())];
-    ActionReport::new("service", "running").with_notes(notes).print(global)
+    if manager == Manager::Launchd {
+        // launchd loads an agent again only after it was unloaded. The unload fails if the agent is not loaded.
+        let _ = run_command(&manager.stop(file));
+    }
+    run(manager.start(file))
+}
+
+/// Returns whether a kernel accepts connections at a socket, within some seconds.
+async fn serves(socket: &Path) -> bool {
+    let accepted = async {
+        while socket::connect_async(socket).await.is_err() {
+            sleep(POLL_INTERVAL).await;
+        }
+    };
+    timeout(START_TIMEOUT, accepted).await.is_ok()
 }
 
 async fn uninstall(global: &Global, manager: Manager, file: &Path) -> CliResult {
@@ -261,8 +324,10 @@ async fn uninstall(global: &Global, manager: Manager, file: &Path) -> CliResult 
     if !file.exists() {
         return Err(Failure::failed("the service is not installed"));
     }
+    // Without the marker, hosts start a kernel again as soon as the service has ended.
+    let _ = fs::remove_file(state::service_marker(&state::folder(global)?));
     // A service that cannot be stopped, e.g. because it is not loaded, is removed all the same.
-    let stopped = manager.stop(file).iter().try_for_each(|command| run_command(command));
+    let stopped = run_command(&manager.stop(file));
     fs::remove_file(file)?;
     let notes = stopped.err().map(|why| format!("it could not be stopped: {why}"));
     ActionReport::new("service", "removed").with_notes(notes.into_iter().collect()).print(global)
@@ -302,6 +367,8 @@ mod tests {
             "{unit}"
         );
         assert!(unit.contains(r#"Environment="PATH=/opt/a b:/usr/bin""#), "{unit}");
+        // Only the kernel is sent a signal at first, because it lets running calls finish before it ends its servers.
+        assert!(unit.contains("\nKillMode=mixed\nTimeoutStopSec=60\n"), "{unit}");
     }
 
     #[test]
@@ -309,5 +376,10 @@ mod tests {
         let agent = service("/home/<b> & c/mgp").agent();
         assert!(agent.contains("<string>/home/&lt;b&gt; &amp; c/mgp</string>"), "{agent}");
         assert!(agent.contains("<key>Label</key>\n  <string>mgp.kernel</string>"), "{agent}");
+        // As long as systemd waits for the end of the service.
+        assert!(
+            agent.contains("<key>ExitTimeOut</key>\n  <integer>60</integer>\n</dict>"),
+            "{agent}"
+        );
     }
 }

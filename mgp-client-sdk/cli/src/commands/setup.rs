@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::connect::undo::CommandRun;
 use super::connect::{HostChange, YesNo};
 use super::grant::GrantResult;
-use super::import::{ImportPlan, ServerReport, read_host_file};
+use super::import::{ImportPlan, ServerReport, Source, read_host_file};
 use crate::args::{ConfigArg, Global};
 use crate::config_file::ConfigFile;
 use crate::exit::{CliResult, Failure};
@@ -173,7 +173,8 @@ impl SetupResult {
     }
 
     fn render_done(&self, out: &mut Output) {
-        for server in self.servers.iter().filter(|server| server.is_kept()) {
+        let is_shown = |server: &&ServerReport| server.is_kept() || server.has_notes();
+        for server in self.servers.iter().filter(is_shown) {
             server.render(out);
         }
         for granted in &self.granted {
@@ -185,7 +186,9 @@ impl SetupResult {
         GrantResult::render_failed(&self.granted, &self.not_ready, out);
         let changed = self.hosts.iter().filter(|host| !host.difference.is_empty());
         let names: Vec<&str> = changed.map(|host| host.host.as_str()).collect();
-        out.line(if names.is_empty() {
+        out.line(if self.hosts.is_empty() {
+            "nothing to change: no server of these hosts can be copied".to_owned()
+        } else if names.is_empty() {
             "nothing to change: these hosts start mgp already".to_owned()
         } else {
             let names = names.join(", ");
@@ -220,10 +223,14 @@ impl Planned {
         let is_named = !setup.hosts.is_empty();
         let wanted = if is_named { &*setup.hosts } else { &KnownHost::ALL };
         for host in wanted {
-            match read_host_file(global, *host) {
+            match changeable_source(global, setup, *host) {
+                _ if hosts.contains(host) => {}
                 Ok(Some(source)) => {
+                    // A host none of whose servers can be copied is only shown, with the reasons.
+                    if is_named || source.has_servers() {
+                        hosts.push(*host);
+                    }
                     sources.push(source);
-                    hosts.push(*host);
                 }
                 Ok(None) if is_named => hosts.push(*host),
                 Ok(None) if host.has_user_file() => without_servers.push(host.name().to_owned()),
@@ -232,7 +239,7 @@ impl Planned {
                 Err(failure) => print_note(global, &failure.to_string()),
             }
         }
-        if hosts.is_empty() {
+        if hosts.is_empty() && sources.is_empty() {
             let known = KnownHost::ALL.map(KnownHost::name).join(", ");
             return Err(Failure::failed(format!(
                 "no host of this user has servers; add one with `mgp servers add`, then name your host: `mgp setup HOST`, which is one of {known}"
@@ -262,7 +269,7 @@ impl Planned {
             file,
             hosts: reports,
             without_servers,
-            access: import.access(None),
+            access: import.access(),
             servers: std::mem::take(&mut import.servers),
             granted: Vec::new(),
             not_ready: BTreeSet::new(),
@@ -297,6 +304,16 @@ impl Planned {
         result.applied = true;
         Ok(result)
     }
+}
+
+/// Reads the servers of a host; `None` if it has none. Fails if mgp cannot change the host's file, unless the file
+/// would stay as it is.
+fn changeable_source(global: &Global, setup: &Setup, host: KnownHost) -> CliResult<Option<Source>> {
+    let source = read_host_file(global, host)?;
+    if source.as_ref().is_some_and(Source::has_servers) {
+        HostChange::plan(global, host, &setup.config, "")?;
+    }
+    Ok(source)
 }
 
 pub(crate) async fn run(global: &Global, setup: &Setup) -> CliResult {

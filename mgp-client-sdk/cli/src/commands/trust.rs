@@ -1,15 +1,18 @@
 //! The command `mgp trust`: approves the exact content of a project's configuration (MGP §15.2).
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
 use mgp_discovery::{FindingSeverity, ProjectReview, Sources, Trust, TrustApproval};
 use mgp_security::ServerHoldings;
 use mgp_types::Timestamp;
+use mgp_types::method::KernelInfo;
+use mgp_types::mgp::KernelInfoParams;
 use serde::Serialize;
 
+use super::kernel::unread_file;
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::offline_audit::OfflineAudit;
@@ -172,6 +175,15 @@ fn recorded_trust(audit: &OfflineAudit) -> Trust {
     Trust::new(Arc::clone(audit.store())).recorded(audit.sink())
 }
 
+/// Returns a warning if a kernel runs that does not read the file.
+async fn unread_by_kernel(global: &Global, file: &Path) -> Option<String> {
+    let client = control::connect(global).await.ok()?;
+    let info = client.request::<KernelInfo>(&KernelInfoParams::new()).await;
+    client.close().await;
+    let (what, fix) = unread_file(&info.ok()?, file)?;
+    Some(format!("{what}; {fix}"))
+}
+
 pub(crate) async fn run(global: &Global, arguments: &Arguments) -> CliResult {
     let db = state::db(global).await?;
     let held = ServerHoldings::read(&db).await?;
@@ -202,6 +214,7 @@ pub(crate) async fn run(global: &Global, arguments: &Arguments) -> CliResult {
         ));
     };
     let mut result = TrustResult::new(&review, &held);
+    result.findings.extend(unread_by_kernel(global, &review.file).await);
     for line in result.lines(&review) {
         print_note(global, &line);
     }

@@ -172,7 +172,7 @@ fn short_arguments(approval: &KernelApproval) -> Option<String> {
     Some(plain(&mgp_types::clip(text, MAX_ARGUMENTS)))
 }
 
-/// Returns the state of a question as a mark; an approval that was used is shown as `approved`.
+/// Returns the state of a question as a coloured word; an approval that was used is shown as `approved`.
 pub(super) fn state(approval: &KernelApproval) -> Markup {
     mark(if approval.state == "used" { "approved" } else { &approval.state })
 }

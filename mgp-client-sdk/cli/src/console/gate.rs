@@ -14,7 +14,7 @@ use super::sessions::{Sessions, random};
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
      img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
-/// Decides which browser requests reach the console, by host name, origin and session.
+/// The check of which browser requests reach the console, by host name, origin and session.
 pub(super) struct Gate {
     names: Names,
     /// The first segment of every path. A cookie for this path is not sent to other paths of the host.

@@ -25,6 +25,7 @@ use super::record::{self, Filter};
 use super::times;
 use super::waiting::Waiting;
 use super::{Console, PageError, Shared, shown};
+use crate::commands::audit::Entry;
 use crate::commands::tools::needs_decision;
 use crate::exit::{CliResult, Failure};
 
@@ -148,7 +149,7 @@ pub(super) async fn call(
                 (rules(&viewer, explained))
             }
             h2 { (texts.earlier_calls) }
-            (record::rows(&console, &viewer, &questions, &earlier))
+            (record::rows(&console, &viewer, &questions, &Entry::each(&earlier)))
         };
         Ok(layout::page(&console, &viewer, "/", &query, &body))
     })

@@ -76,8 +76,8 @@ impl Live {
         }
     }
 
-    /// Returns the changes for one page, until the connection of the operator ends: `waiting` with the number of waiting
-    /// items when these change, and `change` when the kernel has published events, if the page shows events.
+    /// Returns the changes for one page, until the connection of the operator ends: `waiting` with the number of items
+    /// that wait, when these change, and `change` when the kernel has published events, if the page shows events.
     pub(super) fn stream(
         live: Arc<Self>,
         shows_events: bool,
@@ -130,7 +130,7 @@ async fn poll(live: Arc<Live>) {
     loop {
         poll_until_closed(&live).await;
         if !live.is_valid() {
-            // The credentials were revoked, so the open pages are closed.
+            // The credentials are no longer valid, or the connection has ended, so the open pages are closed.
             live.client.close().await;
         }
         live.is_polling.store(false, Ordering::SeqCst);

@@ -85,7 +85,7 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// `mgp console`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Example:\n  mgp console              # opens your browser\n  mgp console 7k2m         # opens the page of one approval\n  mgp console --print      # shows the link, e.g. to open it over an SSH tunnel\n\nThe link works once. The page ends with this command, or with the kernel."
+    after_help = "The link works once. The page ends with this command, or with the kernel.\n\nExample:\n  mgp console              # opens your browser\n  mgp console 7k2m         # opens the page of one approval\n  mgp console --print      # shows the link, e.g. to open it over an SSH tunnel"
 )]
 pub(crate) struct ConsoleArgs {
     /// Id of the approval to show first, as a message names it

@@ -19,7 +19,7 @@ use super::operator::Viewer;
 use super::questions::Questions;
 use super::remedy;
 use super::{Console, PageError, Shared, refusal, shown, times};
-use crate::commands::audit::{OWN_KINDS, short_type};
+use crate::commands::audit::{Entry, OWN_KINDS, reason, short_type};
 
 const PAGE: u64 = 100;
 
@@ -108,6 +108,8 @@ pub(super) async fn page(
         let page = read(&viewer, &filter, PAGE, before).await?;
         let (found, next) = (page.events, page.next);
         let questions = Questions::of(&viewer, &found).await;
+        let is_whole = filter.trace.is_some();
+        let entries = if is_whole { Entry::each(&found) } else { Entry::by_call(&found) };
         let texts = viewer.texts;
         let verified = match query.get("verify") {
             Some(_) => Some(viewer.operator.client.request::<KernelAuditVerify>(&KernelAuditVerifyParams::new()).await?),
@@ -126,7 +128,7 @@ pub(super) async fn page(
                     None => p.done { (verified.records) " " (texts.records_unchanged) },
                 }
             }
-            div data-live[before.is_none()] { (rows(&console, &viewer, &questions, &found)) }
+            div data-live[before.is_none()] { (rows(&console, &viewer, &questions, &entries)) }
             @if let Some(next) = next {
                 p { a href={ "?" (query.with("before", &next.to_string())) } { (texts.older) } }
             }
@@ -173,14 +175,15 @@ pub(super) fn rows(
     console: &Console,
     viewer: &Viewer,
     questions: &Questions,
-    events: &[AuditEvent],
+    entries: &[Entry<'_>],
 ) -> Markup {
     let texts = viewer.texts;
-    if events.is_empty() {
+    if entries.is_empty() {
         return html! { p.dim { (texts.none) } };
     }
     let rows = html! {
-        @for event in events {
+        @for entry in entries {
+            @let event = entry.event;
             tr {
                 td.time { (short_time(event.timestamp.as_str())) }
                 td.name {
@@ -192,12 +195,31 @@ pub(super) fn rows(
                 td { (mark(result_word(event))) }
                 td { (plain(&event.actor.id)) }
                 td { (plain(&target(event))) }
-                td { (refusal::words(viewer, event)) (remedy::links(console, viewer, questions, event)) }
+                td {
+                    (refusal::words(viewer, event)) (remedy::links(console, viewer, questions, event))
+                    @if !entry.parts.is_empty() { (details(viewer, &entry.parts)) }
+                }
             }
         }
     };
     let heads = [texts.time, texts.event, texts.result, texts.who, texts.subject, texts.reason];
     table(texts.record, &heads, &rows)
+}
+
+/// Returns the other records of a call as lines that a click shows.
+fn details(viewer: &Viewer, parts: &[&AuditEvent]) -> Markup {
+    html! {
+        details {
+            summary { (viewer.texts.more_records) " " (parts.len()) }
+            @for part in parts {
+                div {
+                    (short_time(part.timestamp.as_str())) " " (plain(short_type(part.event_type.as_str()))) " "
+                    (mark(result_word(part))) " " (plain(&part.actor.id))
+                    @if let Some(reason) = reason(part) { ": " (plain(&reason)) }
+                }
+            }
+        }
+    }
 }
 
 /// Returns a time without its fraction, as people read it.

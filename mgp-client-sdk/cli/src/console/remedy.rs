@@ -71,8 +71,8 @@ fn targets(
             if found.is_empty() { vec![rule] } else { found }
         }
         ErrorCode::ACCESS_DENIED => vec![rule],
-        // A validator judges the arguments, so the page that explains decisions can show this one only if the record
-        // keeps the arguments.
+        // A validator judges the arguments, so the page that explains decisions can explain this refusal only if the
+        // record keeps the arguments.
         ErrorCode::VALIDATION_BLOCKED | ErrorCode::CODE_SAFETY_VIOLATION => {
             let is_kept = kept_arguments(event).is_some();
             let first = if is_kept { rule } else { (refused.definition(), texts.show_definition) };

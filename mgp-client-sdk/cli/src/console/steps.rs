@@ -67,7 +67,7 @@ impl Story<'_> {
         match event.event_type.as_str() {
             ASKED => self.question(event, at),
             ANSWERED => one(texts.step_answered, self.answered(event)),
-            // If the question was in the inbox, the record `ANSWERED` already has the answer.
+            // Skipped if the question was in the inbox, because the record `ANSWERED` then has the answer.
             CONFIRMED | UNCONFIRMED if !self.has(ANSWERED) => {
                 one(texts.step_answered, self.answered(event))
             }

@@ -15,7 +15,7 @@ use super::operator::Viewer;
 use super::questions::Questions;
 use super::steps::Story;
 use super::{Shared, history, record, shown, times};
-use crate::commands::audit::short_type;
+use crate::commands::audit::{Entry, short_type};
 
 /// The maximum number of records that the timeline shows.
 const MAX_DRAWN: usize = 24;
@@ -44,7 +44,7 @@ pub(super) async fn page(
             (story.arguments())
             h2 { (texts.records) }
             (picture(viewer, &events))
-            (record::rows(console, viewer, &questions, &events))
+            (record::rows(console, viewer, &questions, &Entry::each(&events)))
             @for event in events.iter().filter(|event| event.details.is_some()) {
                 details {
                     summary { (record::short_time(event.timestamp.as_str())) " " (plain(short_type(event.event_type.as_str()))) }

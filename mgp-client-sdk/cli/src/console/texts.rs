@@ -134,6 +134,7 @@ texts! {
     story_link: "Show the story of this call", "Den Weg dieses Aufrufs zeigen";
     steps: "Steps", "Schritte";
     records: "Records of this call", "Einträge zu diesem Aufruf";
+    more_records: "More records of this call:", "Weitere Einträge zu diesem Aufruf:";
     step_called: "Called", "Aufgerufen";
     step_asked: "A person was asked", "Ein Mensch wurde gefragt";
     step_answered: "Answered", "Beantwortet";
@@ -252,7 +253,7 @@ texts! {
     cached: "Found", "Gefunden";
     reload: "Apply the files now", "Dateien jetzt anwenden";
     no_findings: "The configuration has no faults.", "Die Konfiguration hat keine Fehler.";
-    masked: "Values that can be secrets are shown as “…”.", "Werte, die geheim sein können, stehen hier als „…“.";
+    masked: "Comments are left out, and values that can be secrets are shown as “…”.", "Kommentare fehlen, und Werte, die geheim sein können, stehen hier als „…“.";
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use std::os::windows::io::AsRawHandle as _;
 
 use windows_sys::Win32::Foundation::{HANDLE_FLAG_INHERIT, SetHandleInformation};
 
-/// Makes processes that this process starts inherit no copies of its standard handles. Otherwise, a kernel would keep
-/// the pipes of a command open, and their reader would wait until the kernel ends.
+/// Keeps child processes from inheriting the standard handles of this process. Otherwise, a kernel would keep the pipes
+/// of the command that started it open, and their reader would wait until the kernel ends.
 pub(super) fn keep_standard_handles() {
     let handles =
         [io::stdin().as_raw_handle(), io::stdout().as_raw_handle(), io::stderr().as_raw_handle()];

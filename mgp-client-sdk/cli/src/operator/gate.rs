@@ -12,6 +12,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::{OUTSIDE_REMEDY, PASSPHRASE_REMEDY, PassphraseFile, SERVER_REMEDY, TERMINAL_REMEDY};
+use crate::commands::connect::is_connected;
 use crate::peer::{Hosts, Peer, Place};
 use crate::socket_hello::{Hello, HelloReply, HelloRole};
 
@@ -36,6 +37,8 @@ pub(crate) struct Admission {
 #[derive(Debug)]
 pub(crate) struct OperatorGate {
     hosts: Hosts,
+    /// The state folder, which has the records of the hosts whose files `mgp connect` has changed.
+    folder: PathBuf,
     passphrase: PassphraseFile,
     /// The configuration files that the kernel follows, whether or not they exist.
     sources: Sources,
@@ -63,6 +66,7 @@ impl OperatorGate {
     pub(crate) fn new(folder: &Path, sources: Sources) -> Self {
         Self {
             hosts: Hosts::default(),
+            folder: folder.to_owned(),
             passphrase: PassphraseFile::in_folder(folder),
             sources,
             attempts: Mutex::new(Attempts {
@@ -73,7 +77,7 @@ impl OperatorGate {
         }
     }
 
-    /// Records as a known host the process that started this kernel and is connected to it over stdio.
+    /// Records a known host: the process that started this kernel and is connected to it over stdio.
     pub(crate) fn admit_own_host(&self, agent: &str) {
         self.hosts.admit_own_host(agent);
     }
@@ -118,7 +122,8 @@ impl OperatorGate {
         is_shim: bool,
     ) -> Result<Admission, Box<Refused>> {
         let principal = Principal::local().agent(name);
-        match self.hosts.admit_agent(peer, name, is_shim) {
+        let is_connected = |host: &str| is_connected(&self.folder, host);
+        match self.hosts.admit_agent(peer, name, is_shim, is_connected) {
             Ok(()) => Ok(Admission { principal, pass: None }),
             Err(reason) => {
                 let reply = HelloReply::refused(reason);

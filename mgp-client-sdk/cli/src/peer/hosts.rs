@@ -20,6 +20,9 @@ const KEEPER_NAME: &str = "mgp-keeper";
 const SHELLS: &[&str] =
     &["bash", "busybox", "csh", "dash", "fish", "ksh", "nu", "sh", "tcsh", "xonsh", "zsh"];
 
+/// The hosts that can be extensions of one editor. The editor starts the shims of all its extensions in one process.
+const EXTENSIONS: &[&str] = &["cline", "continue", "vscode"];
+
 /// The programs that adopt orphaned processes.
 const INITS: &[&str] = &["init", "launchd", "systemd"];
 
@@ -98,6 +101,7 @@ impl HostTable {
     }
 
     /// Admits an agent, and records its host if the process is a shim; returns the reason if the agent is refused.
+    /// `is_connected` returns whether `mgp connect` has changed the file of the host with this name.
     pub(crate) fn admit_agent(
         &mut self,
         table: &impl ProcessTable,
@@ -105,16 +109,17 @@ impl HostTable {
         agent: &str,
         is_shim: bool,
         kernel: i32,
+        is_connected: impl Fn(&str) -> bool,
     ) -> Result<(), String> {
         if is_below_server(chain, kernel) {
             return Err(format!("{}; a server cannot act as an agent", Inside::Server));
         }
         self.0.retain(|host| lives(table, host.process) || lives(table, host.root));
         let own = is_shim.then(|| host_of(table, chain, agent)).flatten();
-        self.check_name(chain, agent, own.as_ref())?;
+        self.check_name(chain, agent, own.as_ref(), is_connected)?;
         let Some(own) = own else { return Ok(()) };
         if !self.0.iter().any(|host| host.process == own.process) {
-            // If several recorded processes of one program have exited, one entry for them is enough.
+            // Remove entries of the same program and agent whose process has exited; the new entry replaces them.
             let is_same = |host: &Host| host.root == own.root && host.agent == own.agent;
             self.0.retain(|host| !is_same(host) || lives(table, host.process));
             if self.0.len() >= MAX_HOSTS {
@@ -131,15 +136,27 @@ impl HostTable {
         chain: &[ProcessStat],
         agent: &str,
         own: Option<&Host>,
+        is_connected: impl Fn(&str) -> bool,
     ) -> Result<(), String> {
         let of_process = |one: &ProcessStat| self.0.iter().find(|host| host.process == one.id);
         let (above, is_allowed) = if let Some(host) = chain.iter().find_map(of_process) {
-            (host, host.agent == agent)
+            // A shim of another extension is a child of the editor, in the editor's session. All other descendants of
+            // the editor keep the name of the first extension, e.g. programs below a shell or in a terminal. A shell
+            // that a model runs can still replace itself by such a shim, with `exec`.
+            let is_started_by_host = own.is_some()
+                && matches!(chain, [shim, parent, ..]
+                    if parent.id == host.process && shim.session == parent.session);
+            let is_extension = |name: &str| EXTENSIONS.contains(&name) && is_connected(name);
+            let is_other_extension =
+                || is_started_by_host && is_extension(&host.agent) && is_extension(agent);
+            (host, host.agent == agent || is_other_extension())
         } else {
             let is_below = |host: &&Host| chain.iter().any(|one| one.id == host.root);
             let Some(host) = self.0.iter().find(is_below) else { return Ok(()) };
             // Two windows of one program, i.e. two processes below one root, are allowed to act as different agents.
-            let is_host_itself = own.is_some_and(|own| own.root == host.root);
+            // A shim that leads a terminal was started in the terminal of an editor, not by the editor itself.
+            let is_host_itself = own.is_some_and(|own| own.root == host.root)
+                && !chain.first().is_some_and(ProcessStat::leads_terminal);
             let mut siblings = self.0.iter().filter(|other| other.root == host.root);
             (host, is_host_itself || siblings.any(|other| other.agent == agent))
         };

@@ -78,27 +78,31 @@ impl Hosts {
     }
 
     /// Admits an agent, and records its host if the process is a shim; returns the reason if the agent is refused.
+    /// `is_connected` returns whether `mgp connect` has changed the file of the host with this name.
     pub(crate) fn admit_agent(
         &self,
         peer: &Peer,
         agent: &str,
         is_shim: bool,
+        is_connected: impl Fn(&str) -> bool,
     ) -> Result<(), String> {
         match &peer.lineage {
             Lineage::Known(chain) => {
-                self.0.lock().admit_agent(&Proc, chain, agent, is_shim, own_pid())
+                let mut hosts = self.0.lock();
+                hosts.admit_agent(&Proc, chain, agent, is_shim, own_pid(), is_connected)
             }
             Lineage::Elsewhere => Ok(()),
             Lineage::Unknown => Err("the ancestors of this process cannot be read".to_owned()),
         }
     }
 
-    /// Records as a known host the process that started this kernel and is connected to it over stdio.
+    /// Records a known host: the process that started this kernel and is connected to it over stdio.
     pub(crate) fn admit_own_host(&self, agent: &str) {
         let Some(chain) = ancestry(&Proc, own_pid()) else { return };
         // This process is in the position of a shim here. The kernel's id is given as 0, because otherwise this
         // process, the first of the chain, would count as a kernel that started the shim.
-        if let Err(reason) = self.0.lock().admit_agent(&Proc, &chain, agent, true, 0) {
+        let admitted = self.0.lock().admit_agent(&Proc, &chain, agent, true, 0, |_| false);
+        if let Err(reason) = admitted {
             tracing::warn!(%reason, "host not recorded");
         }
     }

@@ -32,7 +32,13 @@ impl Hosts {
     }
 
     /// Admits every agent.
-    pub(crate) fn admit_agent(&self, _: &Peer, _: &str, _: bool) -> Result<(), String> {
+    pub(crate) fn admit_agent(
+        &self,
+        _: &Peer,
+        _: &str,
+        _: bool,
+        _: impl Fn(&str) -> bool,
+    ) -> Result<(), String> {
         Ok(())
     }
 

@@ -81,7 +81,7 @@ impl Envelope<'_> {
         serde_json::from_str(self.id?.get()).ok()
     }
 
-    /// Returns the code of the error, if the message is one.
+    /// Returns the error code, if the message is an error response.
     fn error_code(&self) -> Option<i32> {
         #[derive(Deserialize)]
         struct Coded {
@@ -311,8 +311,8 @@ impl Session {
 
     /// Returns the requests to send first to the next kernel; the host does not receive their responses again.
     ///
-    /// In the legacy era this is `initialize`. The modern era has no handshake; there, they are the subscriptions to
-    /// events, which the repeated requests for streams name.
+    /// In the legacy era, the only such request is `initialize`. The modern era has no handshake; there, the requests
+    /// open the event subscriptions that the repeated requests for streams name.
     pub(super) fn opening(&mut self) -> Option<Vec<u8>> {
         let Some(line) = self.initialize.clone() else {
             let lines = self.repeat_events();

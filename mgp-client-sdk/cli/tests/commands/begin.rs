@@ -21,7 +21,9 @@ fn a_first_configuration_is_written_once() {
     assert_eq!(fs::read_to_string(home.own()).unwrap(), text);
 
     let printed = home.succeed(&["init", "--project"]);
-    assert!(printed.contains("mgp trust") && home.path("work/mgp.toml").exists(), "{printed}");
+    assert!(printed.contains("mgp trust"), "{printed}");
+    let text = fs::read_to_string(home.path("work/mgp.toml")).unwrap();
+    assert!(text.contains("# [[servers]]") && !text.contains("# [kernel]"), "{text}");
     home.fail(2, &["init", "--project", "--config", "x.toml"], "cannot be used with");
     // The command cannot create the folder of the configuration, because a file has its name.
     home.write("file", "");
@@ -87,7 +89,19 @@ fn errors_of_usage_show_the_right_form() {
         &["keys", "add", "a", "--permission", "all"],
         "is not a permission of keys; known: tools.call",
     );
+    for name in ["", "*", "group:admins", "a\nb"] {
+        home.fail(2, &["keys", "add", name], "the name of an agent");
+    }
     home.fail(2, &["completions", "tcsh"], "possible values");
+}
+
+#[test]
+fn a_call_tries_once_to_start_a_kernel() {
+    let home = Home::new();
+    home.write(".config/mgp/servers.toml", "[[servers]\n");
+    let ended = home.run(&["tools", "call", "a.b"]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert_eq!(ended.err.matches("starting a kernel").count(), 1, "{ended:?}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -392,6 +393,17 @@ const HOST_FILES: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// Adds a key at the top level of a host's file.
+fn add_key(file: &Path, name: &str) {
+    let text = fs::read_to_string(file).unwrap();
+    let text = match file.extension().and_then(|end| end.to_str()) {
+        Some("toml") => format!("{name} = 1\n{text}"),
+        Some("yaml") => format!("{text}{name}: 1\n"),
+        _ => text.replacen('{', &format!("{{\"{name}\": 1,"), 1),
+    };
+    fs::write(file, text).unwrap();
+}
+
 #[test]
 fn each_host_starts_mgp_instead_of_its_own_server_and_gets_its_file_back() {
     let home = Home::new();
@@ -410,6 +422,23 @@ fn each_host_starts_mgp_instead_of_its_own_server_and_gets_its_file_back() {
         let done = home.json("disconnect", &["disconnect", host]);
         assert_eq!((&done["exact"], &done["restored"]), (&json!(true), &json!(["own"])), "{host}");
         assert_eq!(fs::read_to_string(&path).unwrap(), *text, "{host}");
+
+        // The host changes another part of its file while mgp is connected.
+        home.json("connect", &arguments);
+        add_key(&path, "added");
+        let done = home.json("disconnect", &["disconnect", host]);
+        assert_eq!((&done["exact"], &done["restored"]), (&json!(false), &json!(["own"])), "{host}");
+        let differs = json!(["changed since mgp was connected, and kept: `added`"]);
+        assert_eq!(done["differs"], differs, "{host}");
+        home.json("connect", &arguments);
+        add_key(&path, "more");
+        home.json("connect", &arguments);
+        home.json("disconnect", &["disconnect", host]);
+        let text = fs::read_to_string(&path).unwrap();
+        for kept in ["own", "added", "more"] {
+            assert!(text.contains(kept), "{host}: {text}");
+        }
+        assert!(!text.contains(env!("CARGO_BIN_EXE_mgp")), "{host}: {text}");
     }
     home.fail(2, &["connect", "gemni"], "gemini");
     home.fail(2, &["import", "windsrf"], "windsurf");

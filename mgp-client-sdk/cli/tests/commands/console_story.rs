@@ -1,6 +1,9 @@
 //! Tests of the console's links from a record to related pages: the remedy of a refused call, the story of a call with
 //! the answer of a person, and the arguments of a call.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
 use mgp_testkit::until_blocking;
 use serde_json::{Value, json};
 
@@ -202,6 +205,46 @@ fn a_denial_in_a_terminal_ends_the_story_of_a_call_that_did_not_run() {
     in_order(&told, &["A person was asked", "denied", "in a terminal", "not on Fridays"]);
     in_order(&told, &["Answered", "Did not run", "Show the question and its answer"]);
     assert!(!told.contains("Ended"), "{told}");
+}
+
+#[test]
+fn a_person_sees_a_refused_call_as_one_line_and_its_other_records_on_request() {
+    let kernel = guarded("");
+    let home = &kernel.home;
+    let browser = Browser::new(home);
+    let held = calling(home, &json!({ "message": "a" }));
+    home.silent(&["approvals", "deny", &waiting(home), "--because", "not on Fridays"]);
+    assert!(!ended(held).0);
+    let details = ["approval_requested", "approval_decided", "PERMISSION_DENIED"];
+    let query = ["audit", "query", "--tool", "echo"];
+    until_blocking("all is recorded", || {
+        let found = home.json("audit-query", &query).to_string();
+        found.contains("TOOL_BLOCKED") && details.iter().all(|kind| found.contains(kind))
+    });
+    for words in [&query[..], &["audit", "tail"]] {
+        let short = home.run(words);
+        assert!(short.out.contains("TOOL_BLOCKED"), "{short:?}");
+        assert!(short.err.contains("`--all` shows each record"), "{short:?}");
+        let whole = home.succeed(&[words, &["--all"]].concat());
+        for kind in details {
+            assert!(!short.out.contains(kind), "{kind}: {short:?}");
+            assert!(whole.contains(kind), "{kind}: {whole}");
+        }
+    }
+    // The newest record is a detail of the newest call.
+    let follow = ["audit", "tail", "--follow", "-n", "1", "--tool", "echo"];
+    let mut follower = home.command(&follow).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(follower.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let _ = (follower.kill(), follower.wait());
+    assert!(line.contains("TOOL_BLOCKED"), "{line}");
+    let page = browser.get("/record?tool=echo");
+    assert!(page.body.contains("TOOL_BLOCKED</a>"), "{}", page.body);
+    let (_, more) = page.body.split_once("More records of this call: ").unwrap();
+    for kind in details {
+        assert!(!page.body.contains(&format!("{kind}</a>")), "{kind}: {}", page.body);
+        assert!(more.contains(kind), "{kind}: {more}");
+    }
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Tests of what a person does every day: reading logs, and the kernel as a service.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
@@ -67,27 +69,39 @@ fn a_report_has_no_secrets() {
     let home = Home::new();
     home.write(
         ".config/mgp/servers.toml",
-        "[[servers]]\nid = 'a'\ncommand = 'no-such-program'\nenv = { API_TOKEN = 't0psecret' }\n",
+        "# [[servers]]\n# env = { OLD = 'c0mment-secret' }\n[[servers]]\nid = 'a'\ncommand = 'no-such-program'\n\
+         args = ['--header', 'Authorization: Bearer h3ader-secret', '--key', 'k3y-secret', 'https://x.example/sse?key=qu3ry-secret']\n\
+         env = { API_TOKEN = 't0psecret' } # was b3fore-secret\n[kernel.notify.chat]\n\
+         webhook = 'https://chat.example/services/n0tify-secret'\n[kernel.webhooks.audit]\n\
+         url = 'https://hooks.example/in/h0ok-secret'\n[kernel.audit.sinks.copy]\n\
+         url = 'https://sink.example/in/${SINK}/s1nk-secret'\n[kernel.telemetry]\notlp = 'http://127.0.0.1:1/v1?key=0tlp-secret'\n",
     );
-    home.write(LOG, "WARN the server wrote t0psecret and envsecret1\n");
+    let failed = "WARN `https://hooks.example/in/h0ok-secret` could not be fetched\n";
+    let sink = "WARN `https://sink.example/in/v4r-secret/s1nk-secret` could not be fetched\n";
+    home.write(LOG, &format!("WARN the server wrote t0psecret and envsecret1\n{failed}{sink}"));
     let state = home.path(".local/state/mgp");
-    let env = [("GITHUB_TOKEN", "envsecret1")];
+    let env = [("GITHUB_TOKEN", "envsecret1"), ("SINK", "v4r-secret")];
     // The configuration cannot be read, so the secrets in the log are not known.
     let written = home.run_with(&["report", "--out", "less.md"], &env);
     assert_eq!(written.code, Some(0), "{written:?}");
     let text = fs::read_to_string(home.work().join("less.md")).unwrap();
-    assert!(text.contains("## Logs") && !text.contains("t0psecret"), "{text}");
+    let has_secret = |text: &str| {
+        ["t0psecret", "envsecret1", "-secret"].iter().any(|secret| text.contains(secret))
+    };
+    assert!(text.contains("## Logs") && !has_secret(&text), "{text}");
     fs::set_permissions(&state, fs::Permissions::from_mode(0o700)).unwrap();
     let written = home.run_with(&["report"], &env);
     assert_eq!(written.code, Some(0), "{written:?}");
     home.fail(1, &["report"], "`mgp-report.md` exists; delete it, or name another file with --out");
     let text = fs::read_to_string(home.work().join("mgp-report.md")).unwrap();
-    assert!(!text.contains("t0psecret") && !text.contains("envsecret1"), "{text}");
+    assert!(!has_secret(&text), "{text}");
     for part in [
         "# Report of mgp ",
         "## mgp doctor --no-start",
         "no-such-program",
         "WARN the server wrote … and …",
+        "https://chat.example/…",
+        "https://x.example/sse",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -95,6 +109,24 @@ fn a_report_has_no_secrets() {
     let mode = fs::metadata(home.work().join("mgp-report.md")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     home.fail(1, &["report"], "exists");
+}
+
+#[test]
+fn variables_and_arguments_that_are_not_text_cause_no_panic() {
+    let home = Home::new();
+    let api = r#"{"openapi":"3.1.0","paths":{"/a":{"get":{}}}}"#;
+    fs::write(home.work().join("api.json"), api).unwrap();
+    let other = OsStr::from_bytes(b"\xff");
+    for arguments in
+        [&["openapi", "api.json", "--base-url", "http://127.0.0.1:9"][..], &["report"][..]]
+    {
+        let ended = home.command(arguments).env("FOO_TOKEN", other).env(other, "a").output();
+        let ended = ended.unwrap();
+        assert_eq!(ended.status.code(), Some(0), "{arguments:?}: {ended:?}");
+    }
+    let refused = home.command(&["openapi"]).arg(other).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(String::from_utf8(refused.stderr).unwrap().contains("UTF-8"));
 }
 
 #[test]
@@ -109,11 +141,23 @@ fn the_kernel_runs_as_a_service() {
     assert!(run(&["service", "status"]).out.contains("not installed"));
     assert_eq!(run(&["service", "uninstall"]).code, Some(1));
 
+    home.write(".config/mgp/servers.toml", "");
+    let mut kernel =
+        home.command(&["__kernel", "--linger", "60"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut report = String::new();
+    BufReader::new(kernel.stdout.take().unwrap()).read_line(&mut report).unwrap();
     let file = home.write("50% $x.toml", "");
     let install =
         ["service", "install", "--http", "127.0.0.1:8900", "--config", file.to_str().unwrap()];
     let installed = run(&install);
     assert_eq!(installed.code, Some(0), "{installed:?}");
+    // The service manager of this test starts nothing.
+    assert!(installed.out.contains("service: started"), "{installed:?}");
+    assert!(installed.err.contains("it does not serve yet; see `mgp logs`"), "{installed:?}");
+    let marker = home.path(".local/state/mgp/service");
+    assert_eq!(fs::read_to_string(&marker).unwrap(), unit.to_str().unwrap());
+    // The kernel that hosts shared has left the state folder to the service.
+    assert_eq!(kernel.wait().unwrap().code(), Some(0), "{report}");
     let text = fs::read_to_string(&unit).unwrap();
     let program = env!("CARGO_BIN_EXE_mgp");
     assert!(
@@ -133,12 +177,14 @@ fn the_kernel_runs_as_a_service() {
     assert!(run(&["service", "status"]).out.contains("not running"));
     let failed = run(&["service", "install"]);
     assert_eq!(failed.code, Some(1));
+    assert!(!marker.exists(), "hosts start kernels again");
     assert!(
         failed.err.contains("is written, but the service does not run")
             && failed.err.contains("no bus"),
         "{failed:?}"
     );
     assert!(fs::read_to_string(&unit).unwrap().contains("\"__kernel\" \"--linger\""));
+    assert!(fs::read_to_string(&unit).unwrap().contains("\"--service\""));
     let removed = run(&["service", "uninstall"]);
     assert_eq!(removed.code, Some(0), "{removed:?}");
     assert!(!unit.exists());

@@ -4,6 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
+use crate::kernel::Kernel;
 use crate::program::program;
 use crate::world::Home;
 
@@ -192,6 +193,42 @@ fn a_setting_for_a_tool_that_its_server_does_not_have_is_found() {
     assert!(!found.contains("names `cursor`"), "{report}");
 }
 
+#[cfg(unix)]
+#[test]
+fn definitions_that_cannot_be_read_are_found() {
+    let home = Home::new();
+    let tools = serde_json::json!([
+        {"name": "look", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}},
+        {"name": "bare"},
+        {"name": "list", "inputSchema": []},
+        {"inputSchema": {"type": "object"}},
+    ]);
+    let config = crate::hostile::stub(&home, "odd", &tools, &serde_json::json!({"content": []}));
+    home.write(".config/mgp/servers.toml", &config);
+    let report = home.json("doctor", &["doctor"]);
+    assert_eq!(level(&report, "odd"), "warn");
+    let found = printed(&report, "odd");
+    for expected in [
+        "the tool `bare` cannot be used: it has no `inputSchema`",
+        "the tool `list` cannot be used: its `inputSchema` is not an object",
+        "entry 4 of its list of tools cannot be used: it has no `name`",
+    ] {
+        assert!(found.contains(expected), "{expected}: {report}");
+    }
+}
+
+#[test]
+fn a_missing_folder_of_a_server_is_named_with_its_remedy() {
+    let home = Home::new();
+    let server = format!("[[servers]]\nid = 'away'\ncommand = '{}'\n", program("echo"));
+    home.write(".config/mgp/servers.toml", &format!("{server}cwd = '/no/such/folder'\n"));
+    let (report, code) = home.any_json("doctor", &["doctor"]);
+    assert_eq!(code, Some(1));
+    let found = printed(&report, "away");
+    assert!(found.contains("its folder `/no/such/folder` does not exist"), "{report}");
+    assert!(found.contains("create it, or correct `cwd`"), "{report}");
+}
+
 #[test]
 fn missing_ambiguous_and_oversized_pins_are_found() {
     let home = Home::new();
@@ -340,6 +377,24 @@ fn entries_of_hosts_that_start_nothing_are_not_reported_as_ungoverned() {
 }
 
 #[test]
+fn a_host_that_starts_a_missing_program_fails_in_each_form_of_the_entry() {
+    let entry =
+        "extensions:\n  mgp:\n    type: stdio\n    cmd: /nothing/mgp\n    args: [serve, --stdio]\n";
+    for (file, text) in [
+        (".config/goose/config.yaml", entry),
+        (".cursor/mcp.json", r#"{"mcpServers": {"mgp": {"command": "/nothing/mgp"}}}"#),
+        (".config/opencode/opencode.json", r#"{"mcp": {"mgp": {"command": ["/nothing/mgp"]}}}"#),
+    ] {
+        let home = Home::new();
+        home.write(file, text);
+        let (report, code) = home.any_json("doctor", &["doctor", "--no-start"]);
+        let found = printed(&report, "host");
+        assert!(found.contains("starts `/nothing/mgp`, which does not exist"), "{file}: {report}");
+        assert_eq!(code, Some(1), "{file}");
+    }
+}
+
+#[test]
 fn a_wrong_value_without_a_remedy_is_reported_without_a_reference_to_one() {
     let home = Home::new();
     home.write(".config/mgp/servers.toml", "[kernel]\ntimeout = 'soon'\n");
@@ -347,4 +402,29 @@ fn a_wrong_value_without_a_remedy_is_reported_without_a_reference_to_one() {
     assert!(failed.out.contains("FAIL"), "{failed:?}");
     assert_eq!(failed.out.contains("fix: "), failed.err.contains("fix:"), "{failed:?}");
     assert!(failed.err.contains(" failed"), "{failed:?}");
+}
+
+#[test]
+fn variables_that_only_the_shell_or_only_the_kernel_has_are_named_without_values() {
+    let home = Home::new();
+    let env = "env = { A = '${ONLY_SHELL:-}', B = '${ONLY_KERNEL:-}', C = '${BOTH:-}' }";
+    let server = format!("[[servers]]\nid = 'echo'\ncommand = '{}'\n{env}\n", program("echo"));
+    home.write(".config/mgp/servers.toml", &(server + "pass_env = ['NEITHER']\n"));
+    let of_kernel = [("ONLY_KERNEL", "hunter2-kernel"), ("BOTH", "hunter2-both")];
+    let kernel = Kernel::on_with(home, None, &of_kernel);
+    let of_shell = [("ONLY_SHELL", "hunter2-shell"), ("BOTH", "hunter2-other")];
+    let found = kernel.home.run_with(&["--json", "doctor", "--no-start"], &of_shell);
+    let report: Value = serde_json::from_str(&found.out).unwrap();
+    let printed = printed(&report, "environment");
+    for text in [
+        "your shell has ONLY_SHELL, the running kernel does not",
+        "run `mgp stop`",
+        "`mgp secrets set NAME`",
+        "the running kernel has ONLY_KERNEL, your shell does not",
+    ] {
+        assert!(printed.contains(text), "{text}: {report}");
+    }
+    for text in ["BOTH", "NEITHER", "hunter2"] {
+        assert!(!found.out.contains(text), "{text}: {report}");
+    }
 }

@@ -1,8 +1,11 @@
-//! Tests of records that an attacker adds to the audit log with the right hash chain.
+//! Tests of records that an attacker adds to the audit log with the right hash chain, and of records that a power cut
+//! lost.
 
 use std::fs;
 use std::path::PathBuf;
 
+use mgp_testkit::until_blocking;
+use mgp_types::store::{Db, Store as _};
 use serde_json::{Value, json};
 
 use crate::kernel::Kernel;
@@ -73,4 +76,61 @@ fn a_record_that_was_forged_and_chained_by_hand_is_found_and_not_taken_over() {
     is_found(home);
     home.succeed(&["access", "grant", "bob", "bench"]);
     is_found(home);
+}
+
+/// Returns the head of the audit log in the store.
+fn head(home: &Home) -> Value {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let db = Db::open(home.path(".local/state/mgp/state.db")).await.unwrap();
+        let mut records = db.load("audit").await.unwrap().records;
+        records.retain(|record| record.key == "audit");
+        let head = records.remove(0).value.unwrap().get().unwrap();
+        db.close().await;
+        head
+    })
+}
+
+/// Returns the check of `mgp doctor` about the audit log.
+fn doctor(home: &Home) -> Value {
+    let (report, _) = home.any_json("doctor", &["doctor", "--no-start"]);
+    let checks = report["checks"].as_array().unwrap();
+    checks.iter().find(|check| check["about"] == "audit").unwrap().clone()
+}
+
+#[test]
+fn records_that_a_power_cut_lost_are_counted_and_shown() {
+    let kernel = Kernel::bench();
+    until_blocking("all records are synced", || head(&kernel.home).get("synced").is_none());
+    let mut agents = 0..;
+    until_blocking("a record is not synced", || {
+        let agent = format!("agent-{}", agents.next().unwrap());
+        kernel.home.succeed(&["access", "grant", &agent, "bench"]);
+        kernel.home.succeed(&["audit", "query"]);
+        head(&kernel.home).get("synced").is_some()
+    });
+    let home = kernel.killed();
+    let (file, before) = (log_file(&home), head(&home));
+    assert!(before["synced"].is_u64(), "{before}");
+    let text = fs::read_to_string(&file).unwrap();
+    let kept = text.trim_end().rsplit_once('\n').unwrap().0;
+    fs::write(&file, format!("{kept}\n")).unwrap();
+    let last: Value = serde_json::from_str(kept.lines().last().unwrap()).unwrap();
+    let lost = before["seq"].as_u64().unwrap() - last["seq"].as_u64().unwrap();
+
+    let (verified, code) = home.any_json("audit-verify", &["audit", "verify"]);
+    let error = verified["error"].as_str().unwrap();
+    assert!(code == Some(1) && error.contains("acknowledged records are missing"), "{verified}");
+    assert_eq!(doctor(&home)["level"], "warn");
+
+    fs::remove_file(home.path("ready.json")).unwrap();
+    let config = home.path("c.toml");
+    let kernel = Kernel::on(home, Some(&config));
+    let home = &kernel.home;
+    let found = home.json("audit-query", &["audit", "query", "--type", "records_lost"]);
+    assert_eq!(found[0]["details"]["count"], lost, "{found}");
+    assert_eq!(home.json("audit-verify", &["audit", "verify"])["lost"], lost);
+    let shown = doctor(home);
+    assert_eq!(shown["level"], "warn", "{shown}");
+    assert!(shown["what"].as_str().unwrap().contains("lost in the last 30 days"), "{shown}");
 }

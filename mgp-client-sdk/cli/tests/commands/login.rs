@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::thread::sleep;
@@ -105,15 +105,21 @@ impl World {
     #[track_caller]
     fn log_in(&self, user: &str, more: &[&str]) {
         let (login, output, page) = self.begin(more, |line| line.contains("/authorize?"));
-        let (head, _) = get(&format!("{page}&user={user}"));
-        let back = head.lines().find_map(|line| line.strip_prefix("location: ")).unwrap();
-        assert!(get(back).1.contains("Login complete"));
+        enter(&page, user);
         succeeded(login, output);
     }
 
     fn server(&self) -> Value {
         self.kernel.server("tracker")
     }
+}
+
+/// Logs in as a user on the page of a login, and follows the redirect back.
+#[track_caller]
+fn enter(page: &str, user: &str) {
+    let (head, _) = get(&format!("{page}&user={user}"));
+    let back = head.lines().find_map(|line| line.strip_prefix("location: ")).unwrap();
+    assert!(get(back).1.contains("Login complete"));
 }
 
 #[track_caller]
@@ -256,4 +262,66 @@ fn a_person_without_a_browser_here_logs_in_on_another_device() {
     world.issuer.control("device?user=bob");
     succeeded(login, output);
     world.answers("x", "bob");
+}
+
+#[test]
+fn a_failing_token_endpoint_is_not_a_login_that_has_expired() {
+    let world = World::new("");
+    world.log_in("ada", &[]);
+    world.answers("x", "ada");
+    world.issuer.control("expire");
+    world.issuer.control("token-fault?status=503");
+    let ended = world.call("x");
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let text = ended.out.clone() + &ended.err;
+    assert!(text.contains("503") && !text.contains("servers login"), "{ended:?}");
+    assert_eq!(world.server()["error"], Value::Null);
+    world.issuer.control("token-fault");
+    world.answers("x", "ada");
+}
+
+#[test]
+fn each_refusal_for_lack_of_scopes_names_all_scopes_of_the_next_login() {
+    let world = World::new("");
+    world.log_in("ada", &[]);
+    let step_up = |needs: &str, scopes: &str, calls: usize| {
+        world.issuer.control(&format!("needs?scope={needs}"));
+        for _ in 0..calls {
+            world.refuses("x", &format!("mgp servers login tracker --scopes {scopes}"));
+        }
+    };
+    step_up("read", "read", 1);
+    world.log_in("ada", &["--scopes", "read"]);
+    world.answers("x", "ada");
+    step_up("write", "'read write'", 1);
+    world.log_in("ada", &["--scopes", "read write"]);
+    world.answers("x", "ada");
+    step_up("admin", "'read write admin'", 5);
+}
+
+#[test]
+fn a_client_that_was_registered_by_hand_logs_in_with_one_redirect_uri() {
+    let world = World::new("auth = { client_id = 'x' }");
+    // No other test listens on this port, but another program can.
+    let taken = TcpListener::bind("127.0.0.1:8976");
+    world.home().fail(1, &["servers", "login", "tracker"], "cannot listen on port 8976");
+    if taken.is_err() {
+        return;
+    }
+    drop(taken);
+    let (login, output, page) = world.begin(&[], |line| line.contains("/authorize?"));
+    assert!(page.contains("127.0.0.1%3A8976%2Fcallback"), "{page}");
+    enter(&page, "ada");
+    succeeded(login, output);
+    world.answers("x", "ada");
+}
+
+#[test]
+fn where_no_client_can_register_the_error_names_the_key_for_one() {
+    let world = World::new("");
+    world.issuer.control("no-registration");
+    let ended = world.home().run(&["servers", "login", "tracker"]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.err.contains("write its `client_id` into `auth` of `tracker`"), "{ended:?}");
+    assert!(!ended.err.contains("preregistered"), "{ended:?}");
 }

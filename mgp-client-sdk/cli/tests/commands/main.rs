@@ -52,6 +52,7 @@ mod risk;
 mod running;
 mod schema;
 mod served_console;
+mod setup;
 #[cfg(unix)]
 mod sse;
 mod streams;

@@ -140,7 +140,7 @@ fn a_host_is_warned_that_the_kernel_uses_the_files_of_another_folder() {
     assert!(!printed("work").contains("configuration ignored"));
     fs::create_dir(home.path("other")).unwrap();
     let other = printed("other");
-    assert!(other.contains(file.to_str().unwrap()) && other.contains("--standalone"), "{other}");
+    assert!(other.contains(file.to_str().unwrap()) && other.contains("--state DIR"), "{other}");
     let missing = home.path("missing.toml");
     let mut command = home.command(&["serve", "--stdio", "--config"]);
     let ended = command.arg(&missing).current_dir(home.path("work")).output().unwrap();
@@ -179,4 +179,15 @@ fn a_server_that_writes_no_mcp_is_reported_with_its_words() {
     });
     let lines = home.json("servers-logs", &["servers", "logs", "prints"]);
     assert_eq!(lines[0]["text"], "(stdout, not MCP) blah … blah");
+}
+
+#[test]
+fn a_change_of_a_server_that_takes_long_is_reported_while_it_lasts() {
+    let kernel = Kernel::new("[[servers]]\nid = 'slow'\ncommand = 'sleep'\nargs = ['60']\n");
+    let mut restart = kernel.home.command(&["servers", "restart", "slow"]);
+    let mut restart = restart.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(restart.stderr.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "mgp: still waiting for slow");
+    restart.kill().unwrap();
+    restart.wait().unwrap();
 }

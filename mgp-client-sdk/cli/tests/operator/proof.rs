@@ -2,8 +2,9 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
+use std::thread::JoinHandle;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::pty::Terminal;
 use crate::setting::{GRANT, Setting, mgp};
@@ -141,8 +142,8 @@ fn changes_of_the_folder_without_a_kernel_need_the_passphrase_too() {
     assert_eq!(terminal.end().0, Some(0));
 }
 
-#[test]
-fn a_watch_in_a_terminal_answers_in_place() {
+/// Starts a kernel in which each call of `echo` waits for an operator.
+fn careful() -> Setting {
     let setting = Setting::new("");
     let config = std::fs::read_to_string(setting.world.config_file()).unwrap();
     let risky = "default_policy = \"opt-out\"\nrisk = { echo = \"dangerous\" }";
@@ -151,10 +152,22 @@ fn a_watch_in_a_terminal_answers_in_place() {
         let why = setting.mgp(&["why", "eve", "files.echo"]).output().unwrap();
         text(&why.stdout).contains("waits").then_some(())
     });
+    setting
+}
+
+/// Calls `echo` as the agent `eve`; returns once the call waits for an operator.
+fn call_echo(setting: &Setting, message: &str) -> JoinHandle<Result<Value, Value>> {
     let mut eve = setting.world.wire(&agent("eve"));
-    let asked = json!({"name": "files.echo", "arguments": {"message": "hello"}});
+    let asked = json!({"name": "files.echo", "arguments": {"message": message}});
     let call = std::thread::spawn(move || eve.ask("tools/call", &asked));
-    within(|| setting.succeed(&["approvals", "ls"]).contains("hello").then_some(()));
+    within(|| setting.succeed(&["approvals", "ls"]).contains(message).then_some(()));
+    call
+}
+
+#[test]
+fn a_watch_in_a_terminal_answers_in_place() {
+    let setting = careful();
+    let call = call_echo(&setting, "hello");
     let listed = setting.succeed(&["approvals", "ls"]);
     assert_eq!(listed.matches("Calls like this").count(), 1, "{listed}");
     let mut watch = Terminal::run(&setting.mgp(&["approvals", "watch"]));
@@ -169,4 +182,29 @@ fn a_watch_in_a_terminal_answers_in_place() {
     assert_eq!(ran["content"][0]["text"], "hello", "{ran}");
     let listed = setting.succeed(&["--json", "approvals", "ls"]);
     assert!(listed.contains("\"as Ann asked\""), "{listed}");
+}
+
+#[test]
+fn a_line_that_was_typed_before_a_question_is_shown_does_not_answer_it() {
+    let setting = careful();
+    let mut watch = Terminal::run(&setting.mgp(&["approvals", "watch"]));
+    watch.answer("watching for questions", "y");
+    let call = call_echo(&setting, "hello");
+    watch.answer("[s]kip:", "n not seen before");
+    let outcome = call.join().unwrap();
+    let listed = setting.succeed(&["--json", "approvals", "ls"]);
+    assert!(listed.contains("\"not seen before\""), "{outcome:?} {listed}");
+}
+
+#[test]
+fn a_watch_asks_the_newest_question_first() {
+    let setting = careful();
+    let calls = ["the first message", "the second message"].map(|text| call_echo(&setting, text));
+    let mut watch = Terminal::run(&setting.mgp(&["approvals", "watch"]));
+    for message in ["the second message", "the first message"] {
+        watch.answer(message, "y");
+    }
+    for call in calls {
+        call.join().unwrap().unwrap();
+    }
 }

@@ -1,7 +1,10 @@
 //! Tests of limits with several agents at once: how much slower one agent's calls become while another agent calls
-//! without a pause, and how many units the agents spend together.
+//! without a pause, and how many units the agents spend together; and of the limits of HTTP connections.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -11,7 +14,8 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::reach;
-use crate::world::{Host, World, kill, within};
+use crate::serving::Serving;
+use crate::world::{Host, World, kill, lives, stat, within};
 
 /// A shell script of a server whose tool takes a tenth of a second; its calls run at the same time.
 const SERVER: &str = r#"
@@ -112,4 +116,59 @@ fn agents_that_spend_at_once_never_exceed_a_limit_even_if_the_kernel_is_killed()
     println!("{ran} calls ran of {UNITS}, {answered} were answered");
     assert!(ran <= UNITS, "{ran} calls ran");
     assert!(answered + SPENDERS >= UNITS, "charged more than the calls in flight: {answered}");
+}
+
+/// The number of files that the kernel of the test below may open, and the larger number of idle connections to it.
+const FILES: usize = 256;
+const IDLE: usize = 300;
+
+#[test]
+fn idle_connections_leave_descriptors_for_servers() {
+    let world = World::new("");
+    let file = world.ready_file();
+    let options = ["--http", "127.0.0.1:0", "--ready-file", file.to_str().unwrap()];
+    let mut kernel = world.mgp_after(&format!("ulimit -n {FILES}"), &options);
+    let mut kernel = kernel.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let url = world.ready()["http"].as_str().unwrap().to_owned();
+    let mut host = world.host(&[]);
+    host.echoes("before");
+    let idle: Vec<_> = (0..IDLE).map(|_| TcpStream::connect(address(&url)).unwrap()).collect();
+    // The kernel accepts as many of them as it can.
+    thread::sleep(Duration::from_millis(500));
+    let both = world.marked();
+    let server = both.into_iter().find(|pid| stat(*pid).is_some_and(|(_, of)| of != kernel.id()));
+    kill("-KILL", server.unwrap());
+    within(|| (!lives(server.unwrap())).then_some(()));
+    host.echoes("after");
+    let mut status = Command::new(env!("CARGO_BIN_EXE_mgp"));
+    status.arg("status").arg("--state").arg(world.state()).stdin(Stdio::null());
+    let status = status.output().unwrap();
+    assert_eq!(status.status.code(), Some(0), "{status:?}");
+    drop(idle);
+    kill("-TERM", kernel.id());
+    assert_eq!(kernel.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn connections_of_an_address_are_limited_by_its_key() {
+    let world = World::new("[kernel.http]\nconnections_per_address = 3\n");
+    let serving = Serving::start(&world, &[]);
+    let url = serving.url();
+    let ask = || {
+        let mut stream = TcpStream::connect(address(&url)).unwrap();
+        let request = "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
+        let mut answer = String::new();
+        // A connection that is refused may be closed before the request is written.
+        let _ = stream.write_all(request.as_bytes());
+        let _ = stream.read_to_string(&mut answer);
+        answer.split(' ').nth(1).unwrap_or_default().to_owned()
+    };
+    let mut idle: Vec<_> = (0..3).map(|_| TcpStream::connect(address(&url)).unwrap()).collect();
+    assert_eq!(ask(), "429");
+    idle.pop();
+    within(|| (ask() == "200").then_some(()));
+}
+
+fn address(url: &str) -> &str {
+    url.trim_start_matches("http://").trim_end_matches("/mcp")
 }

@@ -8,7 +8,7 @@ use mgp_security::Governance;
 use tokio::time::Instant;
 
 use crate::program::program;
-use crate::world::{World, exists, kill, lives, rss, stat, within};
+use crate::world::{Host, World, exists, kill, lives, rss, stat, within};
 
 /// Returns the script of a server whose child processes leave its process group, its session, and their parent.
 fn stubborn() -> String {
@@ -165,7 +165,11 @@ fn calls_that_wait_together_are_each_refused_while_no_kernel_starts() {
 
 #[tokio::test]
 async fn a_signal_or_the_end_of_input_stops_the_kernel_in_order() {
-    for how in ["-TERM", "-INT", "input"] {
+    for how in ["-TERM", "-INT", "-HUP", "input"] {
+        // The children of a process that ignores SIGHUP, e.g. under `nohup`, ignore it too.
+        if how == "-HUP" && ignores_hangup() {
+            continue;
+        }
         let world = grown();
         let file = world.ready_file();
         let mut host = world.host(&["--standalone", "--ready-file", file.to_str().unwrap()]);
@@ -187,6 +191,35 @@ async fn a_signal_or_the_end_of_input_stops_the_kernel_in_order() {
         assert!(!exists(&file) && !exists(&world.socket()), "{how}");
         assert!(Governance::verify(world.state()).await.unwrap() > 0, "{how}");
     }
+}
+
+#[test]
+fn a_service_fails_while_another_kernel_uses_its_folder_so_that_it_is_started_again() {
+    let world = World::new("");
+    let mut host = world.host(&[]);
+    host.echoes("there");
+    assert_eq!(world.service().status().unwrap().code(), Some(1));
+    host.echoes("still there");
+    assert_eq!(host.leave().code(), Some(0));
+}
+
+/// Returns whether this process ignores SIGHUP.
+fn ignores_hangup() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    u64::from_str_radix(ignored.trim(), 16).unwrap() & 1 != 0
+}
+
+#[test]
+fn a_kernel_under_nohup_goes_on_after_a_hangup() {
+    let world = World::new("");
+    let mut host = Host::spawn(world.mgp_after("trap '' HUP", &["--stdio", "--standalone"]));
+    host.hello();
+    host.echoes("there");
+    kill("-HUP", host.child.id());
+    std::thread::sleep(Duration::from_millis(300));
+    host.echoes("still there");
+    assert_eq!(host.leave().code(), Some(0));
 }
 
 #[test]

@@ -75,6 +75,7 @@ fn a_tool_whose_definition_differs_from_the_lock_file_cannot_be_called() {
     );
     let refused = call(&world, "s.first").unwrap_err().to_string();
     assert!(refused.contains("not the one in mgp.lock: /description (patch)"), "{refused}");
+    assert!(refused.contains("lock it with `mgp lock`"), "{refused}");
     let added = call(&world, "s.third").unwrap_err().to_string();
     assert!(added.contains("the tool is not in mgp.lock") || added.contains("4001"), "{added}");
     assert_eq!(call(&world, "s.second").unwrap(), "done");
@@ -90,6 +91,47 @@ fn a_tool_whose_definition_differs_from_the_lock_file_cannot_be_called() {
 }
 
 #[test]
+fn the_lock_file_has_the_definitions_that_a_server_lists_to_the_kernel() {
+    // Like servers of the SDK, the server lists parts of its tools only to clients that offer an extension.
+    for (extension, config) in [("scopes", ""), ("security", "extensions = [\"lifecycle\"]\n")] {
+        let world = world();
+        let initialize = r#"*'"initialize"'*) "#;
+        let choose = format!(r#"case "$line" in *'"{extension}"'*) ;; *) set -- "$2" ;; esac; "#);
+        let script = SERVER.replace(initialize, &format!("{initialize}{choose}"));
+        fs::write(world.folder.join("server.sh"), script).unwrap();
+        let bare = json!({ "tools": [tool("first", "Returns one, or none")] });
+        let bare_file = world.folder.join("bare.json");
+        fs::write(&bare_file, bare.to_string()).unwrap();
+        let own = fs::read_to_string(world.config_file()).unwrap();
+        let files = format!("tools.json\", \"{}\"]", bare_file.display());
+        world.config(&(own.replace("tools.json\"]", &files) + config));
+        locked(&world);
+        assert_eq!(call(&world, "s.first").unwrap(), "done", "{extension}");
+        assert!(lock(&world, &["--check"]).status.success(), "{extension}");
+    }
+}
+
+#[test]
+fn a_definition_that_cannot_be_read_is_left_out_of_the_lock_file_and_cannot_be_called() {
+    let world = world();
+    let bare = json!({"name": "bare"});
+    set_tools(&world, &[tool("first", "Returns one"), bare, json!({"inputSchema": {}})]);
+    let output = lock(&world, &[]);
+    let notes = text(&output.stderr);
+    assert!(output.status.success(), "{output:?}");
+    assert!(
+        notes.contains("`s`: the tool `bare` cannot be used: it has no `inputSchema`"),
+        "{notes}"
+    );
+    assert!(notes.contains("`s`: entry 3 of its list of tools cannot be used"), "{notes}");
+    assert!(lock(&world, &["--check"]).status.success());
+    assert_eq!(call(&world, "s.first").unwrap(), "done");
+    call(&world, "s.bare").unwrap_err();
+    set_tools(&world, &[tool("first", "Returns one"), tool("bare", "Returns all")]);
+    call(&world, "s.bare").unwrap_err();
+}
+
+#[test]
 fn a_server_whose_program_changed_does_not_start() {
     let world = world();
     locked(&world);
@@ -101,6 +143,37 @@ fn a_server_whose_program_changed_does_not_start() {
     // Without `--locked` the same server starts.
     let mut host = Host::standalone(&world, &[]);
     assert_eq!(host.call("s.first", &json!({})).unwrap(), "done");
+}
+
+#[test]
+fn data_among_the_arguments_may_change_and_the_script_after_it_may_not() {
+    let world = world();
+    let folder = world.folder.display();
+    let data = world.folder.join("data.db");
+    fs::write(&data, "1").unwrap();
+    let args = format!(
+        "\"-c\", 'exec sh \"$1\" \"$2\"', \"{folder}/data.db\", \"{folder}/server.sh\", \"{folder}/tools.json\""
+    );
+    world.config(&format!(
+        "[[servers]]\nid = \"s\"\ncommand = \"/bin/sh\"\nargs = [{args}]\n\
+         [servers.mgp]\ndefault_policy = \"opt-out\"\ntrust_level = \"trusted\"\n"
+    ));
+    locked(&world);
+    fs::write(&data, "2").unwrap();
+    assert_eq!(call(&world, "s.first").unwrap(), "done");
+    let script = world.folder.join("server.sh");
+    fs::write(&script, format!("{SERVER}\n# changed\n")).unwrap();
+    let refused = call(&world, "s.first").unwrap_err().to_string();
+    assert!(refused.contains("differs from mgp.lock: its package changed from"), "{refused}");
+
+    // An older version locked the first file, whatever it was.
+    fs::write(&script, SERVER).unwrap();
+    let file = world.config_file().with_file_name("mgp.lock");
+    let mut older: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    older["servers"]["s"]["package"]["name"] = json!(data);
+    fs::write(&file, older.to_string()).unwrap();
+    let refused = call(&world, "s.first").unwrap_err().to_string();
+    assert!(refused.contains("or an older version wrote mgp.lock; check it"), "{refused}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -39,6 +39,73 @@ fn hosts_that_start_together_share_one_kernel_which_stops_after_them() {
     within(|| (!lives(kernel)).then_some(()));
     assert!(!exists(&world.socket()));
     world.nothing_is_left();
+}
+
+#[test]
+fn a_connected_agent_is_known_to_commands() {
+    let world = World::new("");
+    let mut host = world.host(&["--agent", "eve"]);
+    host.echoes("hello");
+    let notes = |agent: &str| {
+        let mut why = Command::new(env!("CARGO_BIN_EXE_mgp"));
+        why.env("HOME", &world.folder).env_remove("MGP_CONFIG_PATH");
+        why.arg("--state").arg(world.state()).args(["why", agent, "echo.echo"]);
+        let output = why.stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(notes("bob").contains("no agent `bob` is known yet"));
+    assert!(!notes("eve").contains("is known yet"));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_active_host_leaves_the_state_folder_to_the_service_that_replaces_its_kernel() {
+    let world = World::new("");
+    let mut host = world.host(&["--linger", "30"]);
+    host.echoes("before");
+    // The service manager starts the service some time after the kernel has stopped.
+    let service = world.service();
+    let words = std::iter::once(service.get_program()).chain(service.get_args());
+    let words: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
+    let start = format!("(sleep 0.5; exec {}) < /dev/null > /dev/null 2>&1 &", words.join(" "));
+    let manager = world.folder.join("systemctl");
+    fs::write(&manager, format!("#!/bin/sh\ncase \"$*\" in *restart*) {start} ;; esac\n")).unwrap();
+    fs::set_permissions(&manager, fs::Permissions::from_mode(0o755)).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(&world.program);
+        command.env("HOME", &world.folder).env_remove("XDG_CONFIG_HOME");
+        command.env("PATH", format!("{}:/usr/bin:/bin", world.folder.display()));
+        command.env_remove("MGP_CONFIG_PATH").stdin(Stdio::null());
+        let output = command.arg("--state").arg(world.state()).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let ends = AtomicBool::new(false);
+    let installed = thread::scope(|scope| {
+        let calls = scope.spawn(|| {
+            while !ends.load(Ordering::Acquire) {
+                host.echoes("during");
+            }
+        });
+        let file = world.config_file();
+        let installed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            run(&["service", "install", "--config", file.to_str().unwrap()])
+        }));
+        ends.store(true, Ordering::Release);
+        calls.join().unwrap();
+        installed.unwrap()
+    });
+    assert!(installed.contains("service: running"), "{installed}");
+    host.echoes("after");
+    let kernel = world.kernel().unwrap();
+    let command = fs::read_to_string(format!("/proc/{kernel}/cmdline")).unwrap();
+    assert!(command.contains("--service"), "{command:?}");
+    assert_eq!(host.leave().code(), Some(0));
+    let marker = world.state().join("service");
+    assert!(marker.exists());
+    run(&["stop"]);
+    assert!(!marker.exists(), "a host starts the next kernel at once");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::program::program;
 use crate::registering::{Hands, Registered};
-use crate::world::{World, text, within};
+use crate::world::{World, kill, text, within};
 
 /// The number of clients that call while the program is replaced.
 const CLIENTS: usize = 4;
@@ -199,6 +199,23 @@ fn an_older_program_uses_the_newer_kernel_and_does_not_replace_it() {
     let mut second = world.host(&["--linger", "30"]);
     second.echoes("older");
     assert_eq!(serving(&world), Some(newer));
+}
+
+#[test]
+fn a_kernel_that_runs_as_a_service_does_not_give_way_to_a_newer_program() {
+    let mut world = World::new("");
+    let mut releases = Releases::new(&world);
+    world.program.clone_from(&releases.path);
+    let older = releases.install(20);
+    let mut service = world.service().spawn().unwrap();
+    within(|| serving(&world));
+    releases.install(30);
+    let mut host = world.host(&[]);
+    host.echoes("served");
+    assert_eq!((serving(&world), world.kernel()), (Some(older), Some(service.id())));
+    assert_eq!(host.leave().code(), Some(0));
+    kill("-TERM", service.id());
+    assert_eq!(service.wait().unwrap().code(), Some(0));
 }
 
 #[tokio::test]

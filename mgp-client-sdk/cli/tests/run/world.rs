@@ -18,6 +18,9 @@ use crate::wire::{OPERATOR, Wire, initialize_params};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
+/// Settings in the environment of the test run, which must not apply.
+const SETTINGS: [&str; 4] = ["MGP_STATE", "MGP_CONFIG", "MGP_CONFIG_PATH", "MGP_LOG"];
+
 /// A folder with a configuration and a state; dropping this value kills the kernel.
 pub(crate) struct World {
     pub(crate) folder: PathBuf,
@@ -75,10 +78,33 @@ impl World {
         let mut command = Command::new(&self.program);
         command.arg("serve").arg("--config").arg(self.config_file());
         command.arg("--state").arg(self.state()).args(args);
-        // Settings in the environment of the test run must not apply.
-        for name in ["MGP_STATE", "MGP_CONFIG", "MGP_CONFIG_PATH", "MGP_LOG"] {
+        for name in SETTINGS {
             command.env_remove(name);
         }
+        command
+    }
+
+    /// Builds the same command as [`mgp`](Self::mgp), started by a shell that has run a line before.
+    pub(crate) fn mgp_after(&self, line: &str, args: &[&str]) -> Command {
+        let serve = self.mgp(args);
+        let mut shell = Command::new("/bin/sh");
+        shell.arg("-c").arg(format!("{line}; exec \"$0\" \"$@\""));
+        shell.arg(serve.get_program()).args(serve.get_args());
+        for (name, _) in serve.get_envs() {
+            shell.env_remove(name);
+        }
+        shell
+    }
+
+    /// Builds the command of the kernel that `mgp service` runs.
+    pub(crate) fn service(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(["__kernel", "--linger", "3600", "--service"]);
+        command.arg("--config").arg(self.config_file()).arg("--state").arg(self.state());
+        for name in SETTINGS {
+            command.env_remove(name);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command
     }
 
@@ -205,7 +231,8 @@ impl Host {
         host
     }
 
-    fn spawn(mut command: Command) -> Self {
+    /// Starts a host with this command, which must serve its standard streams.
+    pub(crate) fn spawn(mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());

@@ -136,8 +136,8 @@ async fn find_registration(
     Ok(waiting.into_iter().find(|waiting| waiting.fingerprint.to_string() == id))
 }
 
-/// Approves a registration. Also grants the permissions in the params, each of which must be one that is denied to the
-/// server otherwise.
+/// Approves a registration, and grants the permissions in the params, which must be among those that are denied to the
+/// server by default.
 async fn approve_registration(
     kernel: &Kernel,
     cx: &Context,
@@ -169,7 +169,7 @@ async fn approve_registration(
     Ok(result)
 }
 
-/// Records in the audit log why an operator decided so, if the operator gave a reason.
+/// Records an operator's reason for a decision in the audit log, if the operator gave one.
 async fn record_reason(
     kernel: &Kernel,
     cx: &Context,

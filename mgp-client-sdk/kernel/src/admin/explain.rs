@@ -4,7 +4,7 @@ use mgp_security::{
     CallOutcome, CallVerdict, Governance, MissingPermission, RequestState, Requirement, Stage,
     Step, StepResult,
 };
-use mgp_toolindex::{AllTools, IndexedTool, name_for};
+use mgp_toolindex::{AllTools, name_for};
 use mgp_types::mgp::{
     ExplainedOutcome, ExplainedResult, ExplainedStep, KernelExplainParams, KernelExplainResult,
 };
@@ -105,11 +105,25 @@ fn find_tool(kernel: &Kernel, agent: &str, name: &str) -> Result<(ServerId, Stri
     for id in kernel.0.fleet.all().keys() {
         for tool in kernel.index().tools_of(id.as_str()) {
             let is_exact =
-                is_id(id, &tool, name) || name_for(&tool, kernel.index(), &AllTools) == name;
+                is_id(id, tool.name(), name) || name_for(&tool, kernel.index(), &AllTools) == name;
             if is_exact {
                 exact.push((id.clone(), tool.name().to_owned()));
             } else if tool.name() == name {
                 own.push((id.clone(), tool.name().to_owned()));
+            }
+        }
+    }
+    if exact.is_empty() && own.is_empty() {
+        // The index lacks tools whose definitions wait for an operator or were rejected.
+        let definitions = kernel.governance().definitions();
+        for held in definitions.waiting()?.into_iter().chain(definitions.rejected()?) {
+            if kernel.0.fleet.get(held.server.as_str()).is_none() {
+                continue;
+            }
+            if is_id(&held.server, &held.tool, name) {
+                exact.push((held.server, held.tool));
+            } else if held.tool == name {
+                own.push((held.server, held.tool));
             }
         }
     }
@@ -129,9 +143,9 @@ fn find_tool(kernel: &Kernel, agent: &str, name: &str) -> Result<(ServerId, Stri
     }
 }
 
-fn is_id(server: &ServerId, tool: &IndexedTool, name: &str) -> bool {
+fn is_id(server: &ServerId, tool: &str, name: &str) -> bool {
     let rest = name.strip_prefix(server.as_str()).and_then(|rest| rest.strip_prefix('.'));
-    rest == Some(tool.name())
+    rest == Some(tool)
 }
 
 fn result_of(

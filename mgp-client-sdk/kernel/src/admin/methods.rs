@@ -11,7 +11,7 @@ use mgp_types::{ErrorCode, RpcError};
 use crate::fleet::ManagedServer;
 use crate::handle::Kernel;
 
-/// Builds the router of methods that only operators may call.
+/// A builder of the router of methods that only operators may call.
 pub(super) struct OperatorMethods {
     kernel: Kernel,
     router: Router,

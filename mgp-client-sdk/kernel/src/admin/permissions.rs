@@ -68,7 +68,7 @@ pub(super) async fn revoke(
     let permissions = params.permissions.clone();
     let governance = kernel.governance();
     let calls = match governance.inbox() {
-        Some(inbox) => inbox.calls().revoke(&cx.principal, &server, &permissions).await?,
+        Some(inbox) => inbox.revoke_calls(&cx.principal, &server, &permissions).await?,
         None => Vec::new(),
     };
     params.permissions.retain(|name| !CallApprovals::is_id(name.as_str()));

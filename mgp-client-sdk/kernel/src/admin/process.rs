@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use mgp_discovery::named_variables;
 use mgp_toolindex::name_for;
 use mgp_types::RpcError;
 use mgp_types::method::{KernelReload, KernelStop, Request};
@@ -44,6 +45,7 @@ pub(super) async fn info(
     };
     info.findings = kernel.0.config.findings().into();
     info.agents = kernel.0.config.agents();
+    info.variables = named_variables(&kernel.0.config.config());
     let clients = kernel.clients().list().into_iter().map(|connected| {
         let operator = connected.principal.authority() == Authority::Operator;
         let mut client = KernelClient::new(operator);

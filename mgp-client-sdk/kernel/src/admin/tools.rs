@@ -1,9 +1,12 @@
 //! Methods for tools: their definitions, who sees them, their cost in tokens, and decisions about waiting
 //! definitions.
 
+use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 
-use mgp_security::{DefinitionState, Difference, Finding, HeldDefinition, Severity};
+use mgp_security::{
+    DefinitionState, Difference, Finding, HeldDefinition, PendingDefinition, Severity,
+};
 use mgp_toolindex::{AllTools, IndexedTool, TokenCounter, UnmetSearch, max_tokens_of, name_for};
 use mgp_types::mgp::{
     KernelServerTokens, KernelTokensParams, KernelTokensResult, KernelTool,
@@ -43,13 +46,15 @@ pub(super) async fn list(
             all.push(indexed_tool(&kernel, id, &tool));
         }
     }
-    let waiting = kernel.governance().definitions().waiting()?;
-    for waiting in waiting.iter().filter(|waiting| is_wanted(waiting.server.as_str())) {
+    let definitions = kernel.governance().definitions();
+    let mut held = definitions.waiting()?;
+    held.extend(definitions.rejected()?);
+    for held in held.iter().filter(|held| is_wanted(held.server.as_str())) {
         let is_same = |tool: &KernelTool| {
-            tool.server_id == waiting.server.as_str() && own_name(tool) == waiting.tool
+            tool.server_id == held.server.as_str() && own_name(tool) == held.tool
         };
         if !all.iter().any(is_same) {
-            all.push(unlisted_tool(&kernel, &waiting.server, &waiting.tool));
+            all.push(unlisted_tool(&kernel, held));
         }
     }
     if let Some(cx) = params.agent_id.as_deref().map(context_of_agent) {
@@ -64,7 +69,7 @@ pub(super) async fn list(
     if let Some(id) = &params.tool_id {
         all.retain(|tool| tool.tool_id == *id);
         for tool in &mut all {
-            tool.definition = definition(&kernel, tool);
+            tool.definition = definition(&kernel, tool, &held);
         }
     }
     all.sort_by(|one, other| one.tool_id.cmp(&other.tool_id));
@@ -127,49 +132,77 @@ pub(super) async fn reject(
 }
 
 fn indexed_tool(kernel: &Kernel, server: &ServerId, tool: &IndexedTool) -> KernelTool {
-    let mut described = described_tool(kernel, server, tool.name(), tool.tokens());
+    let mut described = described_tool(kernel, server, tool.name(), tool.tokens(), None);
     described.name = name_for(tool, kernel.index(), &AllTools);
     described.description = tool.description().map(str::to_owned);
     described
 }
 
-/// Returns the complete definition of a tool: the one that waits for an operator's decision, or else the one that the
-/// server listed last.
-fn definition(kernel: &Kernel, tool: &KernelTool) -> Option<String> {
+/// Returns the complete definition of a tool: the one that waits for an operator's decision or was rejected, or else
+/// the one that the server listed last.
+fn definition(kernel: &Kernel, tool: &KernelTool, held: &[PendingDefinition]) -> Option<String> {
     let (server, name) = (ServerId::from(tool.server_id.as_str()), own_name(tool));
+    // For a tool that the server has not listed since the kernel started: its definition is known only from the store.
+    let is_described = |held: &&PendingDefinition| {
+        (&held.server, held.tool.as_str()) == (&server, name)
+            && tool.fingerprint == Some(held.held.fingerprint.to_string())
+    };
     let definitions = kernel.governance().definitions();
     match definitions.state(Some(&server), name) {
         DefinitionState::Changed(held) | DefinitionState::Flagged(held) => {
             Some(held.definition.as_str().to_owned())
         }
-        _ => serde_json::to_string(&*definitions.definition(Some(&server), name)?).ok(),
+        _ => {
+            if let Some(listed) = definitions.definition(Some(&server), name) {
+                return serde_json::to_string(&*listed).ok();
+            }
+            let held = held.iter().find(is_described)?;
+            Some(held.held.definition.as_str().to_owned())
+        }
     }
 }
 
-/// Describes a tool whose first definition waits for an operator's decision. The description contains no text of the
-/// server except the tool's name.
-fn unlisted_tool(kernel: &Kernel, server: &ServerId, tool: &str) -> KernelTool {
+/// Describes a tool whose definition waits for an operator's decision or was rejected. The description contains no text
+/// of the server except the tool's name.
+fn unlisted_tool(kernel: &Kernel, held: &PendingDefinition) -> KernelTool {
+    let PendingDefinition { server, tool, held, .. } = held;
     let definition = kernel.governance().definitions().definition(Some(server), tool);
     let text = definition.and_then(|tool| serde_json::to_string(&*tool).ok());
-    described_tool(kernel, server, tool, text.map_or(0, |text| max_tokens_of(&text)))
+    let tokens = max_tokens_of(text.as_deref().unwrap_or(held.definition.as_str()));
+    described_tool(kernel, server, tool, tokens, Some(held))
 }
 
-fn described_tool(kernel: &Kernel, server: &ServerId, tool: &str, tokens: u32) -> KernelTool {
+/// Describes a tool. `held` is the stored definition that waits or was rejected, if the tool is not in the index.
+fn described_tool(
+    kernel: &Kernel,
+    server: &ServerId,
+    tool: &str,
+    tokens: u32,
+    held: Option<&HeldDefinition>,
+) -> KernelTool {
     let definitions = kernel.governance().definitions();
     let risk = definitions.assessment(Some(server), tool).effective_risk.clone();
-    let standing = match definitions.state(Some(server), tool) {
-        // The server has not listed the tool since its start, but the definition was pinned before.
-        DefinitionState::Unseen if definitions.is_pinned(server, tool) => DefinitionState::Pinned,
-        standing => standing,
+    let standing = match (definitions.state(Some(server), tool), held) {
+        // The server has not listed the tool since its start, so only the stored definitions are known.
+        (DefinitionState::Unseen, Some(held)) if held.pinned.is_some() => {
+            DefinitionState::Changed(held.clone().into())
+        }
+        (DefinitionState::Unseen, Some(held)) => DefinitionState::Flagged(held.clone().into()),
+        (DefinitionState::Unseen, None) if definitions.is_pinned(server, tool) => {
+            DefinitionState::Pinned
+        }
+        (standing, _) => standing,
     };
-    let mut described = KernelTool::new(
-        format!("{server}.{tool}"),
-        tool,
-        server.as_str(),
-        risk,
-        u64::from(tokens),
-        ToolStanding::from(standing.as_str()),
-    );
+    let word = match &standing {
+        DefinitionState::Changed(held) | DefinitionState::Flagged(held)
+            if held.rejected_by.is_some() =>
+        {
+            ToolStanding::Rejected
+        }
+        standing => ToolStanding::from(standing.as_str()),
+    };
+    let id = format!("{server}.{tool}");
+    let mut described = KernelTool::new(id, tool, server.as_str(), risk, u64::from(tokens), word);
     match standing {
         DefinitionState::Changed(held) | DefinitionState::Flagged(held) => {
             described.fingerprint = Some(held.fingerprint.to_string());
@@ -201,8 +234,12 @@ async fn decide(
     let KernelToolDecisionParams { server_id, tool, fingerprint, because, .. } = params;
     let (definitions, server) =
         (kernel.governance().definitions(), ServerId::from(server_id.as_str()));
-    let mut waiting = definitions.waiting()?.into_iter();
-    let waiting = waiting.find(|waiting| waiting.server == server && waiting.tool == tool);
+    let mut waiting = definitions.waiting()?;
+    if approves {
+        waiting.extend(definitions.rejected()?);
+    }
+    let waiting =
+        waiting.into_iter().find(|waiting| waiting.server == server && waiting.tool == tool);
     let Some(waiting) = waiting.map(|waiting| waiting.held.fingerprint) else {
         let message = format!("no definition of `{tool}` of `{server_id}` waits for a decision");
         return Err(RpcError::new(ErrorCode::TOOL_NOT_FOUND, message));
@@ -274,6 +311,9 @@ fn reasons(held: Option<&HeldDefinition>, findings: &[Finding], tool_id: &str) -
     let mut findings: Vec<&Finding> = findings.iter().collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let mut reasons: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    // Several rules can find the same text.
+    let mut known = HashSet::new();
+    reasons.retain(|reason| known.insert(reason.clone()));
     reasons.extend(held.into_iter().flat_map(|held| held.differences.iter().map(change)));
     let more = reasons.len().saturating_sub(MAX_REASONS)
         + held.map_or(0, |held| held.differences_left_out);

@@ -17,15 +17,15 @@ use super::{Bound, CallBounds, CallCost, ServerBound, counted};
 
 type Recheck = dyn Fn(&Call) -> Result<(), RpcError> + Send + Sync;
 
-/// The limits of one call; an extension of the call.
+/// The limits of one call, stored as an extension in the call's context.
 pub(super) struct LimitedCall {
     agent: Option<Arc<Bound>>,
     server: Option<Arc<ServerBound>>,
     /// The name under which the calls of the caller are counted.
     who: String,
     cost: CallCost,
-    /// `true` once the call was charged, so that its retries are not charged, nor its further rounds if the caller is
-    /// a legacy one.
+    /// `true` once the call was charged. The call is not charged again for a retry, or when the kernel repeats it with
+    /// a legacy caller's answers to questions of the server.
     is_charged: AtomicBool,
 }
 

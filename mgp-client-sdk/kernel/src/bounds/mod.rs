@@ -120,8 +120,8 @@ impl CallBounds {
         self.0.is_set.load(Ordering::Relaxed)
     }
 
-    /// Returns a stack in which the limits of a call that do not depend on the decision about it are applied before it
-    /// reaches `inner`. The other limits are added to the call; [`layer_decided`](Self::layer_decided) applies them.
+    /// Returns a stack that applies those limits that do not depend on the decision about a call, and then passes the
+    /// call to `inner`. Adds the other limits to the call, for [`layer_decided`](Self::layer_decided).
     pub(crate) fn layer(&self, call: &mut Call, server: &ServerId, inner: Stack) -> Stack {
         let Some(tool) = call.tool() else { return inner };
         let table = Arc::clone(&self.0.table.read());
@@ -165,7 +165,7 @@ impl CallBounds {
         self.record_refusals(id.clone(), reached, stack)
     }
 
-    /// Returns a stack that records each failed call that has not reached its server.
+    /// Returns a stack that records each call that failed before it passed these limits, i.e. did not set `reached`.
     fn record_refusals(&self, server: ServerId, reached: Arc<AtomicBool>, stack: Stack) -> Stack {
         let state = Arc::clone(&self.0);
         Stack::from_fn(move |call: Call| {
@@ -297,11 +297,11 @@ impl BoundTable {
 
 impl Bound {
     fn new(table: LimitTable, limits: &CallLimits) -> Self {
-        let rate = limits.calls_per_minute.map(|max| rate(max, RateKey::Agent));
+        let rate = limits.calls_per_minute.map(|max| rate(max, RateKey::AgentName));
         let running = limits.running.map(|max| {
             let mut config = LimitConfig::default();
             config.max_running = usize::MAX / 2;
-            config.running_per_caller = Some(count(max));
+            (config.running_per_caller, config.by_agent) = (Some(count(max)), true);
             ConcurrencyLimitLayer::new(config)
         });
         Self { table, limits: limits.clone(), rate, running, size: size(limits) }

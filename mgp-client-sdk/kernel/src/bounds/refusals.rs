@@ -65,7 +65,7 @@ impl RefusalLog {
     }
 
     /// Returns the number of unrecorded refusals if this refusal must be recorded; otherwise counts it and returns
-    /// `None`. A refusal of a new kind is ignored while too many kinds are tracked.
+    /// `None`. While too many kinds are tracked, refusals of new kinds are only counted.
     fn due(&self, kind: Kind) -> Option<u64> {
         let now = Instant::now();
         let mut recent = self.recent.lock();

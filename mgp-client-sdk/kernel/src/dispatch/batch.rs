@@ -119,10 +119,10 @@ fn single(
     Ok(Call::request(Method::from_static(ToolsCall::METHOD), params, cx))
 }
 
-/// Replaces the idempotency key and the step id of a batch by those of one of its calls, because each of them belongs
-/// to a single call. They depend only on the batch's own and the place, so a repeated batch has the same ones.
+/// Replaces the batch's idempotency key and step id by separate ones for one of its calls, because each names a single
+/// call. They derive from the batch's values and the call's place, so a repeated batch has the same ones.
 fn separate_members(cx: &mut Context, place: u32) -> Result<(), RpcError> {
-    // With the hash, no key is too long, and none equals another key that the caller chose.
+    // Hash the batch's key, so that no key is too long or equals another key that the caller chose.
     let own_key = |IdempotencyKey(key): &IdempotencyKey| {
         IdempotencyKey(format!("{}:{place}", Sha256Hash::digest(key.as_bytes())))
     };
@@ -149,7 +149,7 @@ fn separate_members(cx: &mut Context, place: u32) -> Result<(), RpcError> {
 /// Runs one call.
 fn run_one(dispatcher: &Dispatcher, mut call: Call) -> impl Future<Output = Outcome> + use<> {
     let active = call.cx().caller.mgp.unwrap_or_default() & ExtensionSet::PROPOSALS;
-    // Without a collection of its own, the members of its result would be in the result of the batch.
+    // Collect the members of this call's result separately; otherwise they would be added to the result of the batch.
     let members = ResultMembers::collect(call.cx_mut(), active);
     let answer = call_tool::call(dispatcher.clone(), call);
     async move {

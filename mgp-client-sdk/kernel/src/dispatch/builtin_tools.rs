@@ -12,7 +12,7 @@ use super::{Dispatcher, batch};
 /// The future of the reply to a call of a tool.
 pub(super) type Answer = BoxFuture<'static, Result<Reply, RpcError>>;
 
-/// Answers calls of the kernel's own tools that the router of methods does not answer.
+/// The kernel's own tools that the router of methods does not answer.
 pub(super) struct BuiltinTools {
     dispatcher: Dispatcher,
     transactions: Option<Transactions>,

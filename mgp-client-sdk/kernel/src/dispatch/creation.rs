@@ -14,7 +14,7 @@ const NEXT: &str = "\
     rejection names the imports that are allowed. An operator must approve it and grant access to it; it is removed \
     when this session ends";
 
-/// Starts creations of tools if `[tool_creation]` allows it.
+/// The [`ToolCreator`] of the kernel: lets agents create tools if `[tool_creation]` allows it.
 pub(super) struct Creation {
     pub(super) meta_tools: MetaToolConfig,
     pub(super) registrations: Registrations,

@@ -20,7 +20,7 @@ use crate::hops;
 use crate::metrics::CallMetrics;
 use crate::results::Results;
 
-/// Dispatches calls of clients to servers. This handle is cheap to clone.
+/// The dispatcher of clients' calls to servers. This handle is cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Dispatcher(Arc<DispatcherParts>);
 

@@ -1,4 +1,4 @@
-//! Finds the tool that a call names, among those that the caller sees, and by reading lists that are not known yet.
+//! Finds the tool that a call names, in the known lists or by reading lists that the kernel has not read yet.
 
 use std::sync::Arc;
 

@@ -25,7 +25,7 @@ const MAX_DAYS: usize = 60;
 /// counted.
 const MAX_AGENTS: usize = 256;
 
-/// Counts how many lists each agent has received since the savings were last computed.
+/// The number of lists that each agent has received since the savings were last computed.
 #[derive(Default)]
 pub(crate) struct SavedContext {
     lists: Mutex<BTreeMap<String, u64>>,

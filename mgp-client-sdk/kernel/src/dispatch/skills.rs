@@ -182,8 +182,8 @@ fn listed_directory(
     Ok(result)
 }
 
-/// Returns the names in a directory, taken from the files of the skills that a server lists, each with `true` if it is
-/// a directory itself; `None` if the directory contains no file.
+/// Returns the names of the files and folders in a directory, taken from the skills that a server lists, each with
+/// `true` for a folder; `None` if the directory contains no file.
 fn children(server: &ManagedServer, directory: &str) -> Option<BTreeMap<String, bool>> {
     let list = server.lists().list(ListKind::Skills);
     let mut found = BTreeMap::new();

@@ -49,7 +49,7 @@ pub(super) fn level(
     }
 }
 
-/// Notifies the clients of a caller whose session has changed, if its list contains the tools in the session.
+/// Notifies the clients of a caller whose session has changed, if the caller's tool list contains the session's tools.
 pub(super) fn notify_session_changed(
     context: &FleetContext,
     view: &CallerView,

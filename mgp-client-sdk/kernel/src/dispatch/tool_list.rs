@@ -104,7 +104,7 @@ fn context_level(
     surface::level(context, &parts.meta_tools, cx, caller, tokens, is_whole)
 }
 
-/// Counts a list request. The saved tokens are computed later in a separate task, so that no call waits for it.
+/// Counts a list request. A separate task computes the saved tokens later, so that no call waits for the computation.
 fn count_list(dispatcher: &Dispatcher, cx: &Context) {
     let is_local = cx.principal.tenant() == Principal::local().tenant();
     if !is_local || !dispatcher.parts().saved.count(cx.principal.name()) {
@@ -166,7 +166,7 @@ pub(crate) fn list_costs(
     (list(level), list(ContextLevel::Standard))
 }
 
-/// Puts the security metadata into both of its places in a definition, or removes it from both (MGP §4.2).
+/// Puts the security metadata into a definition twice, as `security` and in `_meta`, or removes both copies (MGP §4.2).
 fn put_security(tool: &mut Tool, is_shown: bool) -> Result<(), RpcError> {
     const SECURITY: &str = "security";
     let mut mirror: Object =

@@ -4,6 +4,7 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error as _;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use mgp_discovery::{
 };
 use mgp_server_sdk::{EventHub, EventReader, ReadEvent};
 use mgp_transport::http::Proxy;
-use mgp_types::mgp::{KernelWebhook, KernelWebhookFailure};
+use mgp_types::mgp::{KernelWebhook, KernelWebhookFailure, Severity};
 use mgp_types::service::{Fetch as _, FetchRequest};
 use mgp_types::store::{Change, Store, StoreError};
 use mgp_types::sync::Mutex;
@@ -27,7 +28,7 @@ use crate::login;
 /// The prefix of the ids of webhooks' subscriptions.
 const WEBHOOK: &str = "webhook-";
 
-/// The prefix of the names of places for messages, which are also the ids of their subscriptions.
+/// The prefix of the names of deliveries to people; the names are also the ids of their subscriptions.
 const NOTIFY: &str = "kernel.notify.";
 
 /// The part of the store that keeps the events whose delivery was given up.
@@ -38,9 +39,9 @@ const MAX_FAILURES: usize = 100;
 
 /// The maximum number of attempts to deliver an event. They take about ten minutes; then the event is given up.
 const ATTEMPTS: u32 = 12;
-/// The delay before the second attempt to deliver an event.
+/// The delay before the second attempt to deliver an event, or to use the store.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
-/// The maximum delay between two attempts to deliver an event.
+/// The maximum delay between two attempts to deliver an event, or to use the store.
 const MAX_RETRY_DELAY: Duration = Duration::from_mins(2);
 
 /// The time within which a receiver of events must answer a delivery.
@@ -101,7 +102,7 @@ pub(super) struct SenderContext {
 /// The address at which this process serves the operators' web console; not set before it does so.
 pub(super) type ServedConsole = Arc<OnceLock<String>>;
 
-/// Sends events to one receiver, and counts the accepted ones.
+/// A delivery of events to one receiver, with the count of accepted events.
 pub(super) struct Delivery {
     pub(super) name: String,
     /// The text that operators see for the receiver: the URL of a webhook, or the name of the delivery.
@@ -293,19 +294,22 @@ async fn run(
         Outbound::Webhook(config) => {
             let webhook = webhooks::Webhook::new(sender, config)?;
             let (channels, min) = (&webhook.config.channels, webhook.config.min_severity.as_ref());
-            let reader = hub.reader(&id, channels, min).await;
-            let reader = reader.map_err(|error| error.to_string())?;
-            *delivery.reader.lock() = Some(reader.clone());
-            webhook.run(delivery, &*context.store, &reader).await
+            let Some(reader) = delivery.open(hub, &id, channels, min).await? else { return Ok(()) };
+            webhook.run(delivery, &*context.store, &reader).await;
         }
         Outbound::Notify(config, console) => {
             let messenger = notify::Messenger::new(sender, &config, console)?;
-            let reader = hub.reader(&id, &notify::CHANNELS, None).await;
-            let reader = reader.map_err(|error| error.to_string())?;
-            *delivery.reader.lock() = Some(reader.clone());
-            notify::run(&messenger, &config, delivery, &*context.store, &reader).await
+            let opened = delivery.open(hub, &id, &notify::CHANNELS, None).await?;
+            let Some(reader) = opened else { return Ok(()) };
+            notify::run(&messenger, &config, delivery, &*context.store, &reader).await;
         }
     }
+    Ok(())
+}
+
+/// Returns the error of the store that caused this error.
+fn store_error(error: &RpcError) -> Option<&StoreError> {
+    error.source()?.downcast_ref()
 }
 
 impl Delivery {
@@ -313,16 +317,63 @@ impl Delivery {
         key.strip_prefix(&self.name).is_some_and(|rest| rest.starts_with(' '))
     }
 
-    /// Waits for events with a sequence number above `seq`, and returns them; if the store fails, reads again.
-    pub(super) async fn read_after(&self, reader: &EventReader, seq: u64) -> Vec<ReadEvent> {
-        loop {
-            match reader.read_after(seq, BATCH).await {
-                Ok(events) => return events,
-                Err(error) => {
-                    tracing::warn!(delivery = self.name, %error, "retry: events cannot be read");
-                    tokio::time::sleep(RETRY_DELAY).await;
-                }
+    /// Opens the durable subscription of the delivery. Returns `None` if the store was closed.
+    async fn open<S: AsRef<str> + Sync>(
+        &self,
+        hub: &EventHub,
+        id: &str,
+        channels: &[S],
+        min: Option<&Severity>,
+    ) -> Result<Option<EventReader>, String> {
+        let open = || async move {
+            match hub.reader(id, channels, min).await {
+                // The store did not fail, so another attempt would fail as well.
+                Err(error) if store_error(&error).is_none() => Ok(Err(error)),
+                opened => opened.map(Ok),
             }
+        };
+        let Some(opened) = self.repeat(open).await else { return Ok(None) };
+        let reader = opened.map_err(|error| error.to_string())?;
+        *self.reader.lock() = Some(reader.clone());
+        Ok(Some(reader))
+    }
+
+    /// Waits for events with a sequence number above `seq`, and returns them. Returns `None` if the store was closed.
+    pub(super) async fn read_after(
+        &self,
+        reader: &EventReader,
+        seq: u64,
+    ) -> Option<Vec<ReadEvent>> {
+        self.repeat(|| reader.read_after(seq, BATCH)).await
+    }
+
+    /// Stores that the events up to `seq` are delivered. Returns `false` if the store was closed.
+    pub(super) async fn acknowledge(&self, reader: &EventReader, seq: u64) -> bool {
+        self.repeat(|| reader.acknowledge(seq)).await.is_some()
+    }
+
+    /// Repeats a use of the store until it succeeds. Returns `None` if the store was closed.
+    async fn repeat<T, E: Into<RpcError>, F: Future<Output = Result<T, E>> + Send>(
+        &self,
+        attempt: impl Fn() -> F + Send + Sync,
+    ) -> Option<T> {
+        let mut backoff = Backoff::new(RETRY_DELAY, MAX_RETRY_DELAY);
+        loop {
+            let error: RpcError = match attempt().await {
+                Ok(value) => return Some(value),
+                Err(error) => error.into(),
+            };
+            let why = match store_error(&error) {
+                Some(StoreError::Closed) => {
+                    tracing::debug!(delivery = self.name, "store closed; the delivery ends");
+                    return None;
+                }
+                // Only the store's error has the details.
+                Some(cause) => cause.to_string(),
+                None => error.to_string(),
+            };
+            tracing::warn!(delivery = self.name, why, "retry: the store of the events failed");
+            tokio::time::sleep(backoff.next_delay()).await;
         }
     }
 
@@ -333,7 +384,7 @@ impl Delivery {
         store: &dyn Store,
         event: &ReadEvent,
         send: impl Fn() -> F + Send + Sync,
-    ) -> Result<(), RpcError> {
+    ) {
         let mut backoff = Backoff::new(RETRY_DELAY, MAX_RETRY_DELAY);
         for attempt in 1.. {
             let (error, is_final) = match send().await {
@@ -341,7 +392,7 @@ impl Delivery {
                     let mut state = self.state.lock();
                     state.delivered += 1;
                     state.last_error = None;
-                    break;
+                    return;
                 }
                 Attempt::Refused(error) => (error, true),
                 Attempt::Failed(error) => (error, attempt == ATTEMPTS),
@@ -349,13 +400,13 @@ impl Delivery {
             self.state.lock().last_error = Some(error.clone());
             if is_final {
                 tracing::warn!(delivery = self.name, seq = event.seq, error, "gave up an event");
-                self.give_up(store, event, error).await?;
-                break;
+                // If the store is closed, the caller notices it next.
+                self.repeat(|| self.give_up(store, event, error.clone())).await;
+                return;
             }
             tracing::debug!(delivery = self.name, attempt, error, "retry: event not accepted");
             tokio::time::sleep(backoff.next_delay()).await;
         }
-        Ok(())
     }
 
     /// Stores an event that was given up, and drops the oldest stored one if there are too many.
@@ -390,5 +441,98 @@ pub(super) async fn post(fetch: &GuardedFetch, request: FetchRequest) -> Attempt
             if is_final { Attempt::Refused(error) } else { Attempt::Failed(error) }
         }
         Err(error) => Attempt::Failed(mgp_types::clip(&error.to_string(), MAX_ERROR)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_discovery::Config;
+    use mgp_server_sdk::EventDraft;
+    use mgp_types::store::Db;
+
+    use super::*;
+
+    /// A time in which an event is given up, in seconds.
+    const LONG: usize = 3_600;
+
+    /// Makes each write of a given-up event fail, and each write of a position.
+    const BREAK: &str = "
+        CREATE TRIGGER no_failure BEFORE INSERT ON store_record
+            BEGIN SELECT RAISE(ABORT, 'broken'); END;
+        CREATE TRIGGER no_position BEFORE UPDATE OF cursor ON events_subscriptions
+            BEGIN SELECT RAISE(ABORT, 'broken'); END";
+
+    async fn execute(db: &Db, sql: &'static str) {
+        db.write(move |tx| Ok(tx.execute_batch(sql)?)).await.unwrap();
+    }
+
+    /// Waits for some seconds of the paused clock, in each of which queued jobs of the database are completed.
+    async fn wait(db: &Db, seconds: usize) {
+        for _ in 0..seconds {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            db.read(|_| Ok(())).await.unwrap();
+        }
+    }
+
+    /// Returns the stored position of the delivery, and the number of its stored failures.
+    async fn stored(db: &Db) -> (i64, i64) {
+        let sql = "SELECT cursor, (SELECT count(*) FROM store_record) FROM events_subscriptions";
+        let read =
+            db.read(move |conn| Ok(conn.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?));
+        read.await.unwrap()
+    }
+
+    /// Returns a hub with the database in which it stores its events.
+    async fn hub() -> (EventHub, Db) {
+        let (hub, db) = (EventHub::new(), Db::in_memory().await.unwrap());
+        hub.keep_in_db(db.clone()).await.unwrap();
+        (hub, db)
+    }
+
+    /// Starts a webhook to a forbidden address, so that each attempt fails without a connection.
+    fn start_webhook(hub: &EventHub, db: &Db) -> (Arc<Delivery>, JoinSet<()>) {
+        let store: Arc<dyn Store> = Arc::new(db.clone());
+        let context = DeliveryContext::new(&store, &Expander::new(|_| None));
+        let config = "[kernel.webhooks.hook]\nurl = \"https://127.0.0.1/\"\n";
+        let config = Config::parse("mgp.toml", config).unwrap().config;
+        let (name, outbound) = Outbound::of(&config.kernel).pop_first().unwrap();
+        start(hub, &context, name, outbound)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_write_of_the_store_does_not_stop_a_delivery() {
+        let (hub, db) = hub().await;
+        let (delivery, _task) = start_webhook(&hub, &db);
+        wait(&db, 10).await;
+        assert!(delivery.reader.lock().is_some());
+        execute(&db, BREAK).await;
+        for channel in ["job.one", "job.two"] {
+            drop(hub.publish(EventDraft::new(channel)));
+        }
+        wait(&db, LONG).await;
+        assert_eq!(stored(&db).await, (0, 0));
+        execute(&db, "DROP TRIGGER no_failure").await;
+        wait(&db, LONG).await;
+        assert_eq!(stored(&db).await, (0, 1), "given up, but the position is not stored");
+        execute(&db, "DROP TRIGGER no_position").await;
+        wait(&db, LONG).await;
+        assert_eq!(stored(&db).await, (2, 2), "the delivery continues with the next event");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_delivery_starts_once_the_store_can_be_written() {
+        let (hub, db) = hub().await;
+        execute(
+            &db,
+            "CREATE TRIGGER broken BEFORE INSERT ON events_subscriptions
+                BEGIN SELECT RAISE(ABORT, 'broken'); END",
+        )
+        .await;
+        let (delivery, _task) = start_webhook(&hub, &db);
+        wait(&db, 10).await;
+        assert!(delivery.reader.lock().is_none());
+        execute(&db, "DROP TRIGGER broken").await;
+        wait(&db, LONG).await;
+        assert!(delivery.reader.lock().is_some());
     }
 }

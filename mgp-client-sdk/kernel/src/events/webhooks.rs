@@ -17,7 +17,7 @@ const BLOCK: usize = 64;
 /// The number of bytes of an event's hash in the id of the event.
 const ID_HASH: usize = 8;
 
-/// Sends events to one URL.
+/// A sender of events to one URL.
 pub(super) struct Webhook {
     pub(super) config: WebhookConfig,
     fetch: GuardedFetch,
@@ -31,24 +31,20 @@ impl Webhook {
         Ok(Self { config, fetch, secret })
     }
 
-    /// Delivers events one after the other; returns an error if the store fails.
-    pub(super) async fn run(
-        &self,
-        delivery: &Delivery,
-        store: &dyn Store,
-        reader: &EventReader,
-    ) -> Result<(), String> {
-        loop {
-            for event in delivery.read_after(reader, 0).await {
+    /// Delivers events one after the other, until the store is closed.
+    pub(super) async fn run(&self, delivery: &Delivery, store: &dyn Store, reader: &EventReader) {
+        while let Some(events) = delivery.read_after(reader, 0).await {
+            for event in events {
                 let id = event_id(&delivery.name, &event);
                 let send = || {
                     let secret = self.secret.as_deref();
                     let request = signed(&self.config.url, event.event.as_str(), secret);
                     post(&self.fetch, request.header("mgp-event-id", id.clone()))
                 };
-                let sent = delivery.deliver(store, &event, send).await;
-                sent.map_err(|error| error.to_string())?;
-                reader.acknowledge(event.seq).await.map_err(|error| error.to_string())?;
+                delivery.deliver(store, &event, send).await;
+                if !delivery.acknowledge(reader, event.seq).await {
+                    return;
+                }
             }
         }
     }

@@ -68,14 +68,13 @@ pub(crate) struct FleetContext {
 }
 
 impl FleetContext {
-    /// Adds the layers inside the security checks to the stack of calls to a server, from the innermost one.
+    /// Adds the layers inside the security checks to the stack of calls to a server, beginning with the innermost one.
     pub(super) fn layers(&self, builder: ClientBuilder, server: &ServerId) -> ClientBuilder {
         let builder = self.calls.layers(builder, &self.governance, server);
         self.bounds.layer_decided(builder, &self.governance, server)
     }
 
-    /// Returns whether any client is subscribed to a resource of the instance that belongs to a principal, or the
-    /// principal to its events.
+    /// Returns whether there is any subscription to a resource or to the events of a principal's instance of a server.
     pub(super) fn has_subscriber(&self, server: &ServerId, owner: &Principal) -> bool {
         self.subscriptions.has_any(server, Some(owner))
             || self.events.hub().has_subscriber(server, Some(owner))

@@ -48,6 +48,7 @@ fn describe(fleet: &Fleet, server: &ManagedServer) -> KernelServer {
             _ => "registered".to_owned(),
         },
     );
+    described.instances = server.own_instances();
     described.tools = tools.len() as u64;
     described.tokens = tools.iter().map(IndexedTool::tokens).map(u64::from).sum::<u64>();
     (described.since, described.error) = server.log().state(server.latest_kind());
@@ -130,6 +131,10 @@ fn lack_of_all_tools(fleet: &Fleet, server: &ManagedServer, described: &KernelSe
             flaw
         }
         _ if is_known => "it lists no tools".to_owned(),
+        _ if server.waits_for_first_start() => "its tools are read shortly".to_owned(),
+        ServerState::Connected if server.has_unknown_lists() => {
+            "its tools are being read".to_owned()
+        }
         ServerState::Connected => {
             "its tools are not known yet; if that does not change, run `mgp doctor`".to_owned()
         }

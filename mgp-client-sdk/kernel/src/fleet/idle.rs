@@ -50,8 +50,8 @@ pub(super) async fn run(fleet: WeakFleet) {
 /// kernel receives over the session.
 fn has_subscriber(fleet: &Fleet, server: &ManagedServer, session: SessionKind) -> bool {
     let context = fleet.context();
-    // The kernel receives events only over main sessions, and those of an isolated server only over the instances of
-    // principals.
+    // The kernel receives events only over main sessions, and for an isolated server only over those of principals'
+    // instances.
     let has_events = session == SessionKind::Main && !server.is_isolated();
     context.subscriptions.has(&server.source(session))
         || has_events && context.events.hub().has_subscriber(server.id(), None)

@@ -1,5 +1,4 @@
-//! Instances of servers: one that all principals share, or one per principal if the server is isolated (MGP
-//! §15.2 `isolation`).
+//! Instances of servers: one for all principals, or one for each if the server is isolated (MGP §15.2 `isolation`).
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -10,10 +9,8 @@ use std::time::Duration;
 use mgp_client_sdk::gateway::{self, NewConnection};
 use mgp_client_sdk::{Client, ClientBuilder, ClientConfig, EraChoice, Error};
 use mgp_discovery::{ApprovedRegistration, LoginScope, ServerConfig, TargetConfig};
-use mgp_lifecycle::Answerer;
-use mgp_types::mcp::{ElicitationCapability, ListChanged, SamplingCapability};
 use mgp_types::method::LogMessage;
-use mgp_types::mgp::{Extension, ExtensionSet, ServerState, ShutdownReason};
+use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::{Call, Context, Principal, Reply, Router, ServerId};
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, RpcError};
@@ -23,6 +20,7 @@ use tokio::time::Instant;
 use super::context::FleetContext;
 use super::log_messages::{HopMetaLayer, ServedPrincipals, forward_log, request_level};
 use super::notifier::ServerNotifier;
+use super::offer::{offer_callers, offer_to};
 use super::remote_health::RemoteHealth;
 use super::server_log::ServerLog;
 use super::session::{KnownEras, LoginState, Session, SessionKind, SessionNeeds, SessionUse};
@@ -48,14 +46,6 @@ pub(super) const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The maximum time to wait for a usable client after a server has entered the state "connected".
 pub(super) const READY_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// The extensions that the kernel itself implements and therefore offers to all servers.
-const EXTENSIONS: ExtensionSet = ExtensionSet::EMPTY
-    .with(Extension::Security)
-    .with(Extension::Lifecycle)
-    .with(Extension::Callbacks)
-    .with(Extension::Streaming)
-    .with(Extension::Events);
 
 /// The sessions that one principal, or all principals, have with a server: a main session, and at times a
 /// legacy one.
@@ -240,7 +230,7 @@ impl InstanceParts {
     /// Returns whether the server is allowed to send `roots/list` over a legacy session: always if the instance belongs
     /// to one agent; if it is shared, only if the operator has set `roots`.
     ///
-    /// In a shared session, the roots of one agent apply to all agents, so they could extend the access of others.
+    /// In a shared session, one agent's roots would apply to all agents, and could extend what the others can access.
     pub(super) fn answers_roots(&self) -> bool {
         let is_allowed = self.config.mgp.as_ref().is_some_and(|mgp| mgp.roots);
         self.owner.is_some() || is_allowed && !self.config.is_per_agent()
@@ -280,11 +270,9 @@ impl InstanceParts {
         };
         let (wait, ungranted) = policy::permission_flow(config);
         let questions = context.questions.clone();
-        let proposals = context.proposals.with_servers();
         let builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"));
         // Add these layers before `governed`, so that a call passes the security checks first.
         let builder = context.layers(builder, &id);
-        // Set the callback handler before the extensions are limited, because the limit can remove callbacks.
         let ask_operator = move |cx, question| questions.clone().ask(cx, question);
         let unanswered = record_unanswered(context.governance.audit());
         let (events, followed, of) = (context.events.clone(), id.clone(), owner.clone());
@@ -304,21 +292,14 @@ impl InstanceParts {
         let mut builder = gateway::pass_callbacks(builder, ask_operator, unanswered)
             .governed(&context.governance, id.clone())
             .era(era)
-            .limit_extensions(EXTENSIONS)
-            .offer_also(proposals)
             .layer(HopMetaLayer)
             .config(|config| {
                 self.configure(config);
                 config.connect.permission_timeout = wait;
                 (config.connect.on_denied, config.connect.on_deferred) = (ungranted, ungranted);
             });
-        builder = match &config.mgp {
-            None => builder.without_mgp(),
-            Some(mgp) if !mgp.extensions.is_empty() => {
-                builder.limit_extensions(ExtensionSet::from_names(&mgp.extensions))
-            }
-            Some(_) => builder,
-        };
+        // Limit the extensions now: the callback handler above offers callbacks, which the limit may exclude.
+        builder = offer_to(builder, context.proposals.with_servers(), config);
         if let Some(retries) = policy::retries(config) {
             builder = builder.retry(retries);
         }
@@ -331,28 +312,6 @@ impl InstanceParts {
         let health = RemoteHealth::new(policy::is_remote(config));
         Ok(Session::new(kind, id, client, login, health))
     }
-}
-
-/// Sets the capabilities that the kernel declares to servers for its callers, such as elicitation and sampling. Some
-/// servers list further tools for clients with these capabilities.
-pub fn offer_callers(config: &mut ClientConfig, has_roots: bool) {
-    // A modern request declares what its own caller supports. A legacy session is shared by several callers, so it
-    // declares every capability, and the kernel refuses requests that the actual caller does not support.
-    config.offer.answerer = Answerer::Caller;
-    let offered = &mut config.offer.capabilities;
-    let ask = offered.elicitation.get_or_insert_with(ElicitationCapability::new);
-    ask.form.get_or_insert_default();
-    ask.url.get_or_insert_default();
-    let sample = offered.sampling.get_or_insert_with(SamplingCapability::new);
-    sample.tools.get_or_insert_default();
-    sample.context.get_or_insert_default();
-    if has_roots {
-        let mut roots = ListChanged::new();
-        roots.list_changed = Some(true);
-        offered.roots.get_or_insert(roots);
-    }
-    // Servers offer tools with pages only to clients that show them, and one list serves all callers.
-    offered.declare_apps();
 }
 
 /// Adds handlers that forward what a server sends outside of calls (changes, log messages, questions) to the clients.
@@ -483,7 +442,8 @@ impl AgentInstance {
     }
 
     fn is_free(&self) -> bool {
-        self.running.load(Ordering::Acquire) == 0
+        let is_running = self.running.load(Ordering::Acquire) > 0;
+        !is_running && self.instance.sessions().all(|session| session.parked() == 0)
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 use std::sync::Arc;
 
-use mgp_discovery::{AuthConfig, ServerConfig, TargetConfig};
+use mgp_discovery::{AuthConfig, GovernanceConfig, ServerConfig, TargetConfig};
 use mgp_types::service::ServerId;
 use mgp_types::store::{Change, Store, StoreError};
 use mgp_types::sync::Mutex;
@@ -16,8 +16,8 @@ const SPACE: &str = "kernel.met";
 /// The word that replaces the number of tools in the digest of a server that did not answer in time.
 const SILENT: &str = "silent";
 
-/// Remembers the servers whose tools are known, and those that did not answer, each with a digest of its configuration
-/// at that time. This handle is cheap to clone.
+/// The servers whose tools are known, and those that did not answer, each with a digest of its configuration at that
+/// time. This handle is cheap to clone.
 #[derive(Clone)]
 pub(crate) struct KnownServers(Arc<Digests>);
 
@@ -86,8 +86,9 @@ impl KnownServers {
     }
 }
 
-/// Returns the digest of everything that determines a server's tools, such as its command or URL and the extensions
-/// that the kernel offers to it, followed by `tools`: the number of tools or [`SILENT`].
+/// Returns the digest of everything that determines a server's tools in the index, such as its command or URL, the
+/// extensions that the kernel offers to it and the settings by which the risk of its tools is assessed, followed by
+/// `tools`: the number of tools or [`SILENT`].
 ///
 /// The configuration may contain secrets, so only the digest is stored.
 fn digest(server: &ServerConfig, tools: impl Display) -> String {
@@ -111,8 +112,27 @@ fn digest(server: &ServerConfig, tools: impl Display) -> String {
     if let Some(era) = server.era {
         let _ = write!(text, " {era:?}");
     }
+    if let Some(mgp) = &server.mgp {
+        add_assessment(&mut text, mgp);
+    }
     let _ = write!(text, " {offered:?} {}", server.file.display());
     format!("{} {tools}", Sha256Hash::digest(text.as_bytes()))
+}
+
+/// Adds the settings by which the risk and the permissions of tools are assessed, because the index contains both.
+///
+/// Each is added only if it is set, so that the digests of older kernels, which did not know it, remain valid.
+fn add_assessment(text: &mut String, mgp: &GovernanceConfig) {
+    let default = GovernanceConfig::default();
+    if mgp.risk != default.risk {
+        let _ = write!(text, " risk {:?}", mgp.risk);
+    }
+    if mgp.trust_level != default.trust_level {
+        let _ = write!(text, " trust {:?}", mgp.trust_level);
+    }
+    if mgp.permissions_required != default.permissions_required {
+        let _ = write!(text, " needs {:?}", mgp.permissions_required);
+    }
 }
 
 #[cfg(test)]
@@ -139,5 +159,30 @@ mod tests {
         assert!(!known.is_silent(&server("other")) && !known.contains(&server("sleep"), 0));
         known.insert(&server("sleep"), 3);
         assert!(!known.is_silent(&server("sleep")) && known.contains(&server("sleep"), 3));
+    }
+    #[tokio::test]
+    async fn a_server_whose_tools_are_assessed_by_other_settings_is_not_known() {
+        let server = |keys: &str| {
+            let text = format!("[[servers]]\nid = 'a'\ncommand = 'a'\n[servers.mgp]\n{keys}\n");
+            Config::parse("mgp.toml", &text).unwrap().config.servers.remove(0)
+        };
+        let known = KnownServers::load(Arc::new(MemoryStore::new())).await.unwrap();
+        let plain = server("");
+        known.insert(&plain, 3);
+        for same in ["trust_level = 'standard'", "risk = {}", "default_policy = 'opt-out'"] {
+            assert!(known.contains(&server(same), 3), "{same}");
+        }
+        for other in [
+            "risk = { read = 'safe' }",
+            "risk = { read = 'dangerous' }",
+            "trust_level = 'trusted'",
+            "permissions_required = ['camera']",
+        ] {
+            let other_server = server(other);
+            assert!(!known.contains(&other_server, 3), "{other}");
+            known.insert(&other_server, 3);
+            assert!(known.contains(&other_server, 3) && !known.contains(&plain, 3), "{other}");
+            known.insert(&plain, 3);
+        }
     }
 }

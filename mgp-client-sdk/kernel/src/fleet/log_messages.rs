@@ -124,8 +124,8 @@ pub(super) async fn request_level(client: &Client, server: &ServerId, level: Log
     }
 }
 
-/// Adds the kernel's members to the `_meta` of a call: for a modern server the log level that the caller wants, and for
-/// another kernel the number of kernels that the call has passed.
+/// Layer that adds the kernel's members to the `_meta` of a call: the log level that the caller wants if the server is
+/// modern, and the number of kernels that the call has passed if the server is a kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HopMetaLayer;
 

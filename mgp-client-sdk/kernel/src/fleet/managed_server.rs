@@ -230,6 +230,21 @@ impl ManagedServer {
         self.shared.main().state()
     }
 
+    /// Returns the number of connected instances that serve one principal each; `None` if all principals share one.
+    pub(super) fn own_instances(&self) -> Option<u64> {
+        let sessions = self.isolated.as_ref()?.sessions();
+        let is_connected = |session: &&Arc<Session>| {
+            session.kind() == SessionKind::Main && session.state() == ServerState::Connected
+        };
+        Some(sessions.iter().filter(is_connected).count() as u64)
+    }
+
+    /// Returns whether the server waits for its first start, in which the kernel reads the server's lists.
+    pub(super) fn waits_for_first_start(&self) -> bool {
+        let is_stopped = self.hold.is_set();
+        self.approved.is_none() && !is_stopped && self.state() == ServerState::Registered
+    }
+
     /// Returns how often the sessions were restarted.
     pub(crate) fn restarts(&self) -> u64 {
         self.shared.sessions().map(|session| session.client().restarts()).sum()

@@ -18,7 +18,7 @@ use crate::events::KernelEvents;
 /// The maximum time that the kernel waits until clients accept the notification of a server's new state.
 const STATE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Handles the notifications of a server, without keeping the server alive.
+/// The handler of a server's notifications; does not keep the server alive.
 ///
 /// An `owner` in its methods is the principal of an isolated instance; `None` means the shared instance.
 #[derive(Clone)]
@@ -64,8 +64,8 @@ impl ServerNotifier {
         let _ = tokio::time::timeout(STATE_TIMEOUT, sent).await;
     }
 
-    /// Finds the client to which a server's request that belongs to no call is passed. Returns `None` unless the
-    /// request is `roots/list` and exactly one client can answer it.
+    /// Finds the client that answers a request of the server outside of any call. Returns `None` unless the request is
+    /// `roots/list` and exactly one client can answer it.
     pub(super) fn find_unattributed(
         &self,
         method: &str,

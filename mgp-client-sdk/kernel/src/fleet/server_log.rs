@@ -117,8 +117,8 @@ impl ServerLog {
         }
     }
 
-    /// Returns the recorded text about a missing login, with its remedy. The login is that of an agent, or the one that
-    /// all agents share if `owner` is `None`.
+    /// Returns the recorded text about the missing login of `owner`, with its remedy; `None` means the login that all
+    /// agents share.
     pub(super) fn missing_login(&self, owner: Option<&Principal>) -> Option<String> {
         self.0.lock().missing_logins.get(&owner.cloned()).cloned()
     }

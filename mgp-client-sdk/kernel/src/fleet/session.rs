@@ -104,9 +104,14 @@ impl Session {
         self.client.client().ok().filter(|_| !is_draining)
     }
 
-    /// Returns whether the session has had no calls for the given time.
+    /// Returns whether the session has had no calls for the given time, and none waits for an answer of its caller.
     pub(super) fn is_idle(&self, time: Duration) -> bool {
-        self.running.load(Ordering::Acquire) == 0 && self.used_at().elapsed() >= time
+        self.running() == 0 && self.parked() == 0 && self.used_at().elapsed() >= time
+    }
+
+    /// Returns the number of calls that wait for answers of their callers to questions of the server.
+    pub(super) fn parked(&self) -> usize {
+        self.hop.parked()
     }
 
     /// Returns the number of calls in flight.

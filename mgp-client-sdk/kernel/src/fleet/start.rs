@@ -12,7 +12,7 @@ use tokio::time::Instant;
 /// The time for which requests for lists and searches wait for the lists of a server after it was added.
 pub(crate) const FIRST_SYNC_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Prevents the start of a server: while an operator keeps it stopped, and forever after its removal.
+/// A switch that prevents starts of a server while an operator keeps it stopped, and forever after its removal.
 ///
 /// All code that can start the server shares this value and checks it.
 #[derive(Clone, Debug, Default)]
@@ -52,7 +52,7 @@ impl StartHold {
     }
 }
 
-/// Tracks the first reading of a server's lists by this kernel, for which list requests and searches wait.
+/// The progress of the first reading of a server's lists by this kernel, for which list requests and searches wait.
 pub(super) struct FirstSync {
     begun: Instant,
     progress: watch::Sender<SyncProgress>,
@@ -78,11 +78,15 @@ impl FirstSync {
         self.progress.send_replace(SyncProgress::Deferred);
     }
 
-    /// Ends the wait, because the lists have been read or the server has failed.
-    pub(super) fn finish(&self) {
+    /// Ends the wait, because the lists have been read or the server has failed. Returns whether the lists were unknown
+    /// until now, so that the tool lists of callers may be shown in another way.
+    pub(super) fn finish(&self) -> bool {
+        let mut before = SyncProgress::Done;
         self.progress.send_if_modified(|progress| {
-            std::mem::replace(progress, SyncProgress::Done) != SyncProgress::Done
+            before = std::mem::replace(progress, SyncProgress::Done);
+            before != SyncProgress::Done
         });
+        before == SyncProgress::Unknown
     }
 
     /// Returns whether list requests and searches still wait for the server's lists.

@@ -36,11 +36,32 @@ struct Subscription {
     uri: String,
     /// The server's client over which the subscription was requested; `None` before the request or after its failure.
     client: Option<WeakClient>,
+    /// `true` if the server has accepted the request; `false` also if the request was cancelled.
+    is_accepted: bool,
+    /// The lock under which one subscriber at a time requests the subscription; the others wait for the outcome.
+    turn: Arc<tokio::sync::Mutex<()>>,
+    /// The number of requests that returned; a cancelled request does not count.
+    outcomes: u64,
+    /// The error of the last request that returned, with its client; `None` if the server accepted that request.
+    failure: Option<(WeakClient, RpcError)>,
 }
 
 impl Subscription {
-    fn is_at(&self, client: &Client) -> bool {
+    /// Returns whether a request over this client is in progress.
+    fn is_requested_at(&self, client: &Client) -> bool {
         self.client.as_ref().is_some_and(|requested| requested.is(client))
+            && self.turn.try_lock().is_err()
+    }
+
+    /// Returns the last request's error if the request used this client and more than `outcomes` requests have
+    /// returned.
+    fn failure_since(&self, outcomes: u64, client: &Client) -> Option<RpcError> {
+        let (requested, error) = self.failure.as_ref()?;
+        (self.outcomes > outcomes && requested.is(client)).then(|| error.clone())
+    }
+
+    fn is_at(&self, client: &Client) -> bool {
+        self.is_accepted && self.client.as_ref().is_some_and(|requested| requested.is(client))
     }
 }
 
@@ -74,6 +95,10 @@ impl ResourceSubscriptions {
                 source,
                 uri: uri.to_owned(),
                 client: None,
+                is_accepted: false,
+                turn: Arc::default(),
+                outcomes: 0,
+                failure: None,
             });
             subscription.subscribers += 1;
         }
@@ -85,21 +110,36 @@ impl ResourceSubscriptions {
     }
 
     /// Requests a subscription over a connection to the server. Returns `false` if there is no subscription with this
-    /// key, or it was already requested over the same connection.
+    /// key, or the server has already accepted it over the same connection. If a request over the same connection fails
+    /// while this one waits for its turn, returns the same error, so that the waiting times do not add up.
     async fn request(&self, client: &Client, key: &str) -> Result<bool, RpcError> {
+        let known = self.0.lock().get(key).map(|one| (Arc::clone(&one.turn), one.outcomes));
+        let Some((turn, outcomes)) = known else { return Ok(false) };
+        let _turn = turn.lock().await;
+        // Another subscription with the same key may have replaced this one.
+        let is_same = |subscription: &&mut Subscription| Arc::ptr_eq(&subscription.turn, &turn);
         let uri = {
             let mut table = self.0.lock();
-            let Some(subscription) = table.get_mut(key).filter(|one| !one.is_at(client)) else {
+            let subscription = table.get_mut(key).filter(is_same);
+            let Some(subscription) = subscription.filter(|one| !one.is_at(client)) else {
                 return Ok(false);
             };
+            if let Some(error) = subscription.failure_since(outcomes, client) {
+                return Err(error);
+            }
             subscription.client = Some(gateway::weak(client));
+            subscription.is_accepted = false;
             subscription.uri.clone()
         };
         let requested = request_subscribe(client, &uri).await;
-        if requested.is_err()
-            && let Some(subscription) = self.0.lock().get_mut(key).filter(|one| one.is_at(client))
-        {
-            subscription.client = None;
+        if let Some(subscription) = self.0.lock().get_mut(key).filter(is_same) {
+            subscription.outcomes += 1;
+            subscription.is_accepted = requested.is_ok();
+            let error = requested.as_ref().err();
+            subscription.failure = error.map(|error| (gateway::weak(client), error.clone()));
+            if error.is_some() {
+                subscription.client = None;
+            }
         }
         requested.map(|()| true)
     }
@@ -115,8 +155,8 @@ impl ResourceSubscriptions {
         self.0.lock().values().any(|subscription| is_of(&subscription.source))
     }
 
-    /// Requests all subscriptions of a session again over its new connection. Returns the keys of the subscriptions for
-    /// which this succeeded.
+    /// Requests all subscriptions of a session again over its new connection, except those that a client is already
+    /// requesting over this connection. Returns the keys of the subscriptions for which this succeeded.
     pub(super) async fn resubscribe(&self, source: &Source, client: &Client) -> Vec<String> {
         let keys: Vec<_> = {
             let table = self.0.lock();
@@ -125,6 +165,9 @@ impl ResourceSubscriptions {
         };
         let mut requested = Vec::new();
         for key in keys {
+            if self.0.lock().get(&key).is_some_and(|one| one.is_requested_at(client)) {
+                continue;
+            }
             match self.request(client, &key).await {
                 Ok(true) => requested.push(key),
                 Ok(false) => {}
@@ -181,4 +224,76 @@ async fn request_unsubscribe(client: &Client, uri: &str) -> Result<(), RpcError>
     }
     let call = Call::ask::<ResourcesUnsubscribe>(&SubscribeParams::new(uri), client.context())?;
     gateway::ungated(client).send(call).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use futures_util::future::join_all;
+    use mgp_lifecycle::EraChoice;
+    use mgp_server_sdk::{Resource, Server};
+    use mgp_transport::{Connection, duplex};
+    use mgp_types::method::Request as _;
+    use mgp_types::service::Stack;
+    use tokio::time::Instant;
+    use tower_layer::layer_fn;
+
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(10);
+
+    /// Connects to a server that never answers requests to subscribe, which it counts.
+    async fn hung(requests: &Arc<AtomicUsize>) -> Client {
+        let requests = Arc::clone(requests);
+        let hangs = layer_fn(move |inner: Stack| {
+            let requests = Arc::clone(&requests);
+            Stack::from_fn(move |call| {
+                let is_hung = call.method().as_str() == ResourcesSubscribe::METHOD;
+                requests.fetch_add(usize::from(is_hung), Ordering::SeqCst);
+                let sent = inner.send(call);
+                async move {
+                    if is_hung {
+                        std::future::pending::<()>().await;
+                    }
+                    sent.await
+                }
+            })
+        });
+        let news = Resource::text("test://news", "news", "none");
+        let server = Server::new("hung", "1").resource(news).layer(hangs);
+        let (here, there) = duplex();
+        let stack = server.into_stack().unwrap();
+        tokio::spawn(Connection::new(there.reader, there.writer, stack).run());
+        let builder = Client::builder("kernel", "1").era(EraChoice::Legacy).timeout(TIMEOUT);
+        builder.connect(here.reader, here.writer).await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn subscribers_of_a_hanging_server_wait_for_the_same_request() {
+        let requests = Arc::new(AtomicUsize::new(0));
+        let client = hung(&requests).await;
+        let subscriptions = ResourceSubscriptions::default();
+        let source = Source { server: "hung".into(), owner: None, session: SessionKind::Legacy };
+        let subscribe = || subscriptions.subscribe(source.clone(), &client, "test://news");
+        let begun = Instant::now();
+        let each = join_all((0..5).map(|_| subscribe()));
+        let resubscribe = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert!(subscriptions.resubscribe(&source, &client).await.is_empty());
+            assert!(begun.elapsed() < TIMEOUT / 2, "a new connection waits for no subscriber");
+        };
+        let (each, ()) = tokio::join!(each, resubscribe);
+        assert!(each.iter().all(Result::is_err));
+        assert!(begun.elapsed() < TIMEOUT * 2, "{:?}", begun.elapsed());
+        assert_eq!(requests.load(Ordering::SeqCst), 1);
+        assert!(subscriptions.0.lock().is_empty());
+
+        // A failure is not kept for later subscribers, and a cancelled request does not count as one.
+        let (first, second) =
+            tokio::join!(tokio::time::timeout(TIMEOUT / 2, subscribe()), subscribe());
+        assert!(first.is_err() && second.is_err());
+        assert_eq!(requests.load(Ordering::SeqCst), 3);
+    }
 }

@@ -7,11 +7,12 @@ use std::time::Duration;
 use mgp_client_sdk::{Client, ServerChange, TestClient, ToolResult as _};
 use mgp_discovery::{Config, GovernanceConfig, Isolation};
 use mgp_lifecycle::EraChoice;
-use mgp_server_sdk::{Resource, Resources, Server, Tool};
+use mgp_server_sdk::{ContextExt as _, Prompt, Resource, Resources, Server, Tool};
 use mgp_transport::{Connection, duplex};
-use mgp_types::method::{Request as _, ToolsList};
+use mgp_types::mcp::{ElicitParams, Era, Revision};
+use mgp_types::method::{PromptsList, Request as _, ToolsList};
 use mgp_types::mgp::{DefaultPolicy, RiskLevel, ServerState, ShutdownReason};
-use mgp_types::service::Stack;
+use mgp_types::service::{Context, Stack};
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, RpcError};
 use tokio::time::Instant;
@@ -181,12 +182,29 @@ async fn an_idle_server_stops_no_instance_in_use() {
         assert_eq!(world.client.text("which", ()).await, mine);
     }
     world.becomes(ServerState::Disconnected).await;
+    assert_eq!(world.kernel.servers()[0].instances, Some(1), "it is described");
+    world.kernel.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_waits_for_its_first_start_is_not_described_as_one_to_start() {
+    let world = World::new(Isolation::Shared).await;
+    let permits = world.take_permits().await;
+    let text = "[[servers]]\nid = 'next'\ncommand = 'no-such-program'\n";
+    let config = Config::parse("mgp.toml", text).unwrap().config.servers.remove(0);
+    world.kernel.0.fleet.add(config).unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let servers = world.kernel.servers();
+    let next = servers.iter().find(|server| server.id == "next").unwrap();
+    assert_eq!(next.lacks.as_deref(), Some("its tools are read shortly"));
+    drop(permits);
     world.kernel.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_call_while_an_idle_server_stops_starts_it_again() {
     let world = World::new(Isolation::Shared).await;
+    assert_eq!(world.kernel.servers()[0].instances, None);
     let first = world.client.text("which", ()).await;
     let client = world.client.clone();
     let slow = tokio::spawn(async move { client.text("slow", ()).await });
@@ -302,6 +320,43 @@ async fn an_idle_server_is_stopped_until_the_next_call() {
     kernel.stop().await;
 }
 
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Guest {
+    name: String,
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_waits_for_an_answer_is_not_idle() {
+    let asks = || {
+        let form = Tool::new("form", "Asks", |cx: Context| async move {
+            let guest = cx.elicit::<Guest>("Who comes?").await?.accepted();
+            Ok::<_, RpcError>(guest.map(|guest| guest.name).unwrap_or_default())
+        });
+        let is_legacy = |revision: &Revision| revision.era() == Era::Legacy;
+        let server = Server::new("asks", "1").tool(form).timeout(Duration::from_hours(1));
+        server.offer(|offer| offer.revisions.retain(is_legacy))
+    };
+    for isolation in [Isolation::Shared, Isolation::PerAgent] {
+        let mut mgp = GovernanceConfig::default();
+        mgp.default_policy = DefaultPolicy::OptOut;
+        mgp.isolation = isolation;
+        mgp.risk.insert("form".to_owned(), RiskLevel::Safe);
+        let kernel = Kernel::builder().local_with("asks", mgp, asks).build().await.unwrap();
+        while kernel.index().tools_of("asks").is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        // The answer comes before the kernel drops the waiting call, which is after 15 minutes.
+        let slow = |question: ElicitParams| async move {
+            tokio::time::sleep(IDLE_TIMEOUT + Duration::from_mins(4)).await;
+            question.accept_with(&serde_json::json!({ "name": "Ann" }))
+        };
+        let host = Client::builder("host", "1").era(EraChoice::Modern).on_elicitation(slow);
+        let host = TestClient::with_builder(kernel.server(), host).await;
+        assert_eq!(host.text("form", ()).await, "Ann", "{isolation:?}");
+        kernel.stop().await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_server_is_not_idle_while_a_client_is_subscribed_to_its_events() {
     let clock = || {
@@ -352,4 +407,74 @@ async fn a_server_that_never_answers_delays_one_list_and_no_call_of_another() {
     assert_ne!(refused.code(), ErrorCode::TOOL_NOT_FOUND, "{refused}");
     assert!(refused.to_string().contains("`hung`"), "{refused}");
     kernel.stop().await;
+}
+
+/// Returns a host without MGP, which gets all tools if they are few, and the number of changes of its tool list.
+async fn counting_host(kernel: &Kernel) -> (TestClient, Arc<AtomicUsize>) {
+    let changes = Arc::new(AtomicUsize::new(0));
+    let counts = Arc::clone(&changes);
+    let builder = Client::builder("host", "1").without_mgp().era(EraChoice::Legacy);
+    let builder = builder.on_change(move |what| {
+        counts.fetch_add(usize::from(*what == ServerChange::Tools), Ordering::SeqCst);
+    });
+    (TestClient::with_builder(kernel.server(), builder).await, changes)
+}
+
+/// Checks that a host gets only tools for searching while a server is unknown, and is notified when it may get all.
+async fn check_announced(kernel: &Kernel) {
+    let (host, changes) = counting_host(kernel).await;
+    let names = async || {
+        let tools = host.tools().await.unwrap();
+        tools.iter().map(|tool| tool.name.clone()).collect::<Vec<_>>()
+    };
+    let first = names().await;
+    assert!(first.iter().any(|name| name == "mgp_tools_discover"), "{first:?}");
+    let before = changes.load(Ordering::SeqCst);
+    let announced = async {
+        while changes.load(Ordering::SeqCst) == before {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let within = tokio::time::timeout(Duration::from_hours(1), announced);
+    within.await.expect("the change was not announced");
+    assert_eq!(names().await, ["now"]);
+    kernel.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_late_answer_of_a_server_without_tools_is_announced() {
+    let clock =
+        || Server::new("clock", "1").tool(Tool::new("now", "The time", || async { "noon" }));
+    let late = || {
+        let waits = layer_fn(|inner: Stack| {
+            Stack::from_fn(move |call| {
+                let is_late = call.method().as_str() == PromptsList::METHOD;
+                let sent = inner.send(call);
+                async move {
+                    if is_late {
+                        tokio::time::sleep(Duration::from_secs(20)).await;
+                    }
+                    sent.await
+                }
+            })
+        });
+        Server::new("late", "1").prompt(Prompt::new("p", "Asks", || async { "p" })).layer(waits)
+    };
+    let mut mgp = GovernanceConfig::default();
+    mgp.default_policy = DefaultPolicy::OptOut;
+    let builder = Kernel::builder().local_with("clock", mgp.clone(), clock);
+    check_announced(&builder.local_with("late", mgp, late).build().await.unwrap()).await;
+}
+
+#[cfg(unix)]
+#[tokio::test(start_paused = true)]
+async fn the_late_failure_of_a_server_is_announced() {
+    let text = "[[servers]]\nid = 'hung'\ncommand = 'sleep'\nargs = ['600']\n\
+                mgp = { default_policy = 'opt-out' }\n";
+    let clock =
+        || Server::new("clock", "1").tool(Tool::new("now", "The time", || async { "noon" }));
+    let mut mgp = GovernanceConfig::default();
+    mgp.default_policy = DefaultPolicy::OptOut;
+    let builder = Kernel::builder().config(Config::parse("mgp.toml", text).unwrap().config);
+    check_announced(&builder.local_with("clock", mgp, clock).build().await.unwrap()).await;
 }

@@ -4,6 +4,7 @@
 mod package;
 mod tree;
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use mgp_contract::{Contract, LockFile, LockedServer};
@@ -14,14 +15,14 @@ use serde_json::json;
 
 use package::Package;
 
-/// The maximum number of differing places that an error names.
+/// The maximum number of differing places in a definition that an error names.
 const MAX_PLACES: usize = 4;
 
 /// Environment variables that prevent package runners from updating the locked packages.
 pub(crate) const OFFLINE: [(&str, &str); 2] = [("npm_config_offline", "true"), ("UV_OFFLINE", "1")];
 
 /// Returns the entry of a server for the lock file, without its tools: the hashes of its configured command or URL, its
-/// program and its package.
+/// program, its package and the code that its arguments name.
 ///
 /// The call blocks: it reads the files of the program or the package.
 ///
@@ -46,23 +47,44 @@ pub fn read_start(
         let own = env.get(name).map(|value| value.as_str().into());
         own.or_else(|| std::env::var_os(name)).filter(|value| !value.is_empty())
     };
+    let script = package::script(command.as_str(), &args, cwd)?;
     if let Some(package) = Package::of(command.as_str(), &args, cwd) {
         locked.package = Some(package.read(cwd, &variable)?);
+        locked.script = script;
     } else {
-        let program = find_program(command.as_str(), cwd, variable("PATH"))
+        let extensions = cfg!(windows).then(|| {
+            let own = std::env::var("PATHEXT");
+            own.unwrap_or_else(|_| mgp_transport::PROGRAM_EXTENSIONS.to_owned())
+        });
+        let path = variable("PATH").unwrap_or_default();
+        let program = find_program(command.as_str(), cwd, &path, extensions.as_deref())
             .ok_or_else(|| format!("the program `{}` is not found", command.as_str()))?;
         locked.program = Some(tree::hash_file(&program)?);
-        locked.package = package::script(&args, cwd)?;
+        locked.package = script;
     }
     Ok(locked)
 }
 
-fn find_program(command: &str, cwd: &Path, path: Option<std::ffi::OsString>) -> Option<PathBuf> {
-    if command.contains(std::path::is_separator) {
-        return Some(cwd.join(command)).filter(|file| file.is_file());
+/// Finds the file of a program in the same way as a start of the program does. `extensions` are the file extensions
+/// that Windows tries for a program name without one.
+fn find_program(
+    command: &str,
+    cwd: &Path,
+    path: &OsStr,
+    extensions: Option<&str>,
+) -> Option<PathBuf> {
+    let is_path = command.contains(std::path::is_separator);
+    let named = if is_path { cwd.join(command) } else { PathBuf::from(command) };
+    let with_extension = extensions
+        .and_then(|extensions| mgp_transport::find_program(named.as_os_str(), path, extensions));
+    if with_extension.is_some() {
+        return with_extension;
     }
-    let folders = path?;
-    std::env::split_paths(&folders)
+    if is_path {
+        return Some(named).filter(|file| file.is_file());
+    }
+    let folders = Some(path).filter(|path| !path.is_empty())?;
+    std::env::split_paths(folders)
         .map(|folder| cwd.join(folder).join(command))
         .find(|file| file.is_file())
 }
@@ -98,8 +120,10 @@ pub(crate) fn check_definition(
     raw: &Payload,
 ) -> Option<String> {
     let locked = lock.servers.get(server.as_str())?.contracts();
-    let now = raw.get().ok().and_then(Contract::from_definition)?;
-    let Some(old) = locked.iter().find(|tool| tool.name == now.name) else {
+    // An entry from which no tool can be read is not in the lock file.
+    let now = raw.get().ok().and_then(Contract::from_definition);
+    let known = now.and_then(|now| Some((locked.iter().find(|tool| tool.name == now.name)?, now)));
+    let Some((old, now)) = known else {
         return Some("the tool is not in mgp.lock".to_owned());
     };
     if old.hash() == now.hash() {
@@ -111,4 +135,42 @@ pub(crate) fn check_definition(
         places.map(|change| format!("{} ({})", change.path, change.bump)).collect();
     let places = if places.is_empty() { String::new() } else { format!(": {}", places.join(", ")) };
     Some(format!("the definition is not the one in mgp.lock{places}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_with_the_extensions_of_the_system() {
+        let folder = mgp_testkit::temp_dir();
+        let (path, cwd) = (folder.path().as_os_str(), Path::new("/"));
+        let find = |extensions| find_program("node", cwd, path, extensions);
+        let program = folder.path().join("node.exe");
+        fs::write(&program, "").unwrap();
+        assert_eq!((find(None), find(Some(".exe;.cmd"))), (None, Some(program)));
+        assert_eq!(find(Some(".cmd")), None);
+        let plain = folder.path().join("node");
+        fs::write(&plain, "").unwrap();
+        assert_eq!((find(None), find(Some(".cmd"))), (Some(plain.clone()), Some(plain)));
+    }
+
+    #[test]
+    fn an_entry_that_cannot_be_read_is_not_in_the_lock_file() {
+        let tool = json!({ "name": "t", "inputSchema": { "type": "object" } });
+        let locked = LockedServer { tools: vec![tool.clone()], ..LockedServer::default() };
+        let lock = LockFile::new([("s".to_owned(), locked)].into());
+        let check = |text: &str| {
+            let raw = Payload::from_trusted(text.to_owned());
+            check_definition(&lock, &ServerId::from("s"), &raw)
+        };
+        assert_eq!(check(&tool.to_string()), None);
+        let number = r#"{"name":"t","inputSchema":{"type":"object","maximum":1e999}}"#;
+        for text in [r#"{"name":"bare"}"#, r#"{"name":"t","inputSchema":[]}"#, number] {
+            let reason = check(text);
+            assert_eq!(reason.as_deref(), Some("the tool is not in mgp.lock"), "{text}");
+        }
+    }
 }

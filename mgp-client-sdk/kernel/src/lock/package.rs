@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use mgp_contract::LockedPackage;
+use mgp_discovery::code_arguments;
+use mgp_types::Sha256Hash;
 use serde_json::Value;
 
 use super::tree;
@@ -14,9 +16,9 @@ const MAX_INSTALLED: usize = 5000;
 
 /// The arguments of a package runner.
 struct Runner {
-    /// The options that name the package. Without one, the first argument that is not an option names it.
+    /// The options that name the package. Without them, the first argument that is not an option names the package.
     package: &'static [&'static str],
-    /// The options that name packages to install beside it.
+    /// The options that name further packages to install beside the package.
     beside: &'static [&'static str],
     /// The other options that take a value.
     values: &'static [&'static str],
@@ -92,7 +94,7 @@ pub(super) enum Package {
 }
 
 impl Package {
-    /// Returns the package that a command starts; `None` if it is not a known runner, or starts a local file.
+    /// Returns the package that a command starts; `None` if the command is not a known runner, or starts a local file.
     pub(super) fn of(command: &str, args: &[&str], cwd: &Path) -> Option<Self> {
         let name = Path::new(command).file_stem()?.to_str()?;
         let (name, args) = match (name, args) {
@@ -164,18 +166,26 @@ fn names_of(list: &str) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Returns the first argument that is the path of a file, e.g. the script of an interpreter, with the file's hash.
-pub(super) fn script(args: &[&str], cwd: &Path) -> Result<Option<LockedPackage>, String> {
-    let Some(file) = args.iter().find(|arg| !arg.starts_with('-') && cwd.join(arg).is_file())
-    else {
-        return Ok(None);
+/// Returns the code that the arguments of a program name, as the name of the first file with a hash of all files.
+/// Other files among the arguments are data, which the server may change.
+pub(super) fn script(
+    command: &str,
+    args: &[&str],
+    cwd: &Path,
+) -> Result<Option<LockedPackage>, String> {
+    let files = code_arguments(command, args, cwd);
+    let hashes = files.iter().map(|file| tree::hash_file(&cwd.join(file)));
+    let hashes = hashes.collect::<Result<Vec<_>, _>>()?;
+    let Some(first) = files.first() else { return Ok(None) };
+    let (version, hash) = match &hashes[..] {
+        [only] => (String::new(), only.clone()),
+        all => {
+            let hash = Sha256Hash::digest(all.join(" ").as_bytes());
+            (format!("and {} more", all.len() - 1), hash.to_string())
+        }
     };
-    Ok(Some(LockedPackage {
-        kind: "file".to_owned(),
-        name: (*file).to_owned(),
-        version: String::new(),
-        hash: tree::hash_file(&cwd.join(file))?,
-    }))
+    let (kind, name) = ("file".to_owned(), (*first).to_owned());
+    Ok(Some(LockedPackage { kind, name, version, hash }))
 }
 
 /// Splits `@scope/name@1.2` into name and version.
@@ -304,6 +314,33 @@ mod tests {
         assert_eq!(of("node", &["server.js"]), None);
         assert_eq!(of("npx", &["./local"]), None);
         assert_eq!(split_npm("@a/b@1"), ("@a/b", Some("1")));
+    }
+
+    #[test]
+    fn the_code_among_the_arguments_is_hashed_and_data_is_not() {
+        let folder = mgp_testkit::temp_dir();
+        for name in ["data.db", ".env", "init", "prog.sh", "server.js", "server.ts", "plain"] {
+            fs::write(folder.path().join(name), name).unwrap();
+        }
+        let check = |command: &str, args: &[&str], expected: Option<(&str, &str)>| {
+            let found = script(command, args, folder.path()).unwrap();
+            let found = found.as_ref().map(|found| (&*found.name, &*found.version));
+            assert_eq!(found, expected, "{command} {args:?}");
+        };
+        check("mcp-server-sqlite", &["--db-path", "data.db"], None);
+        check("uvx", &["mcp-server-sqlite", "--db-path", "data.db"], None);
+        check("python3", &["-m", "server", "data.db"], None);
+        check("bash", &["--init-file", "init", "prog.sh"], Some(("prog.sh", "")));
+        check("/usr/bin/node", &["--env-file", ".env", "server.js"], Some(("server.js", "")));
+        check("npx", &["tsx", "server.ts"], Some(("server.ts", "")));
+        check("bash", &["plain", "data.db"], Some(("plain", "")));
+        check("bash", &["-e", "plain"], Some(("plain", "")));
+        check("node", &["--import=server.ts", "server.js"], Some(("server.ts", "and 1 more")));
+
+        let both = || script("node", &["server.js", "server.ts"], folder.path()).unwrap();
+        let before = both();
+        fs::write(folder.path().join("server.ts"), "changed").unwrap();
+        assert_ne!(both(), before, "each file counts");
     }
 
     #[test]

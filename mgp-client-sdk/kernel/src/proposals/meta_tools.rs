@@ -15,7 +15,7 @@ const TOOLS: [(&str, &str, Extension); 2] = [
     ("recommend_servers", ServersRecommend::METHOD, Extension::ServerRecommendations),
 ];
 
-/// Answers calls of the tools in `TOOLS` with the results of their methods. No tool list contains these tools.
+/// Layer that answers calls of the tools in `TOOLS` with their methods' results. No tool list contains these tools.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MetaToolsLayer;
 

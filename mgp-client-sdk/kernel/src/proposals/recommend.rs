@@ -29,11 +29,10 @@ const MAX_NEEDS: usize = 8;
 /// The maximum length of the need that a request for recommendations states, in bytes.
 const MAX_NEED_BYTES: usize = 2000;
 
-/// The share of the need's words that a server's entry must contain, so that the server is recommended even with a low
-/// score.
+/// The minimum share of the need's words in a server's entry with which the server is recommended even if its score is
+/// low.
 const MIN_COVERAGE: f32 = 0.3;
-/// The search score that a server must have, so that it is recommended even if its entry contains fewer of the need's
-/// words.
+/// The minimum search score with which a server is recommended even if its entry contains few of the need's words.
 const MIN_SCORE: f32 = 0.68;
 
 /// The servers of a registry, with a search index of their own. This handle is cheap to clone.

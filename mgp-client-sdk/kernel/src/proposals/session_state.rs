@@ -40,8 +40,7 @@ struct Session {
     used: u64,
 }
 
-/// Keeps the caller's token and the server while a call runs; the session state in the result is stored under these
-/// two.
+/// The caller's token and the called server of a running call, under which the session state in the result is stored.
 pub(crate) struct OpenSession {
     states: SessionStates,
     /// The caller's token; `None` if the caller has not received one yet.

@@ -3,6 +3,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use mgp_security::KernelUrls;
 use mgp_toolindex::IndexedTool;
 use mgp_types::service::{Call, Params};
 use mgp_types::{Object, Payload, RpcError};
@@ -49,7 +50,7 @@ enum Form {
     /// The URL from which the tool itself reads the data.
     Url,
     Base64,
-    /// The text, or Base64 if it is not text.
+    /// The data as text, or in Base64 if they are not text.
     Text,
     Json,
 }
@@ -89,13 +90,20 @@ pub(super) async fn put_into_arguments(
         return Ok(());
     }
     let definition: Definition = serde_json::from_str(tool.definition()).unwrap_or_default();
-    let mut left = broker.max_inline;
+    let (mut left, mut urls) = (broker.max_inline, Vec::new());
     for (name, reference) in named {
         let known = broker.find(call.cx(), view, &reference)?;
         let property = definition.input_schema.properties.get(&name);
         let property = property.and_then(|property| property.get::<Property>().ok());
-        let value = value(broker, &known, property.unwrap_or_default().form(), &mut left).await?;
+        let form = property.unwrap_or_default().form();
+        if form == Form::Url {
+            urls.push(known.url.clone());
+        }
+        let value = value(broker, &known, form, &mut left).await?;
         arguments.insert(name, value);
+    }
+    if !urls.is_empty() {
+        call.cx_mut().extensions.insert(KernelUrls(urls));
     }
     let arguments = Payload::of(&arguments)?;
     *call.params_mut() = Params::tool(tool.name(), &arguments);
@@ -109,7 +117,7 @@ async fn value(
     left: &mut u64,
 ) -> Result<Payload, RpcError> {
     if form == Form::Url {
-        return Payload::of(&broker.server.url(&known.id, known.time_left())?);
+        return Payload::of(&known.url);
     }
     let reader = broker.reader(known)?.max_bytes(*left);
     let bytes = reader.read_to_end().await.map_err(|error| unreadable(&error))?;

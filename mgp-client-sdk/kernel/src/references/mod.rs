@@ -98,9 +98,9 @@ impl References {
 
     /// Stores the reference that a server added to a result; the caller receives the reference without its URL.
     ///
-    /// Drops a reference of a server on this machine if its URL leads to another machine, or if the server must not
-    /// serve URLs. Otherwise a program without network access could put data into the URL, and the kernel would send
-    /// the data out by reading from the URL.
+    /// Drops a reference of a server on this machine if its URL leads to another machine, or if the server is sandboxed
+    /// without the permission `network.listen`. Otherwise a program without network access could put data into the URL,
+    /// and the kernel would send the data out by reading from the URL.
     ///
     /// # Errors
     /// −32603 if the reference cannot be written as JSON.
@@ -189,8 +189,8 @@ impl References {
         let Some(named) = named(call)? else { return Ok(()) };
         let known = broker.find(call.cx(), view, &named)?;
         let mut members = call.cx().extensions.get::<CallMembers>().cloned().unwrap_or_default();
-        let mut reference = known.reference.clone();
-        reference.access_url = Some(broker.server.url(&known.id, known.time_left())?);
+        let mut reference = known.reference;
+        reference.access_url = Some(known.url);
         members.set(&reference)?;
         call.cx_mut().extensions.insert(members);
         tracing::info!(from = %known.origin, to = tool.server_id(), "data reference passed on");
@@ -218,12 +218,14 @@ impl Broker {
                 |error| tracing::warn!(%error, server = %origin, "data reference not kept"),
             )
             .ok()?;
+        let url = self.server.url(&id, ttl).ok()?;
         let known = KnownReference {
             owner: cx.principal.clone(),
             origin: origin.clone(),
             tool: tool.to_owned(),
             reference: reference.clone(),
             id,
+            url,
             expires_at: Instant::now() + ttl,
         };
         for dropped in self.known.insert(known) {
@@ -256,9 +258,8 @@ impl Broker {
 
     /// Returns a reader of the data that also verifies its size and checksum.
     fn reader(&self, known: &KnownReference) -> Result<ReferenceReader, RpcError> {
-        let url = self.server.url(&known.id, known.time_left())?;
         let sha256 = known.reference.checksum.as_ref().map(Checksum::to_sha256).transpose()?;
-        Ok(ReferenceReader::new(url, Arc::clone(&self.local))
+        Ok(ReferenceReader::new(known.url.clone(), Arc::clone(&self.local))
             .expect(known.reference.size_bytes, sha256))
     }
 }

@@ -1,7 +1,5 @@
 //! The references that servers returned, each for the caller that received it.
 
-use std::time::Duration;
-
 use mgp_types::proposal::DataReference;
 use mgp_types::service::{Principal, ServerId};
 use mgp_types::sync::Mutex;
@@ -11,7 +9,7 @@ use tokio::time::Instant;
 const MAX_PER_CALLER: usize = 128;
 
 /// A reference that a server returned to a caller.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct KnownReference {
     /// The caller that received the reference; only this caller can use it.
     pub(super) owner: Principal,
@@ -22,18 +20,14 @@ pub(super) struct KnownReference {
     pub(super) reference: DataReference,
     /// The id of the data at the kernel's server for references.
     pub(super) id: String,
+    /// The URL of the data at that server; the same for each call, so that confirmations and keys of calls stay valid.
+    pub(super) url: String,
     pub(super) expires_at: Instant,
 }
 
 /// The references of all callers, the oldest first. The kernel's server for references limits their number.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct KnownReferences(Mutex<Vec<KnownReference>>);
-
-impl KnownReference {
-    pub(super) fn time_left(&self) -> Duration {
-        self.expires_at.saturating_duration_since(Instant::now())
-    }
-}
 
 impl KnownReferences {
     /// Adds a reference; returns the ids of the references that were removed for it: one with the same id of the same
@@ -80,6 +74,8 @@ impl KnownReferences {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn known(agent: &str, origin: &str, ref_id: &str) -> KnownReference {
@@ -91,6 +87,7 @@ mod tests {
             tool: "export".to_owned(),
             reference,
             id: format!("{agent} {origin} {ref_id}"),
+            url: String::new(),
             expires_at: Instant::now() + Duration::from_mins(1),
         }
     }

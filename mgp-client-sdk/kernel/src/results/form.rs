@@ -26,7 +26,7 @@ pub(crate) fn well_formed(mut reply: Reply) -> Result<Reply, RpcError> {
     if has_content(body.as_raw().as_str()) {
         return Ok(reply);
     }
-    // A list could be read as a struct, too, so the members are read first.
+    // Read the members first, because serde would also decode an array as the struct `Outline`.
     let mut members: Object = body.as_raw().get().map_err(|error| malformed(&error))?;
     let outline: Outline = body.as_raw().get().map_err(|error| malformed(&error))?;
     if outline.content.is_none() {
@@ -36,7 +36,7 @@ pub(crate) fn well_formed(mut reply: Reply) -> Result<Reply, RpcError> {
     Ok(reply)
 }
 
-/// Decodes a result. A block that is not valid becomes a text, its JSON, because hosts receive such a block unchanged
+/// Decodes a result. An invalid block becomes a text block with its JSON, because hosts receive such a block unchanged
 /// while the result is short.
 ///
 /// # Errors

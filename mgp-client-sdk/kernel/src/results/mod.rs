@@ -254,8 +254,8 @@ fn size(max: Option<u64>) -> usize {
     max.map_or(usize::MAX, |max| usize::try_from(max).unwrap_or(usize::MAX))
 }
 
-/// Removes the members of a result other than its content if they are too long, and adds a note about that. Returns
-/// whether it did.
+/// Removes the members of a result other than its content if they are too long, and then adds a note. Returns whether
+/// members were removed.
 fn remove_long_members(result: &mut CallToolResult, limits: &Limits) -> bool {
     if json_len(&(&result.mgp, &result.meta, &result.extra)) <= limits.structured {
         return false;

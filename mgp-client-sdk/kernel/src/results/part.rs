@@ -16,10 +16,10 @@ pub(super) struct Limits {
     pub(super) data: usize,
 }
 
-/// The size of the members of a block other than its text or data that is not counted, in bytes.
+/// The number of bytes of a block's other members (all but its text or data) that are not counted.
 const FREE_BYTES: usize = 256;
 
-/// The maximum size of these members, in bytes. A block with longer ones is read as a text, its JSON.
+/// The maximum size of a block's other members, in bytes; a block with longer ones is read as text, namely its JSON.
 const MAX_OTHER_BYTES: usize = 16 << 10;
 
 /// The maximum number of blocks that are sent at a time.
@@ -256,8 +256,8 @@ pub(super) fn json_len(value: &impl Serialize) -> usize {
     counter.0
 }
 
-/// Returns a block that can be read in parts: a block that is long because of other members than its text or data
-/// becomes a text, its JSON.
+/// Returns a block that can be read in parts: a block with long members other than its text or data becomes a text
+/// block with its JSON.
 fn readable(block: ContentBlock) -> ContentBlock {
     let other = match &block {
         ContentBlock::Text(_)

@@ -3,13 +3,14 @@
 use std::sync::atomic::Ordering;
 
 use mgp_types::method::{
-    KernelAudit, KernelAuditVerify, KernelPermissions, KernelPermissionsApprove,
+    KernelAudit, KernelAuditVerify, KernelExplain, KernelPermissions, KernelPermissionsApprove,
     KernelPermissionsRevoke, KernelServersRestart, KernelTools, KernelToolsApprove,
+    KernelToolsReject,
 };
 use mgp_types::mgp::{
-    KernelAuditParams, KernelAuditVerifyParams, KernelPermissionChangeParams,
-    KernelPermissionsParams, KernelServerParams, KernelTool, KernelToolDecisionParams,
-    KernelToolsParams, ToolStanding,
+    ExplainedOutcome, KernelAuditParams, KernelAuditVerifyParams, KernelExplainParams,
+    KernelPermissionChangeParams, KernelPermissionsParams, KernelServerParams, KernelTool,
+    KernelToolDecisionParams, KernelToolsParams, ToolStanding,
 };
 
 use crate::world::World;
@@ -57,6 +58,43 @@ async fn a_changed_definition_waits_and_is_approved() {
         .until("the new definition is listed", |world| {
             let now = world.kernel.index().get("clock", "now");
             now.is_some_and(|now| now.description() == Some("The time, at last"))
+        })
+        .await;
+    assert!(agent.call("now").await.is_ok());
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_rejected_definition_is_listed_explained_and_can_be_approved() {
+    let world = World::new().await;
+    let (operator, agent) = (world.operator().await, world.agent().await);
+    world.has_new_text.store(true, Ordering::Relaxed);
+    operator.request::<KernelServersRestart>(&KernelServerParams::new("clock")).await.unwrap();
+    let waiting = |world: &World| world.kernel.governance().definitions().waiting().unwrap();
+    world.until("the definition waits", |world| !waiting(world).is_empty()).await;
+    let explain = KernelExplainParams::new("ada", "clock.now");
+    let explained = operator.request::<KernelExplain>(&explain).await.unwrap();
+    assert_eq!(explained.outcome, ExplainedOutcome::Refuse, "{explained:?}");
+
+    let mut decision = KernelToolDecisionParams::new("clock", "now");
+    decision.fingerprint = Some(waiting(&world)[0].held.fingerprint.to_string());
+    operator.request::<KernelToolsReject>(&decision).await.unwrap();
+    let mut params = KernelToolsParams::new();
+    params.tool_id = Some("clock.now".to_owned());
+    let listed = operator.request::<KernelTools>(&params).await.unwrap().tools.remove(0);
+    assert_eq!(
+        (listed.standing, &listed.fingerprint),
+        (ToolStanding::Rejected, &decision.fingerprint)
+    );
+    assert!(listed.definition.unwrap().contains("at last"));
+    let explained = operator.request::<KernelExplain>(&explain).await.unwrap();
+    assert!(explained.reason.unwrap().contains("an operator rejected"));
+    assert!(agent.call("now").await.is_err());
+
+    operator.request::<KernelToolsApprove>(&decision).await.unwrap();
+    world
+        .until("the definition is listed", |world| {
+            world.kernel.index().get("clock", "now").is_some()
         })
         .await;
     assert!(agent.call("now").await.is_ok());
@@ -118,5 +156,41 @@ async fn a_permission_of_a_disabled_or_removed_server_can_be_revoked_but_not_app
     let other = KernelPermissionChangeParams::new("nots", vec![info.into()]);
     let error = operator.request::<KernelPermissionsRevoke>(&other).await.unwrap_err();
     assert!(error.to_string().contains("there is no server `nots`"), "{error}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_rejected_definition_is_shown_and_approved_after_a_restart_of_the_kernel() {
+    let world = World::new().await;
+    let operator = world.operator().await;
+    world.has_new_text.store(true, Ordering::Relaxed);
+    operator.request::<KernelServersRestart>(&KernelServerParams::new("clock")).await.unwrap();
+    world
+        .until("the definition waits", |world| {
+            !world.kernel.governance().definitions().waiting().unwrap().is_empty()
+        })
+        .await;
+    world
+        .until("the old definition is no longer listed", |world| {
+            world.kernel.index().get("clock", "now").is_none()
+        })
+        .await;
+    let mut decision = KernelToolDecisionParams::new("clock", "now");
+    operator.request::<KernelToolsReject>(&decision).await.unwrap();
+    // The kernel stores a list only some time after it has read the list.
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    drop(operator);
+
+    let world = world.restarted().await;
+    let operator = world.operator().await;
+    let mut params = KernelToolsParams::new();
+    params.tool_id = Some("clock.now".to_owned());
+    let tools = operator.request::<KernelTools>(&params).await.unwrap().tools;
+    let [now] = &tools[..] else { panic!("{tools:?}") };
+    assert_eq!(now.standing, ToolStanding::Rejected);
+    assert!(now.definition.as_ref().unwrap().contains("at last"), "{now:?}");
+    decision.fingerprint.clone_from(&now.fingerprint);
+    let result = operator.request::<KernelToolsApprove>(&decision).await.unwrap();
+    assert_eq!(result.status, "approved");
     world.end().await;
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mgp_client_sdk::Client;
 use mgp_discovery::{GovernanceConfig, Sources};
-use mgp_kernel::Kernel;
+use mgp_kernel::{Kernel, KernelError};
 use mgp_server_sdk::{Server, Tool};
 use mgp_transport::{Connection, duplex};
 use mgp_types::mgp::{DefaultPolicy, RiskLevel};
@@ -28,7 +28,35 @@ impl World {
     pub(crate) async fn new() -> Self {
         let folder = mgp_testkit::temp_dir();
         let has_new_text = Arc::new(AtomicBool::new(false));
-        let new_text = Arc::clone(&has_new_text);
+        let kernel = Self::clock(&folder, &has_new_text).await.unwrap();
+        let world = Self { folder, kernel, has_new_text };
+        world
+            .until("its tools are known", |world| world.kernel.index().tools_of("clock").len() == 3)
+            .await;
+        world
+    }
+
+    /// Stops the kernel of a [new](Self::new) world, and starts another one over the same state.
+    pub(crate) async fn restarted(self) -> Self {
+        let Self { folder, kernel, has_new_text } = self;
+        kernel.stop().await;
+        drop(kernel);
+        // The state folder stays locked until all tasks of the previous kernel have ended.
+        let mut next = None;
+        mgp_testkit::until("the state folder is free", async || {
+            next = Self::clock(&folder, &has_new_text).await.ok();
+            next.is_some()
+        })
+        .await;
+        Self { folder, kernel: next.unwrap(), has_new_text }
+    }
+
+    /// Starts a kernel with the server `clock`.
+    async fn clock(
+        folder: &mgp_testkit::TempDir,
+        has_new_text: &Arc<AtomicBool>,
+    ) -> Result<Kernel, KernelError> {
+        let new_text = Arc::clone(has_new_text);
         let clock = move || {
             let text =
                 if new_text.load(Ordering::Relaxed) { "The time, at last" } else { "The time" };
@@ -45,13 +73,7 @@ impl World {
         mgp.risk = [("now", RiskLevel::Safe), ("slow", RiskLevel::Safe)]
             .map(|(tool, risk)| (tool.to_owned(), risk))
             .into();
-        let kernel = Kernel::builder().local_with("clock", mgp, clock);
-        let kernel = kernel.in_folder(folder.path()).await.unwrap();
-        let world = Self { folder, kernel, has_new_text };
-        world
-            .until("its tools are known", |world| world.kernel.index().tools_of("clock").len() == 3)
-            .await;
-        world
+        Kernel::builder().local_with("clock", mgp, clock).in_folder(folder.path()).await
     }
 
     /// Starts a kernel that is configured by a file.

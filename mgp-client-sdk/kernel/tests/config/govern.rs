@@ -8,7 +8,7 @@ use mgp_types::mgp::{AccessGrantParams, KernelApprovalsParams, Permission, RiskL
 use mgp_types::service::{Principal, ServerId};
 use tokio::time::timeout;
 
-use crate::world::{CALL_TIMEOUT, World};
+use crate::world::{CALL_TIMEOUT, World, until};
 
 /// Returns a configuration with a server that all callers may use, and with further keys and sections.
 fn open(mgp: &str, more: &str) -> String {
@@ -129,6 +129,24 @@ async fn risk_confirm_and_validators_apply_to_single_tools() {
     let refused = agent.call("look").arg("word", "rm -rf /").await.unwrap_err();
     assert_eq!(refused.code().0, 1010);
     assert!(!refused.to_string().contains("validators ="), "the key is not for a model: {refused}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn search_finds_a_tool_by_its_risk_of_today() {
+    let risk_of = |world: &World| world.kernel.index().get("a", "look").map(|tool| tool.risk());
+    let mut world = World::new(&open("risk = { look = 'safe' }", "")).await;
+    world.knows("a").await;
+    assert_eq!(risk_of(&world), Some(RiskLevel::Safe));
+    // The kernel may see the change of the file itself before it is asked to read it.
+    world.write(&open("risk = { look = 'dangerous' }", ""));
+    world.kernel.reload().await.unwrap();
+    until("the index has the new risk", || risk_of(&world) == Some(RiskLevel::Dangerous)).await;
+
+    world.write(&open("risk = { look = 'moderate' }", ""));
+    world.restart().await;
+    until("the next kernel has the newest risk", || risk_of(&world) == Some(RiskLevel::Moderate))
+        .await;
     world.end().await;
 }
 

@@ -63,7 +63,8 @@ async fn a_confirmed_call_runs_once_and_only_as_it_was_confirmed() {
             host(&kernel, "ada", host_of(above).extension(Extension::HumanInTheLoop)).await;
         let asked = required(delete(&client, "app")).await;
         assert_eq!(asked.risk_level, ConfirmationRisk::Destructive);
-        assert!(asked.confirmation_message.contains("`app`"), "{}", asked.confirmation_message);
+        let message = asked.confirmation_message;
+        assert!(message.starts_with("The server asks: Delete `app`?\n\nRun the tool"), "{message}");
         assert_eq!(ran.load(Ordering::Relaxed), 0);
 
         let token = asked.confirmation_token;
@@ -97,5 +98,17 @@ async fn an_agent_without_a_user_and_a_caller_without_the_extension_do_not_confi
         client.close().await;
     }
     assert_eq!(ran.load(Ordering::Relaxed), 0);
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn a_confirmation_message_shows_invisible_characters() {
+    let (kernel, _) = kernel(Era::Modern).await;
+    let with = host_of(Era::Modern).extension(Extension::HumanInTheLoop);
+    let client = host(&kernel, "ada", with).await;
+    let message = required(delete(&client, "a\u{202e}b")).await.confirmation_message;
+    assert!(message.starts_with(r"The server asks: Delete `a\u{202e}b`?"), "{message}");
+    assert!(!message.contains('\u{202e}'), "{message}");
+    client.close().await;
     kernel.stop().await;
 }

@@ -222,6 +222,40 @@ async fn a_plain_server_gets_the_data_as_an_argument_and_its_long_result_is_a_re
 }
 
 #[tokio::test]
+async fn a_reference_as_a_url_is_the_same_in_each_call() {
+    #[derive(Deserialize, JsonSchema)]
+    struct Place {
+        #[schemars(extend("format" = "uri"))]
+        url: String,
+    }
+    let locator = || {
+        let locate = Tool::new(
+            "locate",
+            "Names the place",
+            |Args(place): Args<Place>| async move { place.url },
+        );
+        Server::new("plain", "1").tool(locate).without_mgp()
+    };
+    let mut mgp = open(&["locate"]);
+    mgp.permissions.push(Permission::NetworkOutbound);
+    let builder = builder(ENABLED)
+        .local_with("exporter", open(&["list"]), exporter)
+        .local_with("importer", open(&["import_from_ref"]), importer)
+        .local_with("plain", mgp, locator);
+    let kernel = kernel(builder).await;
+    let client = connect(&kernel, "ada").await;
+    let reference = export(&client).await;
+    let mut places = Vec::new();
+    for _ in 0..2 {
+        let argument = json!({ "data_reference": { "ref_id": reference.ref_id } });
+        places.push(client.call("locate").arg("url", argument).await.unwrap().to_text());
+    }
+    assert!(places[0].starts_with("http://127.0.0.1:"), "{places:?}");
+    assert_eq!(places[0], places[1]);
+    kernel.stop().await;
+}
+
+#[tokio::test]
 async fn an_expired_reference_is_refused() {
     let config = format!("{ENABLED}\nkeep = '1s'");
     let builder = builder(&config)

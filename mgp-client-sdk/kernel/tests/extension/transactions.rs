@@ -9,7 +9,7 @@ use mgp_kernel::Kernel;
 use mgp_security::AuditQuery;
 use mgp_server_sdk::prelude::*;
 use mgp_testkit::temp_dir;
-use mgp_types::mcp::{CallToolResult, Era, TaskSupport};
+use mgp_types::mcp::{CallToolResult, ElicitAction, ElicitParams, ElicitResult, Era, TaskSupport};
 use mgp_types::method::{
     KernelTransactions, KernelTransactionsResolve, KernelTransactionsRetry, TransactionBegin,
     TransactionCommit, TransactionRollback, TxBegin,
@@ -40,8 +40,8 @@ impl Things {
         self.0.lock().clone()
     }
 
-    /// Returns a plain server with `make_X` and `remove_X`; `remove_X` fails for a thing that does not exist. The tool
-    /// `make_job` runs only as a task.
+    /// Returns a plain server with `make_X` and `remove_X`; `remove_X` fails for a thing that does not exist. The tools
+    /// `make_job` and `make_visit` run only as tasks, and `make_visit` asks its caller a question.
     fn server(&self, kind: &'static str, era: Era) -> Server {
         let is_task = kind == "job";
         let (made, removed) = (self.clone(), self.clone());
@@ -58,7 +58,11 @@ impl Things {
                 if fails { Err(ToolError("bad name".to_owned())) } else { Ok("made") }
             }
         });
-        let make = if is_task { make.task(TaskSupport::Required) } else { make };
+        let make = match kind {
+            "job" => make.task(TaskSupport::Required),
+            "visit" => self.asking_tool(),
+            _ => make,
+        };
         let remove = Tool::new(
             format!("remove_{kind}"),
             "Removes it",
@@ -71,6 +75,21 @@ impl Things {
             },
         );
         limit_era(Server::new(kind, "1").tool(make).tool(remove), era)
+    }
+
+    /// Returns the tool `make_visit`, which makes its thing before it asks.
+    fn asking_tool(&self) -> Tool {
+        let made = self.clone();
+        let make = move |Args(thing): Args<Thing>, cx: Context| {
+            let made = made.clone();
+            async move {
+                cx.begin_task().await?;
+                made.0.lock().push(format!("visit {}", thing.name));
+                cx.elicit::<Thing>("Who comes?").await?;
+                Ok::<_, RpcError>("made")
+            }
+        };
+        Tool::new("make_visit", "Makes a thing", make).task(TaskSupport::Required)
     }
 
     async fn kernel(&self, folder: &Path, era: Era) -> Kernel {
@@ -97,6 +116,20 @@ impl Things {
 
 async fn ada(kernel: &Kernel, era: Era) -> Client {
     host(kernel, "ada", host_of(era).extension(Extension::Transactions)).await
+}
+
+/// Connects a host that answers the questions of servers, or fails to do so.
+async fn ada_asked(kernel: &Kernel, era: Era, answers: bool) -> Client {
+    let answer = move |_: ElicitParams| async move {
+        if !answers {
+            return Err(RpcError::internal("the window was closed"));
+        }
+        let mut answer = ElicitResult::new(ElicitAction::Accept);
+        answer.content = Some(serde_json::from_str(r#"{"name":"Ann"}"#).unwrap());
+        Ok(answer)
+    };
+    let builder = host_of(era).extension(Extension::Transactions).on_elicitation(answer);
+    host(kernel, "ada", builder).await
 }
 
 async fn begin(client: &Client, id: &str) {
@@ -159,6 +192,46 @@ async fn a_step_that_runs_as_a_task_is_undone() {
         client.close().await;
         kernel.stop().await;
     }
+}
+
+#[tokio::test]
+async fn a_step_whose_task_asked_and_got_its_answer_is_undone() {
+    for (above, below) in PAIRS {
+        let (folder, things) = (temp_dir(), Things::default());
+        let kernel = things.kernel_of(&["visit"], folder.path(), below).await;
+        let client = ada_asked(&kernel, above, true).await;
+        begin(&client, "tx").await;
+        make(&client, "tx", "visit", "a").await.unwrap();
+        let result = roll_back(&client, "tx").await;
+        assert_eq!(result.status, TransactionStatus::RolledBack, "{above:?} {below:?}");
+        assert_eq!(result.steps_compensated.iter().count(), 1, "{above:?} {below:?}");
+        assert_eq!(things.all(), [""; 0], "{above:?} {below:?}");
+        client.close().await;
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_rollback_leaves_a_step_whose_task_got_no_answer_to_a_person() {
+    let (folder, things) = (temp_dir(), Things::default());
+    let kernel = things.kernel_of(&["visit"], folder.path(), Era::Modern).await;
+    let client = ada_asked(&kernel, Era::Modern, false).await;
+    begin(&client, "tx").await;
+    make(&client, "tx", "visit", "a").await.unwrap_err();
+    assert_eq!(things.all(), ["visit a"], "the task had an effect before it asked");
+    let result = client.request::<TransactionCommit>(&EndTransactionParams::new("tx")).await;
+    assert!(result.is_err(), "it is not known how the step ended");
+    let result = roll_back(&client, "tx").await;
+    assert_eq!(result.status, TransactionStatus::PartiallyRolledBack);
+    assert_eq!(result.steps_compensated[0].status, StepStatus::CompensationFailed);
+    client.close().await;
+    let admin = host_as(&kernel, Principal::local().operator(), host_of(Era::Modern)).await;
+    let settle = SettleTransactionParams::new("tx");
+    let again = admin.request::<KernelTransactionsRetry>(&settle).await.unwrap();
+    assert_eq!(again.status, TransactionStatus::RolledBack);
+    assert_eq!(things.all(), [""; 0]);
+    admin.close().await;
+    kernel.stop().await;
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Prompt, Prompts, Resource, Resources, Tools};
 use mgp_types::mcp::Era;
-use mgp_types::method::ToolsList;
+use mgp_types::method::{ResourcesSubscribe, ToolsList};
 use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType};
 use mgp_types::service::{Principal, Stack};
 use mgp_types::store::Db;
@@ -194,6 +194,57 @@ async fn a_store_that_is_busy_for_a_second_loses_neither_lists_nor_grants() {
     assert_eq!(asked.load(Ordering::SeqCst), before + 1, "the list was read once");
     busy.await.unwrap().unwrap();
     kernel.stop().await;
+}
+
+#[tokio::test]
+async fn a_subscription_that_failed_or_was_cancelled_is_requested_for_the_next_subscriber() {
+    for is_cancelled in [false, true] {
+        let (handles, asked) = (Handles::default(), Arc::new(AtomicUsize::new(0)));
+        let (made, counts) = (Arc::clone(&handles), Arc::clone(&asked));
+        let make = move || {
+            let counts = Arc::clone(&counts);
+            changing(Era::Legacy, &made).layer(layer_fn(move |inner: Stack| {
+                let counts = Arc::clone(&counts);
+                Stack::from_fn(move |call| {
+                    let is_request = call.is::<ResourcesSubscribe>();
+                    let fails = is_request && counts.fetch_add(1, Ordering::SeqCst) == 0;
+                    let sent = inner.send(call);
+                    async move {
+                        if fails {
+                            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+                            return Err(RpcError::internal("not yet"));
+                        }
+                        sent.await
+                    }
+                })
+            }))
+        };
+        let kernel = build(Kernel::builder().local_with("c", open(&["one"]), make)).await;
+        wait_for_tools(&kernel, "c", 1).await;
+        let ann = host(&kernel, "ann", host_of(Era::Legacy)).await;
+        let changes: Arc<Mutex<Vec<ServerChange>>> = Arc::default();
+        let sink = Arc::clone(&changes);
+        let bob =
+            host_of(Era::Legacy).on_change(move |what| sink.lock().unwrap().push(what.clone()));
+        let bob = host(&kernel, "bob", bob).await;
+
+        let first = tokio::spawn(async move { ann.subscribe("test://a").await.is_err() });
+        until("the first request", || async { asked.load(Ordering::SeqCst) == 1 }).await;
+        if is_cancelled {
+            first.abort();
+        }
+        // A subscriber that waited for the failed request gets the same error; the next request is sent again.
+        if bob.subscribe("test://a").await.is_err() {
+            assert!(!is_cancelled);
+            bob.subscribe("test://a").await.unwrap();
+        }
+        assert!(is_cancelled || first.await.unwrap(), "the first request fails");
+        let (_, resources, _) = handles.lock().unwrap().clone().unwrap();
+        resources.updated("test://a");
+        let update = ServerChange::Resource("test://a".to_owned());
+        until("an update", || async { changes.lock().unwrap().contains(&update) }).await;
+        kernel.stop().await;
+    }
 }
 
 #[tokio::test]

@@ -1,17 +1,20 @@
 //! Tests of progress, chunks, log messages and cancellation, for all four pairs of eras of host and server.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mgp_client_sdk::ToolResult;
+use mgp_client_sdk::{Client, ToolResult};
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{LogLevel, Logger};
+use mgp_transport::{Connection, duplex};
 use mgp_types::mcp::Era;
 use mgp_types::mgp::DefaultPolicy;
-use mgp_types::service::{Outlet, OutletItem};
+use mgp_types::service::{Outlet, OutletItem, Principal};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 
 use crate::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
 
@@ -162,4 +165,50 @@ async fn calls_in_a_batch_succeed_and_fail_by_themselves() {
         assert!(refused.to_string().contains("at most 32"), "{refused}");
         kernel.stop().await;
     }
+}
+
+#[tokio::test]
+async fn an_agent_with_many_running_calls_does_not_hold_up_the_others() {
+    const CALLS: usize = 256;
+    let running = Arc::<AtomicUsize>::default();
+    let count = Arc::clone(&running);
+    let make = move || {
+        let count = Arc::clone(&count);
+        let waits = Tool::new("waits", "Waits", move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            async {
+                std::future::pending::<()>().await;
+                "never"
+            }
+        });
+        Server::new("w", "1").tool(waits)
+    };
+    let look = || Server::new("o", "1").tool(Tool::new("look", "Looks out", || async { "sun" }));
+    let builder = Kernel::builder();
+    let builder = builder.local_with("w", open(&["waits"]), make);
+    let kernel = build(builder.local_with("o", open(&["look"]), look)).await;
+    wait_for_tools(&kernel, "w", 1).await;
+    wait_for_tools(&kernel, "o", 1).await;
+    // All hosts of a served kernel share one stack, and so its limits.
+    let stack = kernel.server().into_stack().unwrap();
+    let connect = async |agent: &str| {
+        let (here, there) = duplex();
+        let connection = Connection::new(there.reader, there.writer, stack.clone());
+        tokio::spawn(connection.principal(Principal::local().agent(agent)).run());
+        Client::builder("host", "1").connect(here.reader, here.writer).await.unwrap()
+    };
+    let (busy, other) = (connect("ann").await, connect("bob").await);
+    let mut calls = JoinSet::new();
+    for _ in 0..CALLS {
+        let call = busy.call("waits");
+        calls.spawn(async move { call.await });
+    }
+    until("all calls run", || async { running.load(Ordering::Relaxed) == CALLS }).await;
+    let answers = async {
+        other.call("mgp_tools_discover").arg("query", "look out").await.unwrap();
+        assert_eq!(other.call("look").await.unwrap().to_text(), "sun");
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(5), answers).await.is_ok());
+    calls.shutdown().await;
+    kernel.stop().await;
 }

@@ -13,7 +13,7 @@ pub(in crate::auth) const MAX_RETRIES: u32 = 2;
 /// The error code by which a server requests a nonce.
 pub(in crate::auth) const WANTS_NONCE: &str = "use_dpop_nonce";
 
-/// Adds proofs to requests to a token endpoint.
+/// A creator of proofs for requests to a token endpoint.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::auth) struct Prover<'a> {
     pub(in crate::auth) key: &'a ProofKey,

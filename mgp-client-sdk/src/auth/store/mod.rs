@@ -255,7 +255,7 @@ const MAX_LOCKS: usize = 16;
 /// The maximum time to wait for another process that renews the same tokens: twice the time-out of a request.
 const RENEWAL_LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The exclusive right to renew the tokens of an entry, until this is dropped.
+/// The exclusive right to renew the tokens of an entry, until the lock is dropped.
 ///
 /// The default value does not lock anything.
 #[derive(Default)]
@@ -275,7 +275,7 @@ impl fmt::Debug for RenewalLock {
     }
 }
 
-/// Returns the index of an entry's lock. It is the same in every process; entries with the same index wait for
+/// Returns the index of an entry's lock. The index is the same in every process; entries with the same index wait for
 /// each other.
 fn lock_index(server: &str, issuer: &str) -> usize {
     let mut hash = Sha256::new();

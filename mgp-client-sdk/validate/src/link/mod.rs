@@ -70,7 +70,7 @@ enum TargetKind {
     Memory(Opener),
 }
 
-/// Opens a connection to a server in this process.
+/// A function that opens a connection to a server in this process.
 #[derive(Clone)]
 struct Opener(std::sync::Arc<dyn Fn() -> MemoryEnd + Send + Sync>);
 

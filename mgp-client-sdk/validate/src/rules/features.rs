@@ -82,8 +82,16 @@ async fn resources(session: &mut Session) -> Check {
 }
 
 async fn templates(session: &mut Session) -> Check {
-    let all = listed(session, "resources/templates/list", "resourceTemplates").await?;
-    Ok(each(&all, &["uriTemplate", "name"])?)
+    const METHOD: &str = "resources/templates/list";
+    if session.capability("resources").is_none() {
+        return Err(skip("the capability is not declared"));
+    }
+    let answer = session.ask(METHOD, json!({})).await?;
+    if matches!(answer, Answer::Error { code: -32601, .. }) {
+        return Err(skip("the server has no resource templates"));
+    }
+    let result = answer.result(METHOD)?;
+    Ok(each(list(&result, "resourceTemplates")?, &["uriTemplate", "name"])?)
 }
 
 async fn unknown_resource(session: &mut Session) -> Check {

@@ -19,7 +19,7 @@ server_rules! { Mcp;
         "names have 1 to 128 letters, digits, `_`, `-`, `.`" => plain_names;
     "mcp.tools.described", "MCP tools", Should, Legacy,
         "each tool has a description" => described;
-    "mcp.tools.required", "JSON Schema", Must, Legacy,
+    "mcp.tools.required", "JSON Schema", Should, Legacy,
         "`required` of an input schema is a list of names of properties" => required_names;
     "mcp.tools.annotations", "MCP tools", Must, Legacy,
         "hints in annotations are true or false" => annotations;
@@ -118,12 +118,17 @@ async fn described(session: &mut Session) -> Check {
 }
 
 async fn required_names(session: &mut Session) -> Check {
+    /// The keywords that can describe properties which are not in `properties`.
+    const ELSEWHERE: [&str; 5] = ["patternProperties", "allOf", "anyOf", "oneOf", "$ref"];
     each(session, |tool| {
         let schema = member(tool, "inputSchema")?;
         if schema.get("required").is_none() {
             return Ok(());
         }
         let names = texts(schema, "required")?;
+        if ELSEWHERE.iter().any(|keyword| schema.get(keyword).is_some()) {
+            return Ok(());
+        }
         let unknown = names
             .iter()
             .find(|name| schema.pointer("/properties").is_none_or(|all| all.get(**name).is_none()));

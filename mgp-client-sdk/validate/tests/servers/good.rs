@@ -55,6 +55,44 @@ async fn a_tool_that_is_neither_read_only_nor_named_is_not_called() {
     assert_eq!(status(&report), Some(Status::Passed), "a read-only tool is called");
 }
 
+#[tokio::test]
+async fn what_mcp_permits_breaks_no_rule() {
+    let change: scripted::Change = |message, replies| {
+        let refusal = serde_json::json!({ "jsonrpc": "2.0", "id": message.value["id"],
+            "error": { "code": -32601, "message": "no" } });
+        match message.method() {
+            "tools/list" => {
+                let lists = replies.iter_mut().filter_map(|one| one.pointer_mut("/result/tools"));
+                for tools in lists.filter_map(serde_json::Value::as_array_mut) {
+                    let task = serde_json::json!({ "name": "slow", "description": "Counts",
+                        "inputSchema": { "type": "object" }, "annotations": { "readOnlyHint": true },
+                        "execution": { "taskSupport": "required" } });
+                    let open = serde_json::json!({ "name": "open", "description": "Reads",
+                        "inputSchema": { "type": "object", "properties": { "a": {} },
+                            "patternProperties": { "^x-": {} }, "required": ["x-id"] } });
+                    tools.insert(0, task);
+                    tools.push(open);
+                }
+            }
+            "tools/call" if message.value["params"]["name"] == "slow" => *replies = vec![refusal],
+            "resources/templates/list" => *replies = vec![refusal],
+            _ => {}
+        }
+    };
+    let mut options = Options::new();
+    let expected = [
+        ("mcp.tools.required", Status::Passed),
+        ("mcp.tools.call.result", Status::Skipped),
+        ("mcp.resources.templates", Status::Skipped),
+    ];
+    options.only = expected.iter().map(|(rule, _)| (*rule).to_owned()).collect();
+    let report = judged(scripted::server(change), &options).await;
+    for (rule, status) in expected {
+        let result = report.results.iter().find(|result| result.rule.id == rule).unwrap();
+        assert_eq!(result.status, status, "{rule}: {}", report.to_text());
+    }
+}
+
 #[derive(Deserialize, JsonSchema)]
 struct Words {
     text: String,

@@ -17,8 +17,13 @@ fn a_file_of_a_stranger_names_no_command_and_no_stored_secret() {
         "command": {"url": "https://x.org", "bearer_token_env_var": "cmd:touch x"},
         "default": {"url": "https://x.org", "bearer_token_env_var": "A:-${cmd:touch x}"},
         "secret": {"command": "a", "env_keys": ["github"]},
+        "inherited": {"command": "a", "env_vars": ["cmd:touch x"]},
+        "all": {"command": "a", "env_vars": ["AWS_*"]},
+        "header": {"url": "https://x.org", "env_http_headers": {"A": "keyring:github"}},
         "end": {"command": "a", "env_keys": ["A}${cmd:touch x}"]}}}"#;
     let name = "its `bearer_token_env_var` is not the name of a variable";
+    let inherited = "its `env_vars` has something that is not the name of a variable";
+    let header = "its `env_http_headers` has something that is not the name of a variable";
     let secret = "its `env_keys` has something that is not the name of a secret";
     let file = Path::new("/p/.mcp.json");
     let of_user = read_of_user(Host::Generic, file, text, &[]).unwrap();
@@ -27,9 +32,12 @@ fn a_file_of_a_stranger_names_no_command_and_no_stored_secret() {
     let refused: Vec<_> =
         import.refused.iter().map(|one| (one.name.as_str(), one.why.as_str())).collect();
     let expected = [
+        ("all", inherited),
         ("command", name),
         ("default", name),
         ("end", secret),
+        ("header", header),
+        ("inherited", inherited),
         ("secret", "its host stores the secret `github`"),
     ];
     assert_eq!(refused, expected);
@@ -121,6 +129,7 @@ proptest! {
             "b": {"url": text, "headers": headers},
             "c": {"url": value, "headers": headers, "bearer_token_env_var": text},
             "d": {"command": text, "env": {"A": value}, "env_keys": [value, text]},
+            "e": {"url": value, "env_http_headers": {"A": text, "B": value}},
         });
         let document = serde_json::json!({"mcpServers": servers, "servers": servers, "mcp": servers, "extensions": servers});
         // With spaces after the colons, the text is YAML too.

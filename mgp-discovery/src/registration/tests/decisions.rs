@@ -1,8 +1,9 @@
 //! Tests of review, approval and rejection.
 
 use async_trait::async_trait;
-use mgp_types::Sha256Hash;
 use mgp_types::mgp::{CodeRejection, Permission, RejectionStatus};
+use mgp_types::store::Change;
+use mgp_types::{Payload, Sha256Hash};
 
 use super::*;
 
@@ -139,6 +140,86 @@ async fn a_rejection_is_remembered_for_the_same_request_only() {
     other["args"] = json!(["--few"]);
     assert_eq!(world.register(maker(), other).await.unwrap()["status"], "pending_approval");
     assert!(world.new_events().contains(&"server_registered BLOCKED by ada".to_owned()));
+}
+
+/// Rejects the first waiting registration as an operator.
+async fn reject(world: &World) {
+    let waiting = world.waiting().await.remove(0);
+    let (server, fingerprint) = (&waiting.server, &waiting.fingerprint);
+    world.registrations.reject(&operator(), server, fingerprint).await.unwrap();
+}
+
+/// Registers a server, and returns the status in the answer.
+async fn status(world: &World, by: Principal, params: Value) -> String {
+    let reply = world.register(by, params).await.unwrap();
+    reply["status"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rejection_holds_although_its_registration_was_removed_or_replaced() {
+    let mut world = World::new();
+    status(&world, maker(), count("made")).await;
+    reject(&world).await;
+    world.deregister(maker(), "made").await.unwrap();
+    assert_eq!(status(&world, maker(), count("made")).await, "rejected");
+    let mut other = count("made");
+    other["args"] = json!(["--few"]);
+    assert_eq!(status(&world, maker(), other).await, "pending_approval");
+    world.killed();
+    world.registrations.open().await.unwrap();
+    world.deregister(maker(), "made").await.unwrap();
+    assert_eq!(status(&world, maker(), count("made")).await, "rejected");
+    // It holds for this principal only, and until an operator removes the registration.
+    let two = Principal::local().agent("maker-two");
+    assert_eq!(status(&world, two.clone(), count("made")).await, "pending_approval");
+    reject(&world).await;
+    world.deregister(operator(), "made").await.unwrap();
+    assert_eq!(status(&world, two, count("made")).await, "pending_approval");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rejection_of_changed_files_holds_although_their_registration_was_removed() {
+    let world = World::new();
+    status(&world, maker(), count("made")).await;
+    world.approve().await.unwrap();
+    let server = world.fake.running().remove(0);
+    program(&world.folder.join("bin/count"), "\u{7f}ELF with a worm");
+    server.launch().await.unwrap_err();
+    assert!(world.waiting().await[0].changed);
+    reject(&world).await;
+    assert_eq!(world.deregister(maker(), "made").await.unwrap()["status"], "deregistered");
+    assert_eq!(status(&world, maker(), count("made")).await, "rejected");
+    assert!(world.waiting().await.is_empty());
+
+    // The rejection is of these files only.
+    program(&world.folder.join("bin/count"), "\u{7f}ELF");
+    assert_eq!(status(&world, maker(), count("made")).await, "pending_approval");
+    world.approve().await.unwrap();
+    let server = world.fake.running().remove(0);
+    program(&world.folder.join("bin/count"), "\u{7f}ELF with a worm");
+    server.launch().await.unwrap_err();
+    reject(&world).await;
+    // It ends if an operator removes the registration.
+    world.deregister(operator(), "made").await.unwrap();
+    assert_eq!(status(&world, maker(), count("made")).await, "pending_approval");
+}
+
+#[tokio::test(start_paused = true)]
+async fn remembered_rejections_are_bounded_and_end() {
+    let world = World::with(|config| config.max_each = 1, |builder| builder);
+    world.register(maker(), count("made")).await.unwrap();
+    reject(&world).await;
+    world.deregister(maker(), "made").await.unwrap();
+    let refusal = world.register(maker(), count("more")).await;
+    refused(refusal, 3001, "1 of your registrations were rejected");
+
+    let world = World::new();
+    let ended = r#"{"by":{"tenant":"local","subject":"local"},"until":"2020-01-01T00:00:00Z"}"#;
+    let ended = Payload::from_trusted(ended);
+    let change = Change::new().put("registration_rejections", "ended", ended);
+    world.store.commit(change).await.unwrap();
+    world.register(maker(), count("made")).await.unwrap();
+    assert!(world.store.load("registration_rejections").await.unwrap().records.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

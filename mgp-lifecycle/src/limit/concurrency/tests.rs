@@ -144,6 +144,48 @@ async fn one_caller_gets_its_share_and_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_users_of_an_agent_can_be_one_caller() {
+    let mut bounds = config(8, 8);
+    (bounds.running_per_caller, bounds.by_agent) = (Some(1), true);
+    let (recorder, layer) = (Recorder::default(), ConcurrencyLimitLayer::new(bounds.clone()));
+    let mut calls = Vec::new();
+    for (user, agent) in [("ann", "x"), ("bob", "x"), ("bob", "y")] {
+        let mut client = client(&layer, &recorder, user);
+        client.cx.principal = client.cx.principal.agent(agent);
+        calls.push(tokio::spawn(client.call("tools/call", CALL)));
+    }
+    tokio::task::yield_now().await;
+    assert_eq!((layer.running(), layer.waiting()), (2, 1));
+    let running =
+        |user: &str, agent: &str| layer.running_of(&Principal::new("t", user).agent(agent));
+    assert_eq!((running("bob", "x"), running("cyd", "y"), running("bob", "z")), (1, 1, 0));
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    // A caller without an agent is counted by its subject.
+    let (mut ann, mut bob) = (client(&layer, &recorder, "ann"), client(&layer, &recorder, "bob"));
+    let calls = [ann.call("tools/call", CALL), bob.call("tools/call", CALL)].map(tokio::spawn);
+    tokio::task::yield_now().await;
+    assert_eq!((layer.running(), layer.waiting()), (2, 0));
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    // The users of an agent take turns, so one with many waiting calls delays another by one turn.
+    let (recorder, layer) = (Recorder::default(), ConcurrencyLimitLayer::new(bounds));
+    let mut calls = Vec::new();
+    for user in ["ann", "ann", "ann", "bob"] {
+        let mut client = client(&layer, &recorder, user);
+        client.cx.principal = client.cx.principal.agent("x");
+        calls.push(tokio::spawn(client.call("tools/call", CALL)));
+        tokio::task::yield_now().await;
+    }
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    assert_eq!(recorder.order(), "ann ann bob ann");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_tool_with_its_own_limit_blocks_no_other_tool() {
     let (recorder, layer) =
         (Recorder::default(), ConcurrencyLimitLayer::new(config(8, 8).tool("slow", 1)));

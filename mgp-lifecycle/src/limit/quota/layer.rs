@@ -21,9 +21,9 @@ use crate::error::LifecycleError;
 
 /// Layer that refuses tool calls of principals that have used up their quota (3002) and passes on all other methods.
 ///
-/// A call is charged when it arrives, and only once even if it takes several rounds. The charge is refunded if an inner
-/// layer refuses the call, or if the call is dropped before it gets a permit. A call that ran and failed is not
-/// refunded. The counters are in memory, so they start from zero when the process is restarted.
+/// A call is charged when it arrives, and only once even if it takes several rounds of questions. The charge is
+/// refunded if an inner layer refuses the call, or if the call is dropped before it gets a permit. A call that ran and
+/// failed is not refunded. The counters are in memory, so they start from zero when the process is restarted.
 ///
 /// ```
 /// use mgp_lifecycle::{Quota, QuotaLayer};
@@ -119,7 +119,7 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
         let Some(charge) = this.charge.take() else { return Poll::Ready(outcome) };
         match &outcome {
             Ok(Reply::InputRequired(_)) => {
-                // A call without a logical id is recognised in its next round by the key of this one.
+                // If the call has no logical id, the key of this round becomes its id, and identifies its next round.
                 let logical = this.logical.take();
                 charge.keep_open(logical.unwrap_or_else(|| this.key.to_text()));
             }

@@ -57,7 +57,7 @@ type IsTool = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 struct RateState {
     limits: Vec<RateLimit>,
     params: Vec<BucketParams>,
-    /// Returns whether a name is that of a tool; `None` if the tools are not known.
+    /// Function that returns whether a name is that of a tool; `None` if the tools are not known.
     is_tool: Option<IsTool>,
     start: Instant,
     hash: ahash::RandomState,
@@ -82,8 +82,8 @@ impl RateLayer {
     }
 
     /// Sets the function that returns whether a name is that of a tool. Under [`RateKey::Tool`], all names for which it
-    /// returns `false` count as the same tool, so that a caller cannot get a new bucket by inventing a name. This resets
-    /// all counts.
+    /// returns `false` count as the same tool, so that a caller cannot get a new bucket by inventing a name. This
+    /// resets all counts.
     pub fn tools(self, is_tool: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Self::with_max_keys(self.0.limits.clone(), MAX_KEYS, Some(Arc::new(is_tool)))
     }
@@ -162,8 +162,12 @@ impl CallKeys for CountedCall<'_> {
         let (cx, by) = (self.call.cx(), self.state.limits[limit].by);
         let mut hasher = self.state.hash.build_hasher();
         self.hash_owner(limit, &mut hasher);
-        if by.has(RateKey::Agent) {
-            cx.principal.as_agent().hash(&mut hasher);
+        let agent = cx.principal.as_agent();
+        if by.has(RateKey::Agent) || by.has(RateKey::AgentName) {
+            agent.hash(&mut hasher);
+        }
+        if by.has(RateKey::AgentName) && agent.is_none() {
+            cx.principal.subject().hash(&mut hasher);
         }
         if by.has(RateKey::Tool) {
             let is_tool = self.state.is_tool.as_ref().is_none_or(|is_tool| is_tool(self.tool));
@@ -178,6 +182,10 @@ impl CallKeys for CountedCall<'_> {
     fn owner(&self, limit: usize) -> u64 {
         let mut hasher = self.state.hash.build_hasher();
         self.hash_owner(limit, &mut hasher);
+        // A subject may choose the names of its agents, so the owner of the bucket is the subject, not the agent.
+        if self.state.limits[limit].by.has(RateKey::AgentName) {
+            self.call.cx().principal.subject().hash(&mut hasher);
+        }
         hasher.finish()
     }
 }
@@ -258,6 +266,7 @@ mod tests {
         let apart = |by: Option<RateKey>, name: &str| match by {
             _ if name == "other tenant" => true,
             Some(RateKey::Agent) => name == "other subject" || name == "other agent",
+            Some(RateKey::AgentName) => name == "other agent",
             Some(RateKey::Subject) => name == "other subject",
             Some(RateKey::Tool) => name == "other tool",
             Some(RateKey::Server) => name == "other server",
@@ -275,6 +284,25 @@ mod tests {
                 let expected = if apart(by, name) { 0 } else { 3000 };
                 assert_eq!(code(&mut client, tool).await, expected, "{by:?}, {name}");
             }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_users_of_an_agent_share_its_limit_and_callers_without_one_have_their_own() {
+        let mut client = client(&RateLayer::new(RateLimit::per_minute(1).by(RateKey::AgentName)));
+        let (ann, bob) = (Principal::new("t", "ann"), Principal::new("t", "bob"));
+        let calls = [
+            (ann.agent("x"), 0),
+            (bob.agent("x"), 3000),
+            (bob.agent("y"), 0),
+            (Principal::new("u", "bob").agent("x"), 0),
+            (ann.clone(), 0),
+            (bob, 0),
+            (ann, 3000),
+        ];
+        for (principal, expected) in calls {
+            client.cx.principal = principal.clone();
+            assert_eq!(code(&mut client, "a").await, expected, "{principal:?}");
         }
     }
 

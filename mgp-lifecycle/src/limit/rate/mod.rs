@@ -37,6 +37,8 @@ pub struct RateLimit {
 pub enum RateKey {
     /// The agent of a subject. Calls of a subject without an agent are counted together.
     Agent,
+    /// The agent, for all subjects of its tenant that use it. Calls of a subject without an agent are counted together.
+    AgentName,
     /// The subject, i.e. a user, an API key or a client id.
     Subject,
     /// The called tool. Each tool has its own count.
@@ -117,11 +119,11 @@ impl fmt::Display for RateLimit {
 }
 
 impl RateKey {
-    const ALL: [Self; 4] = [Self::Agent, Self::Subject, Self::Tool, Self::Server];
+    const ALL: [Self; 5] = [Self::Agent, Self::AgentName, Self::Subject, Self::Tool, Self::Server];
 
     const fn as_str(self) -> &'static str {
         match self {
-            Self::Agent => "agent",
+            Self::Agent | Self::AgentName => "agent",
             Self::Subject => "key",
             Self::Tool => "tool",
             Self::Server => "server",

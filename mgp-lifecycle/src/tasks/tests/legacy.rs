@@ -78,6 +78,25 @@ async fn a_legacy_caller_that_requests_a_task_gets_one_even_for_an_immediate_res
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_legacy_task_whose_tool_failed_has_failed_and_keeps_its_result() {
+    let layer = layer(config());
+    let mut client = legacy(over(&layer, |_| async {
+        Reply::of(&serde_json::json!({ "content": [], "isError": true }))
+    }));
+    let created = request(&mut client, "tools/call", r#"{"name":"a","task":{}}"#).await;
+    let task = &created["task"];
+    let result = request(&mut client, "tasks/result", &named(task)).await;
+    assert_eq!(result["isError"], true);
+    let seen = get(&mut client, task).await;
+    assert_eq!(seen["status"], "failed");
+    assert_eq!(seen["statusMessage"], "the tool reported an error");
+    let listed = request(&mut client, "tasks/list", "{}").await;
+    assert_eq!(listed["tasks"][0]["status"], "failed");
+    let refused = client.request("tasks/cancel", &named(task)).await.unwrap_err();
+    assert!(refused.message().contains("failed"), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_task_asks_its_legacy_caller_on_a_connection_that_waits() {
     let layer = layer(config());
     let asker = || mock::peer(Stack::from_fn(|_| async { Reply::of(&"yes") }));

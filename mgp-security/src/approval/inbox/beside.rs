@@ -6,17 +6,43 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mgp_types::mgp::{GrantDecision, Permission};
 use mgp_types::service::{Context, ServerId};
+use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, RpcError};
 
 use super::handle::{Inbox, Lookup};
+use super::request::ApprovalRequest;
 use crate::approval::{Approver, Decision, LeftOpen, Question};
 
-/// Asks an approver and meanwhile keeps the question in the inbox; the first answer decides.
+/// An approver that asks another approver and meanwhile keeps the question in the inbox; the first answer decides.
 ///
 /// A question that the approver leaves undecided stays open in the inbox, even after its caller has disconnected.
 pub(crate) struct AskedAndKept {
     pub(crate) first: Arc<dyn Approver>,
     pub(crate) inbox: Inbox,
+}
+
+impl AskedAndKept {
+    /// Closes the request of a question that the approver has answered. Returns the decision that counts: that of an
+    /// operator if it came first, otherwise the approver's.
+    async fn settle(
+        &self,
+        question: &Question,
+        kept: &ApprovalRequest,
+        decision: Decision,
+    ) -> Result<Decision, RpcError> {
+        if self.inbox.close(&kept.id, &decision).await? {
+            return Ok(decision);
+        }
+        match self.inbox.outcome(question, kept).await? {
+            Some(Lookup::Decided(first)) => Ok(first),
+            // An equal call has used the operator's answer in the meantime.
+            Some(Lookup::Open(again)) => {
+                self.inbox.close(&again.id, &decision).await?;
+                Ok(decision)
+            }
+            None => Ok(decision),
+        }
+    }
 }
 
 #[async_trait]
@@ -32,8 +58,11 @@ impl Approver for AskedAndKept {
             }
             Err(error) => return Err(error),
         };
+        // The current request of the question; a new one replaces it if an equal call uses the answer.
+        let kept = Mutex::new(kept);
+        let current = || Arc::clone(&kept.lock());
         let left_open =
-            |cause: LeftOpen| kept.decision(GrantDecision::Deferred).with("cause", &cause);
+            |cause: LeftOpen| current().decision(GrantDecision::Deferred).with("cause", &cause);
         let asking = tokio::time::timeout(first.timeout(), first.decide(cx, question.clone()));
         let answer = tokio::select! {
             biased;
@@ -44,8 +73,7 @@ impl Approver for AskedAndKept {
         match answer {
             Ok(Ok(decision)) => match decision.left_open() {
                 Some(LeftOpen::NotAllowed) | None => {
-                    inbox.close(&kept.id, &decision).await?;
-                    Ok(decision)
+                    self.settle(&question, &current(), decision).await
                 }
                 Some(cause) => Ok(left_open(cause)),
             },

@@ -1,5 +1,6 @@
 //! The handle of the inbox, for calls that ask and operators who decide.
 
+mod beside;
 mod closing;
 mod review;
 
@@ -13,7 +14,7 @@ use mgp_types::mgp::{Actor, GrantDecision};
 use mgp_types::service::{AuditSink, Context, Principal, ServerId};
 use mgp_types::store::{Store, StoreError};
 use mgp_types::sync::Mutex;
-use mgp_types::{ErrorCode, Payload, RpcError, canonical, random_name};
+use mgp_types::{ErrorCode, Payload, RpcError, Timestamp, canonical, random_name};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -45,7 +46,7 @@ pub struct InboxConfig {
     pub answer_ttl: Duration,
     /// The maximum number of open requests per caller; further ones are refused. Default: 16.
     pub max_open_per_caller: usize,
-    /// The maximum number of open requests of all callers; further ones are refused. Default: 256.
+    /// The maximum number of open requests of all callers of a tenant; further ones are refused. Default: 256.
     pub max_open: usize,
 }
 
@@ -61,7 +62,8 @@ impl Default for InboxConfig {
     }
 }
 
-/// Stores questions as requests until an operator decides them; a handle that is cheap to clone.
+/// The inbox of questions, which stores them as requests until an operator decides them; a handle that is cheap to
+/// clone.
 ///
 /// A call that waits too long is answered with an approval id. Once an operator has approved, the caller repeats the
 /// call and it runs once. The answer is bound to caller, tool, arguments and definition. Requests and answers survive a
@@ -346,25 +348,33 @@ impl Inbox {
         let others: Vec<_> = known.open(now).filter(is_covered).cloned().collect();
         let mut all = vec![decided];
         all.extend(others.into_iter().map(Arc::unwrap_or_clone));
-        self.store_decision(by, &mut all, state, justification).await?;
+        let until = kept.as_ref().and_then(|kept| kept.expires_at.as_ref());
+        self.store_decision(by, &mut all, state, until, justification).await?;
         Ok(all.swap_remove(0))
     }
 
-    /// Stores and records the same decision about some requests.
+    /// Stores and records the same decision about some requests. If the decision follows from an approval of later
+    /// calls, it cannot be used any more once that approval ends, at `until`.
     async fn store_decision(
         &self,
         by: &Principal,
         requests: &mut [ApprovalRequest],
         state: RequestState,
+        until: Option<&Timestamp>,
         justification: Option<&str>,
     ) -> Result<(), RpcError> {
+        let now = SystemTime::now();
+        // An unreadable end counts as past, as it does for the approval of later calls.
+        let until = until.map(|until| until.to_system_time().unwrap_or(now));
+        let end = now + self.0.config.answer_ttl;
+        let end = until.map_or(end, |until| until.min(end));
         let (mut writes, mut events) = (Vec::new(), Vec::new());
         for request in requests {
             request.state = state;
             request.decided_by = Some(by.name().to_owned());
             request.via = self.1;
             request.justification = justification.map(str::to_owned);
-            request.expires_at = (SystemTime::now() + self.0.config.answer_ttl).into();
+            request.expires_at = end.into();
             let event = request.decided_event(by, state.as_str()).justification(justification);
             events.push(event.build());
             writes.push((request.id.clone(), Some(request.clone())));
@@ -389,16 +399,22 @@ impl Inbox {
     }
 
     /// Looks up the answer to a question, and marks it as used if it is an approval. If there is neither an answer nor
-    /// an open request for the question, adds an open request.
+    /// an open request for the question, nor an approval of later calls that covers it, adds an open request.
     pub(super) async fn find(&self, question: &Question) -> Result<Lookup, RpcError> {
         let _turn = self.0.turn.lock().await;
         let now = SystemTime::now();
         let requests = self.0.state.now()?;
         let Some(known) = requests.about(question, now) else {
-            return Ok(Lookup::Open(match self.review_for(question, &requests, now).await? {
-                Some(review) => review,
-                None => self.put(question, &requests, now).await?,
-            }));
+            if let Some(review) = self.review_for(question, &requests, now).await? {
+                return Ok(Lookup::Open(review));
+            }
+            // Later calls may have been approved since the call was decided, e.g. as the answer to an equal call.
+            let asked = ApprovalRequest::of(question, String::new(), now, now);
+            if let Some(kept) = self.0.calls.covering(&asked, now) {
+                let decision = Decision::new(GrantDecision::Approved, kept.approved_by.as_str());
+                return Ok(Lookup::Decided(decision));
+            }
+            return self.put(question, &requests, now).await.map(Lookup::Open);
         };
         match known.state {
             RequestState::Open => self.narrowed(known, question).await.map(Lookup::Open),
@@ -440,8 +456,10 @@ impl Inbox {
         now: SystemTime,
     ) -> Result<Arc<ApprovalRequest>, RpcError> {
         let config = &self.0.config;
-        let own = requests.open(now).filter(|request| request.is_of(&question.principal)).count();
-        if own >= config.max_open_per_caller || requests.open(now).count() >= config.max_open {
+        let (by, tenant) = (&question.principal, question.principal.tenant().as_str());
+        let own = requests.open(now).filter(|request| request.is_of(by)).count();
+        let of_tenant = requests.open(now).filter(|request| request.tenant == tenant).count();
+        if own >= config.max_open_per_caller || of_tenant >= config.max_open {
             return Err(RpcError::new(
                 ErrorCode::RESOURCE_EXHAUSTED,
                 "too many open approval requests; an operator decides them, see `mgp approvals ls`",
@@ -464,61 +482,6 @@ impl Inbox {
         writes.push((request.id.clone(), Some(request.clone())));
         self.0.state.write(writes, vec![event.build()]).await.map_err(Refusal::from)?;
         Ok(Arc::new(request))
-    }
-
-    /// Waits until an operator decides an open request. If the request ends without a decision, this never returns.
-    pub(super) async fn decided(
-        &self,
-        question: &Question,
-        request: &ApprovalRequest,
-    ) -> Result<Decision, RpcError> {
-        let mut moves = self.0.moved.subscribe();
-        loop {
-            moves.borrow_and_update();
-            let now = self.0.state.now()?.get(&request.id).cloned();
-            match now.as_ref().map(|now| now.state) {
-                Some(RequestState::Approved | RequestState::Denied)
-                    if now.as_ref().is_some_and(|now| now.answers(question)) =>
-                {
-                    if let Lookup::Decided(decision) = self.find(question).await? {
-                        return Ok(decision);
-                    }
-                }
-                // `Deferred` makes the `gate` module decide about the call again, now with the operator's decision.
-                Some(state) if request.is_decision(state) => {
-                    return Ok(request.decision(GrantDecision::Deferred));
-                }
-                _ => {}
-            }
-            if moves.changed().await.is_err() {
-                return std::future::pending().await;
-            }
-        }
-    }
-
-    /// Closes an open request whose question was answered by another approver.
-    pub(super) async fn close(&self, id: &str, decision: &Decision) -> Result<(), RpcError> {
-        let _turn = self.0.turn.lock().await;
-        let requests = self.0.state.now()?;
-        // The answer to a question about some permissions of a server does not end the review of all of them.
-        let is_closed =
-            |known: &&Arc<ApprovalRequest>| known.state == RequestState::Open && !known.is_review;
-        let Some(open) = requests.get(id).filter(is_closed) else { return Ok(()) };
-        let mut closed = ApprovalRequest::clone(open);
-        closed.state = match decision.answer {
-            GrantDecision::Approved => RequestState::Used,
-            _ => RequestState::Settled,
-        };
-        closed.decided_by = Some(decision.by.clone());
-        closed.via = decision.via;
-        closed.justification = decision.reason();
-        closed.expires_at = (SystemTime::now() + self.0.config.answer_ttl).into();
-        let event = closed
-            .decided_event(decision.actor(), closed.state_word())
-            .justification(closed.justification.as_deref());
-        let writes = vec![(closed.id.clone(), Some(closed.clone()))];
-        self.0.state.write(writes, vec![event.build()]).await.map_err(Refusal::from)?;
-        Ok(())
     }
 
     pub(super) async fn ask(&self, question: Question) -> Result<Decision, RpcError> {

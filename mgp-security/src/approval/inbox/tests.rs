@@ -1,7 +1,7 @@
 //! The inbox: waiting, decisions, limits, restarts.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use mgp_types::mgp::{GrantDecision, Permission, RiskLevel};
 use mgp_types::service::{Context, MemoryAudit, Principal, Router, Rule, ServerId, Stack, mock};
@@ -14,6 +14,9 @@ use crate::approval::{
 };
 use crate::permission::{Approval, PermissionChange, Permissions};
 use crate::policy::Policies;
+
+mod beside;
+mod later_calls;
 
 struct World {
     store: Arc<MemoryStore>,
@@ -297,6 +300,34 @@ async fn a_denial_of_revoked_permissions_does_not_answer_the_next_question() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_revoked_approval_of_later_calls_leaves_no_answer_that_runs_a_call() {
+    let world = World::open().await;
+    let questions = [wipe(&agent("eve"), "1"), wipe(&agent("eve"), "2")];
+    let waits = id(&world.ask(&questions[0]).await);
+    world.ask(&questions[1]).await;
+    let until = (SystemTime::now() + Duration::from_hours(1)).into();
+    let all_calls = ApprovalTerm::Tool { until };
+    world.inbox.approve_for(&ann(), &waits, &all_calls, None).await.unwrap();
+    let kept = world.inbox.calls().list(&ann(), None).await.unwrap();
+    let names = [Permission::from(kept[0].id.as_str())];
+    let revoked = world.inbox.revoke_calls(&ann(), &"disk".into(), &names).await.unwrap();
+    assert_eq!(revoked, kept);
+    for question in &questions {
+        assert_eq!(world.ask(question).await.answer, GrantDecision::Deferred);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ended_approval_of_later_calls_leaves_no_answer_that_runs_a_call() {
+    let world = World::open().await;
+    let question = wipe(&agent("eve"), "all");
+    let waits = id(&world.ask(&question).await);
+    let ended = ApprovalTerm::Tool { until: SystemTime::UNIX_EPOCH.into() };
+    world.inbox.approve_for(&ann(), &waits, &ended, None).await.unwrap();
+    assert_eq!(world.ask(&question).await.answer, GrantDecision::Deferred);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_short_name_revokes_the_approvals_of_calls_that_need_its_permissions() {
     let world = World::open().await;
     let waits = id(&world.ask(&lacking(&[Permission::MemoryRead])).await);
@@ -304,7 +335,7 @@ async fn a_short_name_revokes_the_approvals_of_calls_that_need_its_permissions()
     world.inbox.approve_for(&ann(), &waits, &like, None).await.unwrap();
     let revoke = async |name: &str| {
         let names = [Permission::from(name)];
-        world.inbox.calls().revoke(&ann(), &"disk".into(), &names).await.unwrap().len()
+        world.inbox.revoke_calls(&ann(), &"disk".into(), &names).await.unwrap().len()
     };
     assert_eq!((revoke("code").await, revoke("memory").await), (0, 1));
 }
@@ -379,6 +410,9 @@ async fn the_number_of_open_requests_is_bounded() {
     assert_eq!(full(wipe(&agent("eve"), "c")).await, ErrorCode::RESOURCE_EXHAUSTED);
     world.ask(&wipe(&agent("bob"), "a")).await;
     assert_eq!(full(wipe(&agent("ada"), "a")).await, ErrorCode::RESOURCE_EXHAUSTED);
+    // The requests of one tenant leave the others their room.
+    let foreign = wipe(&Principal::new("acme", "eve").agent("eve"), "a");
+    assert_eq!(world.ask(&foreign).await.answer, GrantDecision::Deferred);
 }
 
 #[tokio::test(start_paused = true)]

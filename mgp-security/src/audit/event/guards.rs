@@ -129,7 +129,8 @@ impl Event {
             .words("binding", Some(&binding.to_string()))
     }
 
-    /// Creates `dev.cloto.definition_pinned`: a tool was listed for the first time, and its definition was pinned.
+    /// Creates `dev.cloto.definition_pinned`: a tool was listed for the first time, or with more checks in `_meta`, and
+    /// its definition was pinned.
     pub fn definition_pinned(server: &ServerId, tool: &str, hash: &Sha256Hash) -> Self {
         Self::own("definition_pinned", Actor::kernel(), AuditResult::Success)
             .definition(server, tool, hash)

@@ -94,6 +94,14 @@ impl Event {
             .detail("bytes", &bytes)
     }
 
+    /// Creates `dev.cloto.records_lost`: the last acknowledged records of a log, which were not synced to the disk yet,
+    /// were missing when the log was opened.
+    pub fn records_lost(log: &str, count: u64) -> Self {
+        Self::own("records_lost", Actor::kernel(), AuditResult::Failure)
+            .words("log", Some(log))
+            .detail("count", &count)
+    }
+
     /// Creates `dev.cloto.events_dropped`: a server sent more events, or larger ones, than the limits allow.
     pub fn events_dropped(server: &ServerId, count: u64, cause: &str) -> Self {
         Self::own("events_dropped", Actor::server(server), AuditResult::Blocked)

@@ -47,6 +47,10 @@ fn all() -> Vec<AuditEvent> {
     let on = Some(&garden);
     let ada = Principal::new("acme", "ada").operator();
     let agent = Principal::new("acme", "ada").agent("agent.one");
+    let mut process = PeerProcess::new(4242);
+    process.program = Some("/usr/bin/mgp".to_owned());
+    process.parent = Some("/usr/bin/bash".to_owned());
+    let through = ada.through(process);
     let (old, new) = (Sha256Hash::digest(b"old"), Sha256Hash::digest(b"new"));
     let dusk = Timestamp::from("2026-03-04T18:00:00.000Z");
     let outbound = &Permission::NetworkOutbound;
@@ -122,7 +126,9 @@ fn all() -> Vec<AuditEvent> {
             .detail("trust", "sandboxed")
             .justification("try it"),
         Event::server_deregistered(&ada, &garden),
+        Event::administered(&through, on, "mgp/kernel/servers/restart"),
         Event::records_rejected("audit", 2, 711),
+        Event::records_lost("audit", 3),
         Event::events_dropped(&garden, 12, "more than 50 events a second"),
     ];
     events.into_iter().map(at_noon).collect()
@@ -158,7 +164,7 @@ fn every_type_of_the_specification_can_be_written() {
     }
     let custom = types.iter().filter(|name| name.contains('.'));
     assert!(custom.clone().all(|name| name.starts_with("dev.cloto.")));
-    assert_eq!(custom.count(), 20);
+    assert_eq!(custom.count(), 22);
 }
 
 /// The documentation page must name each event type and each member of its details, because log readers rely on it.

@@ -27,7 +27,7 @@ pub enum Delivery {
     Confirmed,
 }
 
-/// Sends the events of a log to the sinks an operator configured, in order, with their numbers.
+/// A sender of the events of a log to the sinks that an operator configured, in order, with their numbers.
 ///
 /// Once a second, the number of the last event delivered to each sink is saved in the store under the sink's name.
 /// After a restart, forwarding continues with the event after it. After a crash some events may be sent twice, with the

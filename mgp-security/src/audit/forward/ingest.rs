@@ -25,7 +25,7 @@ const EVENTS_PER_SECOND: u32 = 50;
 /// The minimum interval between two reports about the dropped events of a server.
 const REPORT_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Records `notifications/mgp.audit` of servers, on the client's inbound side.
+/// A receiver that records `notifications/mgp.audit` of servers, on the client's inbound side.
 ///
 /// In the recorded event, the actor and the target's server are always the sending server, named by its configured id,
 /// and the time is that of receipt. The values that the server sent for them, and its sequence number, are in the

@@ -17,3 +17,4 @@ mod tests;
 pub use forwarder::{Delivery, Forwarder, Forwarding, UnknownSink};
 pub use ingest::Ingest;
 pub use replay::Replay;
+pub(super) use sink::POSITIONS;

@@ -27,7 +27,7 @@ const MAX_BYTES: usize = 512 * 1024;
 /// clocks are adjusted, and a call is recorded only when it ends.
 const CLOCK_SLACK: Duration = Duration::from_mins(1);
 
-/// Answers `mgp.audit.replay` from a log.
+/// The handler of `mgp.audit.replay`, which answers from a log.
 ///
 /// `since_seq` selects the events after that number, `since_timestamp` those after that time. `since_seq` takes
 /// precedence; without either, the answer begins with the oldest event.

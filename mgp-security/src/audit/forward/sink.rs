@@ -16,7 +16,7 @@ use super::confirm::{Unconfirmed, confirm_all};
 use super::forwarder::Delivery;
 
 /// The space of the store that holds, for each sink, the number of the last event delivered to it.
-const SPACE: &str = "audit.forward";
+pub(in crate::audit) const POSITIONS: &str = "audit.forward";
 
 /// The number of events that are read, sent and confirmed together.
 const BATCH: usize = 100;
@@ -60,8 +60,8 @@ impl SinkTask {
         };
         let mut newest = self.source.newest();
         if at > *newest.borrow() {
-            // The saved number is higher than that of any event in the log. Numbers are never reused within a log, so
-            // this is a new log.
+            // The saved number is higher than that of any event in the log, so this is a new log: a log that lost
+            // events lowers the saved numbers when it is opened.
             tracing::warn!(sink = %self.name, at, "the log is newer than the sink's progress; sending all events");
             at = 0;
         }
@@ -126,7 +126,7 @@ impl SinkTask {
     }
 
     async fn position(&self) -> Result<u64, StoreError> {
-        let records = self.store.load(SPACE).await?.records;
+        let records = self.store.load(POSITIONS).await?.records;
         let own = records.into_iter().find(|record| record.key == self.name);
         let Some(value) = own.and_then(|record| record.value) else { return Ok(0) };
         value.get().map_err(|error| StoreError::Unreadable(error.to_string()))
@@ -134,7 +134,7 @@ impl SinkTask {
 
     async fn save(&self, at: u64) -> Result<(), StoreError> {
         let value = Payload::from_trusted(at.to_string());
-        self.store.commit(Change::new().put(SPACE, self.name.clone(), value)).await.map(drop)
+        self.store.commit(Change::new().put(POSITIONS, self.name.clone(), value)).await.map(drop)
     }
 
     async fn pause(&self, retry: &mut Backoff, error: &ForwardError) {

@@ -15,8 +15,9 @@
 //! therefore changes the hash of its line and of every line after it. The hash of the line before is the key, not a
 //! prefix of the text, because a prefix would lengthen the text to hash.
 //!
-//! If the head is saved in a store, the store also holds a secret, which is mixed into each key ([`ChainKey`]). Only a
-//! writer with the secret can continue the log, so a line that another writer appended after the head fails to verify.
+//! If the head (number and hash of the last record) is saved in a store, the store also holds a secret, which is mixed
+//! into each key ([`ChainKey`]). Only a writer with the secret can continue the log, so a line that another writer
+//! appended after the head fails to verify.
 
 use std::fmt;
 
@@ -206,7 +207,7 @@ pub(super) struct Checkpoint {
     pub(super) prev: [u8; 32],
     /// The number of the first record that is retained; files that contain only earlier records can be removed.
     pub(super) from: u64,
-    /// The number that the last event taken from the store had there.
+    /// The number that the store had given to the last event that was taken from it.
     pub(super) outbox: u64,
     /// The count of intents that are repeated right after the checkpoint: those of running calls.
     pub(super) open: u64,

@@ -30,16 +30,17 @@ pub struct LogConfig {
     pub digest_key: Option<PathBuf>,
 }
 
-/// Determines when the file is synced to the disk. Written records survive a killed process even without a sync.
+/// The time at which the file is synced to the disk. Written records survive a killed process even without a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fsync {
     /// Before a record is acknowledged: acknowledged records survive a power cut.
     Always,
-    /// With each checkpoint and each new file. Records written while the log is opened are synced after the first
-    /// callers were answered.
+    /// With each checkpoint and each new file, at most five seconds after a record was written, and when the log is
+    /// closed. Records written while the log is opened are synced after the first callers were answered.
     OnCheckpoint,
-    /// The file is never synced explicitly; the operating system decides.
+    /// The file is never synced explicitly; the operating system decides. A log that lost records in a power cut is not
+    /// opened.
     Never,
 }
 

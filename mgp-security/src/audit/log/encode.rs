@@ -16,12 +16,12 @@ const MAX_NAME: usize = 4096;
 /// The size limit for the details of an event in bytes.
 pub(super) const MAX_DETAILS: usize = 256 * 1024;
 
-/// The names of members that [`EndedCall::to_event`] computes. If a note has one of these names, that method creates
-/// the event and decides which value counts.
+/// The names of members that [`EndedCall::to_event`] computes. If a layer [noted](CallRecord::add_note) a detail with
+/// one of these names, that method creates the event and decides which value counts.
 const COMPUTED: [&str; 8] =
     ["risk_level", "duration_ms", "rounds", "task", "is_error", "cancelled", "code", "rule"];
 
-/// Encodes events, and caches the parts that successive events have in common.
+/// An encoder of events, with a cache of the parts that successive events have in common.
 #[derive(Debug, Default)]
 pub(super) struct EventEncoder {
     /// The second of the last written timestamp, and its text. Formatting the second is the expensive part of a

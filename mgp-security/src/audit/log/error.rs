@@ -40,6 +40,16 @@ pub enum LogError {
         "the log was changed: {0}; keep its files as evidence, and continue with a log in another directory"
     )]
     BadRecord(#[from] BadRecord),
+    /// The last acknowledged records are missing, and they were not synced to the disk yet.
+    #[error(
+        "the last {count} acknowledged records are missing, from record {seq} on: a power cut lost them, or another program removed them; the log records this when it is opened"
+    )]
+    Lost {
+        /// The number of the first missing record.
+        seq: u64,
+        /// The number of missing records.
+        count: u64,
+    },
     /// The key for digests cannot be used.
     #[error("the key for digests cannot be used: {0}")]
     Key(#[from] PrivateFileError),

@@ -30,7 +30,7 @@ pub(super) struct Group {
     /// The events in the group that receivers of [`AuditLog::watch`](super::AuditLog::watch) get: the number of each,
     /// and its place in `text`.
     pub(super) watched: Vec<(u64, Range<usize>)>,
-    /// The number that the last event taken from the store had there.
+    /// The number that the store had given to the last event that was taken from it.
     pub(super) outbox: u64,
     encoder: EventEncoder,
 }
@@ -101,7 +101,7 @@ impl Group {
         }
     }
 
-    /// Appends an event taken from the store, and notes the number that it had there.
+    /// Appends an event taken from the store, and notes the number that the store had given to it.
     pub(super) fn take(&mut self, number: u64, text: &[u8]) {
         self.event(text, Some(number));
         self.outbox = self.outbox.max(number);

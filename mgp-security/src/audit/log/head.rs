@@ -17,6 +17,7 @@ use super::chain::{Chain, ChainKey, parse_hash};
 use super::encode;
 use super::error::{BadRecord, LogError, RecordFlaw};
 use super::segments::{LogPlace, private, refuse_exposed};
+use crate::audit::forward::POSITIONS;
 
 /// The space of a store in which logs save their heads, each under its name.
 const SPACE: &str = "audit";
@@ -32,15 +33,32 @@ pub struct LogHead {
     pub seq: u64,
     /// The hash of the record.
     pub hash: [u8; 32],
-    /// The number that the last event taken from the store had there.
+    /// The number that the store had given to the last event that was taken from it.
     pub(super) outbox: u64,
     /// The key with which the hashes of the log are computed.
     pub(super) key: ChainKey,
+    /// The number of the last record that was synced to the disk when the head was saved. A power cut can lose only
+    /// records after it.
+    pub(super) synced: u64,
+    /// The number of acknowledged records after the head that are lost; zero once an event in the log records the loss.
+    pub(super) lost: u64,
 }
 
 impl LogHead {
+    /// Returns the head of a log whose records are all synced.
     pub(super) fn of(chain: &Chain, outbox: u64) -> Self {
-        Self { seq: chain.seq, hash: chain.hash, outbox, key: chain.key }
+        let Chain { seq, hash, key, .. } = *chain;
+        Self { seq, hash, outbox, key, synced: seq, lost: 0 }
+    }
+
+    /// Returns whether a chain has another record in place of the head's, and the log cannot have written that record.
+    ///
+    /// A power cut can lose the record of an unsynced head. The next process gives its number to another record, and a
+    /// second power cut can bring the earlier head back. Only a log with a secret can be trusted then: the secret
+    /// proves that this log wrote the other record.
+    pub(super) fn is_replaced(&self, chain: &Chain) -> bool {
+        let is_fixed = self.synced == self.seq || self.key.as_bytes().is_none();
+        chain.seq == self.seq && chain.hash != self.hash && is_fixed
     }
 
     /// Reads the head that a store holds for a log; returns `None` if the store holds none.
@@ -77,6 +95,14 @@ impl LogHead {
         encode::number(&mut out, self.seq);
         out.extend_from_slice(br#","outbox":"#);
         encode::number(&mut out, self.outbox);
+        if self.synced < self.seq {
+            out.extend_from_slice(br#","synced":"#);
+            encode::number(&mut out, self.synced);
+        }
+        if self.lost > 0 {
+            out.extend_from_slice(br#","lost":"#);
+            encode::number(&mut out, self.lost);
+        }
         out.extend_from_slice(br#","hash":""#);
         push_hex(&self.hash, &mut out);
         if let Some(secret) = self.key.as_bytes() {
@@ -92,12 +118,16 @@ impl LogHead {
         struct Wire {
             seq: u64,
             outbox: u64,
+            /// Absent if all records were synced.
+            synced: Option<u64>,
+            lost: Option<u64>,
             hash: String,
             key: Option<String>,
         }
-        let Wire { seq, outbox, hash, key } = serde_json::from_str(text).ok()?;
+        let Wire { seq, outbox, synced, lost, hash, key } = serde_json::from_str(text).ok()?;
         let key = key.map_or(Some(ChainKey::NONE), |secret| ChainKey::parse(&secret))?;
-        Some(Self { seq, hash: parse_hash(&hash)?, outbox, key })
+        let (hash, synced) = (parse_hash(&hash)?, synced.unwrap_or(seq));
+        Some(Self { seq, hash, outbox, key, synced, lost: lost.unwrap_or_default() })
     }
 
     fn of_record(record: &Record) -> Result<Option<Self>, LogError> {
@@ -212,7 +242,23 @@ impl HeadPlace {
 }
 
 impl HeadPlace {
-    /// Syncs the head file to the disk. Does nothing for a store, which syncs its own commits.
+    /// Moves each saved position of a sink that is at most `lost` events after the event `last` back to `last`: the log
+    /// gives the numbers of lost events to new ones, which must be forwarded too.
+    pub(super) fn rewind_sinks(&self, last: u64, lost: u64) -> Result<(), StoreError> {
+        let Self::Store { store, .. } = self else { return Ok(()) };
+        let mut change = Change::new();
+        for record in wait(store.load(POSITIONS))?.records {
+            let at = record.value.as_ref().and_then(|value| value.get::<u64>().ok());
+            if at.is_some_and(|at| at > last && at - last <= lost) {
+                let last = Payload::from_trusted(last.to_string());
+                change = change.put(POSITIONS, record.key, last);
+            }
+        }
+        if change.is_empty() { Ok(()) } else { wait(store.commit(change)).map(drop) }
+    }
+
+    /// Syncs the head file to the disk. Does nothing for a store, which may sync its commits later: then a power cut
+    /// can bring an earlier head back.
     pub(super) fn sync(&mut self) -> Result<(), StoreError> {
         match self {
             Self::Store { .. } => Ok(()),

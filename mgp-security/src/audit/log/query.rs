@@ -157,7 +157,7 @@ impl AuditQuery {
     }
 }
 
-/// Reads the retained files of a log.
+/// A reader of the retained files of a log.
 #[derive(Clone, Debug)]
 pub(super) struct LogReader {
     place: LogPlace,

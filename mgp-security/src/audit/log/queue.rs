@@ -343,7 +343,7 @@ impl Wake for LogQueue {
     }
 }
 
-/// The ledger for calls that have no intent; they need no state of their own, so they share the queue.
+/// Receives the outcomes of calls without an intent. These need no state of their own, so they share the queue.
 impl TicketSink for LogQueue {
     fn close(&self, ended: EndedCall) {
         self.push(Item::Call { ended, intent: None, room: Reservation::Permit });
@@ -373,7 +373,7 @@ impl fmt::Debug for LogQueue {
     }
 }
 
-/// The ledger of a call that has an intent or waits for room.
+/// The receiver of the outcome of a call that has an intent or waits for room.
 #[derive(Debug)]
 pub(super) struct CallLedger {
     pub(super) shared: Arc<LogQueue>,

@@ -1,9 +1,11 @@
 //! Opens a log: verifies it from its last checkpoint on, and repairs what a killed process left at its end.
 //!
 //! Records up to the head were acknowledged, so each of them must exist and verify; otherwise the log counts as changed
-//! and is not opened. Records after the head were never acknowledged: they are kept as far as the chain verifies, and
-//! what follows is cut off. The next checkpoint records the number of bytes that were cut. A killed process can leave
-//! only a part of a line, so complete lines that do not verify might be forged. An event reports how many there were.
+//! and is not opened. A power cut can lose only the last of them, which were not synced to the disk yet: then the log
+//! is opened, and an event records how many are missing. Records after the head were never acknowledged: they are kept
+//! as far as the chain verifies, and what follows is cut off. The next checkpoint records the number of bytes that were
+//! cut. A killed process can leave only a part of a line, so complete lines that do not verify might be forged. An
+//! event reports how many there were.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -36,7 +38,7 @@ pub(super) struct RecoveredLog {
     /// For each open call that waited for an undecided approval: the approval's id, by the record number of the call's
     /// intent.
     pub(super) waiting: BTreeMap<u64, String>,
-    /// The number that the last event taken from the store had there.
+    /// The number that the store had given to the last event that was taken from it.
     pub(super) outbox: u64,
     /// The events taken from the store since the last checkpoint.
     pub(super) recent: RecentEvents,
@@ -46,6 +48,8 @@ pub(super) struct RecoveredLog {
     pub(super) since: u64,
     /// The end of the log that was cut off.
     pub(super) cut: CutEnd,
+    /// The number of acknowledged records that are lost, and whose loss is not recorded yet.
+    pub(super) lost: u64,
 }
 
 /// The bytes at the end of a log that were cut off because they do not verify.
@@ -77,7 +81,7 @@ impl RecoveredLog {
             };
             match Tail::read(&newest).map_err(io(&newest.path))? {
                 Some(tail) => return Self::follow(place, &segments, &tail, head, cut),
-                None if head.seq >= newest.first => {
+                None if head.synced >= newest.first => {
                     return Err(BadRecord::new(newest.first, RecordFlaw::Torn).into());
                 }
                 None => {
@@ -94,10 +98,10 @@ impl RecoveredLog {
     /// Recovers a log that has no records.
     fn nothing(place: &LogPlace, head: LogHead, cut: CutEnd) -> Result<Self, LogError> {
         let chain = Chain::genesis(&place.name, head.key);
-        if head.seq > 0 {
+        if head.synced > 0 {
             return Err(BadRecord::new(1, RecordFlaw::Missing).into());
         }
-        if head.hash != chain.hash {
+        if head.seq == 0 && head.hash != chain.hash {
             return Err(BadRecord::new(0, RecordFlaw::Head).into());
         }
         let path = place.segment(1).path;
@@ -113,6 +117,7 @@ impl RecoveredLog {
             from: 1,
             since: 0,
             cut,
+            lost: head.lost + head.seq,
         })
     }
 
@@ -142,7 +147,21 @@ impl RecoveredLog {
         let Replay { chain, open, recent, outbox, from, since, .. } = replay;
         cut.add(rest);
         let first = newest.first;
-        Ok(Self { disk, chain, length, first, open, waiting, outbox, recent, from, since, cut })
+        let lost = head.lost + head.seq.saturating_sub(chain.seq);
+        Ok(Self {
+            disk,
+            chain,
+            length,
+            first,
+            open,
+            waiting,
+            outbox,
+            recent,
+            from,
+            since,
+            cut,
+            lost,
+        })
     }
 }
 
@@ -160,7 +179,8 @@ struct Replay {
 }
 
 impl Replay {
-    /// Verifies the tail line by line. A flaw in a record after the head ends the replay; a flaw before it is an error.
+    /// Verifies the tail line by line. A flaw in a record that might not have been synced ends the replay; a flaw in an
+    /// earlier record is an error.
     fn run(tail: &Tail, chain: Chain, head: LogHead) -> Result<Self, BadRecord> {
         let mut replay = Self {
             chain,
@@ -173,8 +193,8 @@ impl Replay {
             verified: 0,
         };
         let check_head = |chain: &Chain| {
-            let is_other = chain.seq == head.seq && chain.hash != head.hash;
-            if is_other { Err(BadRecord::new(head.seq, RecordFlaw::Head)) } else { Ok(()) }
+            let is_replaced = head.is_replaced(chain);
+            if is_replaced { Err(BadRecord::new(head.seq, RecordFlaw::Head)) } else { Ok(()) }
         };
         check_head(&replay.chain)?;
         for whole in tail.bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -186,14 +206,24 @@ impl Replay {
                     replay.verified += whole.len();
                     replay.apply(&line);
                 }
-                Err(why) if next <= head.seq => return Err(BadRecord::new(next, why)),
+                Err(why) if next <= head.synced || replay.is_unproven(tail, &head) => {
+                    return Err(BadRecord::new(next, why));
+                }
                 Err(_) => break,
             }
         }
-        if replay.chain.seq < head.seq {
+        if replay.chain.seq < head.synced {
             return Err(BadRecord::new(replay.chain.seq + 1, RecordFlaw::Missing));
         }
         Ok(replay)
+    }
+
+    /// Returns whether the state before the tail comes only from the tail's checkpoint, and so is unproven until that
+    /// checkpoint verifies. The state at the head and later states are proven.
+    fn is_unproven(&self, tail: &Tail, head: &LogHead) -> bool {
+        let is_from_checkpoint = tail.at > 0 || self.chain.seq > 0;
+        let is_head = self.chain.seq == head.seq && self.chain.hash == head.hash;
+        self.verified == 0 && is_from_checkpoint && !is_head && self.chain.seq <= head.seq
     }
 
     fn apply(&mut self, line: &Line<'_>) {
@@ -241,7 +271,7 @@ fn verify_after_head(
                 Some(chain) => chain,
                 slot => slot.insert(chain_before_segment(place, segment, line, head.key)?),
             };
-            if at.seq == head.seq && at.hash != head.hash {
+            if head.is_replaced(at) {
                 return Err(BadRecord::new(head.seq, RecordFlaw::Head).into());
             }
             if at.seq == to.seq {

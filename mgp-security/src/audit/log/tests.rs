@@ -3,6 +3,7 @@
 mod crash;
 mod faults;
 mod lines;
+mod power;
 mod reading;
 mod tamper;
 mod whole;

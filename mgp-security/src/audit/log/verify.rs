@@ -21,13 +21,17 @@ use super::segments::LogPlace;
 /// With the head [beside the log](LogHead::beside), damage and careless changes are detected; an attacker with write
 /// access to the directory can replace the log and its head.
 ///
+/// Records after the last one that was synced to the disk can be lost in a power cut; then the error is
+/// [`LogError::Lost`] until the log is opened, which records the loss as an event.
+///
 /// Records after the head were not acknowledged; they are counted if they verify, and an incomplete line at the very
 /// end, which a killed process leaves, is ignored.
 /// If old files were removed, verification starts at the checkpoint that begins the oldest remaining file. A later
 /// checkpoint in the chain must have announced the removal.
 ///
 /// # Errors
-/// [`LogError::BadRecord`] names the first bad record; other errors mean that the files cannot be read.
+/// [`LogError::BadRecord`] names the first bad record, and [`LogError::Lost`] the first of the lost ones; other errors
+/// mean that the files cannot be read.
 pub fn verify(dir: &Path, name: &str, head: &LogHead) -> Result<u64, LogError> {
     let place = LogPlace::new(dir, name)?;
     beside(&place)?;
@@ -42,6 +46,7 @@ pub fn verify(dir: &Path, name: &str, head: &LogHead) -> Result<u64, LogError> {
     let mut count = 0;
     let mut pending: Option<BadRecord> = None;
     for segment in &segments {
+        let is_newest = segments.last() == Some(segment);
         if let Some(bad) = pending.take() {
             // Only the newest file is allowed to end with an incomplete line.
             return Err(bad.into());
@@ -56,30 +61,43 @@ pub fn verify(dir: &Path, name: &str, head: &LogHead) -> Result<u64, LogError> {
                 chain = resume(line, first, head)?;
             }
             let before = chain;
-            let read =
-                chain.verify_next(line).map_err(|why| BadRecord::new(before.seq + 1, why))?;
+            let read = match chain.verify_next(line) {
+                Ok(read) => read,
+                // A power cut can leave broken lines in place of records that were not synced.
+                Err(_) if is_newest && (head.synced..head.seq).contains(&before.seq) => break,
+                Err(why) => return Err(BadRecord::new(before.seq + 1, why).into()),
+            };
             if read.kind == RecordKind::Checkpoint {
                 let checkpoint =
                     Checkpoint::read(&read).filter(|checkpoint| checkpoint.prev == before.hash);
                 from = checkpoint.ok_or_else(|| BadRecord::new(read.seq, RecordFlaw::Form))?.from;
             }
-            if chain.seq == head.seq && chain.hash != head.hash {
+            if head.is_replaced(&chain) {
                 return Err(BadRecord::new(head.seq, RecordFlaw::Head).into());
             }
             count += 1;
         }
         pending = lines.is_torn().then(|| BadRecord::new(chain.seq + 1, RecordFlaw::Torn));
     }
-    if let Some(bad) = pending.filter(|bad| bad.seq <= head.seq) {
+    if let Some(bad) = pending.filter(|bad| bad.seq <= head.synced) {
         return Err(bad.into());
     }
     if first > from {
         return Err(BadRecord::new(from, RecordFlaw::Missing).into());
     }
-    if chain.seq < head.seq {
+    check_end(&chain, head).map(|()| count)
+}
+
+/// Checks that a log contains the records up to its head.
+fn check_end(chain: &Chain, head: &LogHead) -> Result<(), LogError> {
+    if chain.seq < head.synced {
         return Err(BadRecord::new(chain.seq + 1, RecordFlaw::Missing).into());
     }
-    Ok(count)
+    let lost = head.lost + head.seq.saturating_sub(chain.seq);
+    if lost > 0 {
+        return Err(LogError::Lost { seq: chain.seq + 1, count: lost });
+    }
+    Ok(())
 }
 
 /// Returns the state of the chain before the first remaining line of a log whose older files were removed.
@@ -91,7 +109,7 @@ fn resume(line: &[u8], first: u64, head: &LogHead) -> Result<Chain, BadRecord> {
     if chain.seq > head.seq {
         return Err(BadRecord::new(chain.seq, RecordFlaw::StaleHead));
     }
-    if chain.seq == head.seq && chain.hash != head.hash {
+    if head.is_replaced(&chain) {
         return Err(BadRecord::new(head.seq, RecordFlaw::Head));
     }
     Ok(chain)

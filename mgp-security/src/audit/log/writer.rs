@@ -3,11 +3,14 @@
 //! It writes waiting items as one group, in three steps: append the lines to the file, save the head (number and hash
 //! of the last line), acknowledge the callers. A crash between the steps leaves lines after the head, which were not
 //! acknowledged and which [recovery](super::recover) verifies. The head is never ahead of the lines, unless the power
-//! fails and [`Fsync`] is not `Always`.
+//! fails and [`Fsync`] is not `Always`. Therefore the head also has the number of the last record that was synced to
+//! the disk: only the records after it, those of a few seconds, can be missing without a change by another program.
 //!
 //! If the disk or the store fails, no caller is acknowledged and no call can begin; final records of running calls stay
 //! queued until writing works again. The writer reports such failures, and new files, in the log of the program; the
 //! messages begin with `failed`, `recovered`, `rotated` or `dropped`.
+
+mod opening;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error as StdError;
@@ -19,7 +22,6 @@ use mgp_types::service::AuditError;
 use mgp_types::store::{Store, StoreError};
 use tokio::time::Instant;
 
-use super::super::event::Event;
 use super::chain::{Chain, MAX_LINE};
 use super::config::{FileRetention, Fsync, LogConfig};
 use super::error::{BadRecord, LogError};
@@ -27,7 +29,7 @@ use super::group::{Group, encode_or_replace};
 use super::head::{HeadPlace, LogHead};
 use super::outbox::{BATCH, Outbox, RecentEvents};
 use super::queue::{Item, LogQueue, Reservation};
-use super::recover::{CutEnd, RecoveredLog};
+use super::recover::RecoveredLog;
 use super::segments::{Disk, Lock, LogPlace, SegmentFile};
 
 /// The size limit for a group: this many records, or this many bytes plus one more record.
@@ -39,6 +41,9 @@ const CHECKPOINT_BYTES: u64 = 8 * 1024 * 1024;
 
 /// The maximum time for which the saved head can lag behind records that no caller waits for.
 const MAX_HEAD_LAG: Duration = Duration::from_secs(1);
+
+/// The maximum time for which records are not synced to the disk under [`Fsync::OnCheckpoint`].
+const MAX_UNSYNCED: Duration = Duration::from_secs(5);
 
 /// The time without items after which a newly opened log is synced to the disk.
 const SYNC_DELAY: Duration = Duration::from_millis(100);
@@ -56,7 +61,7 @@ pub(super) struct Writer {
     outbox: Option<Outbox>,
     /// The state of the hash chain after the last durable record.
     chain: Chain,
-    /// The number that the last event taken from the store had there.
+    /// The number that the store had given to the last event that was taken from it.
     outbox_number: u64,
     recent: RecentEvents,
     /// The intents of running calls, by record number. They are bounded, because each running call has reserved room
@@ -64,6 +69,12 @@ pub(super) struct Writer {
     open: BTreeMap<u64, String>,
     /// The record number in the last saved head.
     head: u64,
+    /// The number of the last synced record in the last saved head.
+    head_synced: u64,
+    /// The number of the last record that was synced to the disk.
+    synced: u64,
+    /// The time since which the log has records that are to be synced; `None` if it has none.
+    unsynced_since: Option<Instant>,
     /// The time since which the log has records after the last saved head; `None` if it has none.
     head_lag_since: Option<Instant>,
     /// The length of the newest file in bytes, without an incomplete write at its end.
@@ -136,7 +147,10 @@ impl Writer {
             outbox_number: found.outbox,
             recent: found.recent,
             open: found.open,
-            head: head.seq,
+            head: head.seq.min(found.chain.seq),
+            head_synced: head.synced,
+            synced: head.synced,
+            unsynced_since: None,
             head_lag_since: None,
             length: found.length,
             may_have_torn_end: false,
@@ -154,7 +168,7 @@ impl Writer {
         if let Some(outbox) = &writer.outbox {
             outbox.remove_decided(&mut waiting);
         }
-        writer.finish_recovery(found.cut, &waiting).map_err(StoreError::Failed)?;
+        writer.finish_recovery(found.cut, found.lost, &waiting).map_err(StoreError::Failed)?;
         Ok(writer)
     }
 
@@ -198,57 +212,9 @@ impl Writer {
         let waits = self.shared.has_suspended();
         // Suspended calls are checked at least once a minute, so their end may be recorded a little late.
         let sweep = waits.then_some(Duration::from_mins(1));
-        self.head_lag_since.map(|since| MAX_HEAD_LAG.saturating_sub(since.elapsed())).or(sweep)
-    }
-
-    /// Records the calls that an earlier process left running, and takes the events that wait in the store.
-    ///
-    /// `waiting` has the ids of the approvals for which calls waited, by the number of the call's intent.
-    fn finish_recovery(
-        &mut self,
-        cut: CutEnd,
-        waiting: &BTreeMap<u64, String>,
-    ) -> Result<(), Reason> {
-        if cut.bytes > 0 || !self.open.is_empty() {
-            tracing::warn!(
-                log = self.config.name,
-                push_interrupted = self.open.len(),
-                bytes_cut = cut.bytes,
-                lines_cut = cut.lines,
-                "recovered the audit log of a process that was killed"
-            );
-        }
-        if !self.open.is_empty() {
-            let open = std::mem::take(&mut self.open);
-            for chunk in open.iter().collect::<Vec<_>>().chunks(MAX_GROUP) {
-                self.group.begin(self.chain, self.outbox_number);
-                for (intent, begun) in chunk {
-                    let approval = waiting.get(*intent).map(String::as_str);
-                    self.group.push_interrupted(**intent, begun, approval);
-                }
-                self.write(HeadSave::Now)?;
-            }
-        }
-        // Sync later: the first caller should not wait for the disk, which may be slow after a file was truncated.
-        self.sync_owed = true;
-        if cut.bytes > 0 {
-            self.write_checkpoint(cut.bytes)?;
-            self.record_cut(cut)?;
-        } else if self.head < self.chain.seq {
-            self.save_head(LogHead::of(&self.chain, self.outbox_number))?;
-        }
-        self.take_new_events()
-    }
-
-    /// Records an event if complete lines were cut off.
-    fn record_cut(&mut self, cut: CutEnd) -> Result<(), Reason> {
-        if cut.lines == 0 {
-            return Ok(());
-        }
-        let event = Event::records_rejected(&self.config.name, cut.lines, cut.bytes).build();
-        self.group.begin(self.chain, self.outbox_number);
-        self.group.event(&encode_or_replace(event), None);
-        self.write(HeadSave::Now)
+        let head = self.head_lag_since.map(|since| MAX_HEAD_LAG.saturating_sub(since.elapsed()));
+        let sync = self.unsynced_since.map(|since| MAX_UNSYNCED.saturating_sub(since.elapsed()));
+        head.into_iter().chain(sync).min().or(sweep)
     }
 
     fn work(&mut self, closing: bool) -> Result<(), Reason> {
@@ -272,10 +238,15 @@ impl Writer {
             }
         }
         self.take_new_events()?;
+        let is_unsynced =
+            self.unsynced_since.is_some_and(|since| closing || since.elapsed() >= MAX_UNSYNCED);
+        if is_unsynced {
+            self.sync_and_prune()?;
+        }
         let late =
             self.head_lag_since.is_some_and(|since| closing || since.elapsed() >= MAX_HEAD_LAG);
         if late {
-            self.save_head(LogHead::of(&self.chain, self.outbox_number))?;
+            self.save_head(self.head_of(&self.chain, self.outbox_number))?;
         }
         if std::mem::take(&mut self.is_failing) {
             self.shared.set_failure(None);
@@ -370,6 +341,7 @@ impl Writer {
             self.save_lagging_head()?;
             if self.config.fsync != Fsync::Never {
                 self.disk.sync().map_err(reason)?;
+                (self.synced, self.unsynced_since) = (self.chain.seq, None);
             }
             let first = self.chain.seq + 1;
             self.disk.next(first).map_err(reason)?;
@@ -413,16 +385,25 @@ impl Writer {
         Ok(())
     }
 
-    /// Syncs the written records to the disk under [`Fsync::OnCheckpoint`], and removes the files that the last
-    /// checkpoint retired.
+    /// Syncs the written records to the disk if they are not synced yet, and removes the files that the last checkpoint
+    /// retired.
     fn sync_and_prune(&mut self) -> Result<(), Reason> {
-        if self.config.fsync == Fsync::OnCheckpoint {
+        let is_due = match self.config.fsync {
+            Fsync::Always => self.synced < self.chain.seq,
+            Fsync::OnCheckpoint => true,
+            Fsync::Never => false,
+        };
+        if is_due {
             self.disk.sync().map_err(reason)?;
-            // Sync the head after the records, so that the head on the disk never refers to a record that is not on the
-            // disk.
+            self.synced = self.chain.seq;
+            // Save and sync the head after the records, so that the head on the disk never counts a record as synced
+            // that is not on the disk.
+            if self.head_synced < self.synced {
+                self.save_head(self.head_of(&self.chain, self.outbox_number))?;
+            }
             self.head_place.sync().map_err(reason)?;
         }
-        self.sync_owed = false;
+        (self.sync_owed, self.unsynced_since) = (false, None);
         let from = self.from;
         if self.firsts.front().is_some_and(|first| *first < from) {
             match self.disk.remove_before(from) {
@@ -448,11 +429,12 @@ impl Writer {
             self.disk.append(&self.group.text).map_err(reason)?;
             if self.config.fsync == Fsync::Always {
                 self.disk.sync().map_err(reason)?;
+                self.synced = self.group.chain.seq;
             }
         }
         let Group { chain, outbox, .. } = self.group;
         if keeping == HeadSave::Now && self.head < chain.seq {
-            self.save_head(LogHead::of(&chain, outbox))?;
+            self.save_head(self.head_of(&chain, outbox))?;
         }
         self.may_have_torn_end = false;
         let length = self.group.text.len() as u64;
@@ -467,6 +449,10 @@ impl Writer {
         if self.head < chain.seq && self.head_lag_since.is_none() {
             self.head_lag_since = Some(Instant::now());
         }
+        let is_to_sync = self.config.fsync != Fsync::Never && self.synced < chain.seq;
+        if is_to_sync && self.unsynced_since.is_none() {
+            self.unsynced_since = Some(Instant::now());
+        }
         self.shared.durable.store(chain.seq, Ordering::Release);
         self.shared
             .newest
@@ -477,9 +463,17 @@ impl Writer {
 
     fn save_lagging_head(&mut self) -> Result<(), Reason> {
         if self.head < self.chain.seq {
-            self.save_head(LogHead::of(&self.chain, self.outbox_number))?;
+            self.save_head(self.head_of(&self.chain, self.outbox_number))?;
         }
         Ok(())
+    }
+
+    /// Returns the head of a chain of this log. Without syncs, all records count as synced, since a power cut could
+    /// lose any of them: then a missing record is always a reason not to open the log.
+    fn head_of(&self, chain: &Chain, outbox: u64) -> LogHead {
+        let is_synced = self.config.fsync == Fsync::Never;
+        let synced = if is_synced { chain.seq } else { self.synced.min(chain.seq) };
+        LogHead { synced, ..LogHead::of(chain, outbox) }
     }
 
     fn save_head(&mut self, head: LogHead) -> Result<(), Reason> {
@@ -487,7 +481,7 @@ impl Writer {
         if let (Some(outbox), Some(revision)) = (&mut self.outbox, revision) {
             outbox.note_own_commit(revision);
         }
-        self.head = head.seq;
+        (self.head, self.head_synced) = (head.seq, head.synced);
         self.head_lag_since = None;
         Ok(())
     }
@@ -525,7 +519,7 @@ fn reason(error: impl StdError + Send + Sync + 'static) -> Reason {
     Arc::new(error)
 }
 
-/// Marks the log as closed when the writer ends, even if it panics.
+/// A guard that marks the log as closed when the writer ends, even if the writer panics.
 struct CloseGuard(Arc<LogQueue>);
 
 impl Drop for CloseGuard {

@@ -20,7 +20,7 @@ use crate::auth::refused::AuthRefused;
 /// The tolerated difference between the clocks of the issuer and of this server.
 const LEEWAY: Duration = Duration::from_mins(1);
 
-/// Accepts access tokens that an issuer created for one resource.
+/// A verifier of the access tokens that an issuer created for one resource.
 ///
 /// A token must be a JWT, signed by a key of the issuer with an allowed algorithm, with an expiry, and with this
 /// resource in its audience.

@@ -283,7 +283,7 @@ struct Part {
     range: Range<usize>,
 }
 
-/// Collects single letters that are separated by blanks but form a word together, e.g. `i g n o r e`.
+/// A collector of single letters that are separated by blanks but form a word together, e.g. `i g n o r e`.
 #[derive(Default)]
 struct Letters {
     parts: Vec<(Part, bool)>,

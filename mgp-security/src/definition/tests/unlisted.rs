@@ -66,6 +66,20 @@ async fn a_pinned_tool_that_vanishes_from_the_list_needs_what_it_needed() {
 }
 
 #[tokio::test]
+async fn a_pinned_tool_that_vanishes_from_the_list_keeps_the_checks_in_its_meta() {
+    let meta = r#"{"_meta":{"required_scopes":["run"],"requires_confirmation":true},"#;
+    let mut world = with(Liar::default(), MemoryStore::new(), policies());
+    world.liar.lists(&[&RUN.replacen('{', meta, 1)]);
+    world.call("run").await.unwrap();
+    let listed = world.assessed("run");
+    world.liar.lists(&[]);
+    world.list().await;
+    assert_eq!(world.assessed("run").required_scopes, ["run"]);
+    assert!(world.assessed("run").confirmation_required);
+    assert_eq!(*world.assessed("run"), *listed);
+}
+
+#[tokio::test]
 async fn an_operators_word_on_an_unlisted_tool_holds_and_is_told_once() {
     let mut world = with(Liar::default(), MemoryStore::new(), policies());
     world.call("quiet").await.unwrap();

@@ -1,10 +1,12 @@
-//! Detection of arguments that a tool does not declare, by its input schema.
+//! The arguments that the input schema of a tool declares: whether it has them at all, and which ones are targets.
 //!
 //! Most tools ignore an argument that they do not declare. Such an argument is checked like any other, but it does not
 //! show what a call accesses: otherwise, an allowed path in an ignored argument would satisfy a limit while another
 //! argument, whose name is not recognised, names the real file.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
+
+use super::finding::About;
 
 /// The maximum number of references and combined schemas that lead from a schema to a member.
 const DEPTH_MAX: usize = 8;
@@ -33,21 +35,42 @@ impl<'a> Declared<'a> {
         !matches!(self, Self::Undeclared)
     }
 
+    /// Returns the kind of target that the schema declares with a format, e.g. `uri`, whatever the name of the value.
+    pub(super) fn target(self) -> Option<About> {
+        let Self::Schema { root, own } = self else { return None };
+        let mut found = None;
+        CombinedSchemas::of(root).visit(own, 0, &mut |schema| {
+            let format = schema.get("format").and_then(Value::as_str).unwrap_or_default();
+            found = found.or(match format.to_ascii_lowercase().as_str() {
+                "uri" | "url" | "iri" | "hostname" | "idn-hostname" | "ipv4" | "ipv6" => {
+                    Some(About::Host)
+                }
+                "path" | "file-path" | "directory-path" => Some(About::Path),
+                _ => None,
+            });
+        });
+        found
+    }
+
     /// Returns the schema of a member of an object.
     pub(super) fn member(self, name: &str) -> Self {
         let Self::Schema { root, own } = self else { return self };
-        let mut search = MemberSearch {
-            root,
-            name,
-            left: SCHEMAS_MAX,
-            found: None,
-            lists_members: false,
-            any: false,
-        };
-        search.add(own, 0);
-        match search.found {
+        let (mut found, mut lists_members, mut any) = (None, false, false);
+        let mut schemas = CombinedSchemas::of(root);
+        schemas.visit(own, 0, &mut |schema| {
+            if let Some(listed) = schema.get("properties").and_then(Value::as_object) {
+                lists_members = true;
+                found = found.or_else(|| listed.get(name));
+            }
+            // `additionalProperties` is `false`, or absent, in schemas of tools that use only the listed members.
+            let others = ["patternProperties", "additionalProperties", "unevaluatedProperties"];
+            any |= others
+                .iter()
+                .any(|name| schema.get(*name).is_some_and(|other| *other != Value::Bool(false)));
+        });
+        match found {
             Some(own) => Self::Schema { root, own },
-            None if search.any || !search.lists_members => Self::Any,
+            None if any || schemas.is_cut || !lists_members => Self::Any,
             None => Self::Undeclared,
         }
     }
@@ -59,48 +82,45 @@ impl<'a> Declared<'a> {
     }
 }
 
-/// A search for a member in a schema and in all schemas that it combines.
-struct MemberSearch<'a, 'n> {
+/// A walk through a schema and all schemas that it combines.
+struct CombinedSchemas<'a> {
     root: &'a Value,
-    name: &'n str,
-    /// The number of schemas that may still be searched.
+    /// The number of schemas that may still be visited.
     left: usize,
-    found: Option<&'a Value>,
-    /// `true` if one of the schemas lists members.
-    lists_members: bool,
-    /// `true` if the object can have members with other names, or if a schema could not be read.
-    any: bool,
+    /// `true` if a schema was not visited, because it cannot be found or there are too many.
+    is_cut: bool,
 }
 
-impl<'a> MemberSearch<'a, '_> {
-    fn add(&mut self, schema: &'a Value, depth: usize) {
+impl<'a> CombinedSchemas<'a> {
+    fn of(root: &'a Value) -> Self {
+        Self { root, left: SCHEMAS_MAX, is_cut: false }
+    }
+
+    fn visit(
+        &mut self,
+        schema: &'a Value,
+        depth: usize,
+        each: &mut impl FnMut(&'a Map<String, Value>),
+    ) {
         let Some(schema) = schema.as_object() else { return };
         if depth == DEPTH_MAX || self.left == 0 {
-            self.any = true;
+            self.is_cut = true;
             return;
         }
         self.left -= 1;
-        if let Some(listed) = schema.get("properties").and_then(Value::as_object) {
-            self.lists_members = true;
-            self.found = self.found.or_else(|| listed.get(self.name));
-        }
-        // `additionalProperties` is `false`, or absent, in schemas of tools that use only the listed members.
-        let others = ["patternProperties", "additionalProperties", "unevaluatedProperties"];
-        self.any |= others
-            .iter()
-            .any(|name| schema.get(*name).is_some_and(|other| *other != Value::Bool(false)));
+        each(schema);
         if let Some(reference) = schema.get("$ref") {
             let target = reference.as_str().and_then(|text| text.strip_prefix('#'));
             match target.and_then(|pointer| self.root.pointer(pointer)) {
-                Some(target) => self.add(target, depth + 1),
-                None => self.any = true,
+                Some(target) => self.visit(target, depth + 1, each),
+                None => self.is_cut = true,
             }
         }
-        self.any |= schema.contains_key("$dynamicRef");
+        self.is_cut |= schema.contains_key("$dynamicRef");
         let lists = ["allOf", "anyOf", "oneOf"].iter().filter_map(|name| schema.get(*name));
         let listed = lists.filter_map(Value::as_array).flatten();
         for combined in listed.chain(["then", "else"].iter().filter_map(|name| schema.get(*name))) {
-            self.add(combined, depth + 1);
+            self.visit(combined, depth + 1, each);
         }
     }
 }
@@ -148,6 +168,29 @@ mod tests {
         ] {
             check_declared(note, limits, decoy, false);
             check_declared(r#"{"type":"object"}"#, limits, decoy, true);
+        }
+    }
+
+    #[test]
+    fn an_argument_with_the_format_of_a_target_is_one_under_any_name() {
+        for (limits, allowed, format, other) in [
+            (r#"{"hosts":["a.example"]}"#, "https://a.example/x", "hostname", "b.example"),
+            (r#"{"hosts":["a.example"]}"#, "https://a.example/x", "uri", "b.example"),
+            (r#"{"paths":["/srv"]}"#, "/srv/a", "file-path", "passwd"),
+        ] {
+            let name = if format == "file-path" { "path" } else { "url" };
+            let arguments = format!(r#"{{"{name}":"{allowed}","x":"{other}"}}"#);
+            let list = format!(r#"{{"{name}":"{allowed}","x":["{other}"]}}"#);
+            let plain = format!(r#"{{"format":"{format}"}}"#);
+            let nullable = format!(r#"{{"anyOf":[{{"type":"null"}},{plain}]}}"#);
+            let of = |schema: &str| format!(r#"{{"properties":{{"{name}":{{}},"x":{schema}}}}}"#);
+            check_declared(&of("{}"), limits, &arguments, true);
+            check_declared(&of(r#"{"format":"date"}"#), limits, &arguments, true);
+            check_declared(&of(&plain), limits, &arguments, false);
+            check_declared(&of(&nullable), limits, &arguments, false);
+            check_declared(&of(&format!(r#"{{"items":{plain}}}"#)), limits, &list, false);
+            let same = format!(r#"{{"{name}":"{allowed}","x":"{allowed}"}}"#);
+            check_declared(&of(&plain), limits, &same, true);
         }
     }
 

@@ -2,11 +2,9 @@
 //!
 //! If it is doubtful whether an argument is subject to limits, it is checked as if it were.
 
-use std::net::IpAddr;
-
 use super::declared::Declared;
 use super::tree::Node;
-use super::{Outside, shown};
+use super::{Outside, host, shown};
 
 /// The kind of thing that an argument refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,6 +222,9 @@ enum Text {
     Shaped,
     /// The shape can indicate any kind, but a slash does not indicate a path.
     Slashed,
+    /// The text is the name of a member: the shape can indicate any kind, but a slash or colon behind a name does not
+    /// indicate a host.
+    Key,
     /// The shape is ignored, because the value is free text.
     Free,
 }
@@ -417,7 +418,10 @@ impl Findings {
             Node::Null => {}
             Node::Bool => self.has_other_values = true,
             Node::Number(number) => self.number(name, *number, kinds, is_declared),
-            Node::Text(text) => self.text(name, text, kinds, is_declared),
+            Node::Text(text) => {
+                let kinds = declared.target().map_or(kinds, |about| kinds.and(about));
+                self.text(name, text, kinds, is_declared);
+            }
             Node::Array(items) => {
                 if kinds.has(About::Command) && !name.ends_with('s') {
                     self.commands.push(Command::Words(argv(name, items)?));
@@ -442,7 +446,7 @@ impl Findings {
                         of_name.bits |= kinds.bits & !own;
                     }
                     // The names of members are checked, too, because some objects use paths as names.
-                    let key = by_shape(name, Kinds::default());
+                    let key = by_shape(name, Kinds { text: Text::Key, ..Kinds::default() });
                     let declared = declared.member(name);
                     if key.bits != 0 {
                         self.items.push(Item {
@@ -508,8 +512,11 @@ fn argv(name: &str, items: &[Node]) -> Result<Vec<String>, Outside> {
 
 /// Adds the kinds that the shape of a text suggests.
 fn by_shape(text: &str, mut kinds: Kinds) -> Kinds {
-    let text = text.trim();
-    if text.is_empty() || text.contains('\n') {
+    // Clients ignore line breaks in URLs. Any other text of several lines names none.
+    let joined = text.replace(['\t', '\n', '\r'], "");
+    let is_broken = text.trim().contains('\n');
+    let text = joined.trim();
+    if text.is_empty() || is_broken && !host::begins_as_url(text) {
         return kinds;
     }
     let lower = text.get(..5).unwrap_or(text).to_ascii_lowercase();
@@ -523,12 +530,13 @@ fn by_shape(text: &str, mut kinds: Kinds) -> Kinds {
         ["%2f", "%5c", "%2e", "%25"].iter().any(|mark| lower.contains(mark))
     };
     let is_address = !is_file && text.contains("://");
-    let has_slash = kinds.text == Text::Shaped && !is_address && text.contains(['/', '\\']);
+    let has_slash = kinds.text != Text::Slashed && !is_address && text.contains(['/', '\\']);
     if is_file || is_drive || has_slash || begins || climbs || text.contains('%') && encoded() {
         kinds = kinds.and(About::Path);
     }
-    let bare = text.trim_start_matches('[').trim_end_matches(']');
-    if is_address || text.starts_with("//") || bare.parse::<IpAddr>().is_ok() {
+    // A slash or colon behind a name indicates a host only if the argument can be one.
+    let is_place = kinds.text == Text::Shaped && !kinds.only_path && host::is_name_with_more(text);
+    if is_address || is_place || !is_file && host::has_form(text) {
         kinds = kinds.and(About::Host);
     } else if kinds.either && (is_file || is_drive || begins) {
         kinds.bits &= !(About::Host as u8);

@@ -1,12 +1,26 @@
 //! Checks whether the hosts and ports among a call's arguments are within the limits.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::finding::{About, Findings};
 use super::{Doors, Outside, shown};
 
 /// The maximum length of a host name, in bytes.
 const NAME_MAX: usize = 253;
+
+/// The schemes of URLs that clients accept without slashes: `https:a.example` is `https://a.example`.
+const LAX_SCHEMES: [&str; 5] = ["http", "https", "ws", "wss", "ftp"];
+
+/// Common endings of the names of files. Behind such a name, a number is a line and not a port: `main.rs:12`.
+const FILE_ENDINGS: [&str; 43] = [
+    "bash", "cfg", "cjs", "conf", "cpp", "cs", "css", "csv", "dart", "go", "gradle", "hpp", "hs",
+    "html", "ini", "java", "js", "json", "jsx", "kt", "lock", "log", "lua", "md", "mjs", "php",
+    "proto", "py", "rb", "rs", "rst", "scala", "scss", "sh", "sql", "swift", "toml", "ts", "tsx",
+    "txt", "xml", "yaml", "yml",
+];
+
+/// The maximum number of digits of a line's number.
+const LINE_DIGITS: usize = 6;
 
 /// Checks all hosts among the arguments.
 pub(super) fn check(
@@ -41,6 +55,103 @@ pub(super) fn check(
         }
     }
     Ok(())
+}
+
+/// Returns whether a text is one word that begins like a URL.
+pub(super) fn begins_as_url(text: &str) -> bool {
+    !text.contains(char::is_whitespace)
+        && text.split_once(':').is_some_and(|(scheme, rest)| {
+            LAX_SCHEMES.iter().any(|known| scheme.eq_ignore_ascii_case(known))
+                || scheme.eq_ignore_ascii_case("file")
+                || is_scheme(scheme) && rest.starts_with("//")
+        })
+}
+
+/// Returns whether a text that is no `file:` URL has the form of a network address, whatever its argument is named: it
+/// is a URL, also in the odd spellings that clients accept, or it begins with an IP address.
+pub(super) fn has_form(text: &str) -> bool {
+    let behind = text.trim_start_matches(['/', '\\']);
+    if text.len() - behind.len() > 1 && begins_with_host(behind) || begins_as_url(text) {
+        return true;
+    }
+    let authority = authority(text);
+    let bare = authority.trim_start_matches('[').trim_end_matches(']');
+    bare.parse::<IpAddr>().is_ok() || authority.parse::<SocketAddr>().is_ok()
+}
+
+/// Returns whether the text behind several slashes begins with a host, as in `//a.example/x` and unlike the pattern
+/// `/\d+/`.
+fn begins_with_host(text: &str) -> bool {
+    let is_plain = |letter: char| {
+        !letter.is_ascii() || letter.is_ascii_alphanumeric() || "._:@%[]-".contains(letter)
+    };
+    // Some clients accept other letters in front of a domain.
+    let is_below_domain = |host: &str| {
+        let name = host.split(':').next().unwrap_or_default().trim_end_matches('.');
+        let last = name.rsplit_once('.').map_or("", |(_, last)| last);
+        !name.contains(char::is_whitespace)
+            && last.len() > 1
+            && last.chars().all(char::is_alphabetic)
+    };
+    // For some clients a backslash ends the authority, as a slash does.
+    [&['/', '?', '#'][..], &['/', '?', '#', '\\']].iter().any(|ends| {
+        let authority = text.split(*ends).next().unwrap_or_default();
+        let host = authority.rsplit('@').next().unwrap_or_default();
+        !host.is_empty() && host.chars().all(is_plain) || is_below_domain(host)
+    })
+}
+
+/// Returns whether a text is `localhost`, or the name of a host with a port, a path, or a user as in `git@a.example:x`.
+/// A name alone does not count, because `a.b` can mean anything, and a file with a line does not either.
+pub(super) fn is_name_with_more(text: &str) -> bool {
+    if text.contains(char::is_whitespace) {
+        return false;
+    }
+    let authority = authority(text);
+    let has_path = text[authority.len()..].starts_with('/');
+    let (has_user, place) =
+        authority.rsplit_once('@').map_or((false, authority), |(_, place)| (true, place));
+    let (name, port) =
+        place.split_once(':').map_or((place, None), |(name, port)| (name, Some(port)));
+    let is_port = |port: &str| !port.is_empty() && port.bytes().all(|digit| digit.is_ascii_digit());
+    let has_line = |port: &str| {
+        let ending = name.rsplit('.').next().unwrap_or_default();
+        let is_file = FILE_ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known));
+        is_file && port.len() <= LINE_DIGITS && authority.len() == text.len()
+    };
+    let has_more = match port {
+        Some(port) => has_user || is_port(port) && !has_line(port),
+        None => has_path,
+    };
+    if name.eq_ignore_ascii_case("localhost") {
+        return has_more || port.is_none() && !has_user;
+    }
+    has_more && is_domain(name)
+}
+
+/// Returns whether a text has the form of a domain: several labels, the last of which has only letters or begins with
+/// `xn--`.
+fn is_domain(name: &str) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let is_letter = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '_');
+    let is_label = |label: &str| !label.is_empty() && label.chars().all(is_letter);
+    name.rsplit_once('.').is_some_and(|(parents, last)| {
+        let is_top = last.chars().all(char::is_alphabetic) && last.chars().count() > 1;
+        parents.split('.').all(is_label)
+            && (is_top || is_label(last) && last.to_ascii_lowercase().starts_with("xn--"))
+    })
+}
+
+/// Returns the part of a text before its path.
+fn authority(text: &str) -> &str {
+    &text[..text.find(['/', '?', '#']).unwrap_or(text.len())]
+}
+
+fn is_scheme(scheme: &str) -> bool {
+    scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        && scheme
+            .bytes()
+            .all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, b'+' | b'-' | b'.'))
 }
 
 /// Returns the host in a text, and the port if one is written, in the form in which a scope lists hosts; `None` if the
@@ -154,19 +265,14 @@ impl Place {
             Some((scheme, rest)) => (Some(scheme.to_ascii_lowercase()), rest),
             None => (None, text.strip_prefix("//").unwrap_or(text)),
         };
-        let is_url = rest.len() != text.len();
-        let is_scheme = |scheme: &String| {
-            scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-                && scheme.bytes().all(|letter| {
-                    letter.is_ascii_alphanumeric() || matches!(letter, b'+' | b'-' | b'.')
-                })
-        };
         if scheme.as_ref().is_some_and(|scheme| scheme == "file" || !is_scheme(scheme)) {
             return Err("is no address of a host".to_owned());
         }
-        let end =
-            if is_url { rest.find(['/', '?', '#']).unwrap_or(rest.len()) } else { rest.len() };
-        let authority = &rest[..end];
+        let authority = authority(rest);
+        // Without slashes before it, a colon without a port ends a scheme, and the host follows.
+        if rest.len() == text.len() && authority.len() < rest.len() && authority.ends_with(':') {
+            return Err("is no address of a host".to_owned());
+        }
         if authority.contains('@') {
             return Err("hides behind a user name".to_owned());
         }
@@ -241,6 +347,134 @@ impl Entry {
             (Hosts::One(own), host) => own == host,
             (Hosts::Below(parent), Host::Name(name)) => name.ends_with(parent.as_str()),
             (Hosts::Below(_), Host::Ip(_)) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check;
+
+    /// Checks calls with an allowed URL and another text, under this name.
+    #[track_caller]
+    fn check_beside(name: &str, texts: &[&str], is_inside: bool) {
+        let one = serde_json::from_str(r#"{"hosts":["ok.example","10.0.0.1"]}"#).unwrap();
+        for text in texts {
+            for value in [serde_json::json!(text), serde_json::json!([text])] {
+                let arguments = serde_json::json!({ "url": "https://ok.example", name: value });
+                let checked = check(&one, Some(&arguments.to_string()), None);
+                assert_eq!(checked.is_ok(), is_inside, "{arguments}: {checked:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_address_is_recognised_by_its_form_under_any_name() {
+        let addresses = [
+            "evil.com:443",
+            "evil.com/x",
+            "EVIL.com./x",
+            "xn--80ak6aa92e.xn--p1ai/x",
+            "localhost",
+            "LOCALHOST:8080",
+            "localhost/x",
+            "127.0.0.1:80",
+            "127.0.0.1/x",
+            "[::1]:80",
+            "https:evil.com",
+            "HTTPS:/evil.com",
+            "https:\\\\evil.com",
+            "https:443",
+            "ws:evil.com",
+            "/\\evil.com",
+            "\\\\evil.com\\share",
+            "///evil.com",
+            "//evil",
+            "//user:a$b@evil.com/x",
+            "//x$\\@evil.com",
+            "//a+b.evil.com/x",
+            "//\u{e4}vil\u{3002}com",
+            "evil.rs:443/x",
+            "evil.sh:443?x",
+            "evil.md.:443",
+            "ann@evil.py:443",
+            "localhost:12",
+            "https://ev\nil.com",
+            "ht\ntps://evil.com",
+            "redis://evil.com\n/0",
+            "git@evil.com:a/b.git",
+            "ann@evil.com/x",
+        ];
+        check_beside("x", &addresses, false);
+        check_beside("note", &addresses, false);
+    }
+
+    #[test]
+    fn a_text_that_only_resembles_an_address_passes() {
+        check_beside(
+            "x",
+            &[
+                "ok.example:443",
+                "ok.example/a/b",
+                "10.0.0.1:80",
+                "10.0.0.1/a",
+                "text/html",
+                "application/vnd.api+json",
+                "v1.2/users",
+                "div.title",
+                "page.html?x=1#top",
+                "12:30",
+                "nginx@sha256:00",
+                "ann@a.example",
+                "see evil.com/x\nor evil.com:443",
+            ],
+            true,
+        );
+        check_beside("path", &["site.old/a.html"], true);
+        check_beside("query", &["evil.com/x", "site:evil.com"], true);
+    }
+
+    #[test]
+    fn a_pattern_and_a_line_of_a_file_are_no_addresses() {
+        for name in ["x", "at", "breakpoint", "pattern"] {
+            check_beside(name, &["main.rs:12", "app.py:3", "a.b.TS:100000", "main.rs:12:5"], true);
+            check_beside(
+                name,
+                &["/\\d+/", "/\\s*=\\s*(.*)/gi", "\\\\d+\\.", "// see a.b", "//"],
+                true,
+            );
+            check_beside(name, &["evil.com:443", "evil.rs:4430000"], false);
+        }
+    }
+
+    #[test]
+    fn only_an_unmistakable_address_is_one_as_the_name_of_a_member() {
+        let labels = serde_json::json!({ "app.kubernetes.io/name": "x", "node.js:8": "y" });
+        let evil = ["https://evil.com", "//evil.com/x", "10.1.2.3/x"];
+        let evil = evil.map(|key| serde_json::json!({ key: "x" }));
+        for (labels, is_inside) in [(labels, true)].into_iter().chain(evil.map(|key| (key, false)))
+        {
+            let one = serde_json::from_str(r#"{"hosts":["ok.example"]}"#).unwrap();
+            let arguments = serde_json::json!({ "url": "https://ok.example", "labels": labels });
+            let checked = check(&one, Some(&arguments.to_string()), None);
+            assert_eq!(checked.is_ok(), is_inside, "{arguments}: {checked:?}");
+        }
+    }
+
+    #[test]
+    fn a_host_with_a_path_is_compared_without_it() {
+        for (host, is_inside) in [
+            ("ok.example/x", true),
+            ("ok.example?x", true),
+            ("ok.example@evil.com/x", false),
+            ("evil.com/@ok.example", false),
+            ("ok.example:/evil.com", false),
+            ("http:/ok.example", false),
+        ] {
+            let one = serde_json::from_str(r#"{"hosts":["ok.example","http"]}"#).unwrap();
+            let arguments = serde_json::json!({ "host": host }).to_string();
+            let checked = check(&one, Some(&arguments), None);
+            assert_eq!(checked.is_ok(), is_inside, "{host}: {checked:?}");
         }
     }
 }

@@ -2,8 +2,8 @@
 //! revisions).
 //!
 //! If there is a limit, the arguments to which it applies must be found and understood; otherwise the call is out of
-//! scope. Arguments are found by their names and shapes, and not by the schema, because the server writes the schema.
-//! The schema only shows which arguments the tool ignores.
+//! scope. Arguments are found by their names and shapes. The server writes the schema, so the schema can only add
+//! arguments that it declares as targets, and show which ones the tool ignores.
 
 mod command;
 mod declared;

@@ -134,3 +134,42 @@ async fn a_decision_that_comes_after_the_connection_went_on_still_comes() {
     let decision = deciding.await.unwrap();
     assert_eq!(decision.grants[&Permission::Camera].decision(), GrantDecision::Approved);
 }
+
+/// A desk whose time limit can change.
+struct Patient {
+    desk: Desk,
+    limit: Arc<Mutex<Duration>>,
+}
+
+#[async_trait]
+impl Approver for Patient {
+    async fn decide(&self, cx: &Context, question: Question) -> Result<Decision, RpcError> {
+        self.desk.decide(cx, question).await
+    }
+
+    fn timeout(&self) -> Duration {
+        *self.limit.lock()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_waits_for_as_long_as_its_approver_may_take_now() {
+    let clerk = Clerk::silent(GrantDecision::Approved);
+    let limit = Arc::new(Mutex::new(Duration::from_secs(30)));
+    let patient = Patient { desk: Desk(Arc::clone(&clerk)), limit: Arc::clone(&limit) };
+    let permissions = Permissions::new(
+        Arc::new(MemoryStore::new()),
+        Arc::new(MemoryAudit::new()),
+        Policies::with_default(governed(ApprovalPolicy::Interactive)),
+        Some(Arc::new(patient)),
+    );
+    permissions.open().await.unwrap();
+    *limit.lock() = Duration::from_hours(1);
+    let ran = Arc::new(AtomicUsize::new(0));
+    let mut client = mock::client(stack(&permissions, &ran));
+    let waiting = tokio::spawn(client.call("tools/call", r#"{"name":"camera"}"#));
+    tokio::time::sleep(Duration::from_mins(40)).await;
+    clerk.gate.add_permits(1);
+    waiting.await.unwrap().unwrap();
+    assert_eq!(ran.load(Ordering::Relaxed), 1);
+}

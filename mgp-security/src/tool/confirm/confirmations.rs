@@ -31,7 +31,8 @@ use crate::tool::assessment::Assessment;
 #[non_exhaustive]
 pub struct ConfirmConfig {
     /// The time for which a confirmation is valid, counted from the question. It must not be shorter than the
-    /// approver's time limit. Default: 15 minutes.
+    /// approver's time limit. Default: 15 minutes; without a [config](Confirmations::config), it is never shorter than
+    /// the approver's current time limit.
     pub lives: Duration,
     /// The maximum number of open questions per caller; further calls are refused with 3001. Default: 16.
     pub open_each: usize,
@@ -66,7 +67,8 @@ pub struct Confirmations {
     audit: Arc<dyn AuditSink>,
     named: Arc<[Arc<dyn NamedTools>]>,
     calls: Option<CallApprovals>,
-    lives: Duration,
+    /// The configured [`ConfirmConfig::lives`], if there is one.
+    lives: Option<Duration>,
     max_arguments: usize,
     pending: Arc<Pending>,
     used: Arc<Used>,
@@ -102,14 +104,13 @@ impl Confirmations {
     /// Creates confirmations that an approver gives. They are not recorded before a sink is [set](Self::audit), and no
     /// tool is exempt before a source of entries is [added](Self::named).
     pub fn new(policies: Policies, approver: impl Approver + 'static) -> Self {
-        let ConfirmConfig { lives, open_each, open_all, used, arguments } =
-            ConfirmConfig::default();
+        let ConfirmConfig { open_each, open_all, used, arguments, .. } = ConfirmConfig::default();
         Self {
             policies,
             audit: Arc::new(MemoryAudit::bounded(0)),
             named: Arc::default(),
             calls: None,
-            lives: lives.max(approver.timeout()),
+            lives: None,
             max_arguments: arguments,
             pending: Arc::new(Pending::new(open_each, open_all)),
             used: Arc::new(Used::new(used)),
@@ -150,7 +151,7 @@ impl Confirmations {
 
     /// Sets the limits, and forgets which confirmations were already used.
     pub fn config(mut self, config: &ConfirmConfig) -> Self {
-        self.lives = config.lives;
+        self.lives = Some(config.lives);
         self.max_arguments = config.arguments;
         self.pending = Arc::new(Pending::new(config.open_each, config.open_all));
         self.used = Arc::new(Used::new(config.used));
@@ -282,6 +283,11 @@ impl Confirmations {
         }
     }
 
+    /// Returns the time for which a confirmation is valid. The approver's time limit can change at any time.
+    fn lives(&self) -> Duration {
+        self.lives.unwrap_or_else(|| ConfirmConfig::default().lives.max(self.approver.timeout()))
+    }
+
     fn open(&self, call: &RiskyCall) -> Option<OpenQuestion> {
         self.pending.open(&call.cx.principal)
     }
@@ -309,14 +315,15 @@ impl Confirmations {
         book: &RoundStore<'_>,
         kept: &mut CarriedConfirmation,
     ) -> Result<(), Unconfirmed> {
+        let lives = self.lives();
         // Uses the absolute difference, so that setting the clock back cannot extend the validity.
         let age = now().abs_diff(kept.asked_at);
-        if age >= millis(self.lives) || is_past(kept.until.as_ref()) {
+        if age >= millis(lives) || is_past(kept.until.as_ref()) {
             return Err(Unconfirmed::Expired);
         }
         // If no state is carried between rounds, no answer can be replayed, because a question is asked for each run.
         if let Some(logical) = cx.logical.as_ref().filter(|_| book.keeps()) {
-            let claimed = self.used.claim(logical, binding, kept.runs, self.lives);
+            let claimed = self.used.claim(logical, binding, kept.runs, lives);
             kept.runs = claimed.map_err(|why| match why {
                 NotUsable::Used => Unconfirmed::Used,
                 NotUsable::Full => Unconfirmed::Full,

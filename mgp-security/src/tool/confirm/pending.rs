@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mgp_types::service::Principal;
 use mgp_types::sync::{Mutex, MutexGuard};
 
-/// Counts open questions and enforces their limits.
+/// The number of open questions, per caller and in total, with their limits.
 #[derive(Debug)]
 pub(super) struct Pending {
     open: Mutex<Open>,

@@ -417,6 +417,27 @@ async fn a_confirmation_expires() {
 }
 
 #[tokio::test]
+async fn a_confirmation_is_valid_for_as_long_as_a_form_waits_now() {
+    let wait = Arc::new(Mutex::new(Duration::from_mins(10)));
+    let current = Arc::clone(&wait);
+    let approver = ElicitApprover::everyone().wait_by(move || *current.lock().unwrap());
+    let (stack, ran) = guarded(confirmations(approver));
+    *wait.lock().unwrap() = Duration::from_hours(2);
+    let mut caller = Modern::new(&stack);
+    caller.go_on(YES).await;
+    // The person answers after an hour.
+    assert_eq!(caller.state.kept.len(), 1);
+    for kept in caller.state.kept.values_mut() {
+        let mut confirmation: serde_json::Value = serde_json::from_str(kept.as_str()).unwrap();
+        let asked_at = confirmation["asked_at"].as_u64().unwrap();
+        confirmation["asked_at"] = (asked_at - 3_600_000).into();
+        *kept = Payload::of(&confirmation).unwrap();
+    }
+    caller.round().await.0.unwrap();
+    assert_eq!(ran.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
 async fn a_first_round_that_comes_twice_runs_once() {
     let tool = Stack::from_fn(|_| {
         ready(Ok(Reply::InputRequired(InputRequired { asks: Vec::new(), state: Some("s".into()) })))

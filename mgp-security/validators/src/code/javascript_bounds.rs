@@ -246,8 +246,8 @@ impl<'s> Scan<'s> {
         match byte {
             b'"' | b'\'' => {
                 let text = self.skip_past(if byte == b'"' { "\"" } else { "'" })?;
-                // The text of an attribute has no escapes. If there is one, this may be the default of a type parameter
-                // instead.
+                // The quoted text of an attribute has no escapes. A text with an escape may be the default of a type
+                // parameter instead.
                 return (!self.typed || !text.contains('\\')).then_some(());
             }
             b'{' => {
@@ -260,13 +260,13 @@ impl<'s> Scan<'s> {
             }
             b'>' => {
                 while self.typed && self.skip_blank()? {}
-                // These may be the type parameters of a function, followed by its parameters.
+                // If a bracket follows, the tag may be the type parameters of a function.
                 if self.typed && self.peek(0) == Some(b'(') {
                     return None;
                 }
                 self.frame.kind = b'>';
             }
-            // These are the type parameters of an arrow function.
+            // A comma after the name shows that the tag is the type parameters of an arrow function.
             b',' if self.typed => {
                 self.close()?;
                 self.operand = Operand::Expected;
@@ -323,7 +323,7 @@ impl<'s> Scan<'s> {
                     self.operand = Operand::Expected;
                 }
             }
-            // This may be TypeScript's mark for an operand that is not null.
+            // The mark may be TypeScript's assertion that the operand before it is not null.
             b'!' if !self.line && self.peek(0) != Some(b'=') => {}
             b',' if self.frame.angles == 0 => {
                 self.frame.conditions = 0;
@@ -469,7 +469,7 @@ impl<'s> Scan<'s> {
             return None;
         }
         if self.peek(0) == Some(b'<') {
-            // This is a shift operator, or type arguments that begin with a function type that has type parameters.
+            // `<<` is a shift operator, or type arguments whose first one is a generic function type.
             self.at += 1;
             let types = self.typed
                 && !self.peek(0).is_some_and(|next| next == b' ' || next.is_ascii_digit());

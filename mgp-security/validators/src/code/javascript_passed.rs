@@ -1,5 +1,5 @@
-//! JavaScript and TypeScript: code must not pass on the objects that lead to everything, because then it is unknown how
-//! they are used.
+//! JavaScript and TypeScript: code must not pass on objects that give access to everything, e.g. `process`, because
+//! their further use is then unknown.
 
 use super::{
     javascript::Scope,
@@ -14,7 +14,8 @@ use oxc_ast::{
 };
 use oxc_span::GetSpan;
 
-/// The objects that code must not pass on. Other names of the global object, e.g. `root`, are often names of variables.
+/// The objects that code must not pass on. Other names of the global object, e.g. `root`, are left out, because
+/// variables often have these names.
 static ROOTS: Words = Words::new("process module globalThis global Deno Bun");
 /// Functions that do not store what is passed to them, and return no member of it.
 static HARMLESS: Words = Words::new(
@@ -41,7 +42,7 @@ pub(super) fn check<'t>(
     }
     let mut parts = call.map_or_else(|| passed(node), |call| call.arguments.clone());
     parts.retain(|part| is_root(scope, *part));
-    // This takes longer, and nearly no node passes on such an object.
+    // `is_harmless` takes longer, so it is called last: nearly no node passes on such an object.
     if parts.is_empty() || call.is_some_and(|call| is_harmless(scope, call)) {
         return;
     }
@@ -73,7 +74,7 @@ fn passed(node: AstKind<'_>) -> Vec<AstKind<'_>> {
         AstKind::YieldExpression(of) => of.argument.as_ref(),
         AstKind::ReturnStatement(statement) => statement.argument.as_ref(),
         AstKind::ArrowFunctionExpression(function) => function.get_expression(),
-        // The other members of the object get another name.
+        // A rest pattern (`const {a, ...rest} = process`) binds the other members to another name.
         AstKind::VariableDeclarator(declared) => match &declared.id {
             BindingPattern::ObjectPattern(pattern) if pattern.rest.is_some() => {
                 declared.init.as_ref()
@@ -112,7 +113,7 @@ fn is_root<'t>(scope: &Scope<'t>, node: AstKind<'t>) -> bool {
         AstKind::TSNonNullExpression(of) => is_part(&of.expression),
         AstKind::TSTypeAssertion(of) => is_part(&of.expression),
         AstKind::AssignmentExpression(of) => is_part(&of.right),
-        // The left side is the result only if it is not an object.
+        // The left side of `&&` is the result only if it is falsy, and so is not an object.
         AstKind::LogicalExpression(of) if of.operator == LogicalOperator::And => is_part(&of.right),
         AstKind::LogicalExpression(of) => is_part(&of.left) || is_part(&of.right),
         AstKind::ConditionalExpression(of) => is_part(&of.consequent) || is_part(&of.alternate),
@@ -130,7 +131,7 @@ fn is_root_name<'t>(scope: &Scope<'t>, node: AstKind<'t>, name: &str) -> bool {
         return declared.is_some_and(|values| paths(values).any(|path| path == own))
             || !is_hidden(scope, node, name);
     }
-    // A name that the code declares itself can be another object, and so can the names that get its value.
+    // If the code itself declares the name of a root, that name and its aliases can be other objects.
     let is_certain = |path: &str| match path {
         "globalThis" => !GLOBALS.has(name) && !GLOBALS.iter().any(declares) && names_global(scope),
         _ => ROOTS.has(path) && !declares(path),
@@ -138,8 +139,8 @@ fn is_root_name<'t>(scope: &Scope<'t>, node: AstKind<'t>, name: &str) -> bool {
     declared.is_some_and(|values| paths(values).any(is_certain))
 }
 
-/// Returns whether the code uses the global object under a name in [`ROOTS`]. Only then an alias of it counts: most code
-/// that has the alias of `window` handles events of pages.
+/// Returns whether the code uses the global object under a name in [`ROOTS`]. Only then do its aliases count: most
+/// code with an alias of `window` handles events of pages.
 fn names_global(scope: &Scope<'_>) -> bool {
     scope.may_work(scope.nodes.all.len())
         && scope.nodes.all.iter().any(|node| {
@@ -174,7 +175,7 @@ fn is_hidden<'t>(scope: &Scope<'t>, used: AstKind<'t>, name: &str) -> bool {
 /// Returns whether a node is in the node at the position `outer` of the tree.
 fn is_within<'t>(scope: &Scope<'t>, node: AstKind<'t>, outer: usize) -> bool {
     let mut at = node;
-    // Parents come before their children.
+    // Parents come before their children, so a node with a smaller number is not in `outer`.
     while number(at) > outer && scope.may_work(2) {
         let Some(parent) = scope.nodes.parent(at) else { return false };
         at = parent;
@@ -218,7 +219,7 @@ fn reach<'t>(scope: &Scope<'t>, declared: AstKind<'t>) -> Option<usize> {
             {
                 return Some(number(at));
             }
-            // In a script, `var process` keeps the builtin.
+            // In a script, `var process` at the top level can still be the builtin.
             AstKind::Program(_) => return (!is_var).then(|| number(at)),
             AstKind::FormalParameter(_)
             | AstKind::FormalParameterRest(_)

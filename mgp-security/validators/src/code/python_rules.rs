@@ -132,7 +132,7 @@ pub(super) struct Rules<'a, 't> {
     found: &'a mut Findings,
     /// Those patterns of the policy that are paths of names.
     patterns: Vec<&'a str>,
-    /// The names that were already checked; `true` if each use of the name must be checked, because its place matters.
+    /// The names that were already checked; `true` if every use must be checked, because the place of the use matters.
     names: AHashMap<&'t str, bool>,
     /// The paths that were already checked; the same path again would have the same findings.
     paths: AHashSet<String>,
@@ -208,7 +208,7 @@ impl<'a, 't> Rules<'a, 't> {
 
     /// Checks the use of a name.
     fn name(&mut self, name: &'t ExprName) {
-        // It names the attributes that the positional parts of a class pattern read.
+        // `__match_args__` names the attributes that the positional parts of a class pattern read.
         if name.id.as_str() == "__match_args__" && name.ctx == ExprContext::Store {
             self.found.pattern("__match_args__");
         }
@@ -455,7 +455,7 @@ impl<'a, 't> Rules<'a, 't> {
     }
 }
 
-/// Returns whether a call sets an option, by its name or possibly by `**`.
+/// Returns whether a call sets an option by its name; `unpacked` is the result for an argument with `**`.
 fn sets(call: &ExprCall, option: &str, unpacked: bool) -> bool {
     call.arguments.keywords.iter().any(|keyword| match &keyword.arg {
         Some(name) => name.as_str() == option && !is_false(&keyword.value),

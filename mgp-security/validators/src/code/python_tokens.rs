@@ -107,8 +107,8 @@ impl Levels {
         open > MAX_OPEN || blocks > MAX_BLOCKS || height > MAX_HEIGHT
     }
 
-    /// Adds a token, and returns the kind of token that counts as the one before the next token; `None` if the token
-    /// closes something that is not open.
+    /// Adds a token, and returns the token to pass as `before` with the next one; `None` if the token closes
+    /// something that is not open.
     fn add(&mut self, before: Token, token: Token) -> Option<Token> {
         match token {
             Token::Indent => self.blocks += 1,

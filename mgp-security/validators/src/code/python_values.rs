@@ -130,7 +130,7 @@ impl<'t> Scope<'t> {
         }
     }
 
-    /// Returns the possible values of the elements of a list; unknown if it is not a list.
+    /// Returns the possible elements of a list, tuple or set, or the possible values of a dict.
     pub(super) fn elements(&self, list: &Expr, depth: usize) -> Values {
         let all = |values: &mut dyn Iterator<Item = &Expr>| {
             values

@@ -234,8 +234,8 @@ fn without_breaks(text: &str) -> String {
     text.chars().filter(|c| !matches!(c, '\t' | '\n' | '\r')).collect()
 }
 
-/// Returns whether a text begins with a URL scheme. A host with a port does not count, unless its name is the scheme of
-/// a URL with a host: after such a scheme, a number is a host even without slashes.
+/// Returns whether a text begins with a URL scheme. A name with a port is a host, unless the name is `http`, `https`,
+/// `ws`, `wss` or `ftp`: after these schemes, a number is a host even without slashes.
 fn has_scheme(text: &str) -> bool {
     let cleaned = without_breaks(text);
     let Some((scheme, rest)) = cleaned.split_once(':') else { return false };

@@ -91,8 +91,8 @@ pub(super) fn intent(name: &str) -> Intent {
     if read { Intent::Read } else { Intent::Unknown }
 }
 
-/// Returns whether a name consists of a verb for reading and things that are read: it joins no second verb, and a verb
-/// for writing occurs in it only as a noun directly after the first verb, at the end, e.g. `get_post`.
+/// Returns whether a name consists of a verb for reading and things that are read. The name must have no joining word
+/// such as `and`, and a verb for writing only as a noun that alone follows the first verb, e.g. `get_post`.
 pub(super) fn only_reads(name: &str) -> bool {
     let words = key_words(name);
     let Some(verb) = words.iter().position(|word| READ.has(word)) else { return false };

@@ -230,7 +230,7 @@ pub(super) fn written(args: Args<'_>) -> Option<&str> {
     target.or_else(|| outputs(own).find(|path| is_system(path)))
 }
 
-/// Returns whether a subcommand that can also write only prints something.
+/// Returns whether a subcommand that is not in [`READERS`] only prints something with these arguments.
 fn lists(sub: &str, own: Args<'_>) -> bool {
     match sub {
         "config" => {
@@ -246,7 +246,11 @@ fn lists(sub: &str, own: Args<'_>) -> bool {
         }
         "stash" | "worktree" => matches!(own.first(), "list" | "show"),
         "reflog" => matches!(own.first(), "" | "show" | "exists"),
-        "remote" => matches!(own.first(), "" | "-v" | "--verbose" | "show" | "get-url"),
+        "remote" => {
+            let mut words = own.texts().filter(|text| !matches!(*text, "-v" | "--verbose"));
+            matches!(words.next(), None | Some("show" | "get-url"))
+        }
+        "branch" if own.any(&["--unset-upstream", "--edit-description"]) => false,
         _ => own.operands().next().is_none() || own.any(&["-l", "--list"]),
     }
 }

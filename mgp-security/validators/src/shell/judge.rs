@@ -26,7 +26,7 @@ pub(super) fn judge(words: &[Word], frame: Frame<'_>) -> Result<(), Refusal> {
 }
 
 /// Returns the words as a shell passes them if no variable is set, e.g. `-rf` for `-${X}rf`; `None` if this reveals no
-/// option. A word at the end is kept, because a missing operand does not make an option of another word.
+/// option. An empty last word is kept, because its removal does not turn another word into an option.
 fn with_unset_variables(words: &[Word]) -> Option<Vec<Word>> {
     if words.iter().all(|word| word.unset.is_none()) {
         return None;

@@ -165,7 +165,7 @@ fn appended(name: &str, args: Args<'_>, text: &str, frame: Frame<'_>) -> Result<
     judge(&words, inner)
 }
 
-/// Returns whether an option is a group of short options that ends with the one for a file, e.g. `-nf`.
+/// Returns whether an option is a group of short options that ends with `f`, the option for a file, e.g. `-nf`.
 fn is_cluster_of_f(option: &str) -> bool {
     option.strip_prefix('-').is_some_and(|rest| !rest.starts_with('-') && rest.ends_with('f'))
 }

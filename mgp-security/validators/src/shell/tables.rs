@@ -1,6 +1,6 @@
 //! Commands that are refused whatever their arguments are, and commands that are allowed only in some forms.
 
-/// Names of commands that are never run, each with the reason.
+/// The commands that are always refused: each entry has the reason, and the names of the commands.
 pub(super) const NEVER: &[(&str, &str)] = &[
     (
         "changes privileges",

@@ -220,7 +220,7 @@ fn named(value: &str) -> Result<(), Refusal> {
 /// Checks the host of a URL with any scheme; does nothing if a word is not a URL.
 fn with_scheme(word: &str) -> Result<(), Refusal> {
     let Ok(url) = Url::parse(word) else {
-        // It can be a pattern of curl, e.g. `http://10.0.0.[1-9]/`.
+        // The word can be a URL pattern of curl, e.g. `http://10.0.0.[1-9]/`.
         let rest = word.split_once("://").map_or("", |(_, rest)| rest);
         return place(
             rest.split(['/', '?', '#', '[', '{']).next().unwrap_or(rest).trim_end_matches('.'),

@@ -53,7 +53,7 @@ fn is_text(keyword: &str) -> bool {
     TEXTS.contains(&keyword) || keyword.starts_with("x-") || keyword.starts_with('$')
 }
 
-/// Returns the relation between the old and the new values if a keyword changes that [`compare`] does not examine.
+/// Returns how the change of a keyword that [`compare`] does not examine affects the valid values.
 pub(super) fn relation_of_other(
     keyword: &str,
     old: Option<&Value>,

@@ -6,8 +6,10 @@
 mod keywords;
 mod schema;
 
+use std::cmp::Ordering;
 use std::fmt;
 
+use mgp_types::mcp::ToolIdempotency;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -112,15 +114,25 @@ pub fn compare_all(old: &[Contract], new: &[Contract]) -> Vec<ToolDifference> {
 }
 
 /// Compares an old and a new definition of a tool; returns all changes, and the part of the version that they raise.
+///
+/// If one of them was read from a specification, only what a specification contains is compared.
 #[must_use]
 pub fn compare(old: &Contract, new: &Contract) -> ToolDifference {
     let mut changes = Vec::new();
-    compare_texts(old, new, &mut changes);
-    compare_hints(old, new, &mut changes);
-    compare_security(old, new, &mut changes);
-    compare_confirmation(old, new, &mut changes);
-    compare_scopes(old, new, &mut changes);
-    compare_deprecation(old, new, &mut changes);
+    // A specification has no other texts than the description, and none of the members that are compared below.
+    let is_whole = old.is_whole && new.is_whole;
+    let texts =
+        if is_whole { &["title", "description", "icons"][..] } else { &["description"][..] };
+    compare_texts(old, new, texts, &mut changes);
+    if is_whole {
+        compare_task_support(old, new, &mut changes);
+        compare_hints(old, new, &mut changes);
+        compare_idempotency(old, new, &mut changes);
+        compare_security(old, new, &mut changes);
+        compare_confirmation(old, new, &mut changes);
+        compare_scopes(old, new, &mut changes);
+        compare_deprecation(old, new, &mut changes);
+    }
     changes.extend(SchemaDiff::of(&old.input, &new.input, Side::Input, "/inputSchema"));
     let path = "/outputSchema";
     match (&old.output, &new.output) {
@@ -136,13 +148,16 @@ fn change(bump: Bump, path: impl Into<String>, what: impl Into<String>) -> Chang
     Change { bump, path: path.into(), what: what.into() }
 }
 
-fn compare_texts(old: &Contract, new: &Contract, changes: &mut Vec<Change>) {
-    for member in ["title", "description", "icons"] {
+fn compare_texts(old: &Contract, new: &Contract, members: &[&str], changes: &mut Vec<Change>) {
+    for member in members {
         if old.definition.get(member) != new.definition.get(member) {
             let what = format!("the {member} changed");
             changes.push(change(Bump::Patch, format!("/{member}"), what));
         }
     }
+}
+
+fn compare_task_support(old: &Contract, new: &Contract, changes: &mut Vec<Change>) {
     let support = |contract: &Contract| {
         let support = contract.definition.get("execution").and_then(|part| part.get("taskSupport"));
         support.and_then(Value::as_str).unwrap_or("forbidden").to_owned()
@@ -178,14 +193,31 @@ fn compare_hints(old: &Contract, new: &Contract, changes: &mut Vec<Change>) {
     }
 }
 
+/// Compares the effect of repeated calls in `_meta.idempotency`; the hints about it are compared as hints.
+fn compare_idempotency(old: &Contract, new: &Contract, changes: &mut Vec<Change>) {
+    let rank = |contract: &Contract| match contract.idempotency() {
+        Some(ToolIdempotency::Yes) => 2,
+        Some(ToolIdempotency::Partial) => 1,
+        _ => 0,
+    };
+    let bump = match rank(new).cmp(&rank(old)) {
+        _ if old.meta("idempotency") == new.meta("idempotency") => return,
+        Ordering::Less => Bump::Major,
+        Ordering::Greater => Bump::Minor,
+        Ordering::Equal => return,
+    };
+    changes.push(change(bump, "/_meta/idempotency", "the effect of repeated calls changed"));
+}
+
 fn compare_security(old: &Contract, new: &Contract, changes: &mut Vec<Change>) {
     let (Some(before), Some(after)) = (old.security(), new.security()) else {
         match (old.security(), new.security()) {
             (Some(_), None) => {
                 changes.push(change(Bump::Major, "/security", "the security metadata is removed"));
             }
-            (None, Some(_)) => {
-                changes.push(change(Bump::Minor, "/security", "the security metadata is added"));
+            (None, Some(after)) => {
+                let bump = if has_demands(after) { Bump::Major } else { Bump::Minor };
+                changes.push(change(bump, "/security", "the security metadata is added"));
             }
             _ => {}
         }
@@ -199,7 +231,7 @@ fn compare_security(old: &Contract, new: &Contract, changes: &mut Vec<Change>) {
         let bump = if rank(after) > rank(before) { Bump::Major } else { Bump::Minor };
         changes.push(change(bump, "/security/risk_level", "the risk level changed"));
     }
-    // With another check of arguments, the kernel can refuse a call that it allowed.
+    // With another check of arguments, the kernel can refuse a call that it allowed before.
     for (member, bump) in [
         ("validator", Bump::Major),
         ("code_safety", Bump::Major),
@@ -213,6 +245,14 @@ fn compare_security(old: &Contract, new: &Contract, changes: &mut Vec<Change>) {
     let [before, after] =
         [before, after].map(|security| names(security.get("permissions_required")));
     compare_names(&before, &after, "/security/permissions_required", "permission", changes);
+}
+
+/// Returns whether the kernel can refuse calls because of the security metadata: for a permission, or by a check.
+fn has_demands(security: &Value) -> bool {
+    let given = |member: &str| security.get(member).filter(|value| !value.is_null());
+    !names(security.get("permissions_required")).is_empty()
+        || given("validator").is_some_and(|validator| validator.as_str() != Some("none"))
+        || given("code_safety").is_some()
 }
 
 /// Compares whether a person must confirm each call.

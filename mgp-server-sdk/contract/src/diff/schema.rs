@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 use super::{Bump, Change, keywords};
@@ -41,8 +42,8 @@ pub(super) struct SchemaDiff<'a> {
     new_root: &'a Value,
     side: Side,
     compared: usize,
-    /// The pairs of definitions that references reached. Each pair is compared only once, because definitions can be
-    /// recursive.
+    /// The pairs of definitions to which references have led so far. Each pair is compared only once, because
+    /// definitions can be recursive.
     visited: HashSet<(*const Value, *const Value)>,
     changes: Vec<Change>,
 }
@@ -93,6 +94,10 @@ impl<'a> SchemaDiff<'a> {
         if targets != (None, None) {
             self.compare_references(old, new, targets, path, depth);
             return;
+        }
+        // A reference to an anchor or to another document has no target that could be compared.
+        if old.get("$ref") != new.get("$ref") {
+            self.report(Relation::Other, &format!("{path}/$ref"), "the reference changed");
         }
         match (old, new) {
             _ if old == new && !old.is_object() => {}
@@ -167,7 +172,7 @@ impl<'a> SchemaDiff<'a> {
         }
         self.compare_tuples(old, new, path, depth);
         for (keyword, added) in
-            [("allOf", Relation::Narrower), ("anyOf", Relation::Wider), ("oneOf", Relation::Wider)]
+            [("allOf", Relation::Narrower), ("anyOf", Relation::Wider), ("oneOf", Relation::Other)]
         {
             self.compare_lists(
                 old.get(keyword),
@@ -265,7 +270,8 @@ impl<'a> SchemaDiff<'a> {
         }
     }
 
-    /// Compares two lists of schemas; `added` is the relation that is reported for a schema that only the new list has.
+    /// Compares two lists of schemas, whose order has no meaning; `added` is the relation that is reported for a schema
+    /// that only the new list has.
     fn compare_lists(
         &mut self,
         old: Option<&'a Value>,
@@ -275,20 +281,26 @@ impl<'a> SchemaDiff<'a> {
         depth: usize,
     ) {
         let list = |value: Option<&'a Value>| value.and_then(Value::as_array).map(Vec::as_slice);
-        let removed =
-            if added == Relation::Narrower { Relation::Wider } else { Relation::Narrower };
+        let removed = match added {
+            Relation::Narrower => Relation::Wider,
+            Relation::Wider => Relation::Narrower,
+            // A value that fits two alternatives of `oneOf` is not valid, so each of them can also exclude values.
+            other => other,
+        };
         match (list(old), list(new)) {
             (None, None) => {}
             // The keyword lists alternative or additional schemas: where it is added, fewer values are valid, and where
             // it is removed, more values are valid.
             (None, Some(_)) => self.report(Relation::Narrower, path, "it is added"),
             (Some(_), None) => self.report(Relation::Wider, path, "it is removed"),
-            (Some(old), Some(new)) if old.len() == new.len() => {
-                for (at, (old, new)) in old.iter().zip(new).enumerate() {
+            (Some(old), Some(new)) => {
+                // Equal parts are compared as well: the schemas to which they refer can differ.
+                for (at, old, new) in pairs(old, new) {
                     self.compare(old, new, &format!("{path}/{at}"), depth + 1);
                 }
-            }
-            (Some(old), Some(new)) => {
+                if old.len() == new.len() {
+                    return;
+                }
                 for part in new.iter().filter(|part| !old.contains(part)) {
                     self.report(added, path, &format!("{} is added", describe(part)));
                 }
@@ -323,7 +335,25 @@ fn accepts_all(schema: &Value) -> bool {
 
 /// Returns the schema to which a local reference points; `None` if the schema has no local reference.
 fn target<'a>(root: &'a Value, schema: &'a Value) -> Option<&'a Value> {
-    root.pointer(schema.get("$ref")?.as_str()?.strip_prefix('#')?)
+    let fragment = schema.get("$ref")?.as_str()?.strip_prefix('#')?;
+    root.pointer(&percent_decode_str(fragment).decode_utf8().ok()?)
+}
+
+/// Returns the pairs of schemas in two lists that belong together, each with its place in the old list: the equal ones,
+/// and, if the lists have the same length, the others in their order.
+fn pairs<'a>(old: &'a [Value], new: &'a [Value]) -> Vec<(usize, &'a Value, &'a Value)> {
+    let mut others: Vec<&Value> = new.iter().collect();
+    let (mut pairs, mut left) = (Vec::new(), Vec::new());
+    for (at, part) in old.iter().enumerate() {
+        match others.iter().position(|other| *other == part) {
+            Some(found) => pairs.push((at, part, others.remove(found))),
+            None => left.push((at, part)),
+        }
+    }
+    if old.len() == new.len() {
+        pairs.extend(left.into_iter().zip(others).map(|((at, old), new)| (at, old, new)));
+    }
+    pairs
 }
 
 fn members(map: Option<&Value>) -> Vec<(&str, &Value)> {

@@ -1,18 +1,25 @@
 //! The extractor for tools that react to the cancellation of their call.
 
+use std::future::{pending, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use mgp_stream::CancelSignal;
 use mgp_types::RpcError;
+use tokio::sync::watch;
 
 use super::{FromCall, ToolRequest};
 
 /// A handle to the cancellation of the call.
 ///
 /// If a call is cancelled, an async tool is dropped at its current await point, so most tools do not need this handle.
-/// A tool that waits on [`Cancelled::cancelled`] is not dropped: the future completes, and the tool must return by
-/// itself. A tool on the blocking pool cannot be dropped; it should check [`Cancelled::is_cancelled`] from time to
-/// time.
+/// A tool that waits on [`Cancelled::cancelled`] is not dropped by `notifications/cancelled` and `mgp/stream/cancel`:
+/// the future completes, and the tool must return by itself. In all other cases the tool is dropped without notice:
+/// after its time limit, if the connection or the stream of its response ends, and by `tasks/cancel`.
+///
+/// A tool on the blocking pool cannot be dropped, so it is notified in all cases; it should check
+/// [`Cancelled::is_cancelled`] from time to time.
 ///
 /// ```
 /// use mgp_server_sdk::Cancelled;
@@ -27,7 +34,11 @@ use super::{FromCall, ToolRequest};
 /// # drop(work);
 /// ```
 #[derive(Clone, Debug)]
-pub struct Cancelled(Option<Arc<CancelSignal>>);
+pub struct Cancelled {
+    signal: Option<Arc<CancelSignal>>,
+    /// The notice that the call was dropped; `None` if the tool does not run on the blocking pool.
+    abandoned: Option<Arc<Abandoned>>,
+}
 
 impl Cancelled {
     /// Waits until the call is cancelled. After this method was first used, a cancellation no longer drops the call.
@@ -35,21 +46,57 @@ impl Cancelled {
     /// # Cancel safety
     /// The future may be dropped; calling the method again waits for the same cancellation.
     pub async fn cancelled(&self) {
-        match &self.0 {
-            Some(signal) => signal.listen().await,
-            None => std::future::pending().await,
-        }
+        let mut signalled = pin!(async {
+            match &self.signal {
+                Some(signal) => signal.listen().await,
+                None => pending().await,
+            }
+        });
+        let mut abandoned = pin!(async {
+            match &self.abandoned {
+                Some(abandoned) => abandoned.wait().await,
+                None => pending().await,
+            }
+        });
+        poll_fn(|task| {
+            let is_over = signalled.as_mut().poll(task).is_ready()
+                || abandoned.as_mut().poll(task).is_ready();
+            if is_over { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
 
     /// Returns whether the call was cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.0.as_ref().is_some_and(|signal| signal.is_cancelled())
+        self.signal.as_ref().is_some_and(|signal| signal.is_cancelled())
+            || self.abandoned.as_ref().is_some_and(|abandoned| abandoned.is_set())
     }
 }
 
 impl FromCall for Cancelled {
     fn from_call(request: &ToolRequest) -> Result<Self, RpcError> {
-        Ok(Self(request.cx.extensions.get_shared()))
+        let extensions = &request.cx.extensions;
+        Ok(Self { signal: extensions.get_shared(), abandoned: extensions.get_shared() })
+    }
+}
+
+/// A notice for a function on the blocking pool that its call was dropped before it ended.
+#[derive(Debug, Default)]
+pub(in crate::tool) struct Abandoned(watch::Sender<bool>);
+
+impl Abandoned {
+    /// Notifies the function.
+    pub(in crate::tool) fn set(&self) {
+        self.0.send_replace(true);
+    }
+
+    fn is_set(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    async fn wait(&self) {
+        // The channel cannot be closed, because this value owns its sender.
+        let _ = self.0.subscribe().wait_for(|is_set| *is_set).await;
     }
 }

@@ -17,6 +17,7 @@ use mgp_types::service::{
 use mgp_types::{Payload, RawObject, RpcError};
 
 pub use args::Args;
+pub(super) use cancelled::Abandoned;
 pub use cancelled::Cancelled;
 pub(super) use grants::admit;
 pub use result_stream::ResultStream;
@@ -25,7 +26,7 @@ pub use session::{SessionInfo, Trace};
 pub use state::{RequiredState, State};
 
 use super::SchemaStyle;
-use super::stream::{ChunkRecorder, RecordedOutlet};
+use super::stream::{ChunkRecorder, MaxStreamBytes, RecordedOutlet};
 
 /// A call of a tool, before the function of the tool runs.
 #[derive(Debug)]
@@ -70,7 +71,12 @@ impl ToolRequest {
 
     /// Returns the recorder of the call's chunks; if the caller wants no chunks, a recorder for the result only.
     fn recorder(&self) -> Arc<ChunkRecorder> {
-        let make = || ChunkRecorder::new(&Outlet::none(), false, self.max_stream_bytes);
+        let make = || {
+            let of_server =
+                || self.state.get::<MaxStreamBytes>().map(|MaxStreamBytes(bytes)| *bytes);
+            let max_bytes = self.max_stream_bytes.or_else(of_server);
+            ChunkRecorder::new(&Outlet::none(), false, max_bytes)
+        };
         Arc::clone(self.recorder.get_or_init(make))
     }
 

@@ -33,7 +33,7 @@ use super::{FromCall, ToolRequest};
 #[derive(Clone, Debug)]
 pub struct ResultStream {
     recorder: Arc<ChunkRecorder>,
-    /// Seals the checkpoints that the tool marks; `None` if the caller did not request checkpoints.
+    /// The sealer of the checkpoints that the tool marks; `None` if the caller did not request checkpoints.
     checkpoints: Option<Arc<Checkpoints>>,
 }
 

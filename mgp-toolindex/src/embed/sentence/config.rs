@@ -7,8 +7,8 @@ use std::path::PathBuf;
 #[must_use]
 #[non_exhaustive]
 pub struct SentencesConfig {
-    /// The onnxruntime library, version 1.24 or newer. `None` uses the library in the model's folder, or for a model of
-    /// the hub the one that `Sentences::from_hub` describes.
+    /// The onnxruntime library, version 1.24 or newer. `None` means the library in the model's folder; for a model of
+    /// the hub, `Sentences::from_hub` describes which library is used.
     pub library: Option<PathBuf>,
     /// The maximum number of vectors in the cache of the encoder.
     pub cached_vectors: usize,

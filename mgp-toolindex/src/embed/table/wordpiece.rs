@@ -1,8 +1,9 @@
 //! Splits a text into the word pieces of the table (MGP §16.4).
 //!
-//! It works like BERT's uncased word pieces, with three differences that suit tools: punctuation only separates words;
-//! a compound such as `readFile` is also split into its parts, unless the table has it as one piece, as `GitHub`; and
-//! each character of a language without spaces is a word. `training/words.py` works the same way; a test compares both.
+//! The rules are those of BERT's uncased word pieces, with three differences for tools. Punctuation only separates
+//! words. A compound such as `readFile` is also split into its parts, unless the table has it as one piece, as
+//! `GitHub`. Each character of a language without spaces is a word. `training/words.py` follows the same rules; a test
+//! compares both.
 
 use std::ops::ControlFlow;
 

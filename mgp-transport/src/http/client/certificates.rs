@@ -90,7 +90,8 @@ mod tls {
         use CertificateError as E;
         match wrong {
             E::UnknownIssuer => "no authority this machine trusts signed its certificate; if the \
-                 server is yours, add the certificate of its authority to `root_certificates`"
+                 server is yours, add the certificate of its authority to those of the system, or \
+                 name a file with all of them in `SSL_CERT_FILE` (a program: `root_certificates`)"
                 .to_owned(),
             E::NotValidForName | E::NotValidForNameContext { .. } => format!(
                 "its certificate is for another host ({wrong}); connect to the name it is for"

@@ -27,7 +27,7 @@ pub struct HttpClientConfig {
     /// The maximum length of an answer in JSON; a longer one fails its call. Default: 16 MiB.
     pub response_bytes: usize,
     /// The maximum length of an event in a stream. A longer one fails the call that the stream answers; on the
-    /// session's own stream, it is skipped. Default: 16 MiB.
+    /// session's GET stream, it is skipped. Default: 16 MiB.
     pub event_bytes: usize,
     /// The maximum number of requests at once, each on its own connection; further ones wait. Default: 256.
     pub requests: usize,
@@ -37,14 +37,15 @@ pub struct HttpClientConfig {
     /// The maximum number of connections that are kept for later requests, including those whose response is still
     /// being read. Default: 32.
     pub idle_connections: usize,
-    /// The time for which an idle connection is kept. Default: 55 s, because many servers close theirs after a minute.
+    /// The time for which an idle connection is kept, if its server does not close it earlier (`Keep-Alive`). Default:
+    /// 55 s, because many servers close theirs after a minute.
     pub idle_timeout: Duration,
     /// The time before the client resumes an interrupted stream, unless the server sends another value. Default: 1 s.
     pub retry: Duration,
     /// The maximum time that a server can make the client wait before it resumes a stream. Default: 60 s.
     pub max_retry: Duration,
     /// The maximum number of consecutive attempts to resume the stream of a request without receiving a new event.
-    /// After as many failures of the session's own stream, the client tries to open it only every
+    /// After as many failures of the session's GET stream, the client tries to open it only every
     /// [`max_retry`](Self::max_retry). Default: 10.
     pub max_reconnects: u32,
     /// The maximum number of times that one request is sent again with other credentials. Default: 3.

@@ -23,9 +23,9 @@ use crate::connection::{CloseReason, ConnectionMonitor, Limits};
 /// - once more, if the connection broke before the answer began and the call changes nothing at the server: lists,
 ///   reads, `server/discover`, pings.
 ///
-/// A new session gets the subscriptions and the log level of the lost one. A client can resend calls in further cases:
-/// `mgp-client-sdk` repeats a tool call whose headers a server refused with HTTP 400 and code −32020, and a request for
-/// the state of a task.
+/// A new session gets the subscriptions and the log level of the lost one, and the inbound stack gets the notifications
+/// that all lists changed, at most every 30 s. A client can resend calls in further cases: `mgp-client-sdk` repeats a
+/// tool call whose headers a server refused with HTTP 400 and code −32020, and a request for the state of a task.
 ///
 /// ```no_run
 /// use mgp_transport::Limits;
@@ -91,7 +91,7 @@ impl HttpConnection {
         ConnectionMonitor::new(Arc::clone(&self.core.send_half), Arc::clone(&self.core.counters))
     }
 
-    /// Drives everything that is not part of a call: the session's own stream, the server's requests and notifications,
+    /// Drives everything that is not part of a call: the session's GET stream, the server's requests and notifications,
     /// cancellations.
     ///
     /// Returns when the connection was closed through its peer handle; before that, it ends a legacy session at the

@@ -18,7 +18,7 @@ pub(in crate::http) type Connector<R> = ProxyConnector<R>;
 /// The idle time after which the operating system checks whether the other end of a connection still exists.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Decides whether a connection uses TLS.
+/// The use of TLS by a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::http) enum Security {
     Tls,

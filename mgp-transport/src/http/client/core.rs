@@ -8,16 +8,20 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 use http::{HeaderMap, Method, StatusCode};
 use mgp_types::mcp::InitializeResult;
-use mgp_types::method::{Initialized, Notification as _};
-use mgp_types::service::{
-    BoxFuture, Context, HopMembers, Params, Peer, Principal, Reply, Scope, ScopeKind, Stack,
-    connection_closed, write_call,
+use mgp_types::method::{
+    Initialized, Notification as _, PromptsListChanged, ResourcesListChanged, ToolsListChanged,
 };
+use mgp_types::service::{
+    BoxFuture, Context, HopMembers, Method as RpcMethod, Params, Peer, Principal, Reply, Scope,
+    ScopeKind, Stack, connection_closed, write_call,
+};
+use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, RpcError};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
+use super::dispatch::MessageSource;
 use super::error::Fault;
 use super::headers::{SESSION, post_headers};
 use super::link::HttpLink;
@@ -47,6 +51,8 @@ pub(super) struct Core {
     pub(super) principal: Principal,
     jobs: mpsc::Sender<Job>,
     tasks: AtomicUsize,
+    /// The time of the last report that all lists changed or, if it is in the future, of the report that is due then.
+    lists_reported: Mutex<Option<Instant>>,
 }
 
 /// The session in which a message that gets no answer is sent.
@@ -66,15 +72,19 @@ pub(super) enum Job {
     Task(BoxFuture<'static, ()>),
     /// Runs the handler of a notification; such handlers run one after another.
     Notification(usize, BoxFuture<'static, Result<Reply, RpcError>>),
-    /// Reads the current session's own stream; notifies the channel when the server has answered
+    /// Reads the current session's GET stream; notifies the channel when the server has answered
     /// the request for the stream.
     Listen(oneshot::Sender<()>),
 }
 
-/// The time for which the first call of a session waits for the session's own stream.
+/// The time for which the first call of a session waits for the session's GET stream.
 ///
 /// The wait is limited, because some servers answer the request for the stream only when they send the first event.
 const LISTEN_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The minimum time between two reports that all lists changed. The client may answer a report by requesting the lists,
+/// and a server that loses each session would otherwise be asked for them without end.
+const LISTS_REPORT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The maximum number of requests that are replayed at the same time in a new session.
 const MAX_CONCURRENT_REPLAYS: usize = 8;
@@ -102,6 +112,7 @@ impl Core {
             principal,
             jobs,
             tasks: AtomicUsize::new(0),
+            lists_reported: Mutex::default(),
         };
         (Arc::new(core), queue)
     }
@@ -140,7 +151,7 @@ impl Core {
         self.jobs.try_send(job).is_ok()
     }
 
-    /// Opens the session's own stream, and waits up to [`LISTEN_TIMEOUT`] for the server's answer.
+    /// Opens the session's GET stream, and waits up to [`LISTEN_TIMEOUT`] for the server's answer.
     ///
     /// A server can send requests on that stream during the first call, and many servers cannot send them before the
     /// client reads the stream.
@@ -255,6 +266,7 @@ impl Core {
                 return Err(Fault::Session(format!("and refused a new one (HTTP {status})")).into());
             }
             guard.start(opening)?;
+            self.report_lists_changed();
             // Start the replay before the next `await`, because this future might be dropped there.
             let repeated = self.replay_settings();
             self.listen().await;
@@ -262,6 +274,38 @@ impl Core {
             let _ = timeout(LISTEN_TIMEOUT, repeated).await;
         }
         Ok(())
+    }
+
+    /// Reports all lists as changed, because no notifications were received between the sessions, and the new session
+    /// may be with another version of the server. A report that follows another one too early is delayed.
+    fn report_lists_changed(self: &Arc<Self>) {
+        let now = Instant::now();
+        let mut reported = self.lists_reported.lock();
+        let due = match *reported {
+            Some(next) if next > now => return,
+            Some(last) => now.max(last + LISTS_REPORT_INTERVAL),
+            None => now,
+        };
+        *reported = Some(due);
+        drop(reported);
+        if due <= now {
+            return self.notify_lists_changed();
+        }
+        let core = Arc::clone(self);
+        self.spawn_task(async move {
+            sleep_until(due).await;
+            core.notify_lists_changed();
+        });
+    }
+
+    /// Passes the notifications that all lists changed to the inbound stack, as if the server had sent them.
+    fn notify_lists_changed(self: &Arc<Self>) {
+        let from = MessageSource::Session(self.session.session_ref());
+        for method in
+            [ToolsListChanged::METHOD, PromptsListChanged::METHOD, ResourcesListChanged::METHOD]
+        {
+            self.notification(RpcMethod::from_static(method), Params::none(), 0, from);
+        }
     }
 
     /// Replays the settings of the previous session in the new one; the returned channel is notified when that is done.
@@ -388,12 +432,15 @@ mod tests {
     use super::*;
     use crate::http::{Endpoint, HttpClientConfig};
 
-    #[test]
-    fn a_session_opened_after_the_end_does_not_keep_its_connection_alive() {
+    fn core(stack: Stack) -> (Arc<Core>, mpsc::Receiver<Job>) {
         let endpoint = Endpoint::parse("http://127.0.0.1:1/mcp").unwrap();
         let sender = HttpSender::new(endpoint, HttpClientConfig::default()).unwrap();
-        let stack = Stack::new(Router::new());
-        let (core, _jobs) = Core::new(sender, stack, Principal::local(), Limits::default());
+        Core::new(sender, stack, Principal::local(), Limits::default())
+    }
+
+    #[test]
+    fn a_session_opened_after_the_end_does_not_keep_its_connection_alive() {
+        let (core, _jobs) = core(Stack::new(Router::new()));
         let opening = |core: &Arc<Core>| {
             let method = Method::from_static(Initialize::METHOD);
             Call::request(method, Params::none(), core.context())
@@ -405,5 +452,25 @@ mod tests {
         let left = Arc::downgrade(&core);
         drop(core);
         assert!(left.upgrade().is_none(), "the call that opened it keeps it alive");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_loses_each_session_is_not_asked_for_its_lists_without_end() {
+        let received = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&received);
+        let (core, mut jobs) = core(Stack::from_fn(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+            std::future::ready(Ok(Reply::None))
+        }));
+        for _ in 0..5 {
+            core.report_lists_changed();
+        }
+        assert_eq!(received.load(Ordering::Relaxed), 3, "one notification for each list");
+        let Some(Job::Task(delayed)) = jobs.recv().await else { panic!("nothing is delayed") };
+        let began = Instant::now();
+        delayed.await;
+        assert_eq!(received.load(Ordering::Relaxed), 6);
+        assert_eq!(began.elapsed().as_secs(), LISTS_REPORT_INTERVAL.as_secs());
+        assert!(jobs.try_recv().is_err(), "one report follows for all lost sessions");
     }
 }

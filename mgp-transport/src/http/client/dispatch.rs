@@ -30,7 +30,7 @@ pub(super) enum MessageSource {
     Request(i64, Option<SessionRef>),
     /// The response to this modern request of the client, in which the server must not send requests.
     Modern(i64),
-    /// The own stream of this session.
+    /// The GET stream of this session.
     Session(SessionRef),
 }
 
@@ -178,7 +178,8 @@ impl Core {
 
     // === Notifications ===
 
-    fn notification(
+    /// Passes a notification to the inbound stack.
+    pub(super) fn notification(
         self: &Arc<Self>,
         method: Method,
         params: Params,

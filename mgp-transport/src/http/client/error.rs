@@ -129,7 +129,7 @@ impl From<Fault> for RpcError {
             )
             .because(HttpFailure::ConnectionLost),
             Fault::Redirect { status, to } => Self::new(
-                ErrorCode::INVALID_REQUEST,
+                ErrorCode::UPSTREAM_ERROR,
                 format!("the server redirects to `{to}`, which is not followed; connect to that URL if you trust it"),
             )
             .because(HttpFailure::Status(status.as_u16())),
@@ -240,6 +240,10 @@ mod tests {
         assert_eq!(HttpFailure::from_error(&error), Some(HttpFailure::Status(401)));
         assert_eq!(error_for(StatusCode::BAD_GATEWAY).code(), ErrorCode::UPSTREAM_ERROR);
         assert_eq!(error_for(StatusCode::GONE).code(), ErrorCode::INVALID_REQUEST);
+        let moved = Fault::Redirect { status: StatusCode::FOUND, to: "https://a.example/".into() };
+        let error = RpcError::from(moved);
+        assert_eq!(error.code(), ErrorCode::UPSTREAM_ERROR, "the caller did nothing wrong");
+        assert_eq!(HttpFailure::from_error(&error), Some(HttpFailure::Status(302)));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Reads the own stream of a session, on which a legacy server sends requests and notifications that belong to no call.
+//! Reads the GET stream of a session, on which a legacy server sends requests and notifications outside of calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::core::{Core, is_session_lost};
 use super::request::{MIN_RETRY_DELAY, StreamResponse};
 use super::sse::SseReader;
 
-/// Reads the session's own stream, and resumes it, until the server refuses it, the session is replaced, or
+/// Reads the session's GET stream, and resumes it, until the server refuses it, the session is replaced, or
 /// the login has failed too often.
 pub(super) async fn listen(core: Arc<Core>, opened: oneshot::Sender<()>) {
     let mut opened = Some(opened);
@@ -82,8 +82,8 @@ fn can_pass(status: StatusCode) -> bool {
     is_passing && status != StatusCode::NOT_IMPLEMENTED
 }
 
-/// Returns the wait before another attempt to open the stream, after a number of failed ones. Once they reach the
-/// limit, it writes a warning, and the wait is the longest one.
+/// Returns the wait before the next attempt to open the stream, after `failed` attempts that failed. From
+/// `max_reconnects` failures on, the wait is `max_retry`; the function logs a warning when that number is reached.
 fn delay_before_attempt(core: &Core, reader: &SseReader, failed: u32) -> Duration {
     let config = &core.sender.config;
     if failed < config.max_reconnects {

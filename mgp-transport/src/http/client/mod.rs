@@ -5,8 +5,8 @@
 //! twice.
 //!
 //! A request is one POST; its answer is JSON or an event stream. In the legacy era (revisions with `initialize`),
-//! requests belong to a session, the session has its own stream, and interrupted streams are resumed. In the modern
-//! era, every request is independent.
+//! requests belong to a session, the session has a GET stream for messages outside of calls, and interrupted streams
+//! are resumed. In the modern era, every request is independent.
 
 mod certificates;
 mod config;

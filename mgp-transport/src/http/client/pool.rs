@@ -3,7 +3,8 @@
 //!
 //! A connection is added to the pool when the head of its response arrives. It is reused when the body has been read,
 //! which hyper reports (`is_ready`). The pool keeps at most [`HttpClientConfig::idle_connections`]; if there are more,
-//! the oldest is dropped, and closes when its body has been read.
+//! the oldest is dropped, and closes when its body has been read. A server can announce in `Keep-Alive` when it closes
+//! idle connections; the pool sends no request on a connection that is about to be closed.
 
 use std::error::Error as StdError;
 use std::future::poll_fn;
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::Either;
-use http::{Request, Response, Uri};
+use http::{HeaderMap, HeaderName, Request, Response, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
@@ -124,7 +125,7 @@ where
     {
         let elsewhere = match sent.await {
             Ok(response) => {
-                IdleConnections::put(&self.idle, sender);
+                IdleConnections::put(&self.idle, sender, response.headers());
                 return Ok(response);
             }
             Err(mut error) => match error.take_message() {
@@ -146,7 +147,7 @@ where
             };
             match sender.try_send_request(message).await {
                 Ok(response) => {
-                    IdleConnections::put(&self.idle, sender);
+                    IdleConnections::put(&self.idle, sender, response.headers());
                     return Ok(response);
                 }
                 Err(mut error) => match error.take_message() {
@@ -225,6 +226,14 @@ struct IdleState {
 struct IdleConnection {
     sender: Sender,
     since: Instant,
+    /// The time since `since` after which the connection expires.
+    timeout: Duration,
+}
+
+impl IdleConnection {
+    fn is_expired(&self, now: Instant) -> bool {
+        now.duration_since(self.since) >= self.timeout
+    }
 }
 
 /// The result of the search for an idle connection.
@@ -251,7 +260,7 @@ impl IdleConnections {
         }
         let now = Instant::now();
         for at in (0..connections.len()).rev() {
-            if connections[at].sender.is_closed() || self.is_expired(&connections[at], now) {
+            if connections[at].sender.is_closed() || connections[at].is_expired(now) {
                 obsolete.push(connections.remove(at));
             } else if connections[at].sender.is_ready() {
                 taken = Checkout::Free(connections.remove(at).sender);
@@ -264,9 +273,10 @@ impl IdleConnections {
         taken
     }
 
-    /// Adds a connection, and ensures that it is closed when it expires.
-    fn put(idle: &Arc<Self>, sender: Sender) {
-        if idle.bound == 0 || sender.is_closed() {
+    /// Adds a connection with the headers of its last response, and ensures that it is closed when it expires.
+    fn put(idle: &Arc<Self>, sender: Sender, headers: &HeaderMap) {
+        let timeout = server_timeout(headers).map_or(idle.timeout, |named| named.min(idle.timeout));
+        if idle.bound == 0 || timeout.is_zero() || sender.is_closed() {
             return;
         }
         let mut obsolete = Vec::new();
@@ -279,10 +289,10 @@ impl IdleConnections {
             }
         }
         let since = Instant::now();
-        connections.push(IdleConnection { sender, since });
+        connections.push(IdleConnection { sender, since, timeout });
         // If the task ended with its runtime, it must be started again, too.
         if reaper.as_ref().is_none_or(JoinHandle::is_finished)
-            && let Some(until) = since.checked_add(idle.timeout)
+            && let Some(until) = since.checked_add(timeout)
         {
             *reaper = Some(tokio::spawn(reap(Arc::downgrade(idle), until)));
         }
@@ -295,9 +305,11 @@ impl IdleConnections {
         let mut state = self.state.lock();
         let old = state
             .connections
-            .extract_if(.., |idle| idle.sender.is_closed() || self.is_expired(idle, now))
+            .extract_if(.., |idle| idle.sender.is_closed() || idle.is_expired(now))
             .collect::<Vec<_>>();
-        let next = state.connections.first().and_then(|idle| idle.since.checked_add(self.timeout));
+        let expiries =
+            state.connections.iter().filter_map(|idle| idle.since.checked_add(idle.timeout));
+        let next = expiries.min();
         if next.is_none() {
             // The task is removed under the lock, so that a concurrent `put` starts a new one.
             state.reaper = None;
@@ -306,10 +318,19 @@ impl IdleConnections {
         drop(old);
         next
     }
+}
 
-    fn is_expired(&self, idle: &IdleConnection, now: Instant) -> bool {
-        now.duration_since(idle.since) >= self.timeout
-    }
+/// Returns the time for which a server keeps an idle connection open, minus one second in which the next request can
+/// arrive; `None` if the server does not announce the time (`Keep-Alive: timeout=5`).
+fn server_timeout(headers: &HeaderMap) -> Option<Duration> {
+    const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+    let mut parameters = headers.get(&KEEP_ALIVE)?.to_str().ok()?.split(',');
+    let seconds = parameters.find_map(|parameter| {
+        let (name, value) = parameter.split_once('=')?;
+        let value = value.trim().parse::<u64>().ok()?;
+        name.trim().eq_ignore_ascii_case("timeout").then_some(value)
+    })?;
+    Some(Duration::from_secs(seconds.saturating_sub(1)))
 }
 
 /// Dropping the pool ends its task.

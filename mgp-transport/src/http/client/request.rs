@@ -77,8 +77,8 @@ impl EncodedRequest {
         Answer::new(response)
     }
 
-    /// Returns the session if the status of a response might mean that it is lost; `None` otherwise, and if the request
-    /// must not open a new session.
+    /// Returns the session if the status of a response might mean that the session is lost; `None` if not, or if the
+    /// request must not open a new session.
     fn suspect(
         &self,
         response: &Response<Incoming>,
@@ -341,7 +341,12 @@ impl Core {
                         && status != StatusCode::TOO_MANY_REQUESTS =>
                 {
                     let reason = "the server does not resume it, and the call may have run";
-                    return Err(Fault::Cut(format!("{reason}: {}", error.message())).into());
+                    // The usual message for status 405 is about a POST, but this request is a GET.
+                    let cause = match status {
+                        StatusCode::METHOD_NOT_ALLOWED => "it accepts no GET (HTTP 405)",
+                        _ => error.message(),
+                    };
+                    return Err(Fault::Cut(format!("{reason}: {cause}")).into());
                 }
                 Ok(StreamResponse::Replaced) => {
                     let reason = "the session it ran in is lost, and a new one does not know it";
@@ -360,7 +365,7 @@ impl Core {
         requested.min(self.sender.config.max_retry).max(MIN_RETRY_DELAY)
     }
 
-    /// Sends a GET for a stream of this session: its own stream, or the continuation of a stream after event `last`.
+    /// Sends a GET for a stream of this session: a new GET stream, or the continuation of a stream after event `last`.
     ///
     /// Event ids are valid in one session only, so nothing is sent if the session was replaced.
     pub(super) async fn open_stream(
@@ -437,7 +442,7 @@ impl Core {
         }
     }
 
-    /// Reads the session's own stream until it ends.
+    /// Reads the session's GET stream until it ends.
     pub(super) async fn read_session_stream(
         self: &Arc<Self>,
         mut body: Incoming,

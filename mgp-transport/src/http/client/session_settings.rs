@@ -26,7 +26,8 @@ pub(super) enum SettingChange {
     Unwatch(String),
 }
 
-/// The mark of a replayed request. Such a request must not open another session if it finds its own session lost.
+/// A marker in the extensions of a replayed request, which must not open another session if it finds its own session
+/// lost.
 pub(super) struct Replayed;
 
 impl SettingChange {

@@ -13,8 +13,8 @@ const MAX_ID_BYTES: usize = 1024;
 /// the id of the message.
 const KEPT_OF_LONG_DATA: usize = 1024;
 
-/// The number of bytes that are kept of the beginning of a line in such an event: some data, with the name of its field
-/// and a byte order mark before it.
+/// The number of bytes that are kept of the beginning of a line in an event that is too long: a byte order mark, the
+/// name of the field, and [`KEPT_OF_LONG_DATA`] bytes of data.
 const KEPT_OF_LONG_LINE: usize = KEPT_OF_LONG_DATA + 16;
 
 /// An event that contains data.

@@ -1,4 +1,5 @@
-//! Determines the era of a message, and checks that its headers repeat the values in its body (MCP transports).
+//! Determines the [protocol era](Era) of a message, and checks that its headers repeat the values in its body (MCP
+//! transports).
 //!
 //! Intermediaries that route or filter by headers must be able to rely on the server finding the
 //! same values in the body.

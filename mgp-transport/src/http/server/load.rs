@@ -23,7 +23,7 @@ const MAX_EXTRA_BYTES: usize = 64 * 1024;
 /// A single caller thus gets up to 8/9 of the limit, two callers up to 8/17 each, and so on.
 const FREE_SHARE_FACTOR: usize = 8;
 
-/// Counts the running requests of a server and the bytes of their bodies, in total and for each caller.
+/// The counts of the running requests of a server and the bytes of their bodies, in total and for each caller.
 #[derive(Debug, Default)]
 pub(super) struct Load {
     running: AtomicUsize,
@@ -164,8 +164,8 @@ impl LoadGuard {
         })
     }
 
-    /// Refuses a request that exceeds a limit if its body of `bytes` is longer than that of any message that would be
-    /// served.
+    /// Refuses a request that exceeds a limit if its body of `bytes` is too long for any message that is served beyond
+    /// a limit.
     pub(super) fn check_extra_size(&self, bytes: usize) -> Result<(), Refusal> {
         if bytes > MAX_EXTRA_BYTES { self.refusal().map_or(Ok(()), Err) } else { Ok(()) }
     }

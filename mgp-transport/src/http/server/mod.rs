@@ -1,4 +1,4 @@
-//! The HTTP service of a server: one endpoint for both eras.
+//! The HTTP service of a server: one endpoint for legacy clients, with sessions, and for modern ones, without.
 
 mod address_limit;
 mod body;
@@ -119,7 +119,7 @@ impl HttpService {
         self.0.sessions.len()
     }
 
-    /// Ends the own streams of all legacy sessions (those that belong to no call), as soon as
+    /// Ends the GET streams of all legacy sessions (those that belong to no call), as soon as
     /// their clients have read them.
     ///
     /// Call this when the server stops, because these streams otherwise stay open as long as their clients do. Calls
@@ -172,8 +172,12 @@ where
     B: Body<Data = Bytes> + Send,
 {
     let (mut parts, body) = request.into_parts();
-    let mut response =
-        answer(state, &parts, body).await.unwrap_or_else(|refusal| refusal.into_response(None));
+    let is_of_tool = state.config.tool_paths && ToolPath::of(parts.uri.path()).is_some();
+    let mut response = match answer(state, &parts, body).await {
+        Ok(response) => response,
+        Err(refusal) if is_of_tool => refusal.into_plain_response(),
+        Err(refusal) => refusal.into_response(None),
+    };
     if parts.method == Method::POST && REUSED_HEADERS.contains(&parts.headers.capacity()) {
         // Moves the headers of the response into the map of the request. The connection then reuses that map for its
         // next request.
@@ -222,7 +226,7 @@ struct ReceivedRequest<'a> {
 }
 
 impl ReceivedRequest<'_> {
-    /// Opens the session's own stream, or resumes an interrupted stream.
+    /// Opens the session's GET stream, or resumes an interrupted stream.
     fn get(&self) -> Result<Response<HttpBody>, Refusal> {
         let session = self.required_session()?;
         if !self.headers.takes_events() {

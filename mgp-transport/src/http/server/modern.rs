@@ -86,8 +86,8 @@ impl Post<'_> {
         method: Method,
         params: Params,
     ) -> Result<Response<HttpBody>, Refusal> {
-        // The notification is ignored: a modern client cancels by closing its response stream, and different clients
-        // can use the same request id.
+        // A cancellation is ignored: a modern client cancels by closing its response stream, and different clients can
+        // use the same request id.
         if method.as_str() == Cancelled::METHOD {
             return Ok(empty(StatusCode::ACCEPTED));
         }

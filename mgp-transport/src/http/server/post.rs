@@ -1,4 +1,4 @@
-//! POST: reads a message, determines its era and answers it.
+//! POST: reads a message, determines its [protocol era](Era) and answers it.
 
 use bytes::Bytes;
 use http::{HeaderName, Response};

@@ -5,6 +5,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 use mgp_types::mcp::{Revision, UnsupportedVersionData};
 use mgp_types::service::write_answer;
 use mgp_types::{ErrorCode, Id, Payload, RpcError, clip};
+use serde::Serialize;
 
 use super::body::HttpBody;
 
@@ -31,7 +32,7 @@ pub(super) enum Refusal {
     ContentType,
     #[error("the `Content-Encoding` of the body is not supported; send it uncompressed")]
     Encoding,
-    #[error("the body is longer than {0} bytes; send less, or raise `body_bytes` of the server")]
+    #[error("the body is longer than {0} bytes; send less")]
     BodyTooLong(usize),
     #[error("the body was sent too slowly")]
     BodyTimeout,
@@ -145,6 +146,15 @@ impl Refusal {
 
     /// Returns the refusal as a response with any type of body.
     pub(super) fn into_response_with<R: From<Bytes>>(self, id: Option<Id>) -> Response<R> {
+        self.respond(|refusal| refusal.into_message(id))
+    }
+
+    /// Returns the refusal as a response for a caller that does not use JSON-RPC.
+    pub(super) fn into_plain_response(self) -> Response<HttpBody> {
+        self.respond(|refusal| plain_error(&refusal.error().0))
+    }
+
+    fn respond<R: From<Bytes>>(self, write: impl FnOnce(Self) -> Vec<u8>) -> Response<R> {
         let status = self.status();
         let allow = match &self {
             Self::Stateless => "POST",
@@ -152,7 +162,7 @@ impl Refusal {
             _ => "GET, POST, DELETE",
         };
         tracing::debug!(%status, reason = %self, "refused a request");
-        let mut response = json(status, self.into_message(id));
+        let mut response = json(status, write(self));
         let headers = response.headers_mut();
         match status {
             StatusCode::METHOD_NOT_ALLOWED => {
@@ -172,6 +182,17 @@ impl Refusal {
         }
         response
     }
+}
+
+/// Encodes an error for a caller that does not use JSON-RPC.
+pub(super) fn plain_error(error: &RpcError) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct PlainError<'a> {
+        error: &'a RpcError,
+    }
+    serde_json::to_vec(&PlainError { error }).unwrap_or_else(|_| {
+        br#"{"error":{"code":-32603,"message":"an error could not be written"}}"#.to_vec()
+    })
 }
 
 /// Clips a text of the request for an error message.
@@ -219,6 +240,8 @@ mod tests {
         if let Some((name, value)) = header {
             assert_eq!(response.headers()[name], value, "{shown}");
         }
+        let plain = String::from_utf8(plain_error(&make().error().0)).unwrap();
+        assert!(plain.starts_with(&format!(r#"{{"error":{{"code":{code},"#)), "{plain}");
         let text = String::from_utf8(make().into_message(Some(Id::Number(7)))).unwrap();
         assert!(text.contains(&format!("\"code\":{code}")), "{text}");
         assert!(text.contains("\"id\":7") && !text.contains("_mgp"), "{text}");

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 /// The number of unread bytes above which senders wait.
 const MAX_UNREAD_BYTES: usize = 1 << 20;
 
-/// Limits the events that all streams of a server keep together, and contains the settings of these streams.
+/// The limit for the events that all streams of a server keep together, and the settings of these streams.
 #[derive(Debug)]
 pub(super) struct EventBudget {
     /// The total size of the events that are kept, in bytes.
@@ -303,8 +303,8 @@ impl Stream {
         }
     }
 
-    /// Attaches a new reader, and returns its number. It continues after the last event that was read or, if given,
-    /// after event `after`. An earlier reader ends.
+    /// Attaches a new reader, and returns its number. The reader continues after the last event that was read or, if
+    /// given, after event `after`. An earlier reader ends.
     pub(super) fn attach(&self, after: Option<u64>) -> u64 {
         let mut state = self.state.lock();
         if let Some(after) = after {

@@ -1,8 +1,8 @@
 //! Tool calls by plain HTTP, as described in the exported OpenAPI document: `POST /tools/NAME` with the arguments as
 //! its body calls a tool, and `GET /tools` lists the tools.
 //!
-//! These requests pass through the same stack as messages, as requests of a modern client. Errors have the form of
-//! JSON-RPC errors, so that all refusals of a server look alike.
+//! These requests pass through the same stack as messages, as requests of a modern client. Errors have the members of
+//! JSON-RPC errors, without the rest of a JSON-RPC message.
 
 use std::fmt::Write as _;
 
@@ -12,14 +12,14 @@ use http_body::Body;
 use mgp_types::mcp::{Revision, key};
 use mgp_types::method::{Request as _, ToolsCall, ToolsList};
 use mgp_types::mgp::{Extension, MgpVersion};
-use mgp_types::service::{Body as AnswerBody, Call, Method, Params, Peer, Reply, write_answer};
+use mgp_types::service::{Body as AnswerBody, Call, Method, Params, Peer, Reply};
 use mgp_types::{ErrorCode, Payload, RpcError};
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 
 use super::body::HttpBody;
 use super::post::{context, is_json};
-use super::refusal::{Refusal, clip_text, json};
+use super::refusal::{Refusal, clip_text, json, plain_error};
 use super::{ReceivedRequest, request_body};
 
 /// The path of the list of tools, and the prefix of the paths of single tools.
@@ -143,10 +143,10 @@ fn answer(outcome: Result<Reply, RpcError>, method: &str) -> Response<HttpBody> 
         Ok(Reply::Complete(body)) if method == ToolsCall::METHOD => {
             match serde_json::from_slice::<ToolOutcome>(&body.to_json()) {
                 Ok(result) if result.is_error => {
-                    failed(StatusCode::UNPROCESSABLE_ENTITY, result.into_error())
+                    failed(StatusCode::UNPROCESSABLE_ENTITY, &result.into_error())
                 }
                 Ok(result) => json(StatusCode::OK, result.into_body()),
-                Err(error) => failure(RpcError::internal(format!("unexpected result: {error}"))),
+                Err(error) => failure(&RpcError::internal(format!("unexpected result: {error}"))),
             }
         }
         Ok(Reply::Complete(body)) => list_body(&body),
@@ -154,9 +154,9 @@ fn answer(outcome: Result<Reply, RpcError>, method: &str) -> Response<HttpBody> 
         Ok(_) => {
             let why =
                 "the tool asks for input, which a plain HTTP call cannot give; use an MCP client";
-            failure(RpcError::new(ErrorCode::MISSING_CLIENT_CAPABILITY, why))
+            failure(&RpcError::new(ErrorCode::MISSING_CLIENT_CAPABILITY, why))
         }
-        Err(error) => failure(error),
+        Err(error) => failure(&error),
     }
 }
 
@@ -216,16 +216,13 @@ impl ToolOutcome {
 }
 
 /// Returns the response for an error.
-fn failure(error: RpcError) -> Response<HttpBody> {
-    let status = status(error.code());
-    failed(status, error)
+fn failure(error: &RpcError) -> Response<HttpBody> {
+    failed(status(error.code()), error)
 }
 
-fn failed(status: StatusCode, error: RpcError) -> Response<HttpBody> {
+fn failed(status: StatusCode, error: &RpcError) -> Response<HttpBody> {
     let wait = error.as_recovery().and_then(|recovery| recovery.retry_after_ms);
-    let mut text = Vec::new();
-    write_answer(&mut text, None, &Err(error));
-    let mut response = json(status, text);
+    let mut response = json(status, plain_error(error));
     if let Some(wait) = wait {
         let seconds = HeaderValue::from(wait.div_ceil(1_000).max(1));
         response.headers_mut().insert(header::RETRY_AFTER, seconds);

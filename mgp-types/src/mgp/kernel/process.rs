@@ -1,5 +1,7 @@
 //! The kernel process: state, clients, configuration (outside the specification of MGP).
 
+use std::collections::BTreeMap;
+
 use crate::Timestamp;
 use crate::record::{List, record};
 
@@ -34,6 +36,8 @@ record! {
         def agents: Vec<String>,
         /// Connected clients, and clients without a connection that called recently.
         def clients: Vec<KernelClient>,
+        /// The environment variables that the configuration of servers names, each with `true` if the kernel has it.
+        def variables: BTreeMap<String, bool>,
     }
 
     /// A client of a kernel.

@@ -40,6 +40,8 @@ record! {
         opt version: Option<String>,
         /// The process id of the server.
         opt pid: Option<u32>,
+        /// The number of connected instances that serve one agent each; absent if all agents share one.
+        opt instances: Option<u64>,
         /// The number of automatic restarts.
         req restarts: u64,
         /// The time at which the server entered this state.

@@ -13,6 +13,8 @@ open_enum! {
         Changed = "changed",
         /// The definition is new and needs a review by an operator before its first use.
         Flagged = "flagged",
+        /// An operator rejected the definition, and can still approve it.
+        Rejected = "rejected",
         /// The definition cannot be approved.
         Refused = "refused",
         /// The server has not listed the tool yet, or no longer lists it.
@@ -62,7 +64,7 @@ record! {
         /// The definition as JSON; if a changed definition waits for a decision, that one. Present only if the request
         /// named the id of this tool. The server wrote this text: show it to a person, not to a model.
         opt definition: Option<String>,
-        /// The fingerprint of the definition that waits.
+        /// The fingerprint of the definition that waits or was rejected.
         opt fingerprint: Option<String>,
         /// `true` if the agent named in the request sees the tool.
         opt seen_by_agent: Option<bool>,

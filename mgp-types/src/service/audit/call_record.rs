@@ -137,7 +137,7 @@ impl CallRecord {
         }
     }
 
-    /// Returns the number of rounds so far, including this one.
+    /// Returns the number of rounds of the [logical call](Self::logical) so far, including this one.
     #[must_use]
     pub fn rounds(&self) -> u32 {
         self.rounds

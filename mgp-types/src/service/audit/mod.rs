@@ -47,7 +47,8 @@ use crate::store::Store;
 pub trait AuditSink: Send + Sync {
     /// Registers a call that is about to run; the call must not run before the ticket is issued.
     ///
-    /// If an earlier round of the same logical call was suspended, this round continues it.
+    /// If an earlier round of the same logical call ended with questions, this round continues the record of that
+    /// round.
     ///
     /// # Errors
     /// Returns [`AuditError`] if the call cannot be recorded; the call must then not run.

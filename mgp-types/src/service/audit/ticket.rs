@@ -14,7 +14,8 @@ pub trait TicketSink: Send + Sync {
     /// Writes the final record of a call.
     fn close(&self, ended: EndedCall);
 
-    /// Registers that a round ended with questions; the next `begin` with the same logical id continues it.
+    /// Registers that a round ended with questions; the next `begin` with the same logical id continues the round's
+    /// record.
     ///
     /// Without a logical id, the next round cannot be matched to this one, and counts as a separate call.
     fn suspend(&self, start: Arc<CallRecord>);

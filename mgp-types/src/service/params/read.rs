@@ -49,7 +49,7 @@ impl<'de> de::Visitor<'de> for PartsSeed<'_> {
         let Self { text, target } = self;
         let base = text.as_ptr() as usize;
         let mut parts = Parts { shape: Shape::Object, ..Parts::default() };
-        // `true` if the previous member belongs to the body, so that the next body member extends its run.
+        // `true` if the previous member belongs to the body, so that the next body member extends its text.
         let mut run_open = false;
         while let Some(Key(key)) = map.next_key()? {
             if let Cow::Borrowed(name @ "_meta") = key {

@@ -78,8 +78,8 @@ pub(super) fn connect(config: &DbConfig, purpose: Purpose) -> Result<Connection,
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     // An absolute path cannot be interpreted as a URI or as `:memory:`.
     let mut conn = Connection::open_with_flags(absolute(&config.path)?, flags)?;
-    // If SQLite cannot open the file for writing, it opens it read-only instead. This is checked here, because SQLite
-    // would otherwise leave further files in the folder that cannot be written.
+    // If SQLite cannot open the file for writing, it opens the file read-only instead. This is checked here, because
+    // SQLite would otherwise leave further files in the folder, which could not be written either.
     if conn.is_readonly("main")? {
         return Err(Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_READONLY), None).into());
     }

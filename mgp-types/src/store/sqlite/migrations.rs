@@ -1,8 +1,12 @@
 //! Schema migrations: each component that has tables in the file has a namespace and a list of steps; new steps are
 //! added only at the end of the list.
 
-use rusqlite::{Connection, OptionalExtension as _};
+use std::io::ErrorKind;
+use std::path::Path;
 
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
+
+use crate::private_file;
 use crate::store::StoreError;
 
 /// The application id of the file: "mgp" and a version. It distinguishes files of this program from those of other
@@ -48,19 +52,29 @@ pub(super) fn prepare(conn: &Connection) -> Result<(), StoreError> {
     migrate(conn, STORE, STEPS)
 }
 
-/// Copies the file before its format changes, e.g. to `state.db.store-1`, so that an operator can
-/// return to the older program.
+/// Copies the last commit of the database before its format changes, e.g. to `state.db.store-1`, so that an operator
+/// can return to the older program.
 ///
-/// The caller's transaction prevents other processes from writing; the copy includes the write-ahead log.
-fn back_up(conn: &Connection, namespace: &str, version: usize) -> std::io::Result<()> {
+/// The caller's transaction prevents other processes from writing. SQLite makes the copy, because this process must not
+/// open the file by itself: SQLite loses all locks of a process when the process closes *any* descriptor of the file.
+fn back_up(conn: &Connection, namespace: &str, version: usize) -> Result<(), StoreError> {
     let Some(path) = conn.path().filter(|path| !path.is_empty()) else { return Ok(()) };
-    for part in ["", "-wal"] {
-        match std::fs::copy(format!("{path}{part}"), format!("{path}.{namespace}-{version}{part}"))
-        {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+    let copy = format!("{path}.{namespace}-{version}");
+    // An older copy may have a write-ahead log, which does not belong to the new one.
+    for part in ["", "-wal", "-shm"] {
+        match std::fs::remove_file(format!("{copy}{part}")) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(StoreError::failed(error));
+            }
             _ => {}
         }
     }
+    private_file::create(Path::new(&copy)).map_err(StoreError::failed)?;
+    // In a transaction, this connection cannot run the statement.
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let reader = Connection::open_with_flags(path, flags)?;
+    reader.pragma_update(None, "temp_store", "MEMORY")?;
+    reader.execute("VACUUM INTO ?1", [&copy])?;
     Ok(())
 }
 
@@ -83,7 +97,7 @@ pub(super) fn migrate(
         )));
     };
     if found.is_some() && !missing.is_empty() {
-        back_up(conn, namespace, done).map_err(StoreError::failed)?;
+        back_up(conn, namespace, done)?;
     }
     for step in missing {
         conn.execute_batch(step)?;

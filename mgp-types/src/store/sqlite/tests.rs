@@ -279,6 +279,37 @@ async fn each_step_is_done_once() {
 }
 
 #[tokio::test]
+async fn the_database_before_a_migration_is_kept() {
+    let folder = Folder::new();
+    let db = folder.open().await;
+    db.migrate("words", &STEPS[..1]).await.unwrap();
+    // An interrupted migration left a part of a copy.
+    fs::write(folder.beside(".words-1"), "half").unwrap();
+    fs::write(folder.beside(".words-1-wal"), "half").unwrap();
+    db.migrate("words", STEPS).await.unwrap();
+    assert!(!folder.beside(".words-1-wal").exists());
+    crate::private_file::check(&folder.beside(".words-1")).unwrap();
+    let older = Db::open(folder.beside(".words-1")).await.unwrap();
+    assert_eq!((older.read(words).await.unwrap(), db.read(words).await.unwrap()), (0, 1));
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_migration_keeps_the_locks_of_the_file() {
+    let folder = Folder::new();
+    let db = folder.open().await;
+    let inode = std::os::unix::fs::MetadataExt::ino(&fs::metadata(folder.file()).unwrap());
+    let locks = || {
+        let all = fs::read_to_string("/proc/locks").unwrap();
+        all.split_whitespace().filter(|word| word.ends_with(&format!(":{inode}"))).count()
+    };
+    db.migrate("words", &STEPS[..1]).await.unwrap();
+    assert_eq!(locks(), 1);
+    db.migrate("words", STEPS).await.unwrap();
+    assert_eq!(locks(), 1, "another program would remove the write-ahead log");
+}
+
+#[tokio::test]
 async fn a_step_that_fails_takes_all_of_them_back() {
     let folder = Folder::new();
     let db = folder.open().await;

@@ -146,8 +146,8 @@ impl Query {
             let allow = || make(tenant, who, server, tool, AccessPermission::Allow);
             return if fits { vec![allow()] } else { Vec::new() };
         }
-        // From here on, the grant is treated as a deny. If its tenant, agent or server is missing or unreadable, it
-        // applies to those of this query, because unreadable input must not widen access.
+        // From here on, the grant is treated as a deny. Without a readable tenant or server, that of this query
+        // is used; without a readable agent, all agents are denied. Unreadable input must not widen access.
         let tenant = tenant.unwrap_or(&self.tenant);
         let who = who.as_deref().unwrap_or("*");
         let server = server.ok().filter(|server| *server != "*").unwrap_or(&self.server);
@@ -230,8 +230,8 @@ fn timestamp(value: &Value) -> Option<Timestamp> {
 
 /// Parses a time: RFC 3339 text, or a number of seconds or milliseconds since 1970.
 fn time(value: &Value) -> Option<SystemTime> {
-    /// Numbers from this one on are read as milliseconds. In seconds, this number would be a time in the year 5138; in
-    /// milliseconds, it is in 1973.
+    /// The smallest number that is read as milliseconds; smaller ones are seconds. As seconds, this number would be a
+    /// time in the year 5138; as milliseconds, it is a time in 1973.
     const MILLISECONDS_FROM: f64 = 1e11;
     /// The beginning of the year 10,000, in seconds since 1970; RFC 3339 cannot express times from there on.
     const END: f64 = 253_402_300_800.0;

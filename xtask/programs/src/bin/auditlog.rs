@@ -103,6 +103,7 @@ async fn check(dir: &Path) -> Result<ExitCode, Failure> {
         Err(LogError::BadRecord(bad)) => {
             (format!("bad {}: {}", bad.seq, bad.why), ExitCode::FAILURE)
         }
+        Err(LogError::Lost { seq, .. }) => (format!("bad {seq}: it is missing"), ExitCode::FAILURE),
         Err(LogError::Store(StoreError::Unreadable(why))) => {
             (format!("bad 0: {why}"), ExitCode::FAILURE)
         }

@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             sleep();
             Ok(())
         }
-        // Starts a `sleep` in this program's process group, prints its process id, then echoes.
+        // Starts a `sleep` in this program's process group, prints the process id of the `sleep`, then echoes.
         "fork" => fork(),
         // A child that exits with the given code.
         "exit" => std::process::exit(argument.ok_or("which code?")?.parse()?),
@@ -154,7 +154,7 @@ async fn parent() -> Result<(), Box<dyn Error>> {
     let mut child = ChildCommand::new(std::env::current_exe()?).arg("hang").spawn()?;
     let (mut reader, _writer) = child.take_io().ok_or("the pipes are taken")?;
     // Waits until the child ignores the end of its input. Before that, the closed pipe would end the child, and the
-    // test could not show that the death of the parent ends it.
+    // test could not show that the death of the parent ends the child.
     reader.read_exact(&mut [0; 6]).await?;
     println!("{}", child.pid());
     std::future::pending().await

@@ -13,7 +13,7 @@ use std::{
 
 const BODY: u64 = 1 << 30;
 const CHUNK: usize = 1 << 16;
-/// The maximum number of bytes that the client has sent when it reads the refusal. The value leaves room for the
+/// The maximum number of bytes that the client may have sent when it reads the refusal. The value leaves room for the
 /// server's limit and the socket buffers.
 const MAX_SENT: u64 = 64 << 20;
 /// The maximum growth of the server's peak memory in the test, in bytes.

@@ -9,7 +9,7 @@ use crate::{
 use std::{fs, process::Command};
 
 /// A labelled corpus, the validator that judges its lines, and the bounds for this validator: the minimum share of
-/// harmful lines that it blocks, and the maximum share of harmless lines.
+/// harmful lines and the maximum share of harmless lines that the validator blocks.
 struct Corpus {
     judge: &'static str,
     file: &'static str,

@@ -37,7 +37,7 @@ pub(super) struct Query {
     #[serde(rename = "query")]
     pub(super) text: String,
     pub(super) relevant: Vec<String>,
-    /// Groups of equivalent tools: each group is one need, which any of its tools satisfies.
+    /// Groups of equivalent tools: each group is one need, and any tool of the group satisfies it.
     #[serde(default)]
     pub(super) groups: Vec<Vec<String>>,
     #[serde(default)]

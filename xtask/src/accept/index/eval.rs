@@ -34,7 +34,7 @@ pub(super) struct Ask<'a> {
     pub(super) queries: Option<&'a Path>,
     /// A file with earlier queries and the tools that were called after them.
     pub(super) history: Option<&'a Path>,
-    /// Set if the calls of all users of a tenant improve the searches of each of them.
+    /// Set if each user's searches learn from the calls of all users of the tenant.
     pub(super) is_shared: bool,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Answer {
     pub(super) figures: Value,
 }
 
-/// Runs the example program `search_eval`.
+/// The built example `search_eval`, and the folders for its runs.
 #[derive(Debug)]
 pub(super) struct Searcher {
     program: PathBuf,

@@ -1,8 +1,8 @@
 //! The acceptance check `find.learns`: the tools that a user calls after searches improve the user's later searches for
 //! tools of the same kinds, and harm no other searches. Calls by another user have no effect.
 //!
-//! The user is simulated: it looks at the first ten results and usually calls the right ones among them, but one time in
-//! ten it calls only the first result.
+//! The user is simulated: it looks at the first ten results and usually calls the right ones among them, but one time
+//! in ten it calls only the first result.
 
 use super::{
     data::{Query, Set},
@@ -120,7 +120,7 @@ impl Recall {
     }
 }
 
-/// Adds the recall of searches for tools that were called to `same`, and the recall of the other searches to `other`.
+/// Adds to `same` the recall of searches for tools that were called, and to `other` the recall of all other searches.
 fn compare(
     set: &Set,
     asked: &[&Query],

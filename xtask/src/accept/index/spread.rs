@@ -1,5 +1,5 @@
-//! The acceptance check `find.spread`: requests ("wishes") that need two to four tools of different servers find all of
-//! them.
+//! The acceptance check `find.spread`: for requests ("wishes") that need two to four tools of different servers, the
+//! search finds all of these tools.
 //!
 //! Each wish joins several English wishes of `find.languages` by a phrase. The first list of phrases was used to choose
 //! the weights of the search, the other list was not.
@@ -42,8 +42,8 @@ const ASIDE: [&str; 8] = [
 /// The number of joined wishes for each of the two lists of phrases.
 const WISHES: u16 = 160;
 
-/// A need is found if a right tool is among the first `TOP` results. Where all needs of a wish must be found, the first
-/// `TOP_ALL` results count.
+/// The number of first results of which one must be a right tool, so that a need counts as found. `TOP_ALL` is the
+/// number for [`MIN_ALL`], i.e. where all needs of a wish must be found.
 const TOP: usize = 5;
 const TOP_ALL: usize = 8;
 
@@ -102,7 +102,7 @@ fn join(half: &str, ways: &[&str], wishes: &[Query]) -> Vec<Joined> {
     let server = |tool: &String| tool.split('.').next().unwrap_or_default().to_owned();
     let servers: Vec<BTreeSet<String>> =
         wishes.iter().map(|wish| wish.relevant.iter().map(server).collect()).collect();
-    // Visits all wishes in full cycles: no step has a common divisor with their number.
+    // No step has a common divisor with the number of wishes, so each step reaches all wishes before it repeats one.
     let (mut at, steps) = (0, [27, 29, 31, 33, 37, 39]);
     let of_number = |number: usize| {
         let way = ways[number % ways.len()];

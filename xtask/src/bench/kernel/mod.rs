@@ -1,8 +1,8 @@
 //! The command `bench kernel`: measures the cost of a kernel between a host and a server, with all policies and the
 //! audit log enabled.
 //!
-//! - A hop over HTTP is compared with a proxy that makes no decisions (`bare-proxy`), and a hop over stdio with a
-//!   program that only copies pipes (`floor-hop`). Only the process in the middle is measured.
+//! - A kernel over HTTP is compared with a proxy that makes no decisions (`bare-proxy`), and a kernel over stdio with a
+//!   program that only copies pipes (`floor-hop`). Only the process between host and server is measured.
 //! - The server behind the kernel is `echo`, on the same processor; its tool is known, granted and declared safe.
 //! - Start time and memory are those of the whole kernel process.
 

@@ -1,6 +1,6 @@
 //! Writes the linker script that places together the functions of `mgp` that run at its start and for each call.
 //!
-//! For each page of a program that is used, the system maps 16 pages into memory. The functions that an idle kernel
+//! When a program uses one of its pages, the system maps 16 pages into memory. The functions that an idle kernel
 //! uses are a twelfth of the program, but the linker's own order spreads them over half of it.
 
 use super::{
@@ -31,8 +31,8 @@ const LIBRARY: &str = include_str!("own_program.c");
 /// The number of calls that are made while a kernel is watched.
 const CALLS: usize = 50;
 
-/// The maximum length of the part of a function's name in a pattern. Names of generic functions are much longer, but
-/// this part distinguishes them.
+/// The maximum length of a function's name in a pattern; longer names are cut. Names of generic functions are much
+/// longer, but their beginnings differ.
 const MAX_LENGTH: usize = 96;
 
 /// Parts of the names of functions that have very many instances, few of which run.

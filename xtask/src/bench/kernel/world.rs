@@ -26,7 +26,7 @@ const TIMEOUT: Duration = Duration::from_mins(1);
 /// The interval between two checks whether the kernel is ready; short, because a start takes only milliseconds.
 const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
-/// Starts the built programs of the benchmark, and creates their configurations.
+/// The built programs of the benchmark, and the folder for their configurations.
 pub(super) struct World {
     pub(super) generator: Generator,
     pub(super) echo: String,

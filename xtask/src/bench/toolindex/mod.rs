@@ -42,7 +42,7 @@ struct Size {
 }
 
 const SIZES: [Size; 4] = [
-    // There is no bound for the memory per tool, because a small index consists mostly of its fixed cost.
+    // This size has no bound for the memory per tool, because a small index consists mostly of its fixed cost.
     Size { tools: 3_000, asked: [2_000, 7], hybrid: Some(0.5), keyword: Some(0.2), memory: None },
     Size { tools: 15_000, asked: [1_000, 5], hybrid: None, keyword: None, memory: MEMORY },
     Size {

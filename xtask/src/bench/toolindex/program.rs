@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Runs the built program, on one processor or on all, with the catalogue and the queries of a folder.
+/// The built program, which runs on one processor or on all, with the catalogue and the queries of a folder.
 pub(super) struct Program {
     path: PathBuf,
     processor: Option<String>,

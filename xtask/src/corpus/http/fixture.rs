@@ -1,4 +1,5 @@
-//! Fills the placeholders in corpus rows, and lists the API keys for the server with authentication.
+//! Fills the placeholders in the test cases (rows) of the corpus, and lists the API keys for the server with
+//! authentication.
 
 use super::secrets::{self, KeyState};
 use crate::run::Outcome;

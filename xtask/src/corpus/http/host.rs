@@ -1,4 +1,4 @@
-//! The server that all HTTP rows share; it is started on a free port, and again after a row has crashed it.
+//! The server that all HTTP rows of the corpus share. It listens on a free port; if a row crashes it, we restart it.
 
 use super::fixture;
 use crate::{

@@ -1,5 +1,5 @@
-//! Plays one HTTP row against the server: fills the placeholders, sends the request, judges the reply, and checks that
-//! the server still answers.
+//! Plays one HTTP test case (row) against the server: fills the placeholders, sends the request, judges the reply, and
+//! checks that the server still answers.
 
 use super::{
     super::input::Input,

@@ -1,4 +1,4 @@
-//! One HTTP row of the labelled corpus: the request, and the statuses and error codes that are accepted as a reply.
+//! One HTTP test case (row) of the corpus: the request, and the statuses and error codes that are accepted as a reply.
 
 use crate::{
     exchange::Status,

@@ -1,5 +1,5 @@
-//! Builds the bytes of a row's request, and adds a `Content-Length` unless the row sets the length or the chunks of the
-//! body itself.
+//! Builds the bytes of the request that a row of the corpus describes, with a `Content-Length` if one is needed and the
+//! row has no header for the length of the body.
 
 use super::{super::input::Input, row::Request};
 use crate::exchange::Piece;

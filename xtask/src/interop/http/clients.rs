@@ -1,4 +1,4 @@
-//! The `interop` cells in which foreign clients use our server over HTTP, with replies as JSON and as event streams.
+//! The conversations (cells) in which foreign clients use our server over HTTP, with JSON replies and event streams.
 
 use super::{
     super::{

@@ -1,5 +1,5 @@
-//! The `interop` cells in which the command line of the MCP Inspector uses our server over HTTP: it lists the tools
-//! with strict schema checks, and calls one.
+//! The conversations (cells) in which the command line of the MCP Inspector uses our server over HTTP: the Inspector
+//! lists the tools with strict schema checks, and calls one.
 
 use super::{
     super::{

@@ -1,4 +1,5 @@
-//! The `interop` cells over HTTP: foreign clients with our server, our client with foreign servers, and the Inspector.
+//! The conversations (cells) over HTTP: foreign clients with our server, our client with foreign servers, and the
+//! Inspector.
 
 mod clients;
 mod inspector;

@@ -1,4 +1,4 @@
-//! The `interop` cells in which our client uses foreign servers over HTTP, in every mode.
+//! The conversations (cells) in which our client uses foreign servers over HTTP, in every mode.
 
 use super::{
     super::{

@@ -1,5 +1,5 @@
-//! The `interop` cells in which the command line of the MCP Inspector uses servers through a kernel, with one process
-//! per request.
+//! The conversations (cells) in which the command line of the MCP Inspector uses servers through a kernel, with one
+//! process per request.
 
 use super::{
     super::{

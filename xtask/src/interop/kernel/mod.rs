@@ -1,5 +1,5 @@
-//! The `interop` cells in which foreign clients use foreign servers through our kernel, with all features of MCP, over
-//! stdio and HTTP, in both protocol eras.
+//! The conversations (cells) in which foreign clients use foreign servers through our kernel, with all features of MCP,
+//! over stdio and HTTP, in both protocol eras.
 //!
 //! One kernel serves all cells, as it would serve all hosts of a user; each cell is a different agent.
 

@@ -1,5 +1,5 @@
-//! The `interop` cells that send the same requests to a server directly and through the kernel: the results must be
-//! equal.
+//! The conversations (cells) that send the same requests to a server directly and through the kernel: the results must
+//! be equal.
 
 use super::{
     super::{
@@ -107,8 +107,8 @@ fn answers(
     let account = script::read(&ended.stdout)?;
     let answers = (0..steps.len()).map(|number| {
         let mut seen = script::step(&account, &number.to_string())?.clone();
-        // Removes members that each hop sets itself: the server that produced a result, its lifetime and its cache
-        // scope.
+        // Removes members that the server and the kernel set differently: the server that produced a result, the
+        // result's lifetime and its cache scope.
         if let Some(result) = seen["result"].as_object_mut() {
             for own in ["_meta", "ttlMs", "cacheScope"] {
                 result.remove(own);

@@ -235,7 +235,7 @@ fn right(wanted: &Step, seen: &Value) -> Outcome {
         // notification a moment later, when the call may have ended.
         "progress" => seen["progress"].as_u64() >= Some(4),
         "watch" => has("updated", DYNAMIC),
-        // The log message must contain the name of its server.
+        // The logger is the name of the server, `everything`.
         "log" => has("logs", "everything"),
         _ => true,
     };

@@ -1,4 +1,4 @@
-//! A kernel with five foreign servers. It is started once and shared by all cells that need a kernel.
+//! A kernel with five foreign servers, which is started once and shared by all conversations that need a kernel.
 
 use super::super::{
     Ours, Stage, clients::at_home, install::Places, relay::Traffic, relayed, servers,
@@ -180,7 +180,7 @@ fn configuration(places: &Places, folder: &Path, pinned: &[String]) -> Outcome<S
     Ok(text)
 }
 
-/// Returns a word as a TOML string, whose escapes are those of JSON; `$` is doubled, because it would begin a variable.
+/// Returns a word as a TOML string, escaped as in JSON; `$` is doubled, because a single one would begin a variable.
 fn quoted(word: &std::ffi::OsStr) -> String {
     Value::from(word.to_string_lossy().replace('$', "$$")).to_string()
 }

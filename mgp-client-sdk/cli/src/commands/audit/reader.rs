@@ -70,6 +70,11 @@ impl Filters {
         Ok(filters)
     }
 
+    /// Returns whether only the events of one trace are wanted.
+    pub(super) fn has_trace(&self) -> bool {
+        self.trace.is_some()
+    }
+
     /// Returns a note about the first filter that matches nothing, because its server, tool or agent does not exist.
     pub(super) async fn unknown_names(&self, global: &Global) -> Option<String> {
         let known = KnownNames::read_alone(global).await.ok()?;
@@ -93,7 +98,7 @@ impl Filters {
 const OWN_PREFIX: &str = "dev.cloto.";
 
 /// The event types that are not in the specification.
-pub(crate) const OWN_KINDS: [&str; 20] = [
+pub(crate) const OWN_KINDS: [&str; 22] = [
     "dev.cloto.administered",
     "dev.cloto.approval_decided",
     "dev.cloto.approval_requested",
@@ -112,6 +117,8 @@ pub(crate) const OWN_KINDS: [&str; 20] = [
     "dev.cloto.policy_changed",
     "dev.cloto.project_approved",
     "dev.cloto.project_revoked",
+    "dev.cloto.records_lost",
+    "dev.cloto.records_rejected",
     "dev.cloto.server_deregistered",
     "dev.cloto.server_registered",
 ];

@@ -7,10 +7,15 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 
-/// Returns the members of a mapping at the top level, with their values as JSON.
+/// Returns the members of the file or of a mapping at its top level, with their values as JSON.
 pub(super) fn members(text: &str, path: &[String]) -> Result<Vec<(String, String)>, String> {
     let root = parse(text)?;
-    let Some(own) = table(&root, path)? else { return Ok(Vec::new()) };
+    let own = if path.is_empty() {
+        Some(root.as_object().ok_or("it is not a mapping")?)
+    } else {
+        table(&root, path)?
+    };
+    let Some(own) = own else { return Ok(Vec::new()) };
     Ok(own.iter().map(|(name, value)| (name.clone(), value.to_string())).collect())
 }
 
@@ -167,7 +172,9 @@ fn parse(text: &str) -> Result<Value, String> {
         return Ok(Map::new().into());
     }
     // Drop the parser's error text: it can quote values of the file, which might be secret.
-    let root: Value = serde_saphyr::from_str(text).map_err(|_| "it is not YAML".to_owned())?;
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let root: Value = serde_saphyr::from_str_with_options(text, options)
+        .map_err(|_| "it is not YAML".to_owned())?;
     Ok(if root.is_null() { Map::new().into() } else { root })
 }
 
@@ -272,6 +279,15 @@ mod tests {
         assert_eq!(without, FILE);
         assert_eq!(insert(&without, &path(), "mgp", &removed).unwrap().unwrap(), with);
         assert!(remove(FILE, &path(), "other").unwrap().is_none());
+        let top: Vec<_> = members(FILE, &[]).unwrap().into_iter().map(|one| one.0).collect();
+        assert_eq!(top, ["GOOSE_MODEL", "OTHER", "extensions"]);
+    }
+
+    #[test]
+    fn words_that_are_booleans_in_yaml_1_1_only_are_texts() {
+        let text = "extensions:\n  own:\n    args: [y, no]\n    enabled: true\n";
+        let own = r#"{"args":["y","no"],"enabled":true}"#;
+        assert_eq!(members(text, &path()).unwrap(), [("own".to_owned(), own.to_owned())]);
     }
 
     #[test]

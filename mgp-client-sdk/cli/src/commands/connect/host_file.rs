@@ -39,7 +39,9 @@ pub(in crate::commands) fn host_file(
     let entry = own.iter().find(|(name, _)| name == ENTRY).map(|(_, entry)| entry);
     let program = entry.map(|entry| {
         let entry: Option<serde_json::Value> = serde_json::from_str(entry).ok();
-        let command = entry.as_ref().and_then(|entry| entry.get("command"));
+        // In a file of Goose, the program has the key `cmd`.
+        let command =
+            entry.as_ref().and_then(|entry| entry.get("command").or_else(|| entry.get("cmd")));
         let command = command.and_then(|command| command.get(0).unwrap_or(command).as_str());
         PathBuf::from(command.unwrap_or_default())
     });

@@ -1,23 +1,47 @@
 //! Compares the servers in a host's file with those of mgp's configuration.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use mgp_discovery::import::{self as host_files, Import, ImportOutcome, ImportedServer, Plan};
+use mgp_discovery::import::{
+    self as host_files, Import, ImportOutcome, ImportedServer, Plan, ToolLimit,
+};
 
 use super::Connect;
 use super::record::ENTRY;
 use crate::args::Global;
 use crate::commands::import::{is_mgp, read_servers as read_servers_of};
 
-/// Returns the servers of the host's file that mgp's configuration has too, each with its path and name in the file,
-/// and its id in the configuration.
+/// A server of a host's file that mgp's configuration has too.
+pub(super) struct PresentServer {
+    /// The path to the table that has the server in the file.
+    pub(super) path: Vec<String>,
+    /// The name of the server in the file.
+    pub(super) name: String,
+    /// The id of the server in the configuration.
+    pub(super) id: String,
+    /// The tools that the host lets its agent use.
+    tools: ToolLimit,
+}
+
+/// Returns the tools that a host lets its agent use, by the ids of the servers.
+pub(super) fn tools(present: &[PresentServer]) -> BTreeMap<String, ToolLimit> {
+    let mut all = BTreeMap::<String, ToolLimit>::new();
+    for PresentServer { id, tools, .. } in present {
+        let tools = all.get(id).map_or_else(|| tools.clone(), |other| other.union(tools));
+        all.insert(id.clone(), tools);
+    }
+    all
+}
+
+/// Returns the servers of the host's file that mgp's configuration has too.
 pub(super) fn present(
     global: &Global,
     connect: &Connect,
     file: &Path,
     text: &str,
     table: &[String],
-) -> Vec<(Vec<String>, String, String)> {
+) -> Vec<PresentServer> {
     let Some(mut import) = read_servers(global, connect, file, text, table) else {
         return Vec::new();
     };
@@ -32,12 +56,13 @@ pub(super) fn present(
         let ImportOutcome::Present(id) = &line.outcome else { return None };
         let of_project = line.project.iter().flat_map(|folder| ["projects", folder.as_str()]);
         let path = of_project.map(str::to_owned).chain(table.iter().cloned()).collect();
-        Some((path, line.name.clone(), id.clone()))
+        let (name, id, tools) = (line.name.clone(), id.clone(), line.tools.clone());
+        Some(PresentServer { path, name, id, tools })
     });
     present.collect()
 }
 
-/// Returns whether the entry of a host's file that has the name of mgp starts mgp, and is not another server.
+/// Returns `false` if the entry named `mgp` in a host's file can be read and starts another server.
 pub(super) fn starts_mgp(
     global: &Global,
     connect: &Connect,

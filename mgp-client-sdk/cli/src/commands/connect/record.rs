@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::syntax::Syntax;
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
+use crate::hosts::KnownHost;
 use crate::state;
 
 /// Maximum size of the file of records, which also holds the entries that were removed from hosts' files.
@@ -197,10 +198,20 @@ pub(super) fn is_same(one: Option<&String>, other: Option<&String>) -> bool {
 }
 
 /// Returns the hosts' files that have a record, i.e. that `mgp connect` has changed.
-pub(super) fn files(global: &Global) -> CliResult<impl Iterator<Item = PathBuf>> {
+pub(super) fn files(global: &Global) -> CliResult<Vec<PathBuf>> {
+    files_in(&state::folder(global)?)
+}
+
+/// Returns whether a file of the host with this name has a record in a state folder.
+pub(crate) fn is_connected(folder: &Path, host: &str) -> bool {
+    let files = files_in(folder).unwrap_or_default();
+    files.iter().filter_map(|file| KnownHost::from_file(file)).any(|known| known.name() == host)
+}
+
+fn files_in(folder: &Path) -> CliResult<Vec<PathBuf>> {
     // The folder is not created, because `mgp doctor` calls this function and changes nothing.
-    let file = PrivateFile::new(state::folder(global)?.join(FILE_NAME), MAX_BYTES);
-    Ok(read_all(&file)?.files.into_keys())
+    let file = PrivateFile::new(folder.join(FILE_NAME), MAX_BYTES);
+    Ok(read_all(&file)?.files.into_keys().collect())
 }
 
 fn records(global: &Global) -> CliResult<PrivateFile> {

@@ -3,15 +3,20 @@
 use std::net::TcpListener;
 
 use mgp_client_sdk::Client;
-use mgp_discovery::KernelConfig;
+use mgp_discovery::{Config, KernelConfig, Sources, named_variables};
 use mgp_types::method::{KernelInfo, KernelServers, KernelTools};
 use mgp_types::mgp::{
-    KernelInfoParams, KernelServer, KernelServersParams, KernelTool, KernelToolsParams, ServerState,
+    KernelInfoParams, KernelInfoResult, KernelServer, KernelServersParams, KernelTool,
+    KernelToolsParams, ServerState,
 };
 
+use super::super::kernel::unread_file;
 use super::report::{Check, Level};
 use crate::args::Global;
 use crate::{control, state};
+
+/// The remedy for variables that the kernel lacks.
+const VARIABLES_FIX: &str = "the kernel has the variables of the program that started it; a service has only PATH: store each with `mgp secrets set NAME` and write `${keyring:NAME}`; otherwise run `mgp stop`, then start the host, or `mgp serve`, from a shell that has them";
 
 /// The servers and tools of the running kernel; empty if no kernel runs.
 #[derive(Debug, Default)]
@@ -20,6 +25,8 @@ pub(super) struct KernelState {
     is_absent: bool,
     pub(super) servers: Vec<KernelServer>,
     pub(super) tools: Vec<KernelTool>,
+    /// The state of the process; `None` if it cannot be read.
+    info: Option<KernelInfoResult>,
 }
 
 impl KernelState {
@@ -37,12 +44,39 @@ impl KernelState {
         if let Some(error) = &server.error {
             what = format!("{what}: {error}");
             if error.contains("is not set") {
-                fix = "the kernel has the variables of the program that started it; store the value with `mgp secrets set`, or set the variable there and run `mgp stop`";
+                fix = VARIABLES_FIX;
             }
         }
         let mut check = Check::new("server", Level::Warn, what);
         check.fix = Some(fix.to_owned()).filter(|fix| !fix.is_empty());
         Some(check.for_server(id))
+    }
+
+    /// Reports the variables named in the configuration that only this shell has, and those that only the running
+    /// kernel has, without their values.
+    pub(super) fn check_variables(&self, config: &Config) -> Vec<Check> {
+        let Some(info) = &self.info else { return Vec::new() };
+        let (mut here, mut there) = (Vec::new(), Vec::new());
+        for (name, is_here) in named_variables(config) {
+            match (is_here, info.variables.get(&name)) {
+                (true, Some(false)) => here.push(name),
+                (false, Some(true)) => there.push(name),
+                _ => {}
+            }
+        }
+        let mut checks = Vec::new();
+        if !here.is_empty() {
+            let what = format!("your shell has {}, the running kernel does not", here.join(", "));
+            checks.push(Check::new("environment", Level::Warn, what).with_fix(VARIABLES_FIX));
+        }
+        if !there.is_empty() {
+            let what = format!(
+                "the running kernel has {}, your shell does not, so a server can fail here only",
+                there.join(", ")
+            );
+            checks.push(Check::new("environment", Level::Ok, what));
+        }
+        checks
     }
 
     /// Reports the configured `metrics` address if no kernel could listen there. The address is tried only if no kernel
@@ -54,6 +88,13 @@ impl KernelState {
             format!("`metrics` under `[kernel]` is `{address}`, which cannot be used: {error}");
         let fix = "stop the program that uses it, or set another address";
         Some(Check::new("kernel", Level::Fail, what).with_fix(fix))
+    }
+
+    /// Reports the file of a project in this folder that the running kernel does not read.
+    pub(super) fn check_project(&self, sources: &Sources) -> Option<Check> {
+        let file = sources.files().find(|file| file.ends_with("mgp.toml") && file.exists())?;
+        let (what, fix) = unread_file(self.info.as_ref()?, file)?;
+        Some(Check::new("config", Level::Warn, what).with_fix(fix))
     }
 
     /// Checks the kernel's servers that are not in this configuration: registered servers, and servers of another
@@ -70,8 +111,7 @@ impl KernelState {
 fn check_running(server: &KernelServer) -> Option<Check> {
     let error = server.error.as_ref().filter(|_| server.status != ServerState::Connected)?;
     let what = format!("in the running kernel it is {}: {error}", server.status.as_str());
-    let fix = "the kernel has the variables of the program that started it: run `mgp stop`, then restart the host";
-    Some(Check::new("server", Level::Warn, what).with_fix(fix).for_server(&server.id))
+    Some(Check::new("server", Level::Warn, what).with_fix(VARIABLES_FIX).for_server(&server.id))
 }
 
 /// Reads the state of the running kernel; an empty state if no kernel runs.
@@ -98,7 +138,8 @@ pub(super) async fn check(global: &Global, checks: &mut Vec<Check>) -> KernelSta
             return KernelState::default();
         }
     };
-    checks.push(info(&client).await);
+    let (check, info) = info(&client).await;
+    checks.push(check);
     let (servers, tools) = (KernelServersParams::new(), KernelToolsParams::new());
     let (servers, tools) = tokio::join!(
         client.request::<KernelServers>(&servers),
@@ -110,28 +151,30 @@ pub(super) async fn check(global: &Global, checks: &mut Vec<Check>) -> KernelSta
         is_absent: false,
         servers: servers.unwrap_or_default(),
         tools: tools.unwrap_or_default(),
+        info,
     }
 }
 
-async fn info(client: &Client) -> Check {
-    match client.request::<KernelInfo>(&KernelInfoParams::new()).await {
-        Ok(info) if info.version != env!("CARGO_PKG_VERSION") => {
-            let what = format!(
-                "version {} is running, and this program is {}",
-                info.version,
-                env!("CARGO_PKG_VERSION")
-            );
-            Check::new("kernel", Level::Warn, what)
-                .with_fix("run `mgp stop`; hosts start the new version")
+/// Returns a check of the kernel, and the state of its process.
+async fn info(client: &Client) -> (Check, Option<KernelInfoResult>) {
+    let info = match client.request::<KernelInfo>(&KernelInfoParams::new()).await {
+        Ok(info) => info,
+        Err(error) => {
+            let what = format!("it is running, but its state cannot be read: {error}");
+            return (Check::new("kernel", Level::Warn, what), None);
         }
-        Ok(info) => {
-            let what = format!("running as process {}, {} connected", info.pid, info.clients.len());
-            Check::new("kernel", Level::Ok, what)
-        }
-        Err(error) => Check::new(
-            "kernel",
-            Level::Warn,
-            format!("it is running, but its state cannot be read: {error}"),
-        ),
-    }
+    };
+    let check = if info.version == env!("CARGO_PKG_VERSION") {
+        let what = format!("running as process {}, {} connected", info.pid, info.clients.len());
+        Check::new("kernel", Level::Ok, what)
+    } else {
+        let what = format!(
+            "version {} is running, and this program is {}",
+            info.version,
+            env!("CARGO_PKG_VERSION")
+        );
+        Check::new("kernel", Level::Warn, what)
+            .with_fix("run `mgp stop`; hosts start the new version (a service: run `mgp service install` again, with its options)")
+    };
+    (check, Some(info))
 }

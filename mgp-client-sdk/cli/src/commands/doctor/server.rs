@@ -20,6 +20,9 @@ use crate::output::{Progress, first_line, plural};
 /// The size of a tool list, in tokens, above which the report has a warning.
 const MANY_TOKENS: u64 = 10_000;
 
+/// The remedy for a tool whose definition cannot be used.
+const AUTHORS_FIX: &str = "report it to its author, who must fix the definition";
+
 /// The checks and the tools of one server.
 pub(super) struct ServerReport {
     pub(super) checks: Vec<Check>,
@@ -167,7 +170,8 @@ impl ServerReport {
             let fix = "none is needed behind mgp, which lists few; elsewhere list fewer tools";
             self.push(server, Level::Warn, what, Some(fix.to_owned()));
         }
-        let proposed = grant::proposals(governance, &server.id, probed);
+        let tools: Vec<_> = probed.tools.iter().collect();
+        let proposed = grant::proposals(governance, &server.id, &tools);
         if proposed > 0 {
             let tools = plural(proposed, "tool");
             let what = format!(
@@ -175,6 +179,9 @@ impl ServerReport {
             );
             let fix = format!("`mgp tools risk {}` shows them, and sets a lower risk", server.id);
             self.push(server, Level::Warn, what, Some(fix));
+        }
+        for tool in &probed.unreadable {
+            self.push(server, Level::Warn, tool.to_string(), Some(AUTHORS_FIX.to_owned()));
         }
         // Use a set, because a server may list a tool twice.
         for name in probed.listed.iter().collect::<BTreeSet<_>>() {
@@ -254,7 +261,7 @@ fn held_definition(
         DefinitionState::Flagged(held) | DefinitionState::Changed(held) => held.findings.clone(),
         DefinitionState::Refused(findings) => {
             let what = format!("the tool `{tool}` cannot be used: {}", join(&findings));
-            return Some((what, "report it to its author, who must fix the definition".to_owned()));
+            return Some((what, AUTHORS_FIX.to_owned()));
         }
         _ => return None,
     };

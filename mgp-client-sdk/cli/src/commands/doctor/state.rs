@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use mgp_security::auth::{ApiKeys, FileKeys};
 use mgp_security::{FolderError, Governance, LogError};
@@ -12,12 +12,16 @@ use tokio::time::timeout;
 
 use super::report::{Check, Level};
 use crate::args::Global;
+use crate::commands::audit::lost_records;
 use crate::exit::Failure;
 use crate::output::plural;
 use crate::state;
 
 /// The time limit for verifying the audit log here; `mgp audit verify` has no limit.
 const VERIFY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The age up to which a loss of audit records is reported.
+const LOSS_REPORTED: Duration = Duration::from_hours(30 * 24);
 
 /// The remedy for a state that cannot be read.
 const RESTORE: &str =
@@ -68,12 +72,33 @@ async fn check_folder(folder: &Path) -> Vec<Check> {
     let bytes: u64 = file_sizes(folder).sum();
     let what = format!("{}, {} KB, private", folder.display(), bytes / 1000);
     checks.push(Check::new("state", Level::Ok, what));
-    checks.push(match timeout(VERIFY_TIMEOUT, Governance::verify(folder)).await {
-        Ok(Ok(records)) => Check::new(
-            "audit",
-            Level::Ok,
-            format!("{}, unchanged", plural(records, "record")),
-        ),
+    checks.push(check_log(folder).await);
+    checks
+}
+
+/// Verifies the audit log, and looks for records that were lost before.
+async fn check_log(folder: &Path) -> Check {
+    let verified = async {
+        let records = Governance::verify(folder).await?;
+        let since = SystemTime::now().checked_sub(LOSS_REPORTED);
+        // Ignore an error, which is unlikely because `verify` has just read the log.
+        let lost = lost_records(folder, since).await.unwrap_or_default();
+        Ok::<_, FolderError>((records, lost))
+    };
+    match timeout(VERIFY_TIMEOUT, verified).await {
+        Ok(Ok((records, 0))) => {
+            Check::new("audit", Level::Ok, format!("{}, unchanged", plural(records, "record")))
+        }
+        Ok(Ok((records, lost))) => {
+            let (records, lost) = (plural(records, "record"), plural(lost, "record"));
+            let what = format!("{records}, unchanged; {lost} lost in the last 30 days");
+            Check::new("audit", Level::Warn, what)
+                .with_fix("run `mgp audit query --type records_lost`; without a power cut before, another program removed them")
+        }
+        Ok(Err(error @ FolderError::Log(LogError::Lost { .. }))) => {
+            Check::new("audit", Level::Warn, error.to_string())
+                .with_fix("start the kernel; without a power cut before, look for the program that removed them")
+        }
         Ok(Err(FolderError::Empty(_))) => {
             Check::new("audit", Level::Ok, "no records yet")
         }
@@ -89,8 +114,7 @@ async fn check_folder(folder: &Path) -> Vec<Check> {
             .with_fix("keep the log as evidence, and set `dir = \"audit-2\"` below `[kernel.audit]` for a new one"),
         Err(_) => Check::new("audit", Level::Warn, "the log is too long to be verified here")
             .with_fix("run `mgp audit verify`"),
-    });
-    checks
+    }
 }
 
 fn is_new(folder: &Path) -> bool {

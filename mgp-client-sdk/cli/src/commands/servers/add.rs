@@ -1,6 +1,6 @@
 //! The command `mgp servers add`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -262,8 +262,12 @@ async fn apply_and_grant(
             }
         }
     }
-    let access =
-        |agent| NewAccess { agent, servers: vec![server], because: "mgp servers add".to_owned() };
+    let access = |agent| NewAccess {
+        agent,
+        servers: vec![server],
+        tools: BTreeMap::new(),
+        because: "mgp servers add".to_owned(),
+    };
     let write = || {
         plan.apply()?;
         Ok(())

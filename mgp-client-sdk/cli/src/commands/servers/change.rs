@@ -1,5 +1,6 @@
 //! The commands `mgp servers start`, `stop`, `restart` and `drain`.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use clap::Args;
@@ -13,11 +14,14 @@ use super::list::fetch_server;
 use crate::args::Global;
 use crate::commands::known_names::{DISABLED, check_running, disabled};
 use crate::exit::{CliResult, Failure};
-use crate::output::{ActionReport, first_line};
+use crate::output::{ActionReport, first_line, print_note};
 use crate::{control, time_args};
 
 /// The maximum time to wait for a start; normally the server's own `start_timeout` expires first.
 const START_TIMEOUT: Duration = Duration::from_mins(5);
+
+/// The time after which a command prints that it still waits.
+const NOTE_DELAY: Duration = Duration::from_secs(3);
 
 /// A server and a time limit.
 #[derive(Clone, Debug, Args)]
@@ -41,23 +45,38 @@ where
     if server.status.as_str() == DISABLED {
         return Err(disabled(&arg.server));
     }
-    let mut params = KernelServerParams::new(&*arg.server);
-    params.timeout_ms = arg.timeout.map(mgp_types::millis);
-    let mut status = client.request::<R>(&params).await?.status;
     let is_start = [KernelServersStart::METHOD, KernelServersRestart::METHOD].contains(&R::METHOD);
-    // A start is complete when the server has connected or failed.
-    let end = Instant::now() + arg.timeout.unwrap_or(START_TIMEOUT);
-    while is_start && !is_settled(&status) && Instant::now() < end {
-        sleep(POLL_INTERVAL).await;
-        status = match fetch_server(&client, &arg.server).await? {
-            Some(server) => server.status,
-            None => break,
-        };
-    }
+    let mut changing = pin!(change::<R>(&client, arg, is_start));
+    let status = tokio::select! {
+        status = &mut changing => status?,
+        () = sleep(NOTE_DELAY) => {
+            print_note(global, &format!("mgp: still waiting for {}", arg.server));
+            changing.await?
+        }
+    };
     if status == ServerState::Error || (is_start && status != ServerState::Connected) {
         return Err(Failure::failed(failure_reason(&client, &arg.server).await));
     }
     ActionReport::new(&*arg.server, status.as_str()).print(global)
+}
+
+/// Sends the request; after a start, waits until the server has connected or failed. Returns the state of the server.
+async fn change<R>(client: &Client, arg: &ServerArg, is_start: bool) -> CliResult<ServerState>
+where
+    R: Request<Params = KernelServerParams, Result = KernelServerResult>,
+{
+    let mut params = KernelServerParams::new(&*arg.server);
+    params.timeout_ms = arg.timeout.map(mgp_types::millis);
+    let mut status = client.request::<R>(&params).await?.status;
+    let end = Instant::now() + arg.timeout.unwrap_or(START_TIMEOUT);
+    while is_start && !is_settled(&status) && Instant::now() < end {
+        sleep(POLL_INTERVAL).await;
+        status = match fetch_server(client, &arg.server).await? {
+            Some(server) => server.status,
+            None => break,
+        };
+    }
+    Ok(status)
 }
 
 /// Returns whether the start of a server has ended: it has connected, or it has failed and is perhaps being restarted.

@@ -36,7 +36,7 @@ impl Render for ServerList {
             let text = server.error.as_ref().or(server.lacks.as_ref()).unwrap_or(&server.reach);
             [
                 server.id.as_str().into(),
-                state_cell(&server.status),
+                state_cell(server),
                 server.era.as_deref().into(),
                 Cell::number(server.tools),
                 Cell::number(server.tokens),
@@ -50,11 +50,13 @@ impl Render for ServerList {
 
 fn render_server(server: &KernelServer, out: &mut Output) {
     let mgp = server.mgp_version.as_ref().map(ToString::to_string);
-    let lines: [(&str, Option<String>); 14] = [
+    let instances = server.instances.filter(|instances| *instances > 0);
+    let lines: [(&str, Option<String>); 15] = [
         ("runs", Some(server.reach.clone())),
         ("error", server.error.clone()),
         ("since", server.since.as_ref().map(ToString::to_string)),
         ("process", server.pid.map(|pid| pid.to_string())),
+        ("instances", instances.map(|instances| format!("{instances}, one for each agent"))),
         ("restarts", Some(server.restarts.to_string())),
         ("trust", Some(server.trust_level.to_string())),
         ("calls itself", server.name.clone()),
@@ -66,7 +68,7 @@ fn render_server(server: &KernelServer, out: &mut Output) {
         ("lacks", server.lacks.clone()),
         ("configured in", Some(server.source.clone())),
     ];
-    out.status_line(&state_cell(&server.status), &server.id);
+    out.status_line(&state_cell(server), &server.id);
     for (name, text) in lines {
         if let Some(text) = text {
             out.line(format!("  {name:14}{text}"));
@@ -74,7 +76,12 @@ fn render_server(server: &KernelServer, out: &mut Output) {
     }
 }
 
-fn state_cell(state: &ServerState) -> Cell {
+fn state_cell(server: &KernelServer) -> Cell {
+    let is_resting = matches!(server.status, ServerState::Registered | ServerState::Disconnected);
+    // If each agent has an instance of its own, the status is that of the instance from which the tools are read.
+    let has_instances = is_resting && server.instances.is_some_and(|instances| instances > 0);
+    let connected = ServerState::Connected;
+    let state = if has_instances { &connected } else { &server.status };
     let color = match state {
         state if state.as_str() == DISABLED => Color::Dim,
         ServerState::Connected => Color::Green,

@@ -130,8 +130,8 @@ pub(super) async fn add(global: &Global, add: &Add) -> CliResult {
     admit_edit(global, &add.config).await?;
     let mut notes = Vec::new();
     let answers = answers(global, add, &id, &needs, &mut notes)?;
-    if let Offer::Bundle { file, folder } = &mut offer {
-        file.unpack(folder)?;
+    if let Offer::Bundle { file: bundle, folder } = &mut offer {
+        bundle.unpack(folder, &file)?;
     }
     let planned = plan(&file, &offer.import(&id, &answers))?;
     let [line] = planned.lines() else { return Err(Failure::failed("nothing was added")) };

@@ -35,6 +35,10 @@ const MAX_FILE_BYTES: u64 = 64 << 20;
 /// A local copy of a registry's list that is at least this old is updated before it is used.
 const FRESH: Duration = Duration::from_hours(12);
 
+/// The time before the last update of a local copy for which an update requests the changes again, because the clock of
+/// this machine may have been ahead of that of the registry.
+const OVERLAP: Duration = Duration::from_hours(24);
+
 /// A place that lists published servers.
 pub(super) struct Registry {
     servers: PublishedServers,
@@ -45,7 +49,7 @@ pub(super) struct Registry {
 #[derive(Default, Serialize, Deserialize)]
 struct Copy {
     url: String,
-    /// The time of the last successful update; the next request asks only for changes since then.
+    /// The time of the last successful update; the next one requests only what changed since a day before then.
     at: Option<Timestamp>,
     is_complete: bool,
     servers: BTreeMap<String, Value>,
@@ -107,7 +111,7 @@ impl Registry {
     /// Returns the copy of the list, brought up to date if it is old; the old copy if the registry does not answer.
     async fn copy_of(&self, global: &Global, url: &str, refresh: bool) -> CliResult<Copy> {
         let mut copy = self.read_copy(url);
-        // The time in the copy counts and not that of its file, which a failed update writes too.
+        // Use the time in the copy and not that of its file, because a failed update writes the file too.
         let at = copy.at.as_ref().and_then(Timestamp::to_system_time);
         let age = at.and_then(|at| SystemTime::now().duration_since(at).ok());
         let is_fresh = copy.is_complete && age.is_some_and(|age| age < FRESH);
@@ -115,7 +119,10 @@ impl Registry {
             return Ok(copy);
         }
         let asked = Timestamp::now();
-        let outcome = self.update(&mut copy, url).await;
+        // A time in the future is that of a wrong clock, so it is not known what changed since the last update.
+        let since = at.filter(|_| copy.is_complete && !refresh && age.is_some());
+        let since = since.and_then(|at| at.checked_sub(OVERLAP)).map(Timestamp::from);
+        let outcome = self.update(&mut copy, url, since.as_ref()).await;
         match outcome {
             Ok(()) => {
                 copy.at = Some(asked);
@@ -146,12 +153,10 @@ impl Registry {
             .unwrap_or_else(|| Copy { url: url.to_owned(), ..Copy::default() })
     }
 
-    /// Reads all pages of the registry's list, or only the entries that changed since the last update.
-    async fn update(&self, copy: &mut Copy, url: &str) -> CliResult {
-        let since = match &copy.at {
-            Some(at) if copy.is_complete => format!("&updated_since={}", encoded(at.as_str())),
-            _ => String::new(),
-        };
+    /// Reads all pages of the registry's list, or only the entries that changed since a time.
+    async fn update(&self, copy: &mut Copy, url: &str, since: Option<&Timestamp>) -> CliResult {
+        let since = since.map(|since| format!("&updated_since={}", encoded(since.as_str())));
+        let since = since.unwrap_or_default();
         let end = Instant::now() + LIST_TIME;
         let mut cursor = String::new();
         for _ in 0..MAX_PAGES {

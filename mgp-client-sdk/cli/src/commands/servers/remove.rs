@@ -1,9 +1,11 @@
 //! The command `mgp servers rm`.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_discovery::Trust;
+use mgp_discovery::{Config, TargetConfig, Trust};
 use mgp_security::ServerHoldings;
 use mgp_types::method::{KernelReload, KernelServers};
 use mgp_types::mgp::{
@@ -12,6 +14,8 @@ use mgp_types::mgp::{
 use mgp_types::service::ServerId;
 use tokio::time::{Instant, sleep};
 
+use super::bundle_users::BundleUsers;
+use super::unpack::BundleFile;
 use super::{ConfiguredServer, POLL_INTERVAL};
 use crate::args::Global;
 use crate::backend::Backend;
@@ -31,12 +35,15 @@ const REMOVE_TIMEOUT: Duration = Duration::from_mins(1);
 pub(super) async fn run(global: &Global, arg: &ConfiguredServer) -> CliResult {
     let id = &arg.server;
     let removed = ActionReport::new(&**id, "removed");
-    let own = ConfigFile::open(arg.config.file_to_edit()?)?;
+    let file = arg.config.file_to_edit()?;
+    let own = ConfigFile::open(file.clone())?;
     let in_file = own.check_server(id);
     if in_file.is_ok() {
         admit_edit(global, &arg.config).await?;
+        let bundle = bundle_folder(global, &file, id)?;
         let pins = own.remove_server(id)?;
         let mut notes = forget(global, arg).await?;
+        notes.extend(bundle.map(|folder| remove_bundle(&folder, arg)));
         if !pins.is_empty() {
             notes.push(format!("removed with it: the pins {}", pins.join(", ")));
         }
@@ -68,6 +75,33 @@ pub(super) async fn run(global: &Global, arg: &ConfiguredServer) -> CliResult {
         )));
     }
     removed.print(global)
+}
+
+/// Returns the folder of the files of a server's bundle; `None` if the server does not run in it.
+fn bundle_folder(global: &Global, file: &Path, id: &str) -> CliResult<Option<PathBuf>> {
+    let folder = BundleFile::folder_of(global, id)?;
+    let Ok(parsed) = Config::parse(file, &fs::read_to_string(file)?) else { return Ok(None) };
+    let runs_there = match parsed.config.server(id).map(|server| &server.target) {
+        Some(TargetConfig::Program { cwd: Some(cwd), .. }) => {
+            Path::new(&cwd.replace("$$", "$")).starts_with(&folder)
+        }
+        _ => false,
+    };
+    Ok(runs_there.then_some(folder))
+}
+
+/// Removes the files of a removed server's bundle, unless another server may use them; returns a note about them.
+fn remove_bundle(folder: &Path, arg: &ConfiguredServer) -> String {
+    let shown = folder.display();
+    if BundleUsers::read(folder, arg.config.sources().files()).may_use(None) {
+        return format!(
+            "the files of its bundle in {shown} stay, because another server may use them"
+        );
+    }
+    match fs::remove_dir_all(folder) {
+        Ok(()) => format!("removed with it: the files of its bundle in {shown}"),
+        Err(error) => format!("the files of its bundle in {shown} stay: {error}"),
+    }
 }
 
 /// Deletes the decisions about a removed server, so that a later server with the same id does not inherit them.

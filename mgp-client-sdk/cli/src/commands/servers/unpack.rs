@@ -3,10 +3,12 @@
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
 use mgp_discovery::import::{Bundle, PublishedBundle, PublishedServer};
 use zip::ZipArchive;
 
+use super::bundle_users::{self, BundleUsers, fits_folder_name};
 use super::registry::Registry;
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
@@ -22,6 +24,9 @@ const MAX_ENTRIES: usize = 50_000;
 const MAX_BYTES: u64 = 1 << 30;
 /// The maximum size of the manifest of a bundle, in bytes.
 const MAX_MANIFEST_BYTES: u64 = 1 << 20;
+
+/// The age above which an unfinished download or folder counts as left by a killed process.
+const LEFTOVER_AGE: Duration = Duration::from_hours(24);
 
 /// Returns whether a path on the command line names a bundle.
 pub(super) fn is_bundle(name: &str) -> bool {
@@ -78,6 +83,7 @@ impl BundleFile {
     ) -> CliResult<Self> {
         let folder = Self::folder_of_all(global)?;
         fs::create_dir_all(&folder)?;
+        remove_leftovers(&folder, ".download");
         let path = folder.join(format!(".download{}.mcpb", std::process::id()));
         // A killed process that had the same process id may have left this file.
         let _ = fs::remove_file(&path);
@@ -101,16 +107,23 @@ impl BundleFile {
         Ok(state::create_folder(global)?.join("bundles"))
     }
 
+    /// Returns the folder of the files of a server that came from a bundle; it may not exist.
+    pub(super) fn folder_of(global: &Global, id: &str) -> CliResult<PathBuf> {
+        Ok(state::folder(global)?.join("bundles").join(folder_name(id)))
+    }
+
     /// Returns the folder for this version of the bundle. It is below a folder of the server `id`, so that servers
     /// whose bundles have the same name do not share a folder.
     pub(super) fn folder(&self, bundles: &Path, id: &str) -> PathBuf {
         bundles.join(folder_name(id)).join(folder_name(&self.bundle.version))
     }
 
-    /// Unpacks the files into a folder, in place of what is there.
-    pub(super) fn unpack(&mut self, folder: &Path) -> CliResult {
+    /// Unpacks the files into a folder for a server in a configuration file, in place of what is there.
+    pub(super) fn unpack(&mut self, folder: &Path, config: &Path) -> CliResult {
         let parent = folder.parent().unwrap_or(folder);
         fs::create_dir_all(parent)?;
+        let has_list = bundle_users::has_list(parent);
+        remove_leftovers(parent, ".new");
         let fresh = parent.join(format!(".new{}", std::process::id()));
         // A killed process that had the same process id may have left this folder.
         let _ = fs::remove_dir_all(&fresh);
@@ -123,6 +136,8 @@ impl BundleFile {
         });
         if unpacked.is_err() {
             let _ = fs::remove_dir_all(&fresh);
+        } else if has_list {
+            bundle_users::add_user(parent, config)?;
         }
         unpacked
     }
@@ -173,6 +188,36 @@ impl Drop for BundleFile {
     }
 }
 
+/// Removes the files of a bundle's other versions, except those that a server may use. A folder that cannot be removed
+/// does no harm.
+pub(super) fn remove_other_versions(folder: &Path, users: &BundleUsers) {
+    let Some(parent) = folder.parent() else { return };
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_used = name.starts_with('.') || users.may_use(Some(&name));
+        if !is_used && entry.path() != folder {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Removes the old files and folders whose names begin with this text, which killed processes left.
+fn remove_leftovers(folder: &Path, begin: &str) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let is_old = |metadata: &fs::Metadata| {
+            let age = metadata.modified().ok().and_then(|at| at.elapsed().ok());
+            age.is_some_and(|age| age > LEFTOVER_AGE)
+        };
+        let metadata = entry.metadata().ok().filter(is_old);
+        let is_named = entry.file_name().to_string_lossy().starts_with(begin);
+        if let Some(metadata) = metadata.filter(|_| is_named) {
+            let path = entry.path();
+            let _ =
+                if metadata.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+        }
+    }
+}
+
 /// Returns the path of an archive entry, or `None` if it would be outside of the target folder.
 fn inside(name: &str) -> Option<PathBuf> {
     let path = PathBuf::from(name);
@@ -184,8 +229,8 @@ fn inside(name: &str) -> Option<PathBuf> {
 
 /// Returns a text as the name of a folder, with `-` for characters that do not fit.
 fn folder_name(text: &str) -> String {
-    let fits = |c: char| c.is_ascii_alphanumeric() || "._-+".contains(c);
-    let name: String = text.chars().take(100).map(|c| if fits(c) { c } else { '-' }).collect();
+    let fitting = text.chars().take(100).map(|c| if fits_folder_name(c) { c } else { '-' });
+    let name: String = fitting.collect();
     let name = name.trim_start_matches('.');
     if name.is_empty() { "-".to_owned() } else { name.to_owned() }
 }

@@ -14,10 +14,11 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
 use super::POLL_INTERVAL;
+use super::bundle_users::BundleUsers;
 use super::list::fetch_server;
 use super::registry::Registry;
 use super::search::RegistryArg;
-use super::unpack::BundleFile;
+use super::unpack::{BundleFile, remove_other_versions};
 use crate::args::{ConfigArg, Global};
 use crate::commands::tools::{fetch_tools, needs_decision};
 use crate::config_file::ConfigFile;
@@ -79,6 +80,9 @@ struct ServerUpdate {
     /// Tools whose definitions changed and wait for a decision.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     waiting: Vec<String>,
+    /// `true` if the server came from a bundle, so no registry has its other versions.
+    #[serde(skip)]
+    is_bundle: bool,
 }
 
 impl Render for UpdateReport {
@@ -113,11 +117,13 @@ impl Render for UpdateReport {
                     server.id
                 ));
             }
-            if server.status == "updated" {
-                out.line(format!(
-                    "  back: mgp servers update {} --version {}",
-                    server.id, server.from
-                ));
+            let back = format!("  back: mgp servers update {}", server.id);
+            match server.status {
+                "updated" if server.is_bundle => {
+                    out.line(format!("{back} --bundle FILE, with the earlier file"));
+                }
+                "updated" => out.line(format!("{back} --version {}", server.from)),
+                _ => {}
             }
         }
     }
@@ -163,8 +169,11 @@ pub(super) async fn run(global: &Global, update: &Update) -> CliResult {
             Some(bundle) => {
                 plan_bundle(global, server, (name, version), BundleFile::open(bundle)?)?
             }
-            // A name without `/` does not come from a registry but from a bundle, which only `--bundle` updates.
-            None if !name.contains('/') => continue,
+            None if is_bundle(name) && update.servers.is_empty() => continue,
+            None if is_bundle(name) => {
+                let why = "came from a bundle; give the new one with --bundle FILE";
+                return Err(Failure::failed(format!("`{}` {why}", server.id)));
+            }
             None => plan_published(global, update, server, (name, version)).await?,
         });
     }
@@ -173,10 +182,15 @@ pub(super) async fn run(global: &Global, update: &Update) -> CliResult {
         confirm(global, update, &plans)?;
         admit_edit(global, &update.config).await?;
         for plan in &mut plans {
-            apply(global, &file, plan).await?;
+            apply(global, update, &file, plan).await?;
         }
     }
     print(global, &UpdateReport(plans.into_iter().map(|plan| plan.report).collect()))
+}
+
+/// Returns whether a published name comes from a bundle, which only `--bundle` updates. Names of a registry have a `/`.
+fn is_bundle(name: &str) -> bool {
+    !name.contains('/')
 }
 
 /// Returns how to update the package of a server that did not come from the registry; `None` if it starts no package.
@@ -222,6 +236,7 @@ impl PlannedUpdate {
             status: if from == to { "current" } else { "newer" },
             changes: Vec::new(),
             waiting: Vec::new(),
+            is_bundle: is_bundle(name),
         };
         let published = format!("{name}@{to}");
         Self {
@@ -434,20 +449,32 @@ fn confirm(global: &Global, update: &Update, plans: &[PlannedUpdate]) -> CliResu
 }
 
 /// Writes one update, and waits until the running kernel has read the new tools.
-async fn apply(global: &Global, file: &Path, plan: &mut PlannedUpdate) -> CliResult {
+async fn apply(
+    global: &Global,
+    update: &Update,
+    file: &Path,
+    plan: &mut PlannedUpdate,
+) -> CliResult {
     if plan.report.status != "newer" {
         return Ok(());
     }
     if let Some((bundle, folder)) = &mut plan.unpack {
-        bundle.unpack(folder)?;
+        bundle.unpack(folder, file)?;
     }
     let id = plan.report.id.clone();
     let before = match control::connect(global).await {
         Ok(client) => fetch_server(&client, &id).await?,
         Err(_) => None,
     };
+    // Read the users before the change, so that the earlier version counts as used: it may still be running.
+    let users = plan.unpack.as_ref().and_then(|(_, folder)| {
+        Some((folder, BundleUsers::read(folder.parent()?, update.config.sources().files())))
+    });
     let own = ConfigFile::open(file.to_owned())?;
     own.update_server(&plan.report.id, &plan.published, &plan.replacements, &plan.added)?;
+    if let Some((folder, users)) = users {
+        remove_other_versions(folder, &users);
+    }
     plan.report.status = "updated";
     control::reload(global).await;
     let Some(before) = before.filter(|_| !plan.replacements.is_empty()) else { return Ok(()) };

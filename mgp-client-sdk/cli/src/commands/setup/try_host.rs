@@ -149,7 +149,7 @@ async fn watch_servers(
 
 /// Returns whether the latest start of a server has failed, and the kernel knows none of its tools.
 fn has_failed(server: &KernelServer) -> bool {
-    // While the next attempt runs, the server is connecting and has the error of the one before.
+    // An error also counts while the server is connecting: it is then the error of the previous attempt.
     server.status != ServerState::Connected && server.error.is_some() && server.tools == 0
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use mgp_types::method::{KernelToolsApprove, KernelToolsReject};
-use mgp_types::mgp::{KernelTool, KernelToolDecisionParams};
+use mgp_types::mgp::{KernelTool, KernelToolDecisionParams, ToolStanding};
 
 use super::{fetch_tools, find_tool, needs_decision, own_name};
 use crate::args::Global;
@@ -15,7 +15,7 @@ use crate::{control, prompt};
 /// `mgp tools approve`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Approve {
-    /// Tools as SERVER.TOOL, patterns of them with `*`, or servers: their definitions that wait
+    /// Tools as SERVER.TOOL (also rejected ones), patterns of them with `*`, or servers: their definitions that wait
     #[arg(value_name = "TOOL|SERVER", required_unless_present = "all")]
     tools: Vec<String>,
     /// All definitions that wait
@@ -39,26 +39,26 @@ pub(crate) struct Approve {
 fn select<'a>(all: &'a [KernelTool], approve: &Approve) -> CliResult<Vec<&'a KernelTool>> {
     let mut chosen: BTreeMap<&str, &KernelTool> = BTreeMap::new();
     let mut add = |what: &str, matches: &dyn Fn(&KernelTool) -> bool| {
-        let waiting: Vec<_> =
-            all.iter().filter(|tool| needs_decision(tool) && matches(tool)).collect();
-        if waiting.is_empty() {
+        let found: Vec<_> = all.iter().filter(|tool| matches(tool)).collect();
+        if found.is_empty() {
             return Err(Failure::failed(format!("no definition{what} needs a decision")));
         }
-        chosen.extend(waiting.into_iter().map(|tool| (tool.tool_id.as_str(), tool)));
+        chosen.extend(found.into_iter().map(|tool| (tool.tool_id.as_str(), tool)));
         Ok(())
     };
     if approve.all {
-        add("", &|_| true)?;
+        add("", &needs_decision)?;
     }
     for wanted in &approve.tools {
         let of = format!(" of `{wanted}`");
         if wanted.contains('*') {
-            add(&of, &|tool| matches_pattern(wanted, &tool.tool_id))?;
+            add(&of, &|tool| needs_decision(tool) && matches_pattern(wanted, &tool.tool_id))?;
         } else if all.iter().any(|tool| tool.server_id == *wanted) {
-            add(&of, &|tool| tool.server_id == *wanted)?;
+            add(&of, &|tool| needs_decision(tool) && tool.server_id == *wanted)?;
         } else {
             let tool = find_tool(all, wanted)?;
-            if !needs_decision(tool) {
+            let can_be_restored = !approve.reject && tool.standing == ToolStanding::Rejected;
+            if !needs_decision(tool) && !can_be_restored {
                 let (id, state) = (&tool.tool_id, tool.standing.as_str());
                 let text = format!("`{id}` needs no decision; its definition is {state}");
                 return Err(Failure::failed(text));

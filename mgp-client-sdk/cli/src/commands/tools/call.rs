@@ -113,10 +113,15 @@ async fn calling_agent(global: &Global, call: &Call) -> CliResult<String> {
     if let Some(agent) = &call.agent {
         return Ok(agent.clone());
     }
-    // A process that a host started is not allowed to ask as an operator, so without `--agent` it calls as `default`.
-    let Ok(client) = control::connect_or_start(global).await else {
-        return Ok(DEFAULT_AGENT.to_owned());
+    let connected = match control::connect(global).await {
+        Err(failure) if failure.is_no_kernel() => {
+            control::start_kernel(global).await?;
+            control::connect(global).await
+        }
+        connected => connected,
     };
+    // A process that a host started is not allowed to ask as an operator, so without `--agent` it calls as `default`.
+    let Ok(client) = connected else { return Ok(DEFAULT_AGENT.to_owned()) };
     let is_meant = |tool: &KernelTool| tool.tool_id == call.tool || tool.name == call.tool;
     let mut others = Vec::new();
     for agent in std::iter::once(DEFAULT_AGENT.to_owned()).chain(agents_with_access(global).await?)

@@ -32,7 +32,7 @@ fn system() -> FakeTable {
 
 /// Admits an agent through a shim; returns the reason if it is refused.
 fn admit(hosts: &mut HostTable, table: &FakeTable, pid: i32, agent: &str) -> Result<(), String> {
-    hosts.admit_agent(table, &ancestry(table, pid).unwrap(), agent, true, KERNEL)
+    hosts.admit_agent(table, &ancestry(table, pid).unwrap(), agent, true, KERNEL, |_| false)
 }
 
 fn inside(hosts: &HostTable, table: &FakeTable, pid: i32) -> Option<Inside> {
@@ -75,7 +75,7 @@ fn the_kernel_and_keepers_of_other_programs_admit_no_agent() {
     assert!(refused.contains("a server cannot act as an agent"), "{refused}");
     let chain = ancestry(&table, 52).unwrap();
     // A server and its keeper (the process that watches it), which `mgp doctor` started: no kernel is above them.
-    assert!(hosts.admit_agent(&table, &chain[..2], "ada", false, 4).is_err());
+    assert!(hosts.admit_agent(&table, &chain[..2], "ada", false, 4, |_| true).is_err());
 }
 
 #[test]
@@ -85,14 +85,46 @@ fn a_host_has_one_name_and_another_window_may_have_its_own() {
         .with(process(25, 24, 300), "/usr/bin/mgp")
         .with(process(26, 20, 310), "/usr/bin/editor")
         .with(process(27, 26, 320), "/usr/bin/mgp")
-        .with(process(28, 21, 330), "/usr/bin/mgp");
+        .with(process(28, 21, 330), "/usr/bin/mgp")
+        .with(ProcessStat { terminal: 29, ..process(29, 23, 340) }, "/usr/bin/mgp");
     admit(&mut hosts, &table, 22, "ada").unwrap();
     admit(&mut hosts, &table, 25, "ada").unwrap();
     let refused = admit(&mut hosts, &table, 25, "bob").unwrap_err();
     assert!(refused.contains("is the agent `ada`"), "{refused}");
     assert!(admit(&mut hosts, &table, 28, "bob").is_err(), "beside its own shim");
+    assert!(admit(&mut hosts, &table, 29, "bob").is_err(), "in place of the shell of a terminal");
     admit(&mut hosts, &table, 27, "bob").unwrap();
     assert_eq!(admit(&mut hosts, &table, 30, "eve"), Ok(()), "of no host");
+}
+
+#[test]
+fn connected_extensions_of_one_editor_process_have_their_own_names_and_what_they_start_has_not() {
+    let mut hosts = HostTable::default();
+    // Below the process of the extensions: a second shim (28), one that leads a session (29), and a shell (31) that
+    // passes its input on to a third one (32).
+    let table = system()
+        .with(ProcessStat { session: 21, ..process(28, 21, 330) }, "/usr/bin/mgp")
+        .with(process(29, 21, 335), "/usr/bin/mgp")
+        .with(process(31, 21, 340), "/bin/sh")
+        .with(process(32, 31, 350), "/usr/bin/mgp")
+        .input(31, "pipe:[7]")
+        .input(32, "pipe:[7]");
+    let mut admit = |pid, agent, is_shim, connected: &[&str]| {
+        let chain = ancestry(&table, pid).unwrap();
+        let is_connected = |name: &str| connected.contains(&name);
+        hosts.admit_agent(&table, &chain, agent, is_shim, KERNEL, is_connected)
+    };
+    let both = ["cline", "continue"];
+    admit(22, "cline", true, &both).unwrap();
+    admit(28, "continue", true, &both).unwrap();
+    admit(28, "continue", true, &["continue"]).unwrap_err();
+    admit(28, "continue", true, &["cline"]).unwrap_err();
+    admit(28, "ada", true, &["cline", "ada"]).unwrap_err();
+    admit(28, "continue", false, &both).unwrap_err();
+    admit(29, "continue", true, &both).unwrap_err();
+    admit(29, "cline", true, &both).unwrap();
+    admit(32, "continue", true, &both).unwrap_err();
+    admit(32, "cline", true, &both).unwrap();
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use zip::ZipWriter;
@@ -80,7 +81,14 @@ fn a_bundle_is_added_and_replaced() {
     assert!(report.contains("4 tools"), "{report}");
 
     let other = bundle(&home, "1.1.0");
-    home.succeed(&["servers", "update", "desk", "--bundle", &other, "--yes"]);
+    let updated = home.succeed(&["servers", "update", "desk", "--bundle", &other, "--yes"]);
+    let back = "  back: mgp servers update desk --bundle FILE, with the earlier file\n";
+    assert!(updated.contains(back), "{updated}");
+    home.fail(
+        1,
+        &["servers", "update", "desk"],
+        "`desk` came from a bundle; give the new one with",
+    );
     let text = fs::read_to_string(home.own()).unwrap();
     assert!(
         text.contains("desk-tools@1.1.0") && text.contains("bundles/desk/1.1.0/server/echo"),
@@ -88,6 +96,21 @@ fn a_bundle_is_added_and_replaced() {
     );
     assert!(!text.contains("1.0.0/server"), "{text}");
     home.succeed(&["doctor", "desk"]);
+
+    // The files are removed with their server, unless another server runs in their folder.
+    let add =
+        ["servers", "add", &other, "--yes", "--no-grant", "--set", "TOKEN=x", "--id", "second"];
+    home.succeed(&add);
+    let folder = |id: &str| home.path(".local/state/mgp/bundles").join(id);
+    let inside = folder("second").join("1.1.0");
+    let inside = inside.to_str().unwrap();
+    home.succeed(&["servers", "add", "user", "--no-grant", "--cwd", inside, "--", "sh"]);
+    home.succeed(&["servers", "rm", "second"]);
+    assert!(folder("second").exists(), "another server runs there");
+    let removed = home.run(&["servers", "rm", "desk"]);
+    assert_eq!(removed.code, Some(0), "{removed:?}");
+    assert!(removed.err.contains("the files of its bundle in"), "{removed:?}");
+    assert!(!folder("desk").exists() && folder("second").exists());
 }
 
 #[test]
@@ -176,4 +199,57 @@ fn a_bundle_that_leads_out_of_its_folder_is_refused() {
     home.fail(1, &add, "its manifest is too long");
     archive(&path, &[("manifest.json", b"{\"name\": \"x\"}")]);
     home.fail(1, &add, "its manifest has no `version`");
+}
+
+#[test]
+fn only_the_files_of_two_versions_of_a_bundle_are_kept() {
+    let home = Home::new();
+    let file = bundle(&home, "1.0.0");
+    let add = ["servers", "add", &file, "--id", "desk", "--yes", "--no-grant", "--set", "TOKEN=x"];
+    home.succeed(&add);
+    let folder = home.path(".local/state/mgp/bundles/desk");
+    for name in [".new0", ".newer"] {
+        fs::create_dir(folder.join(name)).unwrap();
+    }
+    let left = fs::File::open(folder.join(".new0")).unwrap();
+    left.set_modified(SystemTime::now() - Duration::from_hours(48)).unwrap();
+    for version in ["1.1.0", "1.2.0"] {
+        let other = bundle(&home, version);
+        home.succeed(&["servers", "update", "desk", "--bundle", &other, "--yes"]);
+    }
+    let names = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    // The comment above the server still names 1.0.0, but no server runs it.
+    let text = fs::read_to_string(home.own()).unwrap();
+    assert_eq!(names, [".newer", ".users", "1.1.0", "1.2.0"], "{text}");
+    assert!(home.succeed(&["doctor", "desk"]).contains("4 tools"));
+}
+
+#[test]
+fn the_files_of_a_bundle_stay_while_a_server_of_another_file_runs_them() {
+    let home = Home::new();
+    let (own, old) = (home.write(".config/mgp/servers.toml", ""), bundle(&home, "1.0.0"));
+    let other = home.write("project/servers.toml", "");
+    let run = |config: &Path, arguments: &[&str]| {
+        let config = ["--config", config.to_str().unwrap()];
+        let ended = home.run(&[arguments, &config].concat());
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended.err
+    };
+    let add = ["servers", "add", &old, "--id", "desk", "--yes", "--no-grant", "--set", "TOKEN=x"];
+    for config in [&own, &other] {
+        run(config, &add);
+    }
+    for version in ["1.1.0", "1.2.0"] {
+        let new = bundle(&home, version);
+        run(&own, &["servers", "update", "desk", "--bundle", &new, "--yes"]);
+    }
+    let folder = home.path(".local/state/mgp/bundles/desk");
+    let has_old = || folder.join("1.0.0/server/echo").exists();
+    assert!(has_old(), "the other file's server runs this version");
+    let removed = run(&own, &["servers", "rm", "desk"]);
+    assert!(has_old() && removed.contains("stay, because another server may use"), "{removed}");
+    run(&other, &["servers", "rm", "desk"]);
+    assert!(!folder.exists(), "no server is left");
 }

@@ -187,6 +187,32 @@ fn a_list_that_could_not_be_updated_is_updated_by_the_next_search() {
 }
 
 #[test]
+fn a_clock_that_was_ahead_hides_no_change_of_the_list() {
+    let (place, home) = (Place::with(vec![desk("1.0.0", &json!([]))]), Home::new());
+    let search = ["servers", "search", "echo", "--registry", &place.url];
+    home.json("servers-search", &search);
+    let copy = home.path(".local/state/mgp/registry.json");
+    let set_time = |at: SystemTime| {
+        let mut content: Value = serde_json::from_str(&fs::read_to_string(&copy).unwrap()).unwrap();
+        content["at"] = Timestamp::from(at).as_str().into();
+        fs::write(&copy, content.to_string()).unwrap();
+    };
+    let pages = "/v0.1/servers?version=latest&limit=100";
+    let changes = format!("{pages}&updated_since=");
+    let day = Duration::from_hours(24);
+    set_time(SystemTime::now() + 2 * day);
+    home.json("servers-search", &search);
+    assert_eq!((place.requests(pages), place.requests(&changes)), (2, 0));
+    let last = SystemTime::now() - day;
+    set_time(last);
+    home.json("servers-search", &search);
+    let date = Timestamp::from(last - day).as_str()[..10].replace('-', "%2D");
+    assert_eq!(place.requests(&format!("{changes}{date}")), 1);
+    home.json("servers-search", &[&search[..], &["--refresh"]].concat());
+    assert_eq!((place.requests(pages), place.requests(&changes)), (4, 1));
+}
+
+#[test]
 fn a_hostile_registry_does_no_harm() {
     let home = Home::new();
     let evil = json!({ "server": {

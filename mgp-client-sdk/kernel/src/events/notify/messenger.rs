@@ -17,7 +17,7 @@ use super::super::deliveries::{Attempt, SenderContext, ServedConsole, TIMEOUT, p
 use super::super::webhooks::signed;
 use super::message::Message;
 
-/// Sends messages to one place.
+/// A sender of messages to one configured place.
 pub(in crate::events) struct Messenger {
     way: Way,
     /// The address of the console in the configuration.

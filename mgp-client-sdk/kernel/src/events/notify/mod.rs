@@ -28,14 +28,14 @@ pub(super) const CHANNELS: [&str; 4] = [
 /// The maximum sleep during quiet hours. It is short because the clock jumps when the machine wakes from standby.
 const MAX_SLEEP: Duration = Duration::from_mins(1);
 
-/// Collects decisions that wait for a person, and sends them in one message after some time; fails if the store fails.
+/// Collects decisions that wait for a person, and sends them in one message after some time, until the store is closed.
 pub(super) async fn run(
     messenger: &Messenger,
     config: &NotifyConfig,
     delivery: &Delivery,
     store: &dyn Store,
     reader: &EventReader,
-) -> Result<(), String> {
+) {
     let mut waiting = Waiting::default();
     // The position is stored only after the message is sent, so a kernel that stops before that will read the events
     // again.
@@ -43,6 +43,7 @@ pub(super) async fn run(
     loop {
         tokio::select! {
             events = delivery.read_after(reader, seq) => {
+                let Some(events) = events else { return };
                 for event in events {
                     seq = event.seq;
                     waiting.add(event);
@@ -52,10 +53,11 @@ pub(super) async fn run(
                 let Some(last) = waiting.last.take() else { continue };
                 if let Some(message) = waiting.take(messenger.console().as_deref()) {
                     let send = || messenger.send(&message);
-                    let sent = delivery.deliver(store, &last, send).await;
-                    sent.map_err(|error| error.to_string())?;
+                    delivery.deliver(store, &last, send).await;
                 }
-                reader.acknowledge(last.seq).await.map_err(|error| error.to_string())?;
+                if !delivery.acknowledge(reader, last.seq).await {
+                    return;
+                }
             }
         }
     }

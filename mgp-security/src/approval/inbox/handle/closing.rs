@@ -10,6 +10,7 @@ use mgp_types::service::{Principal, ServerId};
 
 use super::super::request::{ApprovalRequest, RequestState};
 use super::Inbox;
+use crate::approval::CallApproval;
 use crate::error::Refusal;
 use crate::permission::{Approval, ApprovalDecision};
 use crate::state::Writes;
@@ -51,6 +52,37 @@ impl Inbox {
         };
         self.0.state.take_out(is_affected, event_of).await.map_err(Refusal::from)?;
         Ok(removed.into_iter().filter(|permission| revoked.contains(permission)).collect())
+    }
+
+    /// Revokes approvals of later calls of a server's tools, selected by their ids or by a permission that they grant;
+    /// returns the revoked ones. Also removes the unused answers about calls that they cover, because such a call would
+    /// otherwise still run once.
+    ///
+    /// # Errors
+    /// 1000 if `by` is not an operator; other codes if the change cannot be stored or recorded; some approvals and
+    /// answers may have been removed, and a repetition removes the rest.
+    ///
+    /// # Cancel safety
+    /// As [`approve`](Self::approve).
+    pub async fn revoke_calls(
+        &self,
+        by: &Principal,
+        server: &ServerId,
+        names: &[Permission],
+    ) -> Result<Vec<CallApproval>, RpcError> {
+        let _turn = self.0.turn.lock().await;
+        let revoked = self.0.calls.meant(by, server, names).await?;
+        let is_affected = |request: &ApprovalRequest| {
+            request.state == RequestState::Approved
+                && revoked.iter().any(|approval| approval.covers_request(request))
+        };
+        let event_of = |request: &ApprovalRequest| {
+            Some(request.decided_event(by, "denied").cause("revoked").build())
+        };
+        // Remove the answers first: if that fails, a repetition still finds the approvals that select them.
+        self.0.state.take_out(is_affected, event_of).await.map_err(Refusal::from)?;
+        self.0.calls.remove(by, &revoked).await?;
+        Ok(revoked)
     }
 
     /// Applies decisions about permissions of a server, which an operator made outside this inbox, to the open

@@ -267,6 +267,58 @@ async fn an_expired_connection_is_not_used_even_if_it_is_open() {
     whole(response).await;
 }
 
+/// Returns a response whose server names in `Keep-Alive` how long it keeps the connection.
+fn kept(parameters: &str, body: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\nKeep-Alive: {parameters}\r\nContent-Length: 2\r\n\r\n{body}")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_its_server_is_about_to_close_is_not_used() {
+    let (pool, mut dialled) = pair(8, IDLE);
+    let first = kept("timeout=5, max=100", "ok");
+    let (response, mut far) = opened(&pool, &mut dialled, &first).await;
+    whole(response).await;
+    advance(Duration::from_secs(3)).await;
+    let again = kept("max=99,Timeout=5", "ok");
+    let (response, answered) = tokio::join!(pool.send(message()), answer(&mut far, &again));
+    assert!(answered, "it went elsewhere");
+    whole(response.unwrap()).await;
+    run_tasks().await;
+    pool.idle.state.lock().reaper.take().unwrap().abort();
+    advance(Duration::from_secs(4)).await;
+    // The client's own limit holds if the server's is longer.
+    let (response, _far) = opened(&pool, &mut dialled, &kept("timeout=900", "ok")).await;
+    whole(response).await;
+    assert!(is_closed(&mut far).await);
+    assert_eq!(pool.idle.state.lock().connections[0].timeout, IDLE);
+
+    // A connection that is kept for no longer than a second is not used again.
+    let (pool, mut dialled) = pair(8, IDLE);
+    let (response, mut far) = opened(&pool, &mut dialled, &kept("timeout=1", "ok")).await;
+    whole(response).await;
+    assert!(is_closed(&mut far).await);
+    assert!(pool.idle.state.lock().connections.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_connection_that_expires_first_is_closed_first() {
+    let (pool, mut dialled) = pair(8, IDLE);
+    let mut all = Vec::new();
+    for timeout in ["timeout=3", "timeout=900", "timeout=11"] {
+        all.push(opened(&pool, &mut dialled, &kept(timeout, "o")).await);
+    }
+    let mut far = Vec::new();
+    for (response, mut end) in all {
+        end.write_all(b"k").await.unwrap();
+        whole(response).await;
+        far.push(end);
+    }
+    let begun = Instant::now();
+    assert!(is_closed(&mut far[2]).await);
+    assert!(begun.elapsed() <= Duration::from_millis(10_002), "{:?}", begun.elapsed());
+    assert!(is_closed(&mut far[1]).now_or_never().is_none());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_pool_that_is_dropped_closes_its_connections_at_once() {
     let (pool, mut dialled) = pair(8, IDLE);

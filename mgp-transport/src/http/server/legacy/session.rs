@@ -13,7 +13,7 @@ use mgp_types::sync::Mutex;
 use super::super::stream::{EventBudget, EventId, Stream};
 use crate::connection::PendingRequests;
 
-/// The stream number of the session's own stream, which belongs to no call.
+/// The stream number of the session's GET stream, which belongs to no call.
 const STANDALONE_STREAM: u64 = 0;
 /// The maximum number of streams that have ended and can still be resumed.
 const MAX_ENDED_STREAMS: usize = 16;
@@ -120,7 +120,7 @@ impl Session {
         RunningGuard(Arc::clone(self))
     }
 
-    /// Returns the session's own stream; creates it on first use.
+    /// Returns the session's GET stream; creates it on first use.
     pub(in super::super) fn standalone(&self) -> Arc<Stream> {
         let mut state = self.state.lock();
         if let Some(stream) = &state.standalone {
@@ -144,7 +144,7 @@ impl Session {
         known.find(|stream| stream.number() == Some(event.stream)).cloned()
     }
 
-    /// Returns the stream for messages that belong to a call; the session's own stream if the call has ended.
+    /// Returns the stream for messages that belong to a call; the session's GET stream if the call has ended.
     pub(super) fn route(&self, related: Option<CallKey>) -> Arc<Stream> {
         related.and_then(|key| self.stream(key)).unwrap_or_else(|| self.standalone())
     }
@@ -167,7 +167,7 @@ impl Session {
 
     // === End of the session ===
 
-    /// Returns whether no call is running and the session's own stream has no reader.
+    /// Returns whether no call is running and the session's GET stream has no reader.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.state.lock();
         let is_read = state.standalone.as_ref().is_some_and(|stream| stream.is_read());

@@ -98,7 +98,7 @@ impl Sessions {
         self.table.lock().len()
     }
 
-    /// Ends the own stream of each session.
+    /// Ends the GET stream of each session.
     pub(in super::super) fn end_streams(&self) {
         let all: Vec<_> = self.table.lock().values().cloned().collect();
         for session in all {

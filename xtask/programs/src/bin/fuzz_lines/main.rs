@@ -2,7 +2,7 @@
 //!
 //! `fuzz_lines [--seed S] [--n N]` tests N lines; the same seed produces the same lines. Every line is passed to
 //! `Message::parse`, and every fifth line through a connection as well. The program fails on a panic, a wrong or
-//! missing answer, a message that is not written as it was read, or growing memory.
+//! missing answer, a message that changes when it is written and parsed again, or growing memory.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the result is a line on stdout")]
 
@@ -21,7 +21,7 @@ use self::wire::TestConnection;
 
 /// The maximum growth of this process's memory after the warm-up.
 const MAX_GROWTH: u64 = 32 << 20;
-/// Out of this many lines, one is also sent through the connection.
+/// One of this many lines is also sent through the connection.
 const CONNECTION_INTERVAL: u64 = 5;
 /// The number of lines between two checks of the memory.
 const MEMORY_CHECK_INTERVAL: u64 = 100_000;

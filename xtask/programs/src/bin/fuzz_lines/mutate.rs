@@ -4,7 +4,7 @@ use super::corpus::{LINES, PIECES};
 
 /// The maximum length of a line, except for the rare long lines.
 const MAX_LINE: usize = 4 << 10;
-/// Out of this many lines, one on average gets a repeated piece with a total length of up to [`MAX_LONG_LINE`] bytes.
+/// On average, one of this many lines gets a piece repeated to a total length of up to [`MAX_LONG_LINE`] bytes.
 const LONG_LINE_INTERVAL: usize = 2_000;
 const MAX_LONG_LINE: usize = 80 << 10;
 

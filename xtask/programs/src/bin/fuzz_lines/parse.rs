@@ -55,7 +55,7 @@ fn written_as_read(id: Option<&Id>, method: &Method, params: &Params) -> Result<
         }
         other => return Err(format!("written as {line:?} and read as {other:?}")),
     };
-    // Member names with escapes are written last, so only the order of the bytes can change.
+    // Compares the sorted bytes too: members whose names have escapes are written last, so the order can change.
     let sorted = |line: &str| {
         let mut bytes = line.as_bytes().to_vec();
         bytes.sort_unstable();

@@ -145,8 +145,8 @@ pub(crate) fn definition(name: &str, description: &str, schema: &Value) -> (Tool
 
 fn read(file: &Path) -> Result<Vec<Server>, Failure> {
     let mut servers: BTreeMap<String, Server> = BTreeMap::new();
-    // Reads line by line: after one large block is freed, the allocator returns less freed memory to the system, so the
-    // memory of the index would be measured too high.
+    // Reads line by line, not the whole file into one block: after a large block is freed, the allocator keeps more of
+    // the memory that is freed later, which would be measured as memory of the index.
     for line in BufReader::new(File::open(file)?).lines() {
         let line: Line = serde_json::from_str(&line?)?;
         let server = servers.entry(line.server_id.clone()).or_insert_with(|| Server {

@@ -27,16 +27,36 @@ pub(crate) struct Issuer {
 }
 
 struct IssuerState {
-    /// The user, PKCE challenge and redirect URI of each authorization code.
-    codes: HashMap<String, (String, String, String)>,
+    /// The login, PKCE challenge and redirect URI of each authorization code.
+    codes: HashMap<String, (Login, String, String)>,
     /// The user of each device code; `None` until the user has entered the user code.
     devices: HashMap<String, Option<String>>,
-    refresh: HashMap<String, String>,
-    access: HashMap<String, (String, Instant)>,
+    refresh: HashMap<String, Login>,
+    access: HashMap<String, (Login, Instant)>,
     ttl: Duration,
+    /// The scope that each request to the MCP server needs; `None` if requests need no scope.
+    needs: Option<String>,
+    /// If set, the token endpoint answers every request with this status.
+    token_fault: Option<StatusCode>,
+    /// If `true`, clients can register themselves.
+    registers: bool,
     /// The secret of the client that logs in as itself (client credentials grant).
     machine: Option<String>,
     log: Vec<String>,
+}
+
+/// A user who logged in, and the scopes that the user granted, separated by spaces.
+#[derive(Clone)]
+struct Login {
+    user: String,
+    scopes: String,
+}
+
+impl Login {
+    /// Creates a login that grants no scopes.
+    fn of(user: &str) -> Self {
+        Self { user: user.to_owned(), scopes: String::new() }
+    }
 }
 
 impl Issuer {
@@ -47,6 +67,9 @@ impl Issuer {
             refresh: HashMap::new(),
             access: HashMap::new(),
             ttl: Duration::from_hours(1),
+            needs: None,
+            token_fault: None,
+            registers: true,
             machine: Some("s3cret".to_owned()),
             log: Vec::new(),
         };
@@ -63,7 +86,7 @@ impl Issuer {
     /// Returns the user of an access token, and adds the call to the log; `None` if the token is unknown or expired.
     pub(crate) fn user_of(&self, token: &str) -> Option<String> {
         let mut state = self.state.lock();
-        let (user, until) = state.access.get(token)?.clone();
+        let (Login { user, .. }, until) = state.access.get(token)?.clone();
         if until <= Instant::now() {
             return None;
         }
@@ -71,15 +94,27 @@ impl Issuer {
         Some(user)
     }
 
-    fn tokens(&self, user: &str, refreshes: bool) -> Response {
+    /// Returns the scope that requests need, if an access token does not have it.
+    pub(crate) fn missing_scope(&self, token: &str) -> Option<String> {
+        let state = self.state.lock();
+        let (login, _) = state.access.get(token)?;
+        let needs = state.needs.as_ref()?;
+        (!login.scopes.split(' ').any(|scope| scope == needs)).then(|| needs.clone())
+    }
+
+    fn tokens(&self, login: &Login, refreshes: bool) -> Response {
         let (access, refresh) = (name("access"), name("refresh"));
         let mut state = self.state.lock();
         let ttl = state.ttl;
-        state.access.insert(access.clone(), (user.to_owned(), Instant::now() + ttl));
-        let mut answer =
-            json!({ "access_token": access, "token_type": "Bearer", "expires_in": ttl.as_secs() });
+        state.access.insert(access.clone(), (login.clone(), Instant::now() + ttl));
+        let mut answer = json!({
+            "access_token": access,
+            "token_type": "Bearer",
+            "expires_in": ttl.as_secs(),
+            "scope": login.scopes,
+        });
         if refreshes {
-            state.refresh.insert(refresh.clone(), user.to_owned());
+            state.refresh.insert(refresh.clone(), login.clone());
             answer["refresh_token"] = refresh.into();
         }
         Json(answer).into_response()
@@ -105,11 +140,12 @@ async fn resource(State(issuer): State<Arc<Issuer>>) -> Json<Value> {
 
 async fn metadata(State(issuer): State<Arc<Issuer>>) -> Json<Value> {
     let origin = &issuer.origin;
+    let registration = issuer.state.lock().registers.then(|| format!("{origin}/register"));
     Json(json!({
         "issuer": origin,
         "authorization_endpoint": format!("{origin}/authorize"),
         "token_endpoint": format!("{origin}/token"),
-        "registration_endpoint": format!("{origin}/register"),
+        "registration_endpoint": registration,
         "device_authorization_endpoint": format!("{origin}/device"),
         "code_challenge_methods_supported": ["S256"],
         "token_endpoint_auth_methods_supported": ["none", "client_secret_post"],
@@ -126,7 +162,7 @@ async fn register(Json(application): Json<Value>) -> (StatusCode, Json<Value>) {
     (StatusCode::CREATED, Json(registered))
 }
 
-/// Serves the login page: logs in the user in the query parameter `user` at once, without asking for consent.
+/// Serves the login page: at once logs in the user that the query parameter `user` names, without asking for consent.
 async fn authorize(State(issuer): State<Arc<Issuer>>, Query(query): Query<Fields>) -> Response {
     let field = |name: &str| query.get(name).cloned().unwrap_or_default();
     if field("code_challenge_method") != "S256" || field("resource").is_empty() {
@@ -134,7 +170,8 @@ async fn authorize(State(issuer): State<Arc<Issuer>>, Query(query): Query<Fields
     }
     let code = name("code");
     let user = query.get("user").cloned().unwrap_or_else(|| "ada".to_owned());
-    let login = (user, field("code_challenge"), field("redirect_uri"));
+    let login = Login { user, scopes: field("scope") };
+    let login = (login, field("code_challenge"), field("redirect_uri"));
     issuer.state.lock().codes.insert(code.clone(), login);
     let (uri, state) = (field("redirect_uri"), field("state"));
     Redirect::to(&format!("{uri}?code={code}&state={state}")).into_response()
@@ -157,27 +194,30 @@ async fn token(State(issuer): State<Arc<Issuer>>, Form(form): Form<Fields>) -> R
     let field = |name: &str| form.get(name).map_or("", String::as_str);
     let refuse =
         |error: &str| (StatusCode::BAD_REQUEST, Json(json!({ "error": error }))).into_response();
+    if let Some(status) = issuer.state.lock().token_fault {
+        return status.into_response();
+    }
     match field("grant_type") {
         "authorization_code" => {
             let login = issuer.state.lock().codes.remove(field("code"));
-            let Some((user, challenge, uri)) = login else { return refuse("invalid_grant") };
+            let Some((login, challenge, uri)) = login else { return refuse("invalid_grant") };
             let proof = URL_SAFE_NO_PAD.encode(Sha256::digest(field("code_verifier")));
             if proof != challenge || uri != field("redirect_uri") {
                 return refuse("invalid_grant");
             }
-            issuer.tokens(&user, true)
+            issuer.tokens(&login, true)
         }
         "refresh_token" => {
             // A refresh token can be used once only.
-            let user = issuer.state.lock().refresh.remove(field("refresh_token"));
-            let Some(user) = user else { return refuse("invalid_grant") };
-            issuer.state.lock().log.push(format!("refresh {user}"));
-            issuer.tokens(&user, true)
+            let login = issuer.state.lock().refresh.remove(field("refresh_token"));
+            let Some(login) = login else { return refuse("invalid_grant") };
+            issuer.state.lock().log.push(format!("refresh {}", login.user));
+            issuer.tokens(&login, true)
         }
         DEVICE_GRANT => {
             let entered = issuer.state.lock().devices.get(field("device_code")).cloned();
             match entered {
-                Some(Some(user)) => issuer.tokens(&user, true),
+                Some(Some(user)) => issuer.tokens(&Login::of(&user), true),
                 Some(None) => refuse("authorization_pending"),
                 None => refuse("invalid_grant"),
             }
@@ -188,13 +228,13 @@ async fn token(State(issuer): State<Arc<Issuer>>, Form(form): Form<Fields>) -> R
             {
                 return refuse("invalid_client");
             }
-            issuer.tokens("nightly", false)
+            issuer.tokens(&Login::of("nightly"), false)
         }
         _ => refuse("unsupported_grant_type"),
     }
 }
 
-/// Serves `/test/…`: tests use it to change which tokens are valid, and to read the log.
+/// Serves `/test/…`: tests use it to change which tokens are valid and how the server answers, and to read the log.
 async fn control(
     State(issuer): State<Arc<Issuer>>,
     axum::extract::Path(what): axum::extract::Path<String>,
@@ -210,9 +250,14 @@ async fn control(
         }
         "expire" => state.access.clear(),
         "revoke" => {
-            state.access.retain(|_, (owner, _)| *owner != user);
-            state.refresh.retain(|_, owner| *owner != user);
+            state.access.retain(|_, (login, _)| login.user != user);
+            state.refresh.retain(|_, login| login.user != user);
         }
+        "needs" => state.needs = query.get("scope").cloned(),
+        "token-fault" => {
+            state.token_fault = query.get("status").and_then(|status| status.parse().ok());
+        }
+        "no-registration" => state.registers = false,
         "device" => state.devices.values_mut().for_each(|entered| *entered = Some(user.clone())),
         "forget-machine" => {
             state.machine = None;

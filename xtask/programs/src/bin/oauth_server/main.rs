@@ -41,18 +41,23 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Lets requests with a valid token pass, as the user of the token; refuses others with 401.
+/// Lets requests with a valid token pass, as the user of the token; refuses others with 401, or with 403 if the token
+/// lacks a scope.
 async fn authenticate(
     State(issuer): State<Arc<Issuer>>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let shown = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let user = shown.and_then(|value| issuer.user_of(value.strip_prefix("Bearer ")?));
-    let Some(user) = user else {
-        let challenge = issuer.challenge();
+    let token = shown.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
+    let challenge = issuer.challenge();
+    let Some(user) = issuer.user_of(token) else {
         return (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, challenge)]).into_response();
     };
+    if let Some(scope) = issuer.missing_scope(token) {
+        let challenge = format!("{challenge}, error=\"insufficient_scope\", scope=\"{scope}\"");
+        return (StatusCode::FORBIDDEN, [(header::WWW_AUTHENTICATE, challenge)]).into_response();
+    }
     request.extensions_mut().insert(Principal::new("local", user.as_str()));
     next.run(request).await
 }

@@ -1,0 +1,299 @@
+//! Tests of `mgp setup`, `mgp import` and `mgp connect` with lists and files that only some hosts have.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::program::program;
+use crate::world::Home;
+
+/// Returns the access entries of an agent for the server `bench`: each tool, or an empty text for all, and the
+/// permission.
+fn entries(home: &Home, agent: &str) -> Vec<(String, String)> {
+    let found = home.json("access-query", &["access", "query", agent, "bench"]);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let entries = found["entries"].as_array().unwrap().iter();
+    let mut entries: Vec<_> =
+        entries.map(|entry| (text(&entry["tool_name"]), text(&entry["permission"]))).collect();
+    entries.sort();
+    entries
+}
+
+fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+    expected.iter().map(|(tool, word)| ((*tool).to_owned(), (*word).to_owned())).collect()
+}
+
+#[test]
+fn an_agent_gets_no_tool_that_its_host_withholds() {
+    let bench = program("workbench");
+    let with_hosts = || {
+        let home = Home::new();
+        let copilot = json!({ "type": "local", "command": bench, "tools": ["echo"] });
+        let gemini = json!({ "command": bench, "excludeTools": ["echo"] });
+        let text = |server: Value| json!({ "mcpServers": { "bench": server } }).to_string();
+        home.write(".copilot/mcp-config.json", &text(copilot));
+        home.write(".gemini/settings.json", &text(gemini));
+        home
+    };
+    let home = with_hosts();
+    let planned = home.succeed(&["import"]);
+    for expected in [
+        "its tools are granted as there: only echo",
+        "its tools are granted as there: all but echo",
+    ] {
+        assert!(planned.contains(expected), "{planned}");
+    }
+    let done = home.json("import", &["import", "--apply"]);
+    let of = |agent: &str| {
+        let granted = done["granted"].as_array().unwrap();
+        granted.iter().find(|one| one["agent"] == agent).unwrap_or_else(|| panic!("{done}"))
+    };
+    assert_eq!(entries(&home, "copilot"), pairs(&[("echo", "allow")]));
+    assert_eq!(entries(&home, "gemini"), pairs(&[("", "allow"), ("echo", "deny")]));
+    let query = ["access", "query", "gemini", "bench", "echo"];
+    assert_eq!(home.json("access-query", &query)["permission"], "deny");
+    let query = ["access", "query", "copilot", "bench", "shell"];
+    assert_eq!(home.json("access-query", &query)["permission"], "deny");
+    // Permissions are asked for only if the agent can use a tool that needs them.
+    assert_eq!(of("copilot")["asked"], json!([]), "{done}");
+    assert_ne!(of("gemini")["asked"], json!([]), "{done}");
+
+    // The limits also hold if `mgp connect` makes the grants.
+    let home = with_hosts();
+    home.succeed(&["import", "--apply", "--no-grant"]);
+    let printed = home.succeed(&["connect", "copilot", "--interactive", "no"]);
+    assert!(printed.contains("its tools: only echo"), "{printed}");
+    assert_eq!(entries(&home, "copilot"), pairs(&[("echo", "allow")]));
+    home.succeed(&["connect", "gemini", "--interactive", "no", "--grant", "bench"]);
+    assert_eq!(entries(&home, "gemini"), pairs(&[("", "allow")]));
+}
+
+/// Writes the file of Copilot CLI or Gemini CLI with the server `bench` and a list of its tools.
+fn write_host(home: &Home, file: &str, list: &Value) {
+    let mut server = json!({ "command": program("workbench") });
+    server.as_object_mut().unwrap().extend(list.as_object().unwrap().clone());
+    home.write(file, &json!({ "mcpServers": { "bench": server } }).to_string());
+}
+
+const COPILOT: &str = ".copilot/mcp-config.json";
+const GEMINI: &str = ".gemini/settings.json";
+
+#[test]
+fn a_new_list_of_a_host_replaces_the_access_that_an_earlier_command_gave() {
+    let home = Home::new();
+    write_host(&home, COPILOT, &json!({}));
+    home.succeed(&["import", "copilot", "--apply"]);
+    assert_eq!(entries(&home, "copilot"), pairs(&[("", "allow")]));
+    write_host(&home, COPILOT, &json!({ "tools": ["echo"] }));
+    let done = home.json("import", &["import", "copilot", "--apply"]);
+    assert_eq!(done["granted"][0]["only_tools"], json!(["echo"]), "{done}");
+    assert!(done["granted"][0].get("excess").is_none(), "{done}");
+    assert_eq!(entries(&home, "copilot"), pairs(&[("echo", "allow")]));
+
+    // A list that becomes shorter takes tools away, and one that becomes longer adds tools.
+    let connect = ["connect", "copilot", "--interactive", "no"];
+    write_host(&home, COPILOT, &json!({ "tools": ["echo", "fail"] }));
+    home.succeed(&connect);
+    assert_eq!(entries(&home, "copilot"), pairs(&[("echo", "allow"), ("fail", "allow")]));
+    write_host(&home, COPILOT, &json!({ "tools": ["echo"] }));
+    let printed = home.succeed(&connect);
+    let expected = "its tools: only echo; its resources and prompts are not granted";
+    assert!(printed.contains(expected), "{printed}");
+    assert_eq!(entries(&home, "copilot"), pairs(&[("echo", "allow")]));
+    let done = home.json("connect", &connect);
+    assert_eq!(done["granted"], json!([]), "nothing is left to change: {done}");
+
+    write_host(&home, GEMINI, &json!({}));
+    home.succeed(&["import", "gemini", "--apply"]);
+    write_host(&home, GEMINI, &json!({ "excludeTools": ["echo"] }));
+    let done = home.json("connect", &["connect", "gemini", "--interactive", "no"]);
+    assert_eq!(done["granted"][0]["withheld_tools"], json!(["echo"]), "{done}");
+    assert_eq!(entries(&home, "gemini"), pairs(&[("", "allow"), ("echo", "deny")]));
+    home.succeed(&["connect", "gemini", "--interactive", "no", "--grant", "bench"]);
+    assert_eq!(entries(&home, "gemini"), pairs(&[("", "allow")]));
+}
+
+#[test]
+fn the_lists_of_several_imports_for_one_agent_add_up() {
+    let home = Home::new();
+    for (file, tool) in [("a.json", "echo"), ("b.json", "fail")] {
+        write_host(&home, &format!("work/{file}"), &json!({ "tools": [tool] }));
+        home.succeed(&["import", file, "--apply", "--agent", "ada"]);
+    }
+    assert_eq!(entries(&home, "ada"), pairs(&[("echo", "allow"), ("fail", "allow")]));
+}
+
+#[test]
+fn what_allows_more_than_the_list_of_a_host_is_named() {
+    let connect = ["connect", "copilot", "--interactive", "no"];
+    let ready = || {
+        let home = Home::new();
+        write_host(&home, COPILOT, &json!({ "tools": ["echo"] }));
+        home.succeed(&["import", "copilot", "--apply", "--no-grant"]);
+        home
+    };
+    let deny = ["access", "grant", "copilot", "bench", "--deny"];
+    let remedy = format!("`mgp {}` ends that", deny.join(" "));
+    let check = |home: &Home, cause: &str| {
+        let printed = home.succeed(&connect);
+        let expected = format!("the host allows only echo, but {cause} allows all tools; {remedy}");
+        assert!(printed.contains(&expected) && !printed.contains("its tools:"), "{printed}");
+        home.succeed(&deny);
+        for (tool, permission) in [("echo", "allow"), ("shell", "deny")] {
+            let query = ["access", "query", "copilot", "bench", tool];
+            assert_eq!(home.json("access-query", &query)["permission"], permission, "{tool}");
+        }
+    };
+    let home = ready();
+    home.succeed(&["access", "grant", "*", "bench"]);
+    check(&home, "the access entry of `*`");
+
+    let home = ready();
+    let text = fs::read_to_string(home.own()).unwrap();
+    let policy = "[servers.mgp]\ndefault_policy = 'opt-out'\n";
+    home.write(".config/mgp/servers.toml", &format!("{text}\n{policy}"));
+    check(&home, "its `default_policy`");
+
+    // An operator's own entry for the agent stays as it is.
+    let home = ready();
+    home.succeed(&["access", "grant", "copilot", "bench"]);
+    let done = home.run(&connect);
+    assert!(done.err.contains("the access entry of `copilot` allows all tools"), "{done:?}");
+    assert!(done.err.contains(&remedy), "{done:?}");
+    assert_eq!(entries(&home, "copilot"), pairs(&[("", "allow")]));
+}
+
+#[test]
+fn an_agent_of_two_hosts_gets_what_one_of_them_offers() {
+    let home = Home::new();
+    let bench = program("workbench");
+    for (file, tools) in [("a.json", json!(["echo"])), ("b.json", json!(["fail"]))] {
+        let server = json!({ "command": bench, "tools": tools });
+        home.write(
+            &format!("work/{file}"),
+            &json!({ "mcpServers": { "bench": server } }).to_string(),
+        );
+    }
+    home.succeed(&["import", "a.json", "b.json", "--apply", "--agent", "ada"]);
+    assert_eq!(entries(&home, "ada"), pairs(&[("echo", "allow"), ("fail", "allow")]));
+}
+
+#[test]
+fn setup_names_what_it_does_not_copy() {
+    let home = Home::new();
+    let server = format!(
+        "[mcp_servers.own]\ncommand = '{}'\nargs = ['--tools', '1']\noauth_resource = 'x'\n",
+        program("echo")
+    );
+    home.write(".codex/config.toml", &server);
+    let done = home.succeed(&["setup", "codex", "--yes"]);
+    home.succeed(&["stop"]);
+    assert!(done.contains("`oauth_resource` was left out: it is not known here"), "{done}");
+}
+
+#[test]
+fn setup_names_the_reasons_of_a_host_none_of_whose_servers_can_be_copied() {
+    let home = Home::new();
+    let tools = json!({ "command": "node", "args": ["${workspaceFolder}/mcp.js"] });
+    let text = json!({ "mcpServers": { "tools": tools } }).to_string();
+    let file = home.write(".cursor/mcp.json", &text);
+    home.write(".codeium/windsurf/mcp_config.json", "");
+    let reason = "left out: only its host can replace `${workspaceFolder}`";
+    let planned = home.succeed(&["setup", "--dry-run"]);
+    assert!(planned.contains(reason) && !planned.contains("cursor has no servers"), "{planned}");
+    assert!(planned.contains("windsurf has no servers"), "{planned}");
+    let done = home.succeed(&["setup", "--yes"]);
+    assert!(done.contains(reason) && done.contains("nothing to change: no server"), "{done}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    // A host that is named gets mgp besides its own servers.
+    let done = home.succeed(&["setup", "cursor", "--yes"]);
+    home.succeed(&["stop"]);
+    assert!(done.contains(reason), "{done}");
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains(env!("CARGO_BIN_EXE_mgp")) && text.contains("\"tools\""), "{text}");
+}
+
+#[test]
+fn a_list_of_gemini_that_keeps_mgp_out_is_respected() {
+    let home = Home::new();
+    let write = |lists: Value| {
+        let servers = json!({ "own": { "command": "own" }, "off": { "command": "off" } });
+        let text = json!({ "mcp": lists, "mcpServers": servers }).to_string();
+        (home.write(".gemini/settings.json", &text), text)
+    };
+    write(json!({ "excluded": ["off"] }));
+    let seen = home.json("import", &["import", "gemini"]);
+    let servers = seen["servers"].as_array().unwrap();
+    let off = servers.iter().find(|server| server["name"] == "off").unwrap();
+    assert_eq!(off["left_out"], "it is switched off there", "{seen}");
+    let connect = ["connect", "gemini", "--replace", "--interactive", "no", "--no-grant"];
+    for lists in [json!({ "allowed": ["own"] }), json!({ "excluded": ["mgp"] })] {
+        let (file, text) = write(lists);
+        home.fail(1, &connect, "its `mcp.allowed` or `mcp.excluded` keeps the host from starting");
+        assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    }
+    let (file, _) = write(json!({ "allowed": ["own", "mgp"] }));
+    home.succeed(&["import", "gemini", "--apply", "--no-grant"]);
+    let done = home.json("connect", &connect);
+    assert_eq!((&done["replaced"], &done["beside"]), (&json!(["own"]), &json!([])), "{done}");
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains(env!("CARGO_BIN_EXE_mgp")) && text.contains("\"off\""), "{text}");
+}
+
+#[test]
+fn a_file_that_cannot_be_changed_does_not_stop_the_other_hosts() {
+    let home = Home::new();
+    let goose = "extensions: {own: {type: stdio, cmd: own, args: []}}\n";
+    let file = home.write(".config/goose/config.yaml", goose);
+    home.write(".codeium/windsurf/mcp_config.json", "");
+    let cursor = json!({ "mcpServers": { "own": { "command": program("echo"), "args": ["--tools", "1"] } } });
+    let cursor = home.write(".cursor/mcp.json", &cursor.to_string());
+    let planned = home.run(&["setup", "--dry-run"]);
+    assert!(planned.out.contains("windsurf has no servers"), "{planned:?}");
+    assert!(!planned.err.contains("it is not JSON"), "{planned:?}");
+    let done = home.run(&["setup", "--yes", "--interactive", "no"]);
+    home.succeed(&["stop"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(done.err.contains("config.yaml` was not changed"), "{done:?}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), goose);
+    let text = fs::read_to_string(&cursor).unwrap();
+    assert!(text.contains(env!("CARGO_BIN_EXE_mgp")), "{text}");
+    assert!(!fs::read_to_string(home.own()).unwrap().contains("goose"), "it is not imported");
+    home.fail(1, &["setup", "goose", "--yes"], "was not changed");
+}
+
+#[test]
+fn a_host_that_is_named_twice_is_set_up_once() {
+    let home = Home::new();
+    let server = json!({ "mcpServers": { "own": { "command": program("echo"), "args": ["--tools", "1"] } } });
+    home.write(".cursor/mcp.json", &server.to_string());
+    let done = home.json("setup", &["setup", "cursor", "cursor", "--yes", "--interactive", "no"]);
+    home.succeed(&["stop"]);
+    assert_eq!(done["hosts"].as_array().unwrap().len(), 1, "{done}");
+    assert_eq!(done["hosts"][0]["problems"], json!([]), "{done}");
+}
+
+#[test]
+fn the_file_of_opencode_with_comments_is_changed_and_restored() {
+    let home = Home::new();
+    let before = "{\n  // mine\n  \"mcp\": {\n    \"own\": { \"type\": \"local\", \"command\": [\"own\", \"-y\"] }\n  }\n}\n";
+    let file = home.write(".config/opencode/opencode.jsonc", before);
+    home.succeed(&["import", "opencode", "--apply", "--no-grant"]);
+    let connect = ["connect", "opencode", "--replace", "--interactive", "no", "--no-grant"];
+    let text = || fs::read_to_string(&file).unwrap();
+    let done = home.json("connect", &connect);
+    assert_eq!((&done["file"], &done["replaced"]), (&json!(file), &json!(["own"])), "{done}");
+    assert!(text().contains(env!("CARGO_BIN_EXE_mgp")), "{}", text());
+    assert!(!home.path(".config/opencode/opencode.json").exists());
+    home.succeed(&["disconnect", "opencode"]);
+    assert_eq!(text(), before);
+    // `mgp undo` finds its entry even if the host has changed the file since.
+    home.succeed(&["undo"]);
+    home.succeed(&["undo"]);
+    home.succeed(&connect);
+    fs::write(&file, text().replacen('{', "{\n  \"theme\": \"x\",", 1)).unwrap();
+    home.succeed(&["undo"]);
+    let text = text();
+    assert!(text.contains("\"theme\"") && text.contains("\"own\""), "{text}");
+    assert!(!text.contains(env!("CARGO_BIN_EXE_mgp")), "{text}");
+}

@@ -1,0 +1,49 @@
+//! The environment variables that the entries of servers name.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Template;
+use crate::config::{Config, TargetConfig};
+
+/// Returns the environment variables that the entries of servers name, in `${…}` or without a wildcard in `pass_env`,
+/// each with `true` if this process has the variable. An empty variable counts as missing.
+///
+/// ```
+/// use mgp_discovery::{Config, named_variables};
+///
+/// let text = "servers = [{ id = 'a', command = 'a', env = { KEY = '${NO_SUCH_KEY:-}' }, pass_env = ['PATH'] }]";
+/// let config = Config::parse("mgp.toml", text).unwrap().config;
+/// let named = named_variables(&config);
+/// assert_eq!((named["NO_SUCH_KEY"], named["PATH"], named.len()), (false, true, 2));
+/// ```
+#[must_use]
+pub fn named_variables(config: &Config) -> BTreeMap<String, bool> {
+    let mut names = BTreeSet::new();
+    let passed = config.servers.iter().flat_map(|server| &server.pass_env);
+    let passed = passed.chain(&config.kernel.pass_env).filter(|name| !name.ends_with('*'));
+    names.extend(passed.cloned());
+    for text in config.servers.iter().flat_map(|server| texts(&server.target)) {
+        if let Ok(template) = Template::parse(text) {
+            names.extend(template.variables().map(str::to_owned));
+        }
+    }
+    let with_state = |name: String| {
+        let is_set = std::env::var_os(&name).is_some_and(|value| !value.is_empty());
+        (name, is_set)
+    };
+    names.into_iter().map(with_state).collect()
+}
+
+/// Returns the texts of a target in which `${…}` is expanded.
+fn texts(target: &TargetConfig) -> Vec<&String> {
+    match target {
+        TargetConfig::Program { command, args, cwd, env } => {
+            [command].into_iter().chain(args).chain(cwd).chain(env.values()).collect()
+        }
+        TargetConfig::Url { url, headers, auth, .. } => {
+            let login = auth.texts().map(|(_, text)| text);
+            [url].into_iter().chain(headers.values()).chain(login).collect()
+        }
+        TargetConfig::InProcess => Vec::new(),
+    }
+}

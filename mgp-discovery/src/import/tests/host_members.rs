@@ -1,0 +1,176 @@
+//! Tests of members and lists that only some hosts have.
+
+use std::path::Path;
+
+use super::imported;
+use crate::config::{Config, TargetConfig};
+use crate::import::{Host, Import, ImportOutcome, Plan, ToolLimit, read};
+
+fn names(import: &Import) -> Vec<&str> {
+    import.servers.iter().map(|server| server.name.as_str()).collect()
+}
+
+fn reasons(import: &Import) -> Vec<(&str, &str)> {
+    import.refused.iter().map(|one| (one.name.as_str(), one.why.as_str())).collect()
+}
+
+#[test]
+fn the_variables_and_headers_of_codex_are_kept() {
+    let text = "[mcp_servers.a]\ncommand = 'a'\nenv_vars = ['TOKEN', 'ZONE']\nstartup_timeout_ms = 1500\n\
+        [mcp_servers.b]\nurl = 'https://x.org'\nenv_http_headers = { X-Key = 'HKEY' }\n\
+        [mcp_servers.c]\ncommand = 'c'\nstartup_timeout_ms = 1500\nstartup_timeout_sec = 20\n\
+        [mcp_servers.d]\ncommand = 'd'\nenv_vars = [{ name = 'TOKEN', source = 'remote' }]\n\
+        [mcp_servers.e]\ncommand = 'e'\nenv_vars = 'TOKEN'\n\
+        [mcp_servers.f]\nurl = 'https://x.org'\nenv_http_headers = { X-Key = 1 }\n";
+    let import = imported(Host::Codex, "config.toml", text);
+    let variables = "its `env_vars` has something that is not the name of a variable";
+    let headers = "its `env_http_headers` has something that is not the name of a variable";
+    assert_eq!(reasons(&import), [("d", variables), ("e", variables), ("f", headers)]);
+    let expected = ["it inherits from the program that starts mgp: TOKEN, ZONE"];
+    assert_eq!(import.servers[0].notes, expected);
+    assert_eq!(import.servers[1].entry.headers["X-Key"], "${HKEY}");
+    let plan = Plan::new("/nowhere/at/all.toml", &[import]).unwrap();
+    let servers = Config::parse("f", plan.text()).unwrap().config.servers;
+    assert_eq!(servers[0].pass_env, ["TOKEN", "ZONE"]);
+    let start = |at: usize| servers[at].timeouts.start.unwrap().as_millis();
+    assert_eq!((start(0), start(2)), (1500, 20_000));
+    let TargetConfig::Url { headers, .. } = &servers[1].target else { panic!("a URL") };
+    assert_eq!(headers["X-Key"], "${HKEY}");
+}
+
+#[test]
+fn a_server_that_inherits_other_variables_is_another_server() {
+    let import = |host, file, variables: &str| {
+        let text =
+            format!(r#"{{"mcpServers": {{"a": {{"command": "a", "env_vars": {variables}}}}}}}"#);
+        imported(host, file, &text)
+    };
+    let imports = [
+        import(Host::Generic, "f", r#"["A", "B"]"#),
+        import(Host::Kiro, "g", r#"["B"]"#),
+        import(Host::Junie, "h", r#"["C"]"#),
+    ];
+    let plan = Plan::new("/nowhere/at/all.toml", &imports).unwrap();
+    let config = Config::parse("f", plan.text()).unwrap().config;
+    let ids: Vec<_> = config.servers.iter().map(|server| server.id.as_str()).collect();
+    assert_eq!(ids, ["a", "a-junie"]);
+}
+
+#[test]
+fn a_server_imported_before_variables_were_inherited_is_not_added_again() {
+    let text = "[mcp_servers.a]\ncommand = 'a'\nenv_vars = ['TOKEN', 'ZONE']\n";
+    let import = imported(Host::Codex, "/h/config.toml", text);
+    let line = |comment: &str| {
+        let before =
+            format!("{comment}[[servers]]\nid = 'a'\ncommand = 'a'\npass_env = ['ZONE']\n");
+        let plan = Plan::from_text("f", &before, std::slice::from_ref(&import)).unwrap();
+        plan.lines()[0].clone()
+    };
+    let again = line("# From /h/config.toml\n");
+    assert_eq!(again.outcome, ImportOutcome::Present("a".to_owned()));
+    let expected = "the server there does not inherit TOKEN; add `pass_env`";
+    assert!(again.notes.iter().any(|note| note == expected), "{again}");
+    assert_eq!(line("").outcome, ImportOutcome::Added("a-codex".to_owned()));
+}
+
+#[test]
+fn the_limits_of_tools_of_each_host_are_kept() {
+    let only = |tools: &[&str]| ToolLimit::Only(tools.iter().map(|&tool| tool.into()).collect());
+    let except =
+        |tools: &[&str]| ToolLimit::Except(tools.iter().map(|&tool| tool.into()).collect());
+    for (host, members, expected) in [
+        (Host::CopilotCli, r#""tools": ["a", "b"]"#, only(&["a", "b"])),
+        (Host::CopilotCli, r#""tools": ["*"]"#, ToolLimit::default()),
+        (Host::GeminiCli, r#""includeTools": ["a(x)", "b"], "excludeTools": ["b"]"#, only(&["a"])),
+        (Host::GeminiCli, r#""includeTools": null, "excludeTools": ["b"]"#, except(&["b"])),
+        (Host::GeminiCli, r#""excludeTools": []"#, ToolLimit::default()),
+        (Host::Windsurf, r#""disabledTools": ["b"]"#, except(&["b"])),
+        (Host::Kiro, r#""disabledTools": []"#, ToolLimit::default()),
+        (Host::Generic, r#""enabled_tools": ["a"]"#, only(&["a"])),
+        (Host::Generic, r#""disabled_tools": ["a"]"#, except(&["a"])),
+        (Host::Generic, r#""tools": {"a": {"approval_mode": "approve"}}"#, ToolLimit::default()),
+    ] {
+        let text = format!(r#"{{"mcpServers": {{"s": {{"command": "s", {members}}}}}}}"#);
+        let import = imported(host, "f", &text);
+        let server = &import.servers[0];
+        assert_eq!(server.entry.tools, expected, "{members}");
+        assert_eq!(server.notes.is_empty(), expected.is_all(), "{members}: {:?}", server.notes);
+        // A grant of single tools includes nothing else.
+        let of_others = "its resources and prompts are not granted";
+        let is_noted = server.notes.iter().any(|note| note.ends_with(of_others));
+        assert_eq!(is_noted, matches!(expected, ToolLimit::Only(_)), "{members}");
+        let plan = Plan::new("/nowhere/at/all.toml", &[import]).unwrap();
+        assert_eq!(plan.lines()[0].tools, expected, "{members}");
+    }
+    for (tools, expected) in
+        [("[]", ToolLimit::default()), ("null", ToolLimit::default()), ("[a]", only(&["a"]))]
+    {
+        let text = format!("extensions:\n  s: {{cmd: s, available_tools: {tools}}}\n");
+        assert_eq!(imported(Host::Goose, "f", &text).servers[0].entry.tools, expected, "{tools}");
+    }
+}
+
+#[test]
+fn a_server_with_an_unreadable_list_of_tools_stays_in_its_host() {
+    let text = r#"{"mcpServers": {
+        "all": {"command": "a", "excludeTools": ["*"], "includeTools": ["a"]},
+        "every": {"command": "a", "disabledTools": ["b", "*"]},
+        "none": {"command": "a", "tools": []},
+        "pattern": {"command": "a", "disabled_tools": ["delete_*"]},
+        "letter": {"command": "a", "excludeTools": ["a?"]},
+        "number": {"command": "a", "tools": [1]},
+        "word": {"command": "a", "excludeTools": "delete"},
+        "control": {"command": "a", "tools": ["a\u0000"]}}}"#;
+    let import = imported(Host::CopilotCli, "f", text);
+    assert_eq!(
+        reasons(&import),
+        [
+            ("all", "it is switched off there"),
+            ("control", "`tools` has something that is not the name of a tool"),
+            ("every", "it is switched off there"),
+            ("letter", "`excludeTools` has a pattern, which only its host can apply"),
+            ("none", "it is switched off there"),
+            ("number", "`tools` has something that is not the name of a tool"),
+            ("pattern", "`disabled_tools` has a pattern, which only its host can apply"),
+            ("word", "`excludeTools` is not a list"),
+        ]
+    );
+}
+
+#[test]
+fn servers_that_gemini_does_not_allow_are_left_out() {
+    let import = |lists: &str| {
+        let servers = r#"{"a": {"command": "a"}, "b": {"command": "b"}, "c": {"command": "c"}}"#;
+        imported(Host::GeminiCli, "f", &format!(r#"{{"mcp": {lists}, "mcpServers": {servers}}}"#))
+    };
+    let off = "it is switched off there";
+    let excluded = import(r#"{"excluded": ["b"], "allowed": []}"#);
+    assert_eq!((names(&excluded), reasons(&excluded)), (vec!["a", "c"], vec![("b", off)]));
+    let allowed = import(r#"{"excluded": ["b"], "allowed": ["b", "c"]}"#);
+    assert_eq!(names(&allowed), ["c"]);
+    assert_eq!(reasons(&allowed), [("b", off), ("a", off)]);
+    let text = r#"{"mcp": {"allowed": ["b"]}, "mcpServers": {"a": {"command": "a"}}}"#;
+    assert_eq!(names(&imported(Host::Cursor, "f", text)), ["a"]);
+}
+
+#[test]
+fn a_server_with_a_file_of_opencode_stays_there() {
+    let text = r#"{"mcp": {"a": {"type": "remote", "url": "https://x.org", "headers": {"A": "Bearer {file:~/.key}"}},
+        "b": {"type": "local", "command": ["b", "{env:B}"]}}}"#;
+    let import = imported(Host::OpenCode, "f", text);
+    assert_eq!(import.servers[0].entry.args, ["${B}"]);
+    assert_eq!(reasons(&import), [("a", "only its host can replace `{file:~/.key}`")]);
+}
+
+#[test]
+fn either_file_of_opencode_belongs_to_its_project() {
+    let text = r#"{"mcp": {"a": {"type": "local", "command": ["a"]}}}"#;
+    let cwd = |file: &str| {
+        let import = read(Host::OpenCode, Path::new(file), text).unwrap();
+        import.servers[0].entry.cwd.clone()
+    };
+    for file in ["/p/opencode.json", "/p/opencode.jsonc"] {
+        assert_eq!(cwd(file).as_deref(), Some("/p"), "{file}");
+    }
+    assert_eq!(cwd("/h/.config/opencode/opencode.jsonc"), None);
+}

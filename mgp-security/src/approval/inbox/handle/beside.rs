@@ -1,0 +1,110 @@
+//! Questions that are open in the inbox while another approver is asked about them, too.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use mgp_types::mgp::GrantDecision;
+use mgp_types::sync::Mutex;
+use mgp_types::{ErrorCode, RpcError};
+
+use super::super::request::{ApprovalRequest, RequestState};
+use super::{Inbox, Lookup};
+use crate::approval::{Decision, Question};
+use crate::error::Refusal;
+
+impl Inbox {
+    /// Waits until an operator decides a question, whose open request is `kept`. If the request ends without a decision
+    /// about this question, e.g. because an equal call has used the answer, the question gets a new request.
+    pub(in crate::approval::inbox) async fn decided(
+        &self,
+        question: &Question,
+        kept: &Mutex<Arc<ApprovalRequest>>,
+    ) -> Result<Decision, RpcError> {
+        let mut moves = self.0.moved.subscribe();
+        loop {
+            moves.borrow_and_update();
+            let known = Arc::clone(&kept.lock());
+            match self.outcome(question, &known).await? {
+                Some(Lookup::Decided(decision)) => return Ok(decision),
+                Some(Lookup::Open(request)) => *kept.lock() = request,
+                None => {}
+            }
+            if moves.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    }
+
+    /// Returns the decision about a question whose request was `kept`, or the new request if that one ended without a
+    /// decision about this question. Returns `None` while the request is open.
+    pub(in crate::approval::inbox) async fn outcome(
+        &self,
+        question: &Question,
+        kept: &ApprovalRequest,
+    ) -> Result<Option<Lookup>, RpcError> {
+        let requests = self.0.state.now()?;
+        let has_ended = match requests.get(&kept.id) {
+            // `Deferred` makes the `gate` module decide about the call again, now with the operator's decision.
+            Some(now) if kept.is_decision(now.state) => {
+                let decision = kept.decision(GrantDecision::Deferred);
+                return Ok(Some(Lookup::Decided(decision)));
+            }
+            Some(now) => match now.state {
+                RequestState::Approved | RequestState::Denied => now.answers(question),
+                RequestState::Used | RequestState::Settled => true,
+                RequestState::Later | RequestState::Open => false,
+            },
+            // A request about the same call with other permissions has replaced `kept`. Add no new request while that
+            // one is open, because the new one would replace it in turn.
+            None => {
+                let mut open = requests.open(SystemTime::now());
+                requests.all().any(|other| other.is_about(question))
+                    && !open.any(|other| other.is_about(question))
+            }
+        };
+        if !has_ended {
+            return Ok(None);
+        }
+        match self.find(question).await {
+            Ok(found) => Ok(Some(found)),
+            // The inbox is full, but the other approver can still answer.
+            Err(error) if error.code() == ErrorCode::RESOURCE_EXHAUSTED => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Closes an open request whose question was answered by another approver. Returns `false` if an operator has
+    /// answered it already.
+    pub(in crate::approval::inbox) async fn close(
+        &self,
+        id: &str,
+        decision: &Decision,
+    ) -> Result<bool, RpcError> {
+        let _turn = self.0.turn.lock().await;
+        let requests = self.0.state.now()?;
+        let Some(known) = requests.get(id) else { return Ok(true) };
+        if known.state != RequestState::Open {
+            let is_answered = matches!(known.state, RequestState::Approved | RequestState::Denied);
+            return Ok(!is_answered && !known.is_decision(known.state));
+        }
+        // The answer to a question about some permissions of a server does not end the review of all of them.
+        if known.is_review {
+            return Ok(true);
+        }
+        let mut closed = ApprovalRequest::clone(known);
+        closed.state = match decision.answer {
+            GrantDecision::Approved => RequestState::Used,
+            _ => RequestState::Settled,
+        };
+        closed.decided_by = Some(decision.by.clone());
+        closed.via = decision.via;
+        closed.justification = decision.reason();
+        closed.expires_at = (SystemTime::now() + self.0.config.answer_ttl).into();
+        let event = closed
+            .decided_event(decision.actor(), closed.state_word())
+            .justification(closed.justification.as_deref());
+        let writes = vec![(closed.id.clone(), Some(closed.clone()))];
+        self.0.state.write(writes, vec![event.build()]).await.map_err(Refusal::from)?;
+        Ok(true)
+    }
+}

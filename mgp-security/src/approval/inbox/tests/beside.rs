@@ -1,0 +1,144 @@
+//! Questions that are open in the inbox while a form asks about them, too: equal calls, and answers at the same time.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use mgp_types::RpcError;
+use mgp_types::service::BoxFuture;
+use mgp_types::store::{Change, LoadedRecords, PendingEvent, Store, StoreError};
+use tokio::sync::watch;
+
+use super::*;
+use crate::approval::Approver;
+
+/// Forms of which the first one is answered after ten seconds, and all others never.
+struct Forms {
+    answer: GrantDecision,
+    asked: AtomicUsize,
+}
+
+#[async_trait]
+impl Approver for Forms {
+    async fn decide(&self, _: &Context, _: Question) -> Result<Decision, RpcError> {
+        if self.asked.fetch_add(1, Ordering::Relaxed) > 0 {
+            return std::future::pending().await;
+        }
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        Ok(Decision::new(self.answer, "eve"))
+    }
+
+    fn timeout(&self) -> Duration {
+        Duration::from_mins(10)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_equal_call_whose_form_is_still_open_stays_in_the_inbox_and_gets_its_answer() {
+    for answer in [GrantDecision::Approved, GrantDecision::Denied] {
+        let world = World::open().await;
+        let forms = Forms { answer, asked: AtomicUsize::new(0) };
+        let (first, inbox) = (Arc::new(forms), world.inbox.clone());
+        let asked = Arc::new(AskedAndKept { first, inbox });
+        let ask = || {
+            let (asked, cx) = (Arc::clone(&asked), world.cx.clone());
+            tokio::spawn(async move { asked.decide(&cx, wipe(&agent("eve"), "all")).await })
+        };
+        let one = ask();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let other = ask();
+        assert_eq!(one.await.unwrap().unwrap().answer, answer);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let listed = world.inbox.list(&ann()).await.unwrap();
+        let mut open = listed.iter().filter(|request| request.state == RequestState::Open);
+        let open = open.next().expect("the other call waits in the inbox");
+        world.inbox.approve(&ann(), &open.id, None).await.unwrap();
+        let decided = other.await.unwrap().unwrap();
+        assert_eq!((decided.answer, &*decided.by), (GrantDecision::Approved, "ann"));
+    }
+}
+
+/// A store that needs a second for each change.
+struct Slow(MemoryStore);
+
+impl Store for Slow {
+    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
+        self.0.load(space)
+    }
+
+    fn changes(
+        &self,
+        space: &'static str,
+        since: u64,
+    ) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
+        self.0.changes(space, since)
+    }
+
+    fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
+        let store = self.0.clone();
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            store.commit(change).await
+        })
+    }
+
+    fn revision(&self) -> watch::Receiver<u64> {
+        self.0.revision()
+    }
+
+    fn pending_events(
+        &self,
+        log: &str,
+        most: usize,
+    ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
+        self.0.pending_events(log, most)
+    }
+
+    fn acknowledge(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
+        self.0.acknowledge(log, through)
+    }
+
+    fn answer_timeout(&self) -> Duration {
+        Duration::from_mins(1)
+    }
+}
+
+/// A form that is answered while the opposite answer of an operator is being stored.
+struct LateForm {
+    answer: GrantDecision,
+    inbox: Inbox,
+}
+
+#[async_trait]
+impl Approver for LateForm {
+    async fn decide(&self, _: &Context, _: Question) -> Result<Decision, RpcError> {
+        let inbox = self.inbox.clone();
+        let open = inbox.list(&ann()).await?.remove(0).id.clone();
+        let is_approved = self.answer == GrantDecision::Denied;
+        tokio::spawn(async move {
+            if is_approved {
+                inbox.approve(&ann(), &open, None).await
+            } else {
+                inbox.deny(&ann(), &open, None).await
+            }
+        });
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        Ok(Decision::new(self.answer, "eve"))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_answer_of_an_operator_that_is_being_stored_comes_before_that_of_the_form() {
+    for (form, operator) in [
+        (GrantDecision::Approved, GrantDecision::Denied),
+        (GrantDecision::Denied, GrantDecision::Approved),
+    ] {
+        let store = Arc::new(Slow(MemoryStore::new()));
+        let inbox = Inbox::new(store, Arc::new(MemoryAudit::new()));
+        inbox.open().await.unwrap();
+        let first = Arc::new(LateForm { answer: form, inbox: inbox.clone() });
+        let asked = AskedAndKept { first, inbox };
+        let cx = mock::client(Stack::new(Router::new())).cx;
+        let decided = asked.decide(&cx, wipe(&agent("eve"), "all")).await.unwrap();
+        assert_eq!((decided.answer, &*decided.by), (operator, "ann"));
+    }
+}
