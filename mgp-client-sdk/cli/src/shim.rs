@@ -37,7 +37,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The time after the end of a kernel in which the shim starts no kernel in the state folder of a service, so that the
 /// service can start one; systemd restarts a failed service after 5 s.
-const SERVICE_GRACE: Duration = Duration::from_secs(10);
+const SERVICE_GRACE: Duration = Duration::from_secs(7);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 

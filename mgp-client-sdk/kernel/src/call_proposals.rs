@@ -104,7 +104,7 @@ fn may_repeat(
     }
 }
 
-/// A service that passes calls through the layers for keys and transactions only if the caller negotiated a proposal.
+/// A service that uses the layers for idempotency keys and transactions only if the caller negotiated a proposal.
 #[derive(Clone)]
 struct ForNegotiated {
     inner: Stack,

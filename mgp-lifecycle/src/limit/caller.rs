@@ -13,7 +13,7 @@ impl Caller {
         Self(principal.clone())
     }
 
-    /// Returns the caller for all users of the principal's agent; without an agent, the principal itself.
+    /// Returns one caller for all users of the principal's agent; without an agent, the principal's own.
     pub(super) fn by_agent(principal: &Principal) -> Self {
         let of_agent =
             |agent: &AgentId| Principal::new(principal.tenant().clone(), "").agent(agent.clone());

@@ -43,7 +43,7 @@ pub(super) fn router(table: &Arc<Table>) -> Router {
         .route(TasksResult::METHOD, result)
 }
 
-/// Checks that the caller's revision has the method, and that the caller negotiated tasks.
+/// Checks that the caller's revision has the method, and that a modern caller offers tasks.
 fn admit(call: &Call) -> Result<(), RpcError> {
     let (caller, method) = (&call.cx().caller, call.method().as_str());
     if !lookup(method).is_some_and(|info| info.is_in(&caller.revision)) {

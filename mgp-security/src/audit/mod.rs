@@ -6,8 +6,8 @@
 //!   before its record can be written.
 //! - A stack has one [`AuditLayer`], which writes one event per call.
 //!   A call that crosses two audited stacks is recorded by both; a kernel has the layer on its outbound stack only.
-//! - All rounds of one logical call, i.e. its requests until all questions are answered, are recorded as one event,
-//!   written when the last round completes. Each attempt of a retried call is recorded as a separate event.
+//! - All requests of one call (the first one, and those with the answers to questions) are recorded as one event, when
+//!   the last one completes. Each attempt of a retried call is recorded as a separate event.
 //! - Every recorded call has a trace id; the layer creates one if the call has none.
 //! - Arguments are recorded as [`AuditConfig`] defines, redacted by default; error messages never are.
 //!

@@ -61,7 +61,7 @@ async fn read(link: Arc<Waiting>, indices: [u64; 2]) {
     }
 }
 
-/// The caller gets the chunks from the first one on, in order and without a gap; all others count as dropped.
+/// The caller gets the first chunks, in order and without a gap; all others that arrive count as dropped.
 #[test]
 fn two_streams_of_chunks_against_the_end_of_their_call() {
     explore(ORDERS, || {

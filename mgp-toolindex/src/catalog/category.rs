@@ -97,7 +97,7 @@ pub(crate) fn derive<'a>(
     }
 }
 
-/// The index of the subject of each word.
+/// The index into `SUBJECTS` by word.
 static SUBJECT_BY_WORD: LazyLock<FxHashMap<&str, usize>> = LazyLock::new(|| {
     let words = SUBJECTS.iter().enumerate().rev();
     words.flat_map(|(at, (_, words))| words.iter().map(move |word| (*word, at))).collect()

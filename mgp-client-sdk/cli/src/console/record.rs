@@ -37,7 +37,7 @@ pub(super) struct Filter {
     pub(super) kind: Option<String>,
     pub(super) trace: Option<String>,
     pub(super) since: Option<String>,
-    /// The word for the result, as the table shows it.
+    /// The result, as the column of the table words it.
     pub(super) result: Option<String>,
 }
 

@@ -111,6 +111,17 @@ fn a_new_list_of_a_host_replaces_the_access_that_an_earlier_command_gave() {
     assert_eq!(entries(&home, "gemini"), pairs(&[("", "allow"), ("echo", "deny")]));
     home.succeed(&["connect", "gemini", "--interactive", "no", "--grant", "bench"]);
     assert_eq!(entries(&home, "gemini"), pairs(&[("", "allow")]));
+
+    // An import replaces the denials of an earlier one.
+    for (list, expected) in [
+        (json!({ "excludeTools": ["echo"] }), pairs(&[("", "allow"), ("echo", "deny")])),
+        (json!({ "includeTools": ["echo"] }), pairs(&[("echo", "allow")])),
+        (json!({}), pairs(&[("", "allow"), ("echo", "allow")])),
+    ] {
+        write_host(&home, GEMINI, &list);
+        home.succeed(&["import", "gemini", "--apply"]);
+        assert_eq!(entries(&home, "gemini"), expected, "{list}");
+    }
 }
 
 #[test]

@@ -12,8 +12,8 @@ use super::dispatcher::{Dispatcher, DispatcherParts};
 
 /// Compares the headers of a call with its arguments.
 ///
-/// A caller knows which headers to send only if its tool list contains the definition. So a missing header is
-/// an error for pinned tools only.
+/// A missing header is an error only for a tool in the caller's list (a pinned one); for others, the caller cannot know
+/// the headers.
 ///
 /// # Errors
 /// −32020, naming the first argument that differs from its header.

@@ -24,7 +24,7 @@ pub(super) fn cap(call: &mut Call, limits: Limits) {
 }
 
 impl CappedChunks {
-    /// Returns the part of a chunk that fits.
+    /// Cuts a chunk to the remaining limits.
     fn fitting(&self, chunk: &Chunk) -> Option<Chunk> {
         let mut room = self.room.lock();
         let limits = room.as_mut()?;

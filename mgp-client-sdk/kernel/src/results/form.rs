@@ -64,8 +64,8 @@ fn malformed(error: &RpcError) -> RpcError {
     RpcError::new(ErrorCode::UPSTREAM_ERROR, message).because(error.clone())
 }
 
-/// Returns whether the first member named `content` in the text of an object is a list. Nearly all results are
-/// recognized by that without being parsed.
+/// Returns whether a list follows the first `"content":` in an object's text. Most well-formed results are recognized
+/// by this, without parsing.
 fn has_content(text: &str) -> bool {
     const NAME: &str = "\"content\"";
     let is_object = text.trim_start().starts_with('{');

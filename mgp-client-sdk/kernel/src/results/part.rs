@@ -46,7 +46,7 @@ enum Kind {
 pub(super) struct Position {
     pub(super) block: usize,
     pub(super) offset: usize,
-    /// `true` if an element of a list was too long, so that the caller reads the rest of this block by lines.
+    /// `true` after a list element that was too long: the rest of the block is cut at lines, not at elements.
     pub(super) is_plain: bool,
 }
 

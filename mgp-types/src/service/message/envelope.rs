@@ -111,8 +111,7 @@ impl<'a> Envelope<'a> {
         }))
     }
 
-    /// Converts a response that cannot be parsed into an error response with its id, so that the call that waits for it
-    /// ends.
+    /// Returns an error response with the id of a response that cannot be parsed, so that the waiting call ends.
     ///
     /// Such responses occur in practice: e.g. Python writes `NaN`, which is not valid JSON.
     pub(super) fn unreadable_response(&self, why: &serde_json::Error) -> Option<Message> {

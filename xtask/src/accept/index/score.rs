@@ -50,8 +50,8 @@ impl Scores {
 
 /// Returns the mean scores over queries; a query without a ranking scores zero.
 ///
-/// With `servers`, which maps tools to their servers, a query whose label names servers is scored by the servers of the
-/// ranked tools.
+/// If `servers` (the server of each tool) is given, a query with relevant servers is scored by servers instead of
+/// tools.
 pub(super) fn score<'a>(
     queries: impl IntoIterator<Item = &'a Query>,
     ranking: &Ranking,

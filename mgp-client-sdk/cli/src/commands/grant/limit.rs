@@ -81,7 +81,7 @@ fn is_stale(entry: &AccessEntry, limit: &ToolLimit, because: &str) -> bool {
         return allows && matches!(limit, ToolLimit::Only(_));
     };
     let earlier = entry.justification.as_deref().unwrap_or_default();
-    let adds_up = because.starts_with(IMPORT) || (allows && earlier.starts_with(IMPORT));
+    let adds_up = allows && (because.starts_with(IMPORT) || earlier.starts_with(IMPORT));
     !adds_up && allows != limit.allows(tool)
 }
 
