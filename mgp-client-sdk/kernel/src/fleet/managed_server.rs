@@ -14,11 +14,12 @@ use mgp_types::service::{BoxFuture, Call, Context, PeerInfo, Principal, Reply, S
 use mgp_types::sync::{Mutex, RwLock};
 use tokio::sync::{Semaphore, watch};
 
+use super::changed_lists::ChangedLists;
 use super::context::FleetContext;
 use super::instance::{Instance, InstanceParts, Instances, PERMIT_TIMEOUT};
 use super::list_cache::{ListCache, ListKind};
 use super::log_messages::{ServedPrincipals, request_level};
-use super::refresh_queue::RefreshQueue;
+use super::refresh_queue::{ListGroup, RefreshQueue};
 use super::server_log::ServerLog;
 use super::session::{Session, SessionKind, SessionUse, has_failed};
 use super::start::{FirstSync, StartHold};
@@ -44,6 +45,7 @@ pub(crate) struct ManagedServer {
     lists: ListCache,
     refresh_queue: RefreshQueue,
     first_sync: FirstSync,
+    changed_lists: ChangedLists,
     /// The sequence number of the last run of the server (the time between two starts) in which the kernel requested
     /// the tools.
     listed_run: watch::Sender<u64>,
@@ -91,6 +93,7 @@ impl ManagedServer {
             lists,
             refresh_queue: RefreshQueue::default(),
             first_sync: FirstSync::new(),
+            changed_lists: context.changed_lists.clone(),
             listed_run: watch::Sender::new(0),
             log_level: Mutex::default(),
         })
@@ -285,6 +288,14 @@ impl ManagedServer {
         &self.first_sync
     }
 
+    /// Ends the wait for the first lists, because they have been read or the server does not answer. Notifies clients
+    /// if the lists were unknown, even if the server has no tools: so far, they may have got only meta tools.
+    pub(super) fn finish_first_sync(&self) {
+        if self.first_sync.finish() {
+            self.changed_lists.add(&self.id, ListGroup::Tools);
+        }
+    }
+
     /// Returns whether requests for lists and searches have to wait for the first lists of the server.
     pub(crate) fn delays_lists(&self) -> bool {
         self.first_sync.delays_lists()
@@ -324,7 +335,7 @@ impl ManagedServer {
             && !tokio::time::timeout(limit, read).await.unwrap_or_default()
         {
             // Later list requests must not wait for this server again.
-            self.first_sync.finish();
+            self.finish_first_sync();
         }
     }
 

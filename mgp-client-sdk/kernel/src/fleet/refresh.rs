@@ -92,9 +92,8 @@ async fn refresh_server(server: Arc<ManagedServer>, fleet: Fleet) {
             }
         }
         // Prompts are the last list that the kernel reads from a new server.
-        if group == ListGroup::Prompts && server.first_sync().finish() {
-            // Notify clients even if the server has no tools: so far, their lists may have had only meta tools.
-            fleet.notify_list_changed(&server, ListGroup::Tools);
+        if group == ListGroup::Prompts {
+            server.finish_first_sync();
         }
         // Keep the lists only if the server was not removed while it answered.
         if fleet.is_present(&server) {

@@ -25,7 +25,7 @@ pub(super) async fn run(server: Weak<ManagedServer>, context: FleetContext) {
     loop {
         let state = states.borrow_and_update().clone();
         let Some(server) = server.upgrade() else { return };
-        record(&server, &state, &context);
+        record(&server, &state);
         context.index.set_state(server.id().as_str(), state.clone());
         if state == ServerState::Connected {
             context.stale.mark(server.id(), &ListGroup::ALL);
@@ -54,7 +54,7 @@ pub(super) async fn announce(
     }
 }
 
-fn record(server: &Arc<ManagedServer>, state: &ServerState, context: &FleetContext) {
+fn record(server: &Arc<ManagedServer>, state: &ServerState) {
     let (latest, reason) = server.client().state().latest();
     server.log().set_state(SessionKind::Main, &latest, reason.as_deref());
     if *state == ServerState::Restarting
@@ -64,10 +64,8 @@ fn record(server: &Arc<ManagedServer>, state: &ServerState, context: &FleetConte
         let server = Arc::clone(server);
         tokio::spawn(async move { server.stop(ShutdownReason::OperatorRequest).await });
     }
-    if matches!(latest, ServerState::Error | ServerState::Restarting)
-        && server.first_sync().finish()
-    {
-        context.changed_lists.add(server.id(), ListGroup::Tools);
+    if matches!(latest, ServerState::Error | ServerState::Restarting) {
+        server.finish_first_sync();
     }
 }
 
