@@ -49,7 +49,8 @@ pub struct ServerPolicy {
     /// The way permissions are approved. Default: `interactive`.
     #[serde(deserialize_with = "approval_policy")]
     pub permission_policy: ApprovalPolicy,
-    /// Permissions that `auto_approve` does not grant; for them, `interactive` applies instead.
+    /// Permissions that `auto_approve` does not grant; for them, `interactive` applies instead. Short names and
+    /// wildcards count as well, e.g. `filesystem.*`; wildcards also cover names that the specification does not define.
     pub auto_approve_except: Vec<Permission>,
     /// The permissions that this configuration grants.
     pub permissions: Vec<Permission>,
@@ -57,9 +58,11 @@ pub struct ServerPolicy {
     pub permissions_required: Vec<Permission>,
     /// The limits of the granted [`permissions`](Self::permissions). Each limit applies only to the permissions that it
     /// concerns, e.g. `hosts` to `network.outbound`. Only limits of paths, hosts, ports and commands have an effect
-    /// here.
+    /// here; with an unknown limit, no permission that the configuration grants is within the limits. A list that is
+    /// empty in the configuration's text allows nothing.
     pub permission_limits: PermissionScope,
-    /// The permissions that the server never gets, even if they are granted elsewhere.
+    /// The permissions that the server never gets, even if they are granted elsewhere; in the spellings of
+    /// [`auto_approve_except`](Self::auto_approve_except).
     pub denied: Vec<Permission>,
     /// The risk of single tools by name; replaces the computed risk.
     #[serde(deserialize_with = "risk_levels")]
@@ -127,12 +130,10 @@ impl ServerPolicy {
     /// Returns the approval policy that applies to one permission, taking the exceptions from `auto_approve` into
     /// account.
     pub(crate) fn decides(&self, permission: &Permission) -> &ApprovalPolicy {
-        let is_excepted = || {
-            let excepted = self.auto_approve_except.iter().flat_map(Permission::expand);
-            permission.expand().iter().any(|name| excepted.clone().any(|except| except == *name))
-        };
         match &self.permission_policy {
-            ApprovalPolicy::AutoApprove if is_excepted() => &ApprovalPolicy::Interactive,
+            ApprovalPolicy::AutoApprove if withholds(&self.auto_approve_except, permission) => {
+                &ApprovalPolicy::Interactive
+            }
             policy => policy,
         }
     }
@@ -218,6 +219,20 @@ impl ServerPolicy {
         self.confirm = from;
         self
     }
+}
+
+/// Returns whether a list of withheld permissions contains a permission: by its name, a short name or a wildcard.
+///
+/// Unlike the wildcards of granted permissions, these also cover permissions that the specification does not define.
+pub(crate) fn withholds(list: &[Permission], permission: &Permission) -> bool {
+    let names = permission.expand();
+    list.iter().any(|entry| match entry.as_str().strip_suffix('*') {
+        Some("") => true,
+        Some(family) => {
+            family.ends_with('.') && names.iter().any(|name| name.as_str().starts_with(family))
+        }
+        None => entry.expand().iter().any(|name| names.contains(name)),
+    })
 }
 
 fn trust_level<'de, D: Deserializer<'de>>(deserializer: D) -> Result<TrustLevel, D::Error> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use mgp_transport::{CloseReason, Connection, Limits, duplex};
 use mgp_types::ErrorCode;
 use mgp_types::method::Ping;
@@ -336,6 +337,60 @@ async fn after_the_announcement_calls_return_their_answers_even_without_a_reader
     ending.drain();
     assert!(matches!(soon(running).await.unwrap(), CloseReason::Local));
     assert_eq!(begun.elapsed(), Limits::default().linger_timeout);
+}
+
+/// Regression test: a write that failed discarded the answers that had already arrived.
+#[tokio::test]
+async fn an_answer_that_arrived_before_a_write_failed_is_delivered() {
+    let (here, mut there) = duplex();
+    let connection = Connection::new(here.reader, here.writer, empty_stack());
+    let (peer, cx) = (connection.peer(), connection.context());
+    let driving = tokio::spawn(connection.run());
+    let answered = tokio::spawn(peer.send(ping(cx.clone())));
+    let mut lines = BufReader::new(there.reader).lines();
+    let request: serde_json::Value =
+        serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
+    // Without an `await` in between, the driver finds the second request, the answer and the closed peer in one turn.
+    let mut unsent = peer.send(ping(cx));
+    assert!((&mut unsent).now_or_never().is_none());
+    let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{}}}}\n", request["id"]);
+    there.writer.write_all(answer.as_bytes()).now_or_never().unwrap().unwrap();
+    drop((lines, there.writer));
+    assert!(matches!(soon(driving).await.unwrap(), CloseReason::Io(_)));
+    soon(answered).await.unwrap().unwrap();
+    assert_eq!(soon(unsent).await.unwrap_err().code(), ErrorCode::SERVER_NOT_READY);
+}
+
+/// Regression test: after a write failed, the calls of a closed peer started, and delayed an answer behind them.
+#[tokio::test]
+async fn after_a_failed_write_no_call_starts_and_an_answer_behind_many_requests_is_delivered() {
+    let (here, mut there) = duplex();
+    let started = Arc::new(AtomicUsize::new(0));
+    let stack = {
+        let started = Arc::clone(&started);
+        Stack::from_fn(move |_| {
+            started.fetch_add(1, Ordering::Relaxed);
+            std::future::pending()
+        })
+    };
+    let connection = Connection::new(here.reader, here.writer, stack);
+    let (peer, cx) = (connection.peer(), connection.context());
+    let driving = tokio::spawn(connection.run());
+    let answered = tokio::spawn(peer.send(ping(cx.clone())));
+    let mut lines = BufReader::new(there.reader).lines();
+    let request: serde_json::Value =
+        serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
+    // Without an `await` in between, the driver finds the second request, the answer and the closed peer in one turn.
+    let mut unsent = peer.send(ping(cx));
+    assert!((&mut unsent).now_or_never().is_none());
+    let mut messages = requests(Limits::default().in_flight + 10);
+    let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{}}}}\n", request["id"]);
+    messages.extend_from_slice(answer.as_bytes());
+    there.writer.write_all(&messages).now_or_never().unwrap().unwrap();
+    drop((lines, there.writer));
+    assert!(matches!(soon(driving).await.unwrap(), CloseReason::Io(_)));
+    soon(answered).await.unwrap().unwrap();
+    assert_eq!(started.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test]

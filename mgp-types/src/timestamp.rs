@@ -6,6 +6,9 @@ use std::time::{Duration, SystemTime};
 use bytestring::ByteString;
 use serde::{Deserialize, Serialize};
 
+/// The last time that has an RFC 3339 text, as the milliseconds after the start of 1970.
+const LAST: Duration = Duration::from_millis(253_402_300_799_999);
+
 /// A point in time as an RFC 3339 text. A text that a peer sent is kept unchanged, even if it is not valid.
 ///
 /// ```
@@ -59,7 +62,9 @@ impl Timestamp {
 }
 
 impl From<SystemTime> for Timestamp {
+    /// Converts a time; one before 1970 or after 9999 becomes the nearest time within these years.
     fn from(time: SystemTime) -> Self {
+        let time = time.clamp(SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH + LAST);
         Self(humantime::format_rfc3339_millis(time).to_string().into())
     }
 }
@@ -117,6 +122,19 @@ mod tests {
             "é970-01-02T00:00:00Z",
         ] {
             check(text, None);
+        }
+    }
+
+    #[test]
+    fn a_time_outside_1970_to_9999_becomes_the_nearest_within() {
+        for (text, expected) in [
+            ("1970-01-01T00:00:00+01:00", "1970-01-01T00:00:00.000Z"),
+            ("1970-01-01T00:00:00Z", "1970-01-01T00:00:00.000Z"),
+            ("9999-12-31T23:59:59.9999Z", "9999-12-31T23:59:59.999Z"),
+            ("9999-12-31T23:59:59-05:00", "9999-12-31T23:59:59.999Z"),
+        ] {
+            let time = Timestamp::from(text).to_system_time().unwrap();
+            assert_eq!(Timestamp::from(time).as_str(), expected, "{text}");
         }
     }
 

@@ -28,6 +28,7 @@ pub(crate) fn init_stderr(level: &str) {
         .with_writer(|| NonBlockingStderr)
         // The `ansi` feature of `tracing-subscriber` is off; enabling colours would panic.
         .with_ansi(false)
+        .log_internal_errors(false)
         .init();
 }
 
@@ -38,6 +39,7 @@ pub(crate) fn init_file(folder: &Path, verbose: u8) {
         .with_env_filter(filter(level(verbose.max(1))))
         .with_writer(LogFiles::new(folder, true))
         .with_ansi(false)
+        .log_internal_errors(false)
         .init();
 }
 
@@ -71,7 +73,10 @@ impl Write for NonBlockingStderr {
         }
         let shown = escape_lines(&String::from_utf8_lossy(text));
         let shown = &shown.as_bytes()[..shown.len().min(MAX_PIPE_WRITE)];
-        stderr.write_all(shown).map(|()| text.len())
+        // The text is lost if the host has closed the pipe. An error would do harm: the logger panics when it cannot
+        // print the error either.
+        let _ = stderr.write_all(shown);
+        Ok(text.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -163,14 +168,19 @@ impl RotatingFile {
         }
         self.open.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
+
+    fn append(&mut self, text: &[u8]) -> io::Result<()> {
+        self.open()?.write_all(text)?;
+        self.written = self.written.saturating_add(text.len() as u64);
+        Ok(())
+    }
 }
 
 impl Write for SharedLog {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        let mut log = self.0.lock();
-        let written = log.open()?.write(text)?;
-        log.written = log.written.saturating_add(written as u64);
-        Ok(written)
+        // The text is lost while the disk is full; an error would do the same harm as in `NonBlockingStderr`.
+        let _ = self.0.lock().append(text);
+        Ok(text.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -200,5 +210,17 @@ mod tests {
         let size = |name: &str| fs::metadata(folder.path().join(name)).unwrap().len();
         assert!(size("servers.log") <= MAX_FILE_BYTES + 16 * 1024);
         assert!(size("servers.log.old") <= MAX_FILE_BYTES + 16 * 1024);
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_written_is_lost_and_later_ones_are_written() {
+        let folder = mgp_testkit::temp_dir();
+        let path = file(folder.path());
+        fs::create_dir(&path).unwrap();
+        let mut log = LogFiles::new(folder.path(), false).kernel;
+        log.write_all(b"a folder is in the place of the file\n").unwrap();
+        fs::remove_dir(&path).unwrap();
+        log.write_all(b"later\n").unwrap();
+        assert_eq!(fs::read_to_string(path).unwrap(), "later\n");
     }
 }

@@ -111,6 +111,17 @@ struct Running {
 
 /// Runs `mgp serve` with a kernel in this process.
 pub(crate) async fn run(global: &Global, args: Serve) -> CliResult {
+    let is_stdio = args.http.is_none();
+    let options = options(global, args).inspect_err(|failure| {
+        if is_stdio {
+            refused_host::answer(failure);
+        }
+    });
+    serve(options?).await
+}
+
+/// Returns the options of a kernel in this process; creates the state folder and reads the lock file.
+fn options(global: &Global, args: Serve) -> CliResult<Options> {
     let agent = args.agent.unwrap_or_else(|| DEFAULT_AGENT.to_owned());
     let agent = socket_hello::check_agent_name(&agent).map_err(Failure::usage)?.to_owned();
     let config = ConfigArg { config: args.config };
@@ -125,7 +136,7 @@ pub(crate) async fn run(global: &Global, args: Serve) -> CliResult {
             console: args.console.then_some(console),
         }),
     };
-    serve(Options {
+    Ok(Options {
         folder: state::create_folder(global)?,
         sources: config.sources(),
         lock_file: args.locked.then(|| commands::lock::read(&config)).transpose()?,
@@ -133,7 +144,6 @@ pub(crate) async fn run(global: &Global, args: Serve) -> CliResult {
         ready_file: args.ready_file,
         reporter: None,
     })
-    .await
 }
 
 /// Runs the kernel that several hosts share, in a detached process.

@@ -43,14 +43,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Connects to the kernel, starts one if none runs, and relays messages until the host disconnects.
 pub(crate) fn run(global: &Global, serve: &Serve) -> CliResult {
-    let agent = serve.agent.as_deref().unwrap_or(DEFAULT_AGENT);
-    let agent = socket_hello::check_agent_name(agent).map_err(Failure::usage)?;
-    let folder = state::create_folder(global)?;
-    let socket = socket::path_in(&folder);
-    let (config, linger) = (serve.config.as_deref(), serve.linger);
-    let connector = Connector { folder, socket, config, linger, hello: Hello::shim(agent).line() };
-    let (stream, reply) =
-        connector.connect_or_start(START_TIMEOUT).inspect_err(refused_host::answer)?;
+    let (connector, stream, reply, ready_file) =
+        set_up(global, serve).inspect_err(refused_host::answer)?;
     warn_of_other_config(serve.config.as_deref(), &reply);
     if version::is_newer(version::own(), &reply.version) {
         tracing::warn!(
@@ -58,7 +52,7 @@ pub(crate) fn run(global: &Global, serve: &Serve) -> CliResult {
             "older kernel: it was not started by a host, so it goes on; restart it to use the new version"
         );
     }
-    let ready_file = Arc::new(Mutex::new(connector.write_ready_file(serve, &reply)?));
+    let ready_file = Arc::new(Mutex::new(ready_file));
     if serve.ready_file.is_some() {
         remove_on_signal(Arc::clone(&ready_file))?;
     }
@@ -76,6 +70,22 @@ pub(crate) fn run(global: &Global, serve: &Serve) -> CliResult {
     });
     drop(ready_file.lock().take());
     result
+}
+
+/// Connects to the kernel for a host, starts one if none runs, and writes the ready file.
+fn set_up<'a>(
+    global: &Global,
+    serve: &'a Serve,
+) -> CliResult<(Connector<'a>, Stream, HelloReply, Option<ReadyFile>)> {
+    let agent = serve.agent.as_deref().unwrap_or(DEFAULT_AGENT);
+    let agent = socket_hello::check_agent_name(agent).map_err(Failure::usage)?;
+    let folder = state::create_folder(global)?;
+    let socket = socket::path_in(&folder);
+    let (config, linger) = (serve.config.as_deref(), serve.linger);
+    let connector = Connector { folder, socket, config, linger, hello: Hello::shim(agent).line() };
+    let (stream, reply) = connector.connect_or_start(START_TIMEOUT)?;
+    let ready_file = connector.write_ready_file(serve, &reply)?;
+    Ok((connector, stream, reply, ready_file))
 }
 
 /// The means to connect to the kernel of a state folder, or to start it.

@@ -33,7 +33,7 @@ use super::error::KernelError;
 use super::events::{DeliveryContext, KernelEvents, follow_audit};
 use super::fleet::{
     self, ChangedLists, CreateServer, FleetContext, KnownServers, ResourceSubscriptions,
-    StaleLists, load_stored_lists,
+    StaleLists, StoppedOwners, load_stored_lists,
 };
 use super::handle::{Kernel, KernelParts};
 use super::hops;
@@ -313,8 +313,7 @@ impl KernelBuilder {
         let origin = sources.map(|sources| origin(sources, &store));
         let bounds = CallBounds::load(&governance, &config).await?;
         let calls = CallProposals::open(&store, &config, self.live_keys).await?;
-        let deliveries = DeliveryContext::new(&store, &expander);
-        let events = start_events(&governance, &view, db, deliveries, &config).await?;
+        let events = start_events(&governance, &view, db, &expander, &config).await?;
         shared.set(config, loaded.iter().flat_map(|loaded| loaded.broken.iter().cloned()));
         let context = FleetContext {
             events,
@@ -335,6 +334,7 @@ impl KernelBuilder {
             changed_lists: ChangedLists::default(),
             callers: Callers::default(),
             subscriptions: ResourceSubscriptions::default(),
+            stopped: StoppedOwners::default(),
             references: References::start(&shared.config().kernel).await?,
             questions: ServerQuestions::default(),
             proposals: ProposalState::load(&shared.config().kernel).await,
@@ -431,13 +431,13 @@ async fn start_events(
     governance: &Governance,
     view: &CallerView,
     db: Option<Db>,
-    deliveries: DeliveryContext,
+    expander: &Expander,
     config: &Config,
 ) -> Result<KernelEvents, KernelError> {
     let events = KernelEvents::new(governance, view);
     if let Some(db) = db {
         events.hub().keep_in_db(db).await?;
-        events.deliveries.enable(deliveries);
+        events.deliveries.enable(DeliveryContext::new(governance.store(), expander));
         events.deliveries.apply(events.hub(), &config.kernel).await;
     }
     Ok(events)

@@ -6,7 +6,7 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_lifecycle::{Fleet, Health, LimitConfig, RoundsConfig, Timeouts};
+use mgp_lifecycle::{Fleet, Health, LimitConfig, Timeouts};
 use mgp_security::{Administration, Governance};
 use mgp_server_sdk::{Server, StructuredErrors};
 use mgp_types::RpcError;
@@ -26,6 +26,7 @@ use super::dispatch::{self, Dispatcher};
 use super::fleet::VisibleFleet;
 use super::handle::Kernel;
 use super::hops;
+use super::policy;
 use super::proposals;
 
 /// The extensions that the kernel serves.
@@ -94,7 +95,7 @@ impl Kernel {
             // include the time for which the call waits for a person.
             .timeouts(call_timeouts())
             .limit(call_limits())
-            .rounds(round_limits(form_timeout))
+            .rounds(policy::round_limits(form_timeout))
             .task_support(move |tool| dispatch::task_support(&index, tool))
             .layer((
                 // First of all, refuse calls that run in a circle.
@@ -119,14 +120,6 @@ fn call_timeouts() -> Timeouts {
 fn call_limits() -> LimitConfig {
     let mut limits = LimitConfig::default();
     limits.max_running = usize::MAX / 2;
-    limits
-}
-
-/// Returns the limits of calls that are repeated with answers to questions: the default ones, but a modern host can
-/// answer a form for as long as the form waits.
-fn round_limits(form_timeout: Duration) -> RoundsConfig {
-    let mut limits = RoundsConfig::default();
-    limits.ttl = limits.ttl.max(form_timeout.saturating_add(Duration::from_mins(1)));
     limits
 }
 
@@ -228,15 +221,4 @@ fn request_log_levels(dispatcher: &Dispatcher, cx: &Context) {
             }
         }
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_modern_host_can_answer_a_form_for_as_long_as_it_waits() {
-        let ttl = |minutes: u64| round_limits(Duration::from_mins(minutes)).ttl;
-        assert_eq!((ttl(10), ttl(60)), (Duration::from_mins(15), Duration::from_mins(61)));
-    }
 }

@@ -6,7 +6,9 @@ use mgp_discovery::{
     ApprovedRegistration, ConfirmLevel, KernelConfig, OnUngranted, RestartConfig, ServerConfig,
     TargetConfig,
 };
-use mgp_lifecycle::{FallbackPolicy, RetryConfig, SuperviseConfig, UngrantedPolicy};
+use mgp_lifecycle::{
+    FallbackPolicy, MonitorConfig, RetryConfig, RoundsConfig, SuperviseConfig, UngrantedPolicy,
+};
 use mgp_security::{ConfirmFrom, ServerPolicy};
 
 /// Returns the policy of a configured server. Without `[servers.mgp]`, it consists of the defaults and the general
@@ -80,6 +82,22 @@ pub(super) fn retries(server: &ServerConfig) -> Option<RetryConfig> {
     Some(config)
 }
 
+/// Returns the intervals and limits of a server's health checks, if these are configured.
+pub(super) fn health_checks(server: &ServerConfig) -> Option<MonitorConfig> {
+    let mut config = MonitorConfig::default();
+    config.interval = server.health_interval?;
+    config.timeout = config.timeout.min(config.interval);
+    Some(config)
+}
+
+/// Returns the limits of calls that are repeated with answers to questions: the default ones, but a modern host can
+/// answer a form for as long as the form waits.
+pub(super) fn round_limits(form_timeout: Duration) -> RoundsConfig {
+    let mut limits = RoundsConfig::default();
+    limits.ttl = limits.ttl.max(form_timeout.saturating_add(Duration::from_mins(1)));
+    limits
+}
+
 /// Returns the conditions and delays for restarting a server.
 pub(super) fn supervision(server: &ServerConfig) -> SuperviseConfig {
     let RestartConfig { policy, max, window, backoff_base, backoff_max, .. } =
@@ -94,4 +112,15 @@ pub(super) fn supervision(server: &ServerConfig) -> SuperviseConfig {
     // A server at a URL runs elsewhere and can return at any time, so never give up trying to connect to it.
     config.gives_up = !is_remote(server);
     config
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_modern_host_can_answer_a_form_for_as_long_as_it_waits() {
+        let ttl = |minutes: u64| round_limits(Duration::from_mins(minutes)).ttl;
+        assert_eq!((ttl(10), ttl(60)), (Duration::from_mins(15), Duration::from_mins(61)));
+    }
 }

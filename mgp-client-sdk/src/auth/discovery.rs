@@ -3,7 +3,7 @@
 //!
 //! A server of revision 2025-03-26 publishes no metadata: its authorization server is at the same origin.
 
-use mgp_types::service::{FetchRequest, FetchResponse, SharedFetch};
+use mgp_types::service::{FetchError, FetchRequest, FetchResponse, SharedFetch};
 use serde::de::DeserializeOwned;
 use url::Url;
 
@@ -243,9 +243,16 @@ async fn first<T: DeserializeOwned>(
     Ok(None)
 }
 
+/// Sends the request for a document. A status that means that the server cannot answer for now counts as a failed
+/// request, which can be repeated later, and not as a missing or invalid document.
 async fn fetch(fetcher: &SharedFetch, url: &str) -> Result<FetchResponse, AuthError> {
     let request = FetchRequest::get(url).header("accept", "application/json");
-    Ok(fetcher.fetch(request).await?)
+    let answer = fetcher.fetch(request).await?;
+    if matches!(answer.status, 408 | 429 | 500..=599) {
+        let why = format!("the status is {}", answer.status);
+        return Err(FetchError::Failed { url: address::display_url(url), why }.into());
+    }
+    Ok(answer)
 }
 
 fn document<T: DeserializeOwned>(

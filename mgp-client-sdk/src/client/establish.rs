@@ -48,6 +48,7 @@ pub(crate) async fn spawn(
     config: ClientConfig,
     gates: impl FnOnce(OutboundStack) -> Stack,
 ) -> Result<Client, Error> {
+    check_server_id(&config)?;
     let mut child = command.spawn()?;
     let Some((reader, writer)) = child.take_io() else {
         return Err(ConnectError::Refused(mgp_types::service::connection_closed("no pipes")).into());
@@ -116,18 +117,16 @@ pub(crate) async fn establish_url(
     Box::pin(finish_connect(transport, config, gates)).await
 }
 
-/// Returns whether an error suggests the older HTTP+SSE transport: the server does not accept POST at this URL.
+/// Returns whether an error suggests the older HTTP+SSE transport: the server does not accept POST at this URL (400,
+/// 404 or 405 in MCP transports). A 400 with a JSON-RPC error is the refusal of a server that accepts POST.
 #[cfg(feature = "http")]
 pub(crate) fn may_be_http_sse(error: &Error) -> bool {
     use mgp_types::service::HttpFailure;
     let Error::Connect(ConnectError::Refused(refusal)) = error else { return false };
-    let failure = HttpFailure::from_error(refusal);
-    let (HttpFailure::Status(status) | HttpFailure::StatusWithError(status)) =
-        failure.unwrap_or(HttpFailure::Status(0))
-    else {
-        return false;
-    };
-    matches!(status, 404 | 405)
+    matches!(
+        HttpFailure::from_error(refusal),
+        Some(HttpFailure::Status(400 | 404 | 405) | HttpFailure::StatusWithError(404 | 405))
+    )
 }
 
 /// Connects to a URL over the older HTTP+SSE transport, which belongs to the legacy era.
@@ -277,10 +276,8 @@ async fn finish_connect(
     mut config: ClientConfig,
     gates: impl FnOnce(OutboundStack) -> Stack,
 ) -> Result<Client, Error> {
+    check_server_id(&config)?;
     transport.cx.server.clone_from(&config.server_id);
-    if config.hooks.audit.is_some() && config.server_id.is_none() {
-        return Err(ConnectError::MissingServerId.into());
-    }
     let session = transport.cx.scope.state::<HandshakeState>();
     let time_limits =
         TimeLimits { timeout: config.timeout, max: config.max_timeout.max(config.timeout) };
@@ -330,6 +327,14 @@ async fn finish_connect(
         _following: permission_updates,
         _driver: driver,
     })))
+}
+
+/// Checks that the client has a server id if it has an audit sink, because records name the server by its id.
+fn check_server_id(config: &ClientConfig) -> Result<(), ConnectError> {
+    if config.hooks.audit.is_some() && config.server_id.is_none() {
+        return Err(ConnectError::MissingServerId);
+    }
+    Ok(())
 }
 
 /// Creates the layer that adds the client's members of `_meta` to each request.
@@ -485,4 +490,35 @@ fn notices(lists: &Arc<ListCache>, hooks: &Hooks) -> Router {
             acknowledged(&cx, params);
             std::future::ready(Ok(()))
         })
+}
+
+#[cfg(all(test, feature = "http"))]
+mod tests {
+    use mgp_types::RpcError;
+    use mgp_types::service::HttpFailure;
+
+    use super::*;
+
+    #[test]
+    fn only_the_refusal_of_post_suggests_the_older_transport() {
+        let suggests = |failure: HttpFailure| {
+            let refusal = RpcError::new(ErrorCode::UPSTREAM_ERROR, "no").because(failure);
+            may_be_http_sse(&Error::Connect(ConnectError::Refused(refusal)))
+        };
+        for status in [400, 404, 405] {
+            assert!(suggests(HttpFailure::Status(status)), "{status}");
+        }
+        for status in [404, 405] {
+            assert!(suggests(HttpFailure::StatusWithError(status)), "{status}");
+        }
+        for status in [401, 403, 500] {
+            assert!(!suggests(HttpFailure::Status(status)), "{status}");
+            assert!(!suggests(HttpFailure::StatusWithError(status)), "{status}");
+        }
+        assert!(!suggests(HttpFailure::StatusWithError(400)), "the server accepts POST");
+        assert!(!suggests(HttpFailure::Unreachable));
+        assert!(!suggests(HttpFailure::ConnectionLost));
+        let timed_out = Error::Connect(ConnectError::TimedOut(KILL_TIMEOUT));
+        assert!(!may_be_http_sse(&timed_out));
+    }
 }

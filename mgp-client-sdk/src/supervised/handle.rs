@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use mgp_lifecycle::{
-    ConnectError, MonitorConfig, ReadyLayer, RestState, StateHandle, StateReport, SuperviseConfig,
-    Supervised, supervise,
+    ConnectConfig, ConnectError, MonitorConfig, ReadyLayer, RestState, StateHandle, StateReport,
+    SuperviseConfig, Supervised, supervise,
 };
 use mgp_transport::ChildCommand;
 use mgp_types::RpcError;
@@ -16,7 +16,7 @@ use mgp_types::service::{ServerId, Stack};
 use tokio::sync::broadcast;
 
 use super::monitor::monitor_runs;
-use super::persistent_stack::PersistentStack;
+use super::persistent_stack::{ActiveConnection, CurrentConnection, PersistentStack};
 use super::record::Recorder;
 #[cfg(feature = "http")]
 use super::start::HttpTransport;
@@ -66,6 +66,9 @@ struct SupervisedServer {
     stack: Stack,
     ungated: Stack,
     server: Option<ServerId>,
+    current: Arc<CurrentConnection>,
+    /// The time for running calls to finish when the server is stopped.
+    drain: Duration,
 }
 
 pub(super) struct WeakSupervisedClient(std::sync::Weak<SupervisedServer>);
@@ -81,7 +84,8 @@ impl ClientBuilder {
     /// runs until [`start`](SupervisedClient::start).
     ///
     /// Layers are applied once, not for each run, so their state survives a restart.
-    /// Each start may take as long as `config` allows, even if [`init_timeout`](Self::init_timeout) is shorter.
+    /// Each start may take as long as `config` allows, even if [`init_timeout`](Self::init_timeout) is shorter. The
+    /// time for decisions about permissions is added.
     ///
     /// # Errors
     /// [`Error::Connect`] if there is an audit sink but no [server id](Self::server_id).
@@ -139,6 +143,9 @@ impl ClientBuilder {
 
     /// Monitors a [supervised](Self::supervise) server: a run that becomes unhealthy counts as failed, and the
     /// server is restarted according to its policy (MGP §11.3, §11.5).
+    ///
+    /// A run that answers no pings may only be busy, so its running calls first get half of the time for a stop, at
+    /// most 30 s. If it answers anything in this time, it does not count as failed.
     pub fn replace_unhealthy(mut self, config: MonitorConfig) -> Self {
         self.config.monitor = Some(config);
         self
@@ -149,7 +156,7 @@ impl SupervisedClient {
     pub(crate) fn new(
         builder: ClientBuilder,
         target: Arc<Resolve>,
-        config: SuperviseConfig,
+        mut config: SuperviseConfig,
     ) -> Result<Self, Error> {
         let (client, gates) = builder.finish();
         let mut client = configure_retry(client);
@@ -160,9 +167,7 @@ impl SupervisedClient {
             (Some(_), None) => return Err(ConnectError::MissingServerId.into()),
             (None, _) => None,
         };
-        // Raise the handshake's limit to the supervisor's limit for a start.
-        let handshake_timeout = &mut client.connect.handshake_timeout;
-        *handshake_timeout = config.start_timeout.max(*handshake_timeout);
+        limit_start(&mut client.connect, &mut config);
         let state = StateHandle::new(ServerState::Registered);
         let mut gate = ReadyLayer::new(state.clone());
         if let Some(server) = &server {
@@ -172,15 +177,16 @@ impl SupervisedClient {
         let persistent =
             PersistentStack::new(server.clone(), repeats, &gate, client.ready_timeout, gates);
         let stack = persistent.stack();
-        let ungated = persistent.ungated();
+        let (ungated, current) = (persistent.ungated(), Arc::clone(persistent.current()));
+        // Running calls get half of the time for a stop; the other half is needed if the program does not exit by
+        // itself.
+        let drain = (config.stop_timeout / 2).min(MAX_DRAIN_TIMEOUT);
         let start_config = StartConfig {
             target,
             config: client,
             stack: persistent,
             recorder: recorder.clone(),
-            // Running calls get half of the time for a stop; the other half is needed if the program does not exit by
-            // itself.
-            drain: (config.stop_timeout / 2).min(MAX_DRAIN_TIMEOUT),
+            drain,
             was_connected: AtomicBool::new(false),
         };
         let supervised = supervise(ServerStarter::new(start_config), config, state);
@@ -188,8 +194,8 @@ impl SupervisedClient {
             tokio::spawn(recorder.follow(supervised.reports()));
         }
         let runs = supervised.current();
-        let client_handle =
-            Self(Arc::new(SupervisedServer { supervised, gate, stack, ungated, server }));
+        let server = SupervisedServer { supervised, gate, stack, ungated, server, current, drain };
+        let client_handle = Self(Arc::new(server));
         if let Some(monitor) = monitor {
             tokio::spawn(monitor_runs(
                 runs,
@@ -238,6 +244,11 @@ impl SupervisedClient {
     /// Returns the stack without gates, for a gateway's own requests.
     pub(crate) fn ungated(&self) -> &Stack {
         &self.0.ungated
+    }
+
+    /// Returns the current connection, if any, and the time for its running calls to finish before a stop.
+    pub(super) fn running_calls(&self) -> (Option<Arc<ActiveConnection>>, Duration) {
+        (self.0.current.get(), self.0.drain)
     }
 
     // === Starting and stopping ===
@@ -330,6 +341,20 @@ impl fmt::Debug for SupervisedClient {
             .field("state", self.state())
             .finish_non_exhaustive()
     }
+}
+
+/// Applies the supervisor's limit for a start to the handshake, and adds the time for decisions about permissions to
+/// the limit. These decisions follow the handshake, and may wait for a person.
+fn limit_start(connect: &mut ConnectConfig, config: &mut SuperviseConfig) {
+    let deciders =
+        u32::from(connect.permission_gate.is_some()) + u32::from(connect.grantor.is_some());
+    if deciders == 0 {
+        connect.handshake_timeout = config.start_timeout.max(connect.handshake_timeout);
+        return;
+    }
+    connect.handshake_timeout = config.start_timeout;
+    let deciding = connect.permission_timeout.saturating_mul(deciders);
+    config.start_timeout = config.start_timeout.saturating_add(deciding);
 }
 
 /// Returns a function that resolves to the same target at each start.

@@ -20,4 +20,5 @@ mod start;
 
 pub use authorization::AuthorizationFailed;
 pub use handle::SupervisedClient;
+pub(crate) use persistent_stack::TaskHold;
 pub use start::{HttpTransport, ServerTarget};

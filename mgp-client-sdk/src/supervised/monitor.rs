@@ -5,13 +5,18 @@ use std::pin::pin;
 use futures_util::future::{Either, select};
 use mgp_lifecycle::{HealthReason, LiveServer, MonitorConfig};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::handle::WeakSupervisedClient;
 use crate::client::Client;
+use crate::wire::Liveness;
+
+/// The current run of a server, which changes with each start and end.
+type Runs = watch::Receiver<Option<LiveServer<Client>>>;
 
 /// Monitors each run of a server, until the last handle of the server is dropped.
 pub(super) async fn monitor_runs(
-    mut runs: watch::Receiver<Option<LiveServer<Client>>>,
+    mut runs: Runs,
     config: MonitorConfig,
     server: WeakSupervisedClient,
 ) {
@@ -19,21 +24,41 @@ pub(super) async fn monitor_runs(
         let run_info = runs.borrow_and_update().clone();
         if let Some(LiveServer { client, run, .. }) = run_info {
             let health = client.monitor_health(config.clone());
+            let life = client.liveness().clone();
             // Drop the handle, because monitoring must not keep the client alive.
             drop(client);
-            match select(pin!(health.unhealthy()), pin!(runs.changed())).await {
-                Either::Left((change, _)) if change.reason != HealthReason::Ended => {
-                    let Some(server) = server.upgrade() else { return };
-                    server.mark_unhealthy(run, format!("unhealthy: {}", change.reason)).await;
-                }
-                // The supervisor itself detects the end of a connection, so the monitor has nothing to do.
-                Either::Left(_) => {}
+            let change = match select(pin!(health.unhealthy()), pin!(runs.changed())).await {
+                Either::Left((change, _)) => change,
                 Either::Right((Ok(()), _)) => continue,
                 Either::Right((Err(_), _)) => return,
+            };
+            if change.reason == HealthReason::NoAnswer && is_busy(&server, &life, &mut runs).await {
+                continue;
+            }
+            // The supervisor itself detects the end of a connection, so the monitor has nothing to do.
+            if change.reason != HealthReason::Ended {
+                let Some(server) = server.upgrade() else { return };
+                server.mark_unhealthy(run, format!("unhealthy: {}", change.reason)).await;
             }
         }
         if runs.changed().await.is_err() {
             return;
         }
     }
+}
+
+/// Gives the running calls of a server that does not answer its pings the time that a stop would give them. Returns
+/// whether the server has answered anything in this time, i.e. was only busy, or the run has ended meanwhile.
+async fn is_busy(server: &WeakSupervisedClient, life: &Liveness, runs: &mut Runs) -> bool {
+    let answers = life.answer_count();
+    // Drop the handle before the wait, because monitoring must not keep the server alive.
+    let calls = server.upgrade().map(|server| server.running_calls());
+    if let Some((Some(connection), drain)) = calls {
+        let idle = pin!(connection.idle());
+        let ended = pin!(runs.changed());
+        if matches!(timeout(drain, select(idle, ended)).await, Ok(Either::Right(_))) {
+            return true;
+        }
+    }
+    life.answer_count() != answers
 }

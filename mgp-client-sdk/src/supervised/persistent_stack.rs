@@ -11,13 +11,15 @@
 
 use std::future::{Future, Ready, ready};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
+#[cfg(feature = "http")]
+use mgp_lifecycle::Phase;
 use mgp_lifecycle::{HandshakeState, ReadyLayer};
-use mgp_types::method::SubscriptionsListen;
+use mgp_types::method::{HealthPing, Ping, ServerDiscover, SubscriptionsListen};
 use mgp_types::service::{
     BoxFuture, Call, Either, Kind, Peer, PeerInfo, Reply, Scope, ScopeId, ScopeKind, ServerId,
     Stack, connection_closed,
@@ -53,7 +55,13 @@ impl ActiveConnection {
         self.stack.clone()
     }
 
-    /// Waits until no calls run on this connection. Streams of changes do not count.
+    /// Returns whether the server has answered the handshake, which decisions about permissions may still prolong.
+    #[cfg(feature = "http")]
+    pub(super) fn is_answered(&self) -> bool {
+        self.session.phase() != Phase::New
+    }
+
+    /// Waits until no calls run on this connection. Pings and streams of changes do not count.
     pub(crate) async fn idle(&self) {
         loop {
             let notified = self.idle.notified();
@@ -78,9 +86,12 @@ impl ActiveConnection {
             // Create the trace here, so that all attempts of a call, and the questions on its behalf, share it.
             cx.trace_or_new();
         }
-        let counts = is_request && !call.is::<SubscriptionsListen>();
+        // A health monitor pings modern servers with `server/discover`.
+        let is_ping = call.is::<Ping>() || call.is::<HealthPing>() || call.is::<ServerDiscover>();
+        let counts = is_request && !is_ping && !call.is::<SubscriptionsListen>();
         let running = counts.then(|| RunningCall::start(&self));
-        ResponseFuture { sending: self.stack.send(call), running }
+        let hold = call.cx().extensions.get_shared::<TaskHoldLink>();
+        ResponseFuture { sending: self.stack.send(call), running, hold }
     }
 }
 
@@ -102,12 +113,40 @@ impl Drop for RunningCall {
     }
 }
 
+/// A guard of a call that may become a task: if it does, its connection counts the call as running until the guard is
+/// dropped.
+pub(crate) struct TaskHold {
+    _running: Arc<Mutex<Option<RunningCall>>>,
+}
+
+/// An extension of a call that leads to the call's [`TaskHold`].
+struct TaskHoldLink(Weak<Mutex<Option<RunningCall>>>);
+
+impl TaskHold {
+    /// Adds a guard to a call.
+    pub(crate) fn add_to(call: &mut Call) -> Self {
+        let running = Arc::new(Mutex::default());
+        call.cx_mut().extensions.insert(TaskHoldLink(Arc::downgrade(&running)));
+        Self { _running: running }
+    }
+}
+
+impl TaskHoldLink {
+    /// Leaves the count of a call to the guard, unless that was dropped.
+    fn keep(&self, running: Option<RunningCall>) {
+        if let Some(held) = self.0.upgrade() {
+            *held.lock() = running;
+        }
+    }
+}
+
 pin_project! {
     /// Response future of a call on an [`ActiveConnection`].
     pub(crate) struct ResponseFuture {
         #[pin]
         sending: BoxFuture<'static, Result<Reply, RpcError>>,
         running: Option<RunningCall>,
+        hold: Option<Arc<TaskHoldLink>>,
     }
 }
 
@@ -117,8 +156,11 @@ impl Future for ResponseFuture {
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let outcome = std::task::ready!(this.sending.poll(task));
-        // Release the count now, because the future may be dropped much later.
-        *this.running = None;
+        // Release the count now, because the future may be dropped much later. Only a task goes on running.
+        let running = this.running.take();
+        if let (Ok(Reply::Task(_)), Some(hold)) = (&outcome, &*this.hold) {
+            hold.keep(running);
+        }
         Poll::Ready(outcome)
     }
 }
@@ -145,7 +187,7 @@ impl CurrentConnection {
         self.connection.lock().take_if(|current| Arc::ptr_eq(current, connection));
     }
 
-    fn get(&self) -> Option<Arc<ActiveConnection>> {
+    pub(super) fn get(&self) -> Option<Arc<ActiveConnection>> {
         self.connection.lock().clone()
     }
 

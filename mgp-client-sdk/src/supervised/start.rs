@@ -48,6 +48,9 @@ const PREPARATION_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time limit for the server's answer to `mgp/lifecycle/shutdown`.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The connections of all attempts of one start.
+type Connections = Mutex<Vec<Arc<ActiveConnection>>>;
+
 type ConnectInMemory = dyn Fn() -> DuplexEnd + Send + Sync;
 
 /// The way to reach a supervised server. It is determined again at each start.
@@ -316,26 +319,24 @@ impl ServerRun {
                 connected => connected,
             };
         }
-        self.connect_once(HttpTransport::Sse).await
+        self.connect_once(HttpTransport::Sse, &Connections::default()).await
     }
 
-    /// Connects to a server at a URL. As long as no attempt has ended, starts another one in parallel every
+    /// Connects to a server at a URL. As long as no attempt was answered, starts another one in parallel every
     /// [`ATTEMPT_INTERVAL`], up to [`MAX_ATTEMPTS`]. The first attempt that ends decides the outcome.
     ///
     /// One attempt is not enough: a server that hangs for a while may never answer the requests that it received
     /// during that time, even after it has recovered.
     #[cfg(feature = "http")]
     async fn connect_url(&self, transport: HttpTransport) -> Result<ReadyServer, Error> {
+        let connections = Connections::default();
         let mut attempts = FuturesUnordered::new();
         loop {
-            attempts.push(Box::pin(self.connect_once(transport)));
-            let is_last = attempts.len() >= MAX_ATTEMPTS;
-            let waiting = async move {
-                sleep(ATTEMPT_INTERVAL).await;
-                if is_last {
-                    std::future::pending::<()>().await;
-                }
-            };
+            let is_answered = connections.lock().iter().any(|connection| connection.is_answered());
+            if !is_answered && attempts.len() < MAX_ATTEMPTS {
+                attempts.push(Box::pin(self.connect_once(transport, &connections)));
+            }
+            let waiting = sleep(ATTEMPT_INTERVAL);
             if let Either::Left((outcome, _)) = select(pin!(attempts.next()), pin!(waiting)).await {
                 return outcome.unwrap_or_else(|| {
                     Err(ConnectError::Refused(connection_closed("no attempt")).into())
@@ -345,7 +346,11 @@ impl ServerRun {
     }
 
     /// Connects to the server; uses the given transport if the server is at a URL.
-    async fn connect_once(&self, transport: HttpTransport) -> Result<ReadyServer, Error> {
+    async fn connect_once(
+        &self,
+        transport: HttpTransport,
+        connections: &Connections,
+    ) -> Result<ReadyServer, Error> {
         #[cfg(not(feature = "http"))]
         let _ = transport;
         let mut config = self.plan.config.clone();
@@ -362,6 +367,7 @@ impl ServerRun {
         let attach = |outbound| {
             let (connection, stack) = self.plan.stack.attach(outbound);
             let _ = of_gateway.set(self.plan.stack.of_gateway(&connection));
+            connections.lock().push(Arc::clone(&connection));
             joined = Some(connection);
             stack
         };

@@ -10,9 +10,9 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
-use mgp_lifecycle::AcceptsTask;
 use mgp_types::mcp::Era;
 use mgp_types::service::{
     BoxFuture, Call, CallerAccess, CallerRequest, Context, InputRequired, Peer, Reply, ServerId,
@@ -66,7 +66,14 @@ impl Hop {
         }
     }
 
-    /// Returns the number of parked calls, which wait for an answer of their caller.
+    /// Sets how long callers have to answer questions of the server. Default: 15 minutes.
+    #[must_use]
+    pub fn answer_timeout(self, at_most: Duration) -> Self {
+        self.parked_calls.set_ttl(at_most);
+        self
+    }
+
+    /// Returns the number of calls that wait for an answer of their modern caller.
     #[must_use]
     pub fn parked(&self) -> usize {
         self.parked_calls.len()
@@ -84,12 +91,14 @@ impl Hop {
         };
         let peer = client.peer().clone();
         let (caller_era, callee_era) = (call.cx().caller.era, client.server().era);
+        let parked_calls = || self.parked_calls.clone();
         match (caller_era, callee_era) {
             (Era::Legacy, Era::Legacy) => send(&client, client.forwarding(), call.forward(peer)),
-            (_, Era::Modern) => Box::pin(request_in_rounds(self.server.clone(), client, call)),
+            (_, Era::Modern) => {
+                Box::pin(request_in_rounds(self.server.clone(), client, parked_calls(), call))
+            }
             (Era::Modern, Era::Legacy) => {
-                let parked_calls = self.parked_calls.clone();
-                Box::pin(send_parked(self.server.clone(), client, peer, parked_calls, call))
+                Box::pin(send_parked(self.server.clone(), client, peer, parked_calls(), call))
             }
         }
     }
@@ -185,21 +194,32 @@ impl Round {
         &self,
         server: &ServerId,
         client: &Client,
+        waiting: &ParkedCalls,
         cx: &Context,
     ) -> Result<Object, RpcError> {
+        // Record the call before asking a modern caller, because this future is dropped when the round ends.
+        let logical = cx.logical.as_deref().filter(|_| cx.caller.era == Era::Modern);
+        if let Some(logical) = logical {
+            waiting.open_round(logical);
+        }
         let asking = self.asks.iter().map(|question| async {
             let ask = CallerRequest::new(question.method.clone(), question.params.clone());
             let key = upstream_key(server, self.number, &question.key, &self.earlier);
             let answer = client.answer_for_caller(cx, &key, &ask).await;
             answer.map(|answer| (question.key.clone(), answer))
         });
-        join_all(asking).await.into_iter().collect()
+        let answers = join_all(asking).await;
+        if let Some(logical) = logical {
+            waiting.close_round(logical);
+        }
+        answers.into_iter().collect()
     }
 }
 
 async fn request_in_rounds(
     server: ServerId,
     client: Client,
+    parked_calls: ParkedCalls,
     mut call: Call,
 ) -> Result<Reply, RpcError> {
     let (stack, peer) = (client.forwarding().clone(), client.peer().clone());
@@ -211,11 +231,8 @@ async fn request_in_rounds(
     // Each round sends a copy of the call, so that the original remains unchanged. Without the members for this hop,
     // the copies are cheaper.
     call.params_mut().remove_hop_members();
-    if call.cx().extensions.get::<AcceptsTask>().is_some() {
-        // Layers that record how a call ends must wait for its task.
-        let waiter = TaskWaiter::new(&client, call.cx());
-        call.cx_mut().extensions.insert(waiter);
-    }
+    // Layers that record how a call ends must wait for its task, and so must a stop of the server.
+    let _hold = TaskWaiter::add_to(&mut call, &client);
     let cx = call.cx();
     let logical = cx.logical.clone().unwrap_or_else(|| cx.key.to_text());
     let mut round: Option<Round> = match &cx.caller_access {
@@ -227,7 +244,7 @@ async fn request_in_rounds(
         next.cx_mut().logical = Some(logical.clone());
         let mut number = 0;
         if let Some(round) = &round {
-            let answers = Box::pin(round.answers(&server, &client, cx)).await?;
+            let answers = Box::pin(round.answers(&server, &client, &parked_calls, cx)).await?;
             let hop = next.hop_mut();
             hop.input_responses = Some(Payload::of(&answers)?);
             hop.request_state = round.state.as_ref().map(Payload::of).transpose()?;

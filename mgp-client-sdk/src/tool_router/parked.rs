@@ -1,7 +1,8 @@
-//! Calls to legacy callees that wait until their modern caller has sent an answer.
+//! Calls that wait until their modern caller has sent an answer.
 //!
-//! The number of entries is limited. Each entry belongs to the principal that made the call. When the time limit of an
-//! entry ends, the entry is dropped, which cancels the call.
+//! A call to a legacy callee is parked: it goes on running, and is cancelled when its entry is dropped. A call to a
+//! modern callee has ended its round; only its id is stored, so that the callee does not count as idle. The number of
+//! entries is limited, and each has a time limit. A parked call belongs to the principal that made it.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -16,10 +17,12 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// The maximum number of calls that are parked at the same time.
+/// The maximum number of calls that are parked at the same time, and of ids of calls to modern callees.
 const MAX_PARKED: usize = 1024;
-/// The time limit for the caller of a parked call to send the answer.
+/// The default time limit for the caller of a waiting call to send the answer.
 const PARK_TTL: Duration = Duration::from_mins(15);
+/// The maximum of the time limit.
+const MAX_PARK_TTL: Duration = Duration::from_hours(365 * 24);
 
 /// A call that runs in its own task and may have open questions.
 pub(crate) struct ParkedCall {
@@ -138,19 +141,29 @@ impl CallerChannel for ParkedChannel {
 
 // === The table ===
 
-/// The parked calls, by random names that cannot be guessed.
+/// The calls that wait for answers of their callers.
 #[derive(Clone, Default)]
 pub(crate) struct ParkedCalls(Arc<Mutex<Table>>);
 
-#[derive(Default)]
 struct Table {
+    /// The parked calls, by random names that cannot be guessed.
     parked: HashMap<String, (Instant, ParkedCall)>,
-    /// `true` while a task drops expired entries.
+    /// The times at which calls to modern callees expire, by the ids of the logical calls.
+    rounds: HashMap<String, Instant>,
+    ttl: Duration,
+    /// `true` while a task drops expired parked calls.
     has_sweeper: bool,
 }
 
+impl Default for Table {
+    fn default() -> Self {
+        let (parked, rounds) = (HashMap::new(), HashMap::new());
+        Self { parked, rounds, ttl: PARK_TTL, has_sweeper: false }
+    }
+}
+
 impl Table {
-    /// Drops expired entries; returns the time at which the next entry expires.
+    /// Drops expired parked calls; returns the time at which the next one expires.
     fn drop_expired(&mut self) -> Option<Instant> {
         let now = Instant::now();
         self.parked.retain(|_, (until, _)| *until > now);
@@ -159,6 +172,11 @@ impl Table {
 }
 
 impl ParkedCalls {
+    /// Sets the time limit for callers to send answers.
+    pub(crate) fn set_ttl(&self, ttl: Duration) {
+        self.0.lock().ttl = ttl.min(MAX_PARK_TTL);
+    }
+
     /// Parks a call; dropping the entry cancels the call.
     pub(crate) fn put(&self, name: &str, parked: ParkedCall) -> Result<(), RpcError> {
         let mut table = self.0.lock();
@@ -169,7 +187,8 @@ impl ParkedCalls {
                 "too many calls wait for answers of their callers; try again once some have theirs",
             ));
         }
-        table.parked.insert(name.to_owned(), (Instant::now() + PARK_TTL, parked));
+        let until = Instant::now() + table.ttl;
+        table.parked.insert(name.to_owned(), (until, parked));
         if !std::mem::replace(&mut table.has_sweeper, true) {
             // Start a task, so that entries expire even if the table is not used again.
             tokio::spawn(drop_expired(Arc::downgrade(&self.0)));
@@ -192,12 +211,30 @@ impl ParkedCalls {
         }
     }
 
+    /// Records that a call to a modern callee waits for answers. If there are too many such calls, it is not counted.
+    pub(crate) fn open_round(&self, logical: &str) {
+        let mut table = self.0.lock();
+        let now = Instant::now();
+        table.rounds.retain(|_, until| *until > now);
+        if table.rounds.len() < MAX_PARKED || table.rounds.contains_key(logical) {
+            let until = now + table.ttl;
+            table.rounds.insert(logical.to_owned(), until);
+        }
+    }
+
+    /// Records that a call to a modern callee has its answers.
+    pub(crate) fn close_round(&self, logical: &str) {
+        self.0.lock().rounds.remove(logical);
+    }
+
+    /// Returns the number of calls that wait for answers of their callers.
     pub(crate) fn len(&self) -> usize {
-        self.0.lock().parked.len()
+        let (table, now) = (self.0.lock(), Instant::now());
+        table.parked.len() + table.rounds.values().filter(|until| **until > now).count()
     }
 }
 
-/// Drops expired entries until the table is empty. There is only one such task, however many calls are parked.
+/// Drops expired calls until none is parked. There is only one such task, however many calls are parked.
 async fn drop_expired(table: Weak<Mutex<Table>>) {
     loop {
         let next = {
@@ -242,5 +279,24 @@ mod tests {
         parked_calls.put("again", one()).unwrap();
         tokio::time::sleep(PARK_TTL + Duration::from_secs(1)).await;
         assert_eq!(parked_calls.len(), 0, "the sweeper starts again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rounds_are_counted_until_they_have_answers_or_expire() {
+        let waiting = ParkedCalls::default();
+        waiting.set_ttl(PARK_TTL * 2);
+        for logical in ["one", "two", "two"] {
+            waiting.open_round(logical);
+        }
+        waiting.close_round("one");
+        waiting.close_round("no such call");
+        tokio::time::sleep(PARK_TTL).await;
+        assert_eq!(waiting.len(), 1);
+        tokio::time::sleep(PARK_TTL + Duration::from_secs(1)).await;
+        assert_eq!(waiting.len(), 0, "its time is up");
+        for number in 0..2 * MAX_PARKED {
+            waiting.open_round(&number.to_string());
+        }
+        assert_eq!(waiting.len(), MAX_PARKED);
     }
 }

@@ -1,12 +1,13 @@
 //! Waiting for the tasks of servers inside the layers that record how a call ended.
 
-use mgp_lifecycle::StepTask;
+use mgp_lifecycle::{AcceptsTask, StepTask};
 use mgp_types::mcp::LegacyCreateTaskResult;
 use mgp_types::service::{Call, Context, Reply, Stack};
 use mgp_types::{Object, Payload, RpcError};
 
 use super::AwaitLegacyTask;
 use crate::client::Client;
+use crate::supervised::TaskHold;
 
 /// The means to wait for the task of a call: an extension of each forwarded call whose caller wants the result of the
 /// task.
@@ -19,6 +20,15 @@ pub(super) struct TaskWaiter {
 impl TaskWaiter {
     pub(super) fn new(client: &Client, cx: &Context) -> Self {
         Self { client: client.clone(), cx: cx.clone() }
+    }
+
+    /// Adds a waiter to a call to a modern callee, if the call accepts a task. While the returned value lives, the task
+    /// counts as a running call of the connection.
+    pub(super) fn add_to(call: &mut Call, client: &Client) -> Option<TaskHold> {
+        call.cx().extensions.get::<AcceptsTask>()?;
+        let waiter = Self::new(client, call.cx());
+        call.cx_mut().extensions.insert(waiter);
+        Some(TaskHold::add_to(call))
     }
 
     /// Returns the result of the task if the server answered the call with a task; returns any other reply unchanged.

@@ -5,10 +5,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mgp_client_sdk::auth::{AuthError, Browser, DeviceCode};
+use mgp_types::ErrorCode;
 use serde_json::json;
 use tokio::time::sleep;
 
 use crate::world::{ONE, REDIRECT, SERVER, Switches, TWO, World};
+
+/// The URL of the protected server's metadata.
+const RESOURCE_METADATA: &str = "https://mcp.example/.well-known/oauth-protected-resource/mcp";
+
+/// The URL of the metadata of the authorization server [`ONE`].
+const SERVER_METADATA: &str = "https://one.example/.well-known/oauth-authorization-server";
 
 /// Makes one call. It must log in at the issuer in `Ok`, or fail with an error that contains the words in `Err`.
 async fn check(set: impl FnOnce(&mut Switches), expected: Result<&str, &str>) {
@@ -86,16 +93,33 @@ async fn failing_a_request_cannot_choose_the_trusted_metadata() {
         s.unreachable = Some("https://mcp.example/.well-known/oauth-protected-resource/mcp");
     };
     check(fails, Err("could not be fetched")).await;
-    let broken = |s: &mut Switches| {
-        s.challenge_names_metadata = false;
-        s.broken = Some("https://mcp.example/.well-known/oauth-protected-resource/mcp");
-    };
-    check(broken, Err("the status is 503")).await;
-    let server = |s: &mut Switches| {
-        s.server_at = Some("/.well-known/openid-configuration{}");
-        s.broken = Some("https://one.example/.well-known/oauth-authorization-server");
-    };
-    check(server, Err("the status is 503")).await;
+    for status in [408, 429, 503] {
+        let words = format!("the status is {status}");
+        let broken = |s: &mut Switches| {
+            s.challenge_names_metadata = false;
+            s.broken = Some((status, RESOURCE_METADATA));
+        };
+        check(broken, Err(&words)).await;
+        let server = |s: &mut Switches| {
+            s.server_at = Some("/.well-known/openid-configuration{}");
+            s.broken = Some((status, SERVER_METADATA));
+        };
+        check(server, Err(&words)).await;
+    }
+}
+
+#[tokio::test]
+async fn metadata_that_fails_for_now_is_fetched_again_by_the_next_call() {
+    for url in [RESOURCE_METADATA, SERVER_METADATA] {
+        let world = World::new(|s| s.broken = Some((503, url)));
+        let oauth = world.oauth();
+        let error = world.call(&oauth, "").await.unwrap_err();
+        // With this code a client does not fall back to another era, but tries again later.
+        assert_eq!(error.code(), ErrorCode::UPSTREAM_UNAVAILABLE, "{error}");
+        world.set(|s| s.broken = None);
+        world.call(&oauth, "").await.unwrap();
+        world.check();
+    }
 }
 
 #[tokio::test]

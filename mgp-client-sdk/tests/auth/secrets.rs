@@ -84,7 +84,7 @@ async fn a_key_in_the_server_url_is_sent_to_the_server_only() {
         |s: &mut Switches| s.issuers = vec![],
         |s: &mut Switches| s.resource = "https://mcp.example/other",
         |s: &mut Switches| {
-            s.broken = Some("https://mcp.example/.well-known/oauth-protected-resource/mcp");
+            s.broken = Some((503, "https://mcp.example/.well-known/oauth-protected-resource/mcp"));
         },
     ] {
         let world = World::new(set);

@@ -73,8 +73,8 @@ pub(crate) struct Switches {
     pub(crate) proof_fault: Option<(&'static str, Option<&'static str>)>,
     /// A URL that cannot be reached.
     pub(crate) unreachable: Option<&'static str>,
-    /// A URL at which every request is answered with the status 503.
-    pub(crate) broken: Option<&'static str>,
+    /// A status, and the URL at which every request is answered with it.
+    pub(crate) broken: Option<(u16, &'static str)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -259,8 +259,10 @@ impl World {
     fn answer(&self, request: &FetchRequest) -> FetchResponse {
         self.state().log.push(format!("{} {}", request.method, request.url));
         let switches = self.switches();
-        if switches.broken == Some(&*request.url) {
-            return FetchResponse::new(503, "{}");
+        if let Some((status, url)) = switches.broken
+            && url == request.url
+        {
+            return FetchResponse::new(status, "{}");
         }
         let at = switches.metadata_at.map(|path| format!("https://mcp.example{path}"));
         if at.as_ref() == Some(&request.url) {

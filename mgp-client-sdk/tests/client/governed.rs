@@ -249,6 +249,13 @@ async fn a_log_needs_a_server_id() {
 }
 
 #[tokio::test]
+async fn a_client_whose_log_lacks_a_server_id_starts_no_program() {
+    let builder = Client::builder("test", "1").audit(Arc::new(MemoryAudit::new()));
+    let error = builder.spawn(ChildCommand::new("/no/such/program")).await.unwrap_err();
+    assert!(error.to_string().contains(".server_id("), "{error}");
+}
+
+#[tokio::test]
 async fn a_connection_that_cannot_be_recorded_is_closed() {
     let (end, mut script) = Script::new();
     let builder = client().audit(Arc::new(Full)).era(EraChoice::Legacy);

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use mgp_client_sdk::{Client, EraChoice, MonitorConfig, RestState, SupervisedClient};
+use mgp_client_sdk::{
+    Client, EraChoice, MonitorConfig, RestState, SupervisedClient, ToolResult as _,
+};
 use mgp_types::ErrorCode;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::world::{
-    HELLO, WAIT_TIMEOUT, always, hello, is_alive, quick, recorded, recorded_events, script,
+    HELLO, WAIT_TIMEOUT, again, always, answer, hello, is_alive, quick, recorded, recorded_events,
+    script,
 };
 
 async fn rest(server: &SupervisedClient) -> RestState {
@@ -199,13 +202,46 @@ async fn a_server_that_answers_no_pings_is_replaced() {
 }
 
 #[tokio::test]
+async fn a_server_that_is_only_busy_with_a_call_is_not_replaced() {
+    let mut config = MonitorConfig::default();
+    (config.interval, config.timeout) = (Duration::from_millis(300), Duration::from_millis(300));
+    // The server handles one message at a time, and the call takes longer than three pings.
+    let pongs = r#"while IFS= read -r line; do id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p'); [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"result":{}}\n' "$id"; done"#;
+    let busy = hello(&format!("read -r _; sleep 2; {}{pongs}", answer(2)));
+    let server = recorded().0.replace_unhealthy(config).supervise(busy, quick(5)).unwrap();
+    server.start().await;
+    let client = server.ready().await.unwrap();
+    assert_eq!(client.call("work").await.unwrap().to_text(), "done");
+    sleep(Duration::from_secs(1)).await;
+    assert!(server.restarts() == 0 && !client.is_closed());
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_in_a_call_is_replaced_after_the_time_of_a_stop() {
+    let mut config = MonitorConfig::default();
+    (config.interval, config.timeout) = (Duration::from_millis(50), Duration::from_millis(50));
+    let mut supervise = quick(5);
+    supervise.stop_timeout = Duration::from_secs(2);
+    let builder = recorded().0.replace_unhealthy(config);
+    let server = builder.supervise(hello("exec cat >/dev/null"), supervise).unwrap();
+    server.start().await;
+    let client = server.ready().await.unwrap();
+    let begun = Instant::now();
+    let call = tokio::spawn(async move { client.call("work").await });
+    again(&server, 1).await;
+    // Running calls get half of the time of a stop.
+    assert!(begun.elapsed() > Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert_eq!(call.await.unwrap().unwrap_err().code(), ErrorCode::SERVER_NOT_READY);
+}
+
+#[tokio::test]
 async fn a_server_marked_unhealthy_is_replaced() {
     let server = recorded().0.supervise(hello("cat >/dev/null"), quick(5)).unwrap();
     server.start().await;
     let first = server.ready().await.unwrap();
     server.mark_unhealthy(1, "no answer to pings").await;
     // The second report is about the first run again, so the supervisor ignores it.
-    let next = crate::world::again(&server, 1).await;
+    let next = again(&server, 1).await;
     server.mark_unhealthy(1, "no answer to pings").await;
     sleep(Duration::from_millis(50)).await;
     assert_ne!(first.pid(), next.pid());

@@ -112,7 +112,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "tool_timeouts" KeyKind::DurationMap, "{}", "The `timeout` of single tools: `{tool = \"10m\"}`. Raises `max_timeout` to the same value if that is shorter.";
         "start_timeout" KeyKind::Duration, "", "The time the server may take from its start until it answers the handshake. Without this key 30 s, and 3 minutes for programs that may download the server first (`npx`, `uvx`, `docker` and the like).";
         "era" KeyKind::Word(&["auto", "modern", "legacy"]), "auto", "The era of MCP spoken with the server: `modern` is 2026-07-28 and later, `legacy` is earlier; `auto` uses the newest that the server supports, and for legacy hosts also the legacy one if the server may ask more in it.";
-        "health_interval" KeyKind::Duration, "", "The interval of health checks; without it there are none. A server that does not answer three of them is restarted. A change restarts the server.";
+        "health_interval" KeyKind::Duration, "", "The interval of health checks; without it there are none. A server that does not answer three of them counts as failed, so its `restart_policy` applies; if calls run, it first gets up to 30 s to answer one. A change restarts the server.";
         "limits" KeyKind::Table, "", "The limits of the server's tool calls, of all agents together.";
         "results" KeyKind::Table, "", "The most of a result that reaches a model.";
         "mgp" KeyKind::TableOrFalse, "", "The governance of the server; `false` never offers MGP to it.";
@@ -154,7 +154,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "permission_policy" KeyKind::Word(APPROVAL), "", "The policy that decides the server's permissions, in place of the kernel's policy.";
         "permissions" KeyKind::Words(PERMISSIONS), "[]", "The permissions granted to the server by this file.";
         "permission_limits" KeyKind::Table, "", "The limits of `permissions`: a call whose arguments are outside them is refused. Approvals in the terminal or by a person have limits of their own.";
-        "permission_timeout_ms" KeyKind::Number(0, 86_400_000), "100", "How long a connection waits for a decision about its permissions, in milliseconds; then the decision is deferred.";
+        "permission_timeout_ms" KeyKind::Number(0, 86_400_000), "100", "How long a connection waits for a decision about its permissions, in milliseconds; then the decision is deferred. A start takes at most an hour in all.";
         "on_ungranted" KeyKind::Word(&["proceed", "close"]), "proceed", "What happens to a connection whose server lacks a permission it needs: `proceed` refuses only the calls that need it, `close` ends the connection.";
         "restart_policy" KeyKind::Word(RESTARTS), "on_failure", "When the server is restarted.";
         "retry" KeyKind::Table, "", "The retries of calls that failed and may succeed later; without this table there are none.";

@@ -1,6 +1,6 @@
 //! The registrations: their records in the store, and the only functions that change the records (MGP §15.4).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -268,6 +268,22 @@ impl Registrations {
         let mut of = records.filter(|record| record.key == server.as_str());
         let read = of.find_map(|record| record.value?.get::<Record>().ok());
         Ok(read.is_some_and(|record| record.is_approved()))
+    }
+
+    /// Returns the ids of the servers in a store that an operator has approved, even if their files have changed since,
+    /// and that are not being removed. It is meant for programs that run no servers.
+    ///
+    /// # Errors
+    /// [`DiscoveryError::Store`] if the store cannot be read.
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing.
+    pub async fn registered_in(store: &dyn Store) -> Result<BTreeSet<ServerId>, DiscoveryError> {
+        let records = store.load(SPACE).await?.records.into_iter();
+        let read = records.filter_map(|record| record.value?.get::<Record>().ok());
+        let registered =
+            read.filter(|record| record.is_approved() || record.is_waiting() && record.changed);
+        Ok(registered.map(|record| record.program.server()).collect())
     }
 
     /// Applies a changed configuration to the registrations. If the configuration now uses the id of a registered

@@ -11,7 +11,7 @@ use mgp_types::service::Context;
 use mgp_types::{Object, RpcError, Timestamp};
 
 pub(super) use charge::UnstartedGuard;
-pub use layer::{QuotaLayer, QuotaService};
+pub use layer::{QuotaLayer, QuotaService, never_ran};
 
 use self::charge::Charge;
 use crate::error::LifecycleError;

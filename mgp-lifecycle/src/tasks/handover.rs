@@ -347,6 +347,14 @@ impl CallerChannel for CallStage {
         matches!(&self.own.caller_access, CallerAccess::Channel(asker) if asker.has_asked(key))
     }
 
+    fn has_suspended(&self) -> bool {
+        let CallerAccess::Channel(asker) = &self.own.caller_access else { return false };
+        // The questions of a task do not end its call, although the task looks up earlier answers by asking the channel
+        // of the request.
+        let is_task = matches!(&*self.stage.lock(), Stage::Task(_));
+        !is_task && asker.has_suspended()
+    }
+
     fn take_suspended(&self) -> Option<Reply> {
         match &mut *self.stage.lock() {
             Stage::Request(round) => {

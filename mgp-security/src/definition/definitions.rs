@@ -247,6 +247,15 @@ impl Definitions {
         schemas.check_result(tool, content)
     }
 
+    /// Returns whether [`check_result`](Self::check_result) compares the structured content of a tool with a schema:
+    /// the server's policy requires it, and the tool has an output schema that can be used.
+    #[cfg(feature = "schemas")]
+    #[must_use]
+    pub fn checks_results(&self, server: &ServerId, tool: &str) -> bool {
+        // An empty text is not JSON, so it is refused wherever there is a check.
+        self.check_result(server, tool, "").is_err()
+    }
+
     /// Sets a function that can refuse definitions, e.g. those that differ from a lock file. The function returns the
     /// reason for a refusal, or `None` to allow the definition.
     ///

@@ -6,15 +6,15 @@
 
 use std::time::SystemTime;
 
-use mgp_types::mcp;
 use mgp_types::mgp::{ApprovalPolicy, Permission, PermissionScope};
 use mgp_types::service::{Principal, ServerId};
+use mgp_types::{Payload, mcp};
 use serde::Serialize;
 
 use super::book::{Book, StoredApproval};
 use super::entry::{ApprovalDecision, ApprovalSource};
 use super::scope;
-use crate::policy::ServerPolicy;
+use crate::policy::{ServerPolicy, withholds};
 
 /// The maximum length of the name of a permission that can be granted, in bytes.
 pub(super) const NAME_MAX: usize = 128;
@@ -117,7 +117,7 @@ impl<'a> PermissionState<'a> {
         if let Err(why) = nameable(permission) {
             return Self::Closed(Denied, why.to_owned());
         }
-        if policy.denied.contains(permission) {
+        if withholds(&policy.denied, permission) {
             return Self::Closed(
                 Denied,
                 "it is denied to this server, whoever grants it".to_owned(),
@@ -165,7 +165,7 @@ impl<'a> PermissionState<'a> {
     }
 
     /// Returns the state of a permission that the configuration grants, with those of its limits that concern the
-    /// permission.
+    /// permission. An unknown limit concerns every permission.
     fn listed(policy: &ServerPolicy, permission: &Permission) -> Self {
         let all = &policy.permission_limits;
         let mut limits = PermissionScope::default();
@@ -191,7 +191,9 @@ impl<'a> PermissionState<'a> {
             }
             _ => {}
         }
-        if limits == PermissionScope::default() {
+        limits.extra.clone_from(&all.extra);
+        // The text distinguishes a list that was written as empty, which allows nothing, from one that is absent.
+        if Payload::of(&limits).is_ok_and(|text| text.as_str() == "{}") {
             return Self::Granted(None);
         }
         Self::Listed(Box::new(limits))

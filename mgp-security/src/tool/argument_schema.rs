@@ -5,6 +5,9 @@
 //! in linear time. Without such a schema nothing is checked here, and only the server checks its arguments. With such a
 //! schema, a text that cannot be checked is refused: readers of JSON differ in what they make of it.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::sync::OnceLock;
 
@@ -12,10 +15,21 @@ use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, Validator};
 use mgp_types::{Object, UniqueJson, mcp};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-/// The maximum number of values in a schema after its references are replaced.
+/// The maximum number of values in a schema after its references are replaced. A value that is checked repeatedly
+/// counts repeatedly.
 const MAX_SCHEMA_VALUES: usize = 10_000;
+
+/// The maximum depth of a schema after its references are replaced. The text of a schema alone is not deeper.
+const MAX_SCHEMA_DEPTH: usize = 128;
+
+/// The maximum number of schemas with `unevaluatedProperties` or `unevaluatedItems` around each other. Each one can
+/// multiply the number of checks.
+const MAX_UNEVALUATED_DEPTH: usize = 3;
+
+/// The maximum number of times that `unevaluatedProperties` checks a condition (`MAX_PARTS` of `jsonschema`).
+const MAX_CONDITION_CHECKS: usize = 64;
 
 /// The maximum length of a chain of references in a tool's input schema.
 const MAX_REFERENCE_DEPTH: usize = 32;
@@ -52,7 +66,7 @@ mgp_types::opaque_debug!(ToolSchemas);
 /// A schema that can be used for a check.
 struct CompiledSchema {
     validator: Validator,
-    /// The number of values in the schema after its references are replaced.
+    /// The number of values in the schema, as in [`MAX_SCHEMA_VALUES`].
     values: usize,
 }
 
@@ -185,8 +199,11 @@ impl fmt::Display for SchemaViolation {
 /// Compiles a schema. Returns `None` if it is not a valid schema, or if checking with it could take unbounded time.
 fn compile(schema: &str) -> Option<CompiledSchema> {
     let schema: Value = serde_json::from_str(schema).ok()?;
+    if changes_base(&schema) {
+        return None;
+    }
     let mut size = SchemaSize { root: &schema, open: Vec::new(), values: 0 };
-    size.add(&schema)?;
+    size.add(&schema, Place { depth: 0, times: 1, again: 0, unevaluated: 0 })?;
     let values = size.values;
     let patterns = PatternOptions::regex().size_limit(MAX_PATTERN).dfa_size_limit(MAX_PATTERN);
     let options = jsonschema::options().should_validate_formats(false);
@@ -197,6 +214,53 @@ fn compile(schema: &str) -> Option<CompiledSchema> {
             tracing::debug!(%error, "the schema of a tool cannot be used");
             None
         }
+    }
+}
+
+/// Returns whether a part of a schema might have an id. References below it and through it would then start there, and
+/// not at the root.
+fn changes_base(schema: &Value) -> bool {
+    let is_old = |name: &str, text: &str| {
+        name == "$schema" && (text.contains("draft-03") || text.contains("draft-04"))
+    };
+    let is_old = any_text(schema, &is_old);
+    any_text(schema, &|name: &str, _: &str| name == "$id" || is_old && name == "id")
+}
+
+/// Returns whether a test is true for any member of a value that is a string.
+fn any_text(value: &Value, test: &impl Fn(&str, &str) -> bool) -> bool {
+    match value {
+        Value::Array(items) => items.iter().any(|item| any_text(item, test)),
+        Value::Object(members) => members.iter().any(|(name, member)| match member {
+            Value::String(text) => test(name, text),
+            member => any_text(member, test),
+        }),
+        _ => false,
+    }
+}
+
+/// The place of a part in a schema.
+#[derive(Clone, Copy)]
+struct Place {
+    /// The number of lists and objects around the part, after references are replaced.
+    depth: usize,
+    /// The number of times that the part is checked at most, for one value.
+    times: usize,
+    /// The number of further times for each level below.
+    again: usize,
+    /// The number of schemas around the part, as in [`MAX_UNEVALUATED_DEPTH`].
+    unevaluated: usize,
+}
+
+impl Place {
+    /// Returns the place of a schema's members. With `unevaluatedProperties` or `unevaluatedItems`, all schemas that it
+    /// combines are checked once more at every level, to find the members that they evaluate.
+    fn inside(self, schema: &Map<String, Value>) -> Self {
+        let repeats = ["unevaluatedProperties", "unevaluatedItems"];
+        let repeats = repeats.iter().any(|name| schema.contains_key(*name));
+        let again = if repeats { self.again + self.times } else { self.again };
+        let unevaluated = self.unevaluated + usize::from(repeats);
+        Self { depth: self.depth + 1, times: self.times + again, again, unevaluated }
     }
 }
 
@@ -211,38 +275,72 @@ struct SchemaSize<'a> {
 impl<'a> SchemaSize<'a> {
     /// Adds the size of a part of the schema; returns `None` if the schema is too large, recursive, or not
     /// self-contained.
-    fn add(&mut self, part: &'a Value) -> Option<()> {
-        self.values += 1;
-        if self.values > MAX_SCHEMA_VALUES {
+    fn add(&mut self, part: &'a Value, place: Place) -> Option<()> {
+        self.values += place.times;
+        if self.values > MAX_SCHEMA_VALUES || place.depth > MAX_SCHEMA_DEPTH {
             return None;
         }
         match part {
-            Value::Array(parts) => parts.iter().try_for_each(|part| self.add(part)),
-            Value::Object(members) => {
-                for (name, part) in members {
-                    match (name.as_str(), part) {
-                        ("$ref", Value::String(to)) => self.follow(to)?,
-                        ("$dynamicRef" | "$recursiveRef" | "$id" | "$anchor", Value::String(_)) => {
-                            return None;
-                        }
-                        // The size of a definition is added where the definition is used.
-                        ("$defs" | "definitions", _) => {}
-                        (_, part) => self.add(part)?,
-                    }
-                }
-                Some(())
-            }
+            Value::Array(parts) => self.add_all(parts, Place { depth: place.depth + 1, ..place }),
+            Value::Object(members) => self.add_members(members, place),
             _ => Some(()),
         }
     }
 
-    fn follow(&mut self, to: &'a str) -> Option<()> {
-        if self.open.contains(&to) || self.open.len() >= MAX_REFERENCE_DEPTH {
+    fn add_all(&mut self, parts: impl IntoIterator<Item = &'a Value>, place: Place) -> Option<()> {
+        parts.into_iter().try_for_each(|part| self.add(part, place))
+    }
+
+    fn add_members(&mut self, members: &'a Map<String, Value>, place: Place) -> Option<()> {
+        let inside = place.inside(members);
+        if inside.unevaluated > MAX_UNEVALUATED_DEPTH {
+            return None;
+        }
+        let (mut condition, mut branches) = (0_usize, 0_usize);
+        for (name, part) in members {
+            let before = self.values;
+            match (name.as_str(), part) {
+                ("$ref", Value::String(to)) => self.follow(to, inside)?,
+                ("$dynamicRef" | "$recursiveRef" | "$anchor", _) => return None,
+                // The size of a definition is added where the definition is used.
+                ("$defs" | "definitions", _) => {}
+                // The names of the following members are not keywords. Only the names of `properties` show which
+                // members are evaluated, so their schemas are not checked once more, and are not inside this schema.
+                ("properties", Value::Object(named)) => {
+                    let named_place = Place { depth: inside.depth, again: 0, ..place };
+                    self.add_all(named.values(), named_place)?;
+                }
+                (
+                    "patternProperties" | "dependentSchemas" | "dependencies",
+                    Value::Object(named),
+                ) => {
+                    self.add_all(named.values(), inside)?;
+                }
+                (_, part) => self.add(part, inside)?,
+            }
+            let added = self.values - before;
+            if name == "if" {
+                condition = added;
+            }
+            if matches!(name.as_str(), "if" | "then" | "else") {
+                branches += added;
+            }
+        }
+        // `unevaluatedProperties` checks a condition once for each set of names in its branches.
+        let copies = (branches / inside.times + 1).min(MAX_CONDITION_CHECKS);
+        self.values += condition.saturating_mul(copies * inside.again) / inside.times;
+        (self.values <= MAX_SCHEMA_VALUES).then_some(())
+    }
+
+    fn follow(&mut self, to: &'a str, place: Place) -> Option<()> {
+        // The validator decodes these in another way than the lookup below.
+        let is_odd = to.contains('%') || to.contains("~~");
+        if is_odd || self.open.contains(&to) || self.open.len() >= MAX_REFERENCE_DEPTH {
             return None;
         }
         let part = self.root.pointer(to.strip_prefix('#')?)?;
         self.open.push(to);
-        self.add(part)?;
+        self.add(part, place)?;
         self.open.pop();
         Some(())
     }
@@ -310,146 +408,4 @@ fn read(error: &jsonschema::ValidationError<'_>) -> SchemaViolation {
         path.push_str(&name.replace('~', "~0").replace('/', "~1"));
     }
     SchemaViolation { path, message: mgp_types::clip(&error.to_string(), MAX_TEXT) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn tool(schema: &str) -> mcp::Tool {
-        serde_json::from_str(&format!(r#"{{"name":"t","inputSchema":{schema}}}"#)).unwrap()
-    }
-
-    #[track_caller]
-    fn check(schema: &str, arguments: &str) -> Option<String> {
-        let refused = ToolSchemas::default().check_arguments(&tool(schema), Some(arguments));
-        refused.err().map(|refused| refused.to_string())
-    }
-
-    #[test]
-    fn a_violation_names_its_member() {
-        let schema = r#"{"type":"object","properties":{"n":{"type":"integer"},"to":{"type":"object","required":["mail"]}},"required":["n"],"additionalProperties":false}"#;
-        assert_eq!(check(schema, r#"{"n":1}"#), None);
-        let said = |arguments: &str| check(schema, arguments).unwrap();
-        assert!(said(r#"{"n":"x"}"#).contains("`/n`: \"x\" is not of type \"integer\""));
-        assert!(said("{}").contains("`/n`: \"n\" is a required property"));
-        assert!(said(r#"{"n":1,"to":{}}"#).contains("`/to/mail`: \"mail\" is a required property"));
-        assert!(said(r#"{"n":1,"m":2}"#).contains("'m' was unexpected"));
-        assert!(ToolSchemas::default().check_arguments(&tool(schema), None).is_err());
-    }
-
-    #[test]
-    fn all_errors_of_arguments_are_named() {
-        let tool = tool(
-            r#"{"type":"object","properties":{"n":{"type":"integer","maximum":3},"to":{"type":"object","required":["mail"]}},"required":["m"]}"#,
-        );
-        let found = argument_errors(&tool, r#"{"n":9,"to":{}}"#).unwrap();
-        let mut found: Vec<_> =
-            found.iter().map(|one| (one.field.as_str(), one.error_type.as_str())).collect();
-        found.sort_unstable();
-        assert_eq!(found, [("m", "required"), ("n", "maximum"), ("to.mail", "required")]);
-        assert!(argument_errors(&tool, r#"{"m":1}"#).unwrap().is_empty());
-    }
-
-    #[test]
-    fn null_counts_as_an_absent_member_unless_the_schema_allows_it() {
-        let schema = r#"{"type":"object","properties":{"n":{"type":"integer"},"to":{"type":"object","properties":{"cc":{"type":"string"}}}},"required":["n"]}"#;
-        assert_eq!(check(schema, r#"{"n":1,"to":null}"#), None);
-        assert_eq!(check(schema, r#"{"n":1,"to":{"cc":null}}"#), None);
-        assert!(check(schema, r#"{"n":null}"#).unwrap().contains("`/n`: \"n\" is a required"));
-        let nullable =
-            r#"{"type":"object","properties":{"n":{"type":["integer","null"]}},"required":["n"]}"#;
-        assert_eq!(check(nullable, r#"{"n":null}"#), None);
-    }
-
-    #[test]
-    fn a_schema_whose_check_is_not_bounded_is_not_used() {
-        let doubling = |n: usize| {
-            let defs: Vec<_> = (0..n)
-                .map(|at| {
-                    let next = if at + 1 == n {
-                        "{\"type\":\"string\"}".to_owned()
-                    } else {
-                        format!("{{\"$ref\":\"#/$defs/d{}\"}}", at + 1)
-                    };
-                    format!("\"d{at}\":{{\"anyOf\":[{next},{next}]}}")
-                })
-                .collect();
-            format!("{{\"$ref\":\"#/$defs/d0\",\"$defs\":{{{}}}}}", defs.join(","))
-        };
-        assert!(check(&doubling(3), "{}").is_some());
-        for schema in [
-            doubling(40).as_str(),
-            r##"{"$ref":"#"}"##,
-            r##"{"$defs":{"a":{"properties":{"b":{"$ref":"#/$defs/a"}}}},"$ref":"#/$defs/a"}"##,
-            r#"{"$ref":"https://example.com/schema.json"}"#,
-            r#"{"type":"no such type"}"#,
-            r#"{"pattern":"(?=x)","type":"string"}"#,
-            r##"{"$dynamicRef":"#x","type":"string"}"##,
-        ] {
-            assert_eq!(check(schema, "{}"), None, "{schema}");
-        }
-    }
-
-    #[test]
-    fn a_text_that_cannot_be_checked_is_refused() {
-        let schema = r#"{"type":"object","properties":{"to":{"enum":["test"]}}}"#;
-        let deep = format!(r#"{{"to":"test","x":{}{}}}"#, "[".repeat(130), "]".repeat(130));
-        for arguments in [
-            r#"{"to":"test","x":1e400}"#,
-            r#"{"to":"test","x":"\ud800"}"#,
-            r#"{"to":"live","to":"test"}"#,
-            r#"{"to":"live","\u0074o":"test"}"#,
-            r#"{"to":"test","x":[{"a":1,"a":1}]}"#,
-            r#"{"to":"test""#,
-            &deep,
-        ] {
-            let refused = check(schema, arguments).unwrap();
-            assert!(refused.contains("cannot be checked: "), "{arguments}: {refused}");
-        }
-        let repeated = check(schema, r#"{"to":"live","to":"test"}"#).unwrap();
-        assert!(repeated.contains("the member `to` is repeated"), "{repeated}");
-        assert!(argument_errors(&tool(schema), r#"{"to":"live","to":"test"}"#).is_err());
-        let with_output = serde_json::from_str::<mcp::Tool>(&format!(
-            r#"{{"name":"t","inputSchema":{{}},"outputSchema":{schema}}}"#
-        ));
-        let (tool, schemas) = (with_output.unwrap(), ToolSchemas::default());
-        assert!(schemas.check_result(&tool, r#"{"to":"test"}"#).is_ok());
-        assert!(schemas.check_result(&tool, r#"{"to":"live","to":"test"}"#).is_err());
-        assert!(schemas.check_result(&tool, r#"{"to":"test","x":1e400}"#).is_err());
-    }
-
-    #[test]
-    fn large_arguments_are_checked_as_long_as_the_check_takes_bounded_time() {
-        let padded =
-            |to: &str, pad: usize| format!(r#"{{"to":"{to}","pad":"{}"}}"#, "x".repeat(pad));
-        let schema = r#"{"type":"object","properties":{"to":{"enum":["test"]}}}"#;
-        let nearly_all = (16 << 20) - 64;
-        assert_eq!(check(schema, &padded("test", nearly_all)), None);
-        for pad in [1_100_000, nearly_all] {
-            assert!(check(schema, &padded("live", pad)).unwrap().contains("does not fit"));
-        }
-        let ids = format!(r#"{{"ids":[{}0]}}"#, "0,".repeat(1 << 20));
-        let numbers = check(r#"{"properties":{"ids":{"items":{"type":"string"}}}}"#, &ids).unwrap();
-        assert!(numbers.contains("too large to name the members"), "{numbers}");
-        let many: Vec<_> = (0..4_000).map(|n| format!(r#""m{n}":{{}}"#)).collect();
-        let large = format!(r#"{{"properties":{{{}}}}}"#, many.join(","));
-        assert_eq!(check(&large, &padded("test", 1 << 20)), None);
-        assert!(
-            check(&large, &padded("test", 4 << 20)).unwrap().contains("too large for a schema")
-        );
-    }
-
-    #[test]
-    fn texts_of_violations_are_bounded() {
-        let long = format!(r#"{{"n":"{}"}}"#, "x".repeat(10_000));
-        let refused = check(r#"{"properties":{"n":{"type":"integer"}}}"#, &long).unwrap();
-        assert!(refused.len() < 2 * MAX_TEXT, "{refused}");
-        let many: Vec<_> = (0..100).map(|n| format!("\"m{n}\":1")).collect();
-        let tool = tool(r#"{"additionalProperties":{"type":"string"}}"#);
-        let refused = ToolSchemas::default()
-            .check_arguments(&tool, Some(&format!("{{{}}}", many.join(","))))
-            .unwrap_err();
-        assert_eq!(refused.violations.len(), MAX_VIOLATIONS);
-    }
 }

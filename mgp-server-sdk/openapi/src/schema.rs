@@ -70,17 +70,18 @@ impl<'a> Schemas<'a> {
 
     /// Returns the schemas to which references point, by the names that the references use.
     pub(crate) fn definitions(mut self) -> BTreeMap<String, Value> {
-        let mut definitions = BTreeMap::new();
+        let (mut definitions, mut names) = (BTreeMap::new(), Vec::new());
         while let Some(reference) = self.waiting.pop_front() {
             let found = reference.strip_prefix('#').and_then(|at| self.root.pointer(at));
             let read = found.map_or_else(|| json!({}), |schema| self.converted(schema, 0));
             let read = self.bounded(read);
             definitions.insert(self.names[reference].clone(), read);
+            names.push(self.names[reference].clone());
         }
-        let names: Vec<String> = definitions.keys().cloned().collect();
-        let (mut open, mut done) = (Vec::new(), HashSet::new());
+        // Schemas to which the arguments refer come first, so that references are cut as far inside as possible.
+        let (mut open, mut chains) = (Vec::new(), HashMap::new());
         for name in names {
-            cut_circles(&name, &mut definitions, &mut open, &mut done);
+            cut_circles(&name, &mut definitions, &mut open, &mut chains);
         }
         definitions
     }
@@ -187,14 +188,14 @@ impl<'a> Schemas<'a> {
 
 /// Breaks the cycles of references: replaces a reference that leads back to its own schema by a schema that allows any
 /// value. Hosts and argument checks do not accept cyclic references. A chain of more than [`MAX_CHAIN`] references is
-/// cut in the same way.
+/// cut in the same way: `chains` has the length of the longest chain that starts at each schema that is done.
 fn cut_circles(
     name: &str,
     definitions: &mut BTreeMap<String, Value>,
     open: &mut Vec<String>,
-    done: &mut HashSet<String>,
+    chains: &mut HashMap<String, usize>,
 ) {
-    if done.contains(name) || open.len() >= MAX_CHAIN {
+    if chains.contains_key(name) {
         return;
     }
     let Some(mut schema) = definitions.remove(name) else { return };
@@ -204,7 +205,8 @@ fn cut_circles(
     while let Some(part) = parts.pop() {
         let to = part.get("$ref").and_then(Value::as_str);
         if let Some(to) = to.and_then(|to| to.strip_prefix("#/$defs/")).map(str::to_owned) {
-            if open.contains(&to) || open.len() == MAX_CHAIN {
+            let length = open.len() + chains.get(&to).unwrap_or(&1);
+            if open.contains(&to) || length > MAX_CHAIN {
                 *part = json!({});
             } else {
                 referred.push(to);
@@ -217,11 +219,13 @@ fn cut_circles(
             _ => {}
         }
     }
+    let mut longest = 0;
     for name in referred {
-        cut_circles(&name, definitions, open, done);
+        cut_circles(&name, definitions, open, chains);
+        longest = longest.max(chains.get(&name).copied().unwrap_or_default());
     }
     open.pop();
-    done.insert(name.to_owned());
+    chains.insert(name.to_owned(), longest + 1);
     definitions.insert(name.to_owned(), schema);
 }
 
@@ -274,6 +278,32 @@ mod tests {
                 "size": {"type": ["number", "null"], "exclusiveMinimum": 0},
             }, "required": ["next"]})
         );
+    }
+
+    #[test]
+    fn long_chains_of_references_are_cut_whatever_the_order_of_their_names() {
+        for order in [(10..70).collect::<Vec<_>>(), (10..70).rev().collect()] {
+            let to = |at: usize| json!({"$ref": format!("#/components/schemas/S{at}")});
+            let schemas: Map<String, Value> = order
+                .windows(2)
+                .map(|pair| (format!("S{}", pair[0]), json!({"items": to(pair[1])})))
+                .collect();
+            let root = json!({"components": {"schemas": schemas}});
+            let start = to(order[0]);
+            let mut schemas = Schemas::new(&root);
+            schemas.read(&start);
+            let definitions = schemas.definitions();
+            let length = |name: &str| {
+                let (mut schema, mut length) = (&definitions[name], 1);
+                while let Some(to) = schema["items"]["$ref"].as_str() {
+                    schema = &definitions[to.trim_start_matches("#/$defs/")];
+                    length += 1;
+                }
+                length
+            };
+            assert_eq!(length(&format!("S{}", order[0])), MAX_CHAIN);
+            assert_eq!(definitions.keys().map(|name| length(name)).max(), Some(MAX_CHAIN));
+        }
     }
 
     #[test]

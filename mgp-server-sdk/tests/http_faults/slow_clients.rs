@@ -1,8 +1,14 @@
 //! Tests that clients that send or read one byte at a time are disconnected after some time, while others are served.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::time::Duration;
 
-use serde_json::json;
+use hyper::Request;
+use hyper::body::Body as _;
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
@@ -10,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::caller::Caller;
 use super::memory::grows_less_than;
 use super::wire::response;
-use super::world::World;
+use super::world::{World, until};
 
 const SHORT: Duration = Duration::from_millis(300);
 /// An interval that is shorter than every time-out of the server.
@@ -114,6 +120,62 @@ fn client_that_reads_nothing_is_cut() {
             assert_eq!(legacy.call(2, "now", json!({})).await.status, 200);
         });
     });
+}
+
+/// Opens a connection over HTTP/2 whose client accepts no data of any answer.
+async fn connect_unreading(world: &World) -> SendRequest<String> {
+    let socket = TcpStream::connect(world.address).await.unwrap();
+    let mut settings = http2::Builder::new(TokioExecutor::new());
+    settings.initial_stream_window_size(0_u32);
+    let (sender, connection) = settings.handshake(TokioIo::new(socket)).await.unwrap();
+    tokio::spawn(connection);
+    sender
+}
+
+/// Returns a modern call that asks for progress.
+fn modern_call(world: &World, tool: &str, arguments: &Value) -> Request<String> {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "progressToken": "p",
+    });
+    let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+    Request::post(format!("http://{}/mcp", world.address))
+        .header("Accept", "application/json, text/event-stream")
+        .header("Content-Type", "application/json")
+        .header("MCP-Protocol-Version", "2026-07-28")
+        .header("Mcp-Method", "tools/call")
+        .header("Mcp-Name", tool)
+        .body(call.to_string())
+        .unwrap()
+}
+
+/// Over HTTP/2, an answer that its client does not read ends, with its call; the other requests of the connection
+/// continue.
+#[tokio::test]
+async fn http2_answer_that_is_not_read_is_cut() {
+    let world = impatient().await;
+    let mut sender = connect_unreading(&world).await;
+    let other = sender.send_request(modern_call(&world, "hang", &json!({})));
+    until(|| (world.hold.alive() == 1, world.hold.alive())).await;
+    let flood = json!({ "n": 16_384, "bytes": 65_536 });
+    for (tool, arguments) in [("flood", flood), ("large", json!({ "bytes": 1 << 20 }))] {
+        let call = modern_call(&world, tool, &arguments);
+        let answer = sender.send_request(call).await.unwrap();
+        assert_eq!(answer.status(), 200, "{tool}");
+        let mut body = answer.into_body();
+        let reading = poll_fn(|task| Pin::new(&mut body).poll_frame(task));
+        let read = timeout(BOUND, reading).await.expect("it is never ended");
+        assert!(!matches!(read, Some(Ok(_))), "{tool}: {read:?}");
+        until(|| {
+            let left = (world.hold.alive(), world.service.running());
+            (left == (1, 1), left)
+        })
+        .await;
+    }
+    drop((other, sender));
+    world.quiet().await;
 }
 
 /// The server detects that a client has disconnected, even if the client had sent a second request on the same

@@ -75,7 +75,8 @@ struct Guest {
     name: String,
 }
 
-/// Returns a server whose tools return immediately, take permitted steps, send much data, ask, stream, or hang.
+/// Returns a server whose tools return immediately, return or send much data, take permitted steps, ask, stream, or
+/// hang.
 pub(crate) fn server(hold: &Hold) -> Server {
     let (steps, flood, think, hang) = (hold.clone(), hold.clone(), hold.clone(), hold.clone());
     let steps = Tool::new(
@@ -134,6 +135,11 @@ pub(crate) fn server(hold: &Hold) -> Server {
     });
     Server::new("faults", "1")
         .tool(Tool::new("now", "Ends at once", || async { "noon" }))
+        .tool(Tool::new(
+            "large",
+            "Returns so many bytes",
+            |Args(amount): Args<Amount>| async move { "x".repeat(amount.bytes) },
+        ))
         .tool(steps)
         .tool(flood)
         .tool(think)

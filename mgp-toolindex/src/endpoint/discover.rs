@@ -1,10 +1,12 @@
 //! Mode A of tool search: a model searches for tools (MGP §16.5).
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use mgp_types::RpcError;
 use mgp_types::mgp::{DiscoverOrder, DiscoverToolsParams, DiscoverToolsResult};
 use mgp_types::service::Context;
+use mgp_types::sync::Mutex;
 use tokio::task::JoinHandle;
 
 use super::bounds;
@@ -69,11 +71,7 @@ fn find(
     caller: &Caller,
     order: Option<&DiscoverOrder>,
 ) -> Result<(SearchResult, DiscoverToolsResult), RpcError> {
-    let mut found = if inner.has_standing() {
-        search_available(inner, query, caller)?
-    } else {
-        inner.index.search(query, caller)?
-    };
+    let mut found = AvailableTools::new(inner, caller).search(query)?;
     if found.total_available == 0 {
         known_categories(inner, query, caller)?;
     }
@@ -102,18 +100,54 @@ fn sort(found: &mut SearchResult, order: &DiscoverOrder) {
     found.hits.sort_by_cached_key(|hit| stated(&hit.tool));
 }
 
-/// Searches for tools that are not [`Availability::Refused`]; further hits replace refused tools.
-fn search_available(
-    inner: &EndpointsState,
-    query: &Query,
-    caller: &Caller,
-) -> Result<SearchResult, RpcError> {
-    let mut found = inner.index.search(&query.clone().limit(Query::CAP), caller)?;
-    let before = found.hits.len();
-    found.hits.retain(|hit| inner.standing(caller.cx(), &hit.tool) != Availability::Refused);
-    found.total_available = found.total_available.saturating_sub(before - found.hits.len());
-    found.hits.truncate(query.max_hits());
-    Ok(found)
+/// The tools that the caller of one request sees and that are not [`Availability::Refused`].
+pub(super) struct AvailableTools<'a> {
+    inner: &'a EndpointsState,
+    caller: &'a Caller,
+    /// The decisions made so far, by server and name of the tool: the searches of one request meet the same tools.
+    decided: Mutex<HashMap<String, HashMap<String, bool>>>,
+}
+
+impl<'a> AvailableTools<'a> {
+    pub(super) fn new(inner: &'a EndpointsState, caller: &'a Caller) -> Self {
+        Self { inner, caller, decided: Mutex::default() }
+    }
+
+    /// Searches for these tools; further hits replace refused tools.
+    pub(super) fn search(&self, query: &Query) -> Result<SearchResult, RpcError> {
+        let index = &self.inner.index;
+        if !self.inner.has_standing() {
+            return Ok(index.search(query, self.caller)?);
+        }
+        let mut found = index.search(&query.clone().limit(Query::CAP), self.caller)?;
+        let before = found.hits.len();
+        found.hits.retain(|hit| self.is_available(&hit.tool));
+        if before == Query::CAP && found.hits.len() < query.max_hits() {
+            // Tools that are not refused may be further down, so search again among these alone.
+            return Ok(index.search(query, self)?);
+        }
+        found.total_available = found.total_available.saturating_sub(before - found.hits.len());
+        found.hits.truncate(query.max_hits());
+        Ok(found)
+    }
+
+    fn is_available(&self, tool: &IndexedTool) -> bool {
+        let (server, name) = (tool.server_id(), tool.name());
+        let decided = self.decided.lock().get(server).and_then(|tools| tools.get(name)).copied();
+        decided.unwrap_or_else(|| {
+            let is_available = self.inner.standing(self.caller.cx(), tool) != Availability::Refused;
+            let mut decided = self.decided.lock();
+            decided.entry(server.to_owned()).or_default().insert(name.to_owned(), is_available);
+            is_available
+        })
+    }
+}
+
+impl Allowed for AvailableTools<'_> {
+    fn allows(&self, server: &str, tool: &str) -> bool {
+        self.caller.allows(server, tool)
+            && self.inner.index.get(server, tool).is_some_and(|tool| self.is_available(&tool))
+    }
 }
 
 /// Returns an error that lists the visible categories, if the filter has a category that the caller cannot see.

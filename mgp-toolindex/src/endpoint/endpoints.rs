@@ -112,8 +112,9 @@ impl Endpoints {
 
     /// Sets a hook that decides whether a tool can be called now. Without it, all visible tools can be called.
     ///
-    /// The hook is called for each tool that was found. Tools that a caller can never call should be hidden by
-    /// [`visibility`](Self::visibility), which also hides them from counts and categories.
+    /// The hook is called for each tool that was found, and if refused tools fill the result, for all tools that the
+    /// caller sees. Tools that a caller can never call should be hidden by [`visibility`](Self::visibility), which also
+    /// hides them from counts and categories.
     pub fn availability(self, standing: impl AvailabilityCheck + 'static) -> Self {
         self.with(|inner| inner.standing = Some(Arc::new(standing)))
     }

@@ -14,7 +14,7 @@ use mgp_types::{Payload, RpcError};
 
 use super::bounds;
 use super::caller::Caller;
-use super::discover::run_blocking;
+use super::discover::{AvailableTools, run_blocking};
 use super::endpoints::EndpointsState;
 use super::hooks::{Availability, CreationOutcome, CreationRequest};
 use super::render::loaded;
@@ -97,14 +97,16 @@ impl Decision {
         let context =
             params.context.as_deref().map(str::trim).filter(|context| !context.is_empty());
         let near = match context {
+            // It only changes the order of tools that other searches find, so refused tools need not be left out.
             Some(context) => {
                 inner.index.search(&ask(caller, context).limit(Query::CAP), caller)?.hits
             }
             None => Vec::new(),
         };
         let wanted = &params.requirements;
+        let available = AvailableTools::new(inner, caller);
         for capability in wanted.capabilities.iter().filter(|one| !one.trim().is_empty()) {
-            let (hits, is_typed) = search(inner, caller, capability, params)?;
+            let (hits, is_typed) = search(inner, caller, &available, capability, params)?;
             let all = candidates(inner, caller, hits, &near, wanted.preferred_risk_level.as_ref());
             decision.choose(inner, caller, capability, all, is_typed, params)?;
         }
@@ -237,13 +239,14 @@ impl Decision {
 fn search(
     inner: &EndpointsState,
     caller: &Caller,
+    available: &AvailableTools<'_>,
     capability: &str,
     params: &RequestToolsParams,
 ) -> Result<(Vec<Hit>, bool), RpcError> {
     let wanted = &params.requirements;
     let find = |filter: Filter| -> Result<Vec<Hit>, RpcError> {
         let query = ask(caller, capability.trim()).limit(MAX_CANDIDATES).filter(filter);
-        let mut hits = inner.index.search(&query.explain(Explain::Yes), caller)?.hits;
+        let mut hits = available.search(&query.explain(Explain::Yes))?.hits;
         hits.retain(|hit| fulfils(inner, capability, hit));
         Ok(hits)
     };

@@ -442,6 +442,33 @@ async fn tools_that_need_approval_are_pending_and_refused_ones_are_hidden() {
     assert!(!found.to_string().contains("delete_file"), "{found}");
 }
 
+#[tokio::test]
+async fn refused_tools_do_not_crowd_out_a_tool_that_can_be_called_and_are_refused_once() {
+    let numbered = |n: u8| {
+        tool(&format!("delete_file_{n}"), "Delete a file for good", &path(), RiskLevel::Safe)
+    };
+    let erase = tool("erase", "Can also delete a file", &path(), RiskLevel::Safe);
+    let refused = ServerEntry::new("a").tools((0..60).map(numbered));
+    let index = ToolIndex::new();
+    index.put_all([refused, ServerEntry::new("b").tool(erase)]).unwrap();
+    let decisions = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&decisions);
+    let standing = move |_: &Context, tool: &IndexedTool| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        if tool.server_id() == "a" { Availability::Refused } else { Availability::Callable }
+    };
+    let endpoints = Endpoints::new(index, Sessions::new()).availability(standing);
+    let mut client = client(&endpoints);
+    let found = ask(&mut client, "discover", json!({"query": "delete a file"})).await;
+    assert_eq!(names(&found["tools"]), ["erase"], "{found}");
+    let wanted = json!({"capabilities": ["delete a file", "delete the file"]});
+    let asked = json!({"requirements": wanted, "context": "delete a file"});
+    let answer = ask(&mut client, "request", asked).await;
+    assert_eq!(names(&answer["tools_loaded"]), ["erase"], "{answer}");
+    // Each of the two requests decides once about 61 tools, and about the tools that it chooses.
+    assert!(decisions.load(Ordering::Relaxed) < 2 * 65, "{decisions:?}");
+}
+
 struct Workshop(CreationOutcome);
 
 #[async_trait]

@@ -81,11 +81,34 @@ impl ToolIndexBuilder {
     /// Dropping the future leaves the database as it was.
     pub async fn open(self, db: Db) -> Result<ToolIndex, IndexError> {
         let (store, opened) = IndexStore::open(db).await?;
+        self.restore(opened, Some(store)).await
+    }
+
+    /// Opens the index of a database as it is: later changes are not stored, and only the stored vectors of the
+    /// embedder's model are used.
+    ///
+    /// So a process with another embedder, or none, can read an index without replacing its vectors.
+    ///
+    /// # Errors
+    /// The errors of [`Self::open`].
+    ///
+    /// # Cancel safety
+    /// Safe to drop at any time.
+    pub async fn open_read_only(self, db: Db) -> Result<ToolIndex, IndexError> {
+        let opened = IndexStore::load(&db).await?;
+        self.restore(opened, None).await
+    }
+
+    async fn restore(
+        self,
+        opened: LoadedIndex,
+        store: Option<IndexStore>,
+    ) -> Result<ToolIndex, IndexError> {
         let (sender, opened_index) = oneshot::channel();
         // Restoring ten thousand tools takes some hundred milliseconds, which is too long for a thread of the runtime.
         let make = move || {
             let mut shared = self.shared();
-            shared.store = Some(store);
+            shared.store = store;
             let shared = Arc::new(shared);
             let restored = shared.restore(opened);
             drop(sender.send(restored.map(|()| ToolIndex { shared })));
@@ -228,6 +251,11 @@ impl SharedIndex {
             change.notes = None;
             let restored = change.restore(opened, model);
             change.texts.retain(|slot| !restored.fresh.contains(*slot));
+            if self.store.is_none() {
+                // The index is read only, so no missing vectors are computed.
+                change.texts.clear();
+                change.sentences.clear();
+            }
             Ok(restored.dropped)
         })?;
         if dropped > 0 {

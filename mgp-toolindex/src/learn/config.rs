@@ -26,6 +26,9 @@ pub struct HistoryConfig {
 }
 
 /// The subjects or agents whose queries and calls improve a subject's searches. Tenants never share theirs.
+///
+/// Stored data of agents is used only with [`HistoryScope::Agent`]; after a change to another scope it stays in the
+/// database until it expires or is erased.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HistoryScope {

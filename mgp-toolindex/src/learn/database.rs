@@ -14,7 +14,7 @@ use mgp_types::store::sql::{Connection, params};
 use mgp_types::store::{Db, StoreError};
 use mgp_types::sync::{Mutex, RwLock};
 
-use super::config::{Erase, HistoryConfig, Retention};
+use super::config::{Erase, HistoryConfig, HistoryScope, Retention};
 use super::history::{History, HistoryState};
 use super::query::{HashKey, Owner, QueryKey, WordHash};
 use super::table::{HistoryTable, NewQuery};
@@ -45,6 +45,28 @@ const MIGRATIONS: &[&str] = &[
     ) STRICT, WITHOUT ROWID;
 ",
 ];
+
+/// The condition for the rows of one agent of a subject, or of a subject without an agent.
+const OF_AGENT: &str = "WHERE tenant = ?1 AND subject = ?2";
+
+/// The condition for the rows of a subject, and for those of its agents that were stored with [`HistoryScope::Agent`].
+const OF_SUBJECT: &str = "WHERE tenant = ?1
+    AND (subject = ?2 OR substr(subject, 1, length(?2) + 1) = ?2 || char(31))";
+
+/// The condition for the rows that a history uses; ?1 is true with [`HistoryScope::Agent`]. With another scope, rows of
+/// agents are left out: the agents of one subject must not count as several subjects.
+const USED: &str = "WHERE (?1 OR instr(subject, char(31)) = 0)";
+
+/// The statement that stores a query. A stored vector is kept if there is no new one: a history without an embedder has
+/// none, but a later one with the same embedder uses the stored one.
+const STORE_QUERY: &str = "
+    INSERT INTO toolindex_history VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+    ON CONFLICT (key) DO UPDATE SET
+        tenant = excluded.tenant, subject = excluded.subject, text = excluded.text,
+        words = excluded.words, last = excluded.last,
+        model = coalesce(excluded.model, toolindex_history.model),
+        vector = coalesce(excluded.vector, toolindex_history.vector)
+";
 
 /// The number of queries that are written together.
 const WRITE_BATCH: usize = 512;
@@ -104,8 +126,9 @@ impl History {
             now.map_or(0, |now| now.as_secs()).saturating_sub(config.forget_after.as_secs());
         let retention = config.retention;
         db.write(move |tx| enforce_options(tx, retention, oldest)).await?;
-        let max = config.max_queries;
-        let (secret, rows) = db.read(move |conn| Ok((secret(conn)?, load(conn, max)?))).await?;
+        let (max, scope) = (config.max_queries, config.scope);
+        let (secret, rows) =
+            db.read(move |conn| Ok((secret(conn)?, load(conn, max, scope)?))).await?;
         let mut table = HistoryTable::new(config);
         let mut vectors = Vec::new();
         for QueryRow { key, body } in rows {
@@ -129,7 +152,7 @@ impl History {
             }
         }
         table.changed = Some(table.changed.take().unwrap_or_default());
-        let unmet = db.read(load_unmet).await?;
+        let unmet = db.read(move |conn| load_unmet(conn, scope)).await?;
         let mut state = HistoryState::new(table, secret);
         for (key, counts) in unmet {
             state.unmet.lock().restore(key, counts);
@@ -211,9 +234,10 @@ impl HistoryDatabase {
             Erase::Principal(principal) => {
                 // Use the subject of `Owner`, not of the principal: with `HistoryScope::Agent` it contains the agent
                 // too.
-                let Owner { tenant, subject } = Owner::of(principal, table.read().config.scope);
+                let scope = table.read().config.scope;
+                let Owner { tenant, subject } = Owner::of(principal, scope);
                 let names = vec![tenant.to_string(), subject.to_string()];
-                (Some("WHERE tenant = ?1 AND subject = ?2"), names)
+                (Some(if scope == HistoryScope::Agent { OF_AGENT } else { OF_SUBJECT }), names)
             }
             Erase::Tool(tool) => (None, vec![tool.to_owned()]),
         };
@@ -241,6 +265,16 @@ impl HistoryDatabase {
             remove_orphans(tx)
         });
         Box::pin(async move { done.await.map(|()| erased) })
+    }
+
+    /// Returns the ids of all tools in the database, including those that this history does not use.
+    pub(super) async fn called_tools(&self) -> Result<Vec<String>, StoreError> {
+        let read = self.db.read(|conn| {
+            let mut tools = conn.prepare("SELECT DISTINCT tool FROM toolindex_history_call")?;
+            let tools = tools.query_map([], |row| row.get::<_, String>(0))?;
+            Ok(tools.collect::<Result<Vec<_>, _>>()?)
+        });
+        read.await
     }
 
     /// Restores the stored vectors that were computed by the embedder's model.
@@ -319,17 +353,16 @@ fn store(tx: &Connection, row: &QueryRow) -> Result<(), StoreError> {
         Some((model, vector)) => (Some(model), Some(vector)),
         None => (None, None),
     };
-    tx.prepare("INSERT OR REPLACE INTO toolindex_history VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?
-        .execute(params![
-            key,
-            body.owner.tenant.as_str(),
-            body.owner.subject.as_str(),
-            body.text.as_deref(),
-            body.words,
-            model,
-            vector,
-            body.last.cast_signed(),
-        ])?;
+    tx.prepare(STORE_QUERY)?.execute(params![
+        key,
+        body.owner.tenant.as_str(),
+        body.owner.subject.as_str(),
+        body.text.as_deref(),
+        body.words,
+        model,
+        vector,
+        body.last.cast_signed(),
+    ])?;
     let mut call = tx.prepare("INSERT INTO toolindex_history_call VALUES (?1, ?2, ?3)")?;
     for (tool, count) in &body.calls {
         call.execute(params![key, &**tool, count])?;
@@ -360,12 +393,17 @@ fn store_unmet(
     Ok(())
 }
 
-fn load_unmet(conn: &Connection) -> Result<Vec<(UnmetKey, UnmetCounts)>, StoreError> {
-    let sql = "SELECT tenant, subject, text, found_nothing, not_called, last
-        FROM toolindex_history_unmet ORDER BY last DESC";
-    let mut read = conn.prepare(sql)?;
+fn load_unmet(
+    conn: &Connection,
+    scope: HistoryScope,
+) -> Result<Vec<(UnmetKey, UnmetCounts)>, StoreError> {
+    let sql = format!(
+        "SELECT tenant, subject, text, found_nothing, not_called, last
+        FROM toolindex_history_unmet {USED} ORDER BY last DESC"
+    );
+    let mut read = conn.prepare(&sql)?;
     let text = |row: &mgp_types::store::sql::Row<'_>, at| row.get::<_, String>(at).map(Box::from);
-    let rows = read.query_map([], |row| {
+    let rows = read.query_map([scope == HistoryScope::Agent], |row| {
         let key = ((text(row, 0)?, text(row, 1)?), text(row, 2)?);
         let last: i64 = row.get(5)?;
         let counts = UnmetCounts {
@@ -414,14 +452,16 @@ fn secret(conn: &Connection) -> Result<HashKey, StoreError> {
 }
 
 /// Reads the newest queries, in ascending order of time; damaged ones are skipped.
-fn load(conn: &Connection, max: usize) -> Result<Vec<QueryRow>, StoreError> {
+fn load(conn: &Connection, max: usize, scope: HistoryScope) -> Result<Vec<QueryRow>, StoreError> {
     let mut calls =
         conn.prepare("SELECT tool, count FROM toolindex_history_call WHERE key = ?1")?;
-    let mut queries = conn.prepare(
+    let sql = format!(
         "SELECT key, tenant, subject, text, words, model, vector, last FROM toolindex_history
-         ORDER BY last DESC, key LIMIT ?1",
-    )?;
-    let mut found = queries.query([i64::try_from(max).unwrap_or(i64::MAX)])?;
+         {USED} ORDER BY last DESC, key LIMIT ?2"
+    );
+    let mut queries = conn.prepare(&sql)?;
+    let max = i64::try_from(max).unwrap_or(i64::MAX);
+    let mut found = queries.query(params![scope == HistoryScope::Agent, max])?;
     let mut rows = Vec::new();
     while let Some(row) = found.next()? {
         let key: Vec<u8> = row.get(0)?;

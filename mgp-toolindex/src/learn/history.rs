@@ -1,5 +1,6 @@
 //! The handle of a history of queries and calls.
 
+use std::collections::BTreeSet;
 use std::collections::hash_map::Entry;
 use std::future::ready;
 use std::hash::Hash;
@@ -128,6 +129,44 @@ impl History {
     #[must_use]
     pub fn unmet(&self, principal: &Principal) -> Vec<UnmetSearch> {
         self.0.unmet.lock().of(&self.owner(principal))
+    }
+
+    /// Returns the ids of a server's tools that were called after a stored query. If there is a database, this includes
+    /// queries that are stored there but not used, e.g. because of the scope.
+    ///
+    /// Ids of servers can contain dots, so a tool whose id begins with a longer id for which `is_server` returns `true`
+    /// belongs to that server.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be read.
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing.
+    #[cfg_attr(
+        not(feature = "sqlite"),
+        expect(clippy::unused_async, reason = "only a database is waited for")
+    )]
+    pub async fn called_tools(
+        &self,
+        server: &str,
+        is_server: impl Fn(&str) -> bool,
+    ) -> Result<Vec<String>, StoreError> {
+        let is_own = |id: &str| {
+            let mut longer = id.match_indices('.').filter(|(end, _)| *end > server.len());
+            id.strip_prefix(server).is_some_and(|rest| rest.starts_with('.'))
+                && !longer.any(|(end, _)| is_server(&id[..end]))
+        };
+        // Each owner has its own entry of a tool.
+        let mut ids: BTreeSet<String> = {
+            let table = self.0.table.read();
+            table.tools.iter().map(|called| called.id.to_string()).collect()
+        };
+        #[cfg(feature = "sqlite")]
+        if let Some(database) = &self.0.database {
+            ids.extend(database.called_tools().await?);
+        }
+        ids.retain(|id| is_own(id));
+        Ok(ids.into_iter().collect())
     }
 
     /// Records a call. The newest search of the session that found the tool is stored together with the call.

@@ -125,8 +125,15 @@ impl UnmetSearches {
     }
 
     /// Marks changes as not written, so that they are written later.
+    ///
+    /// If the database cannot be written for long, some deletions are not written any more, so that the number of
+    /// changes is limited.
     pub(super) fn not_written(&mut self, keys: impl IntoIterator<Item = UnmetKey>) {
-        self.changed.extend(keys);
+        for key in keys {
+            if self.searches.contains_key(&key) || self.changed.len() < 2 * MAX_TOTAL {
+                self.changed.insert(key);
+            }
+        }
     }
 }
 
@@ -157,5 +164,21 @@ mod tests {
         }
         assert_eq!(unmet.of(&me).len(), MAX_PER_OWNER);
         assert!(unmet.of(&me).iter().all(|search| search.query != "send a fax"));
+    }
+
+    #[cfg(feature = "sqlite")]
+    #[test]
+    fn changes_that_cannot_be_written_are_bounded_and_include_all_searches_that_are_left() {
+        let me = Owner { tenant: "t".into(), subject: "me".into() };
+        let mut unmet = UnmetSearches::default();
+        for round in 0..3 * MAX_TOTAL as u64 / 100 {
+            for at in 0..100 {
+                unmet.add(&me, &format!("{round} {at}"), false, 100 * round + at);
+            }
+            let failed: Vec<_> = unmet.take_changed().into_iter().map(|(key, _)| key).collect();
+            assert!(failed.len() <= 2 * MAX_TOTAL + 2 * MAX_PER_OWNER, "{}", failed.len());
+            unmet.not_written(failed);
+        }
+        assert!(unmet.searches.keys().all(|key| unmet.changed.contains(key)));
     }
 }

@@ -61,10 +61,15 @@ struct WriteProgress {
 // === impl IndexStore ===
 
 impl IndexStore {
+    /// Reads a database.
+    pub(crate) async fn load(db: &Db) -> Result<LoadedIndex, StoreError> {
+        db.migrate(tables::NAMESPACE, tables::STEPS).await?;
+        db.read(tables::load).await
+    }
+
     /// Reads a database, and starts the thread.
     pub(crate) async fn open(db: Db) -> Result<(Self, LoadedIndex), StoreError> {
-        db.migrate(tables::NAMESPACE, tables::STEPS).await?;
-        let opened = db.read(tables::load).await?;
+        let opened = Self::load(&db).await?;
         let stored = opened.servers.iter().map(|server| server.server.id.clone());
         let state = QueueState { queue: Queue::new(stored), ..QueueState::default() };
         let shared = Arc::new(SharedQueue { state: Mutex::new(state), changed: Condvar::new() });

@@ -40,6 +40,8 @@ pub(super) const CALL_COST: usize = 512;
 const REFUSAL_DELAY: Duration = Duration::from_millis(50);
 /// The maximum number of finished calls that one turn answers before it writes and reads again.
 const MAX_FINISHED_PER_TURN: usize = 128;
+/// The maximum number of reads after a write failed.
+const MAX_LAST_READS: usize = 64;
 
 pub(super) struct Driver<R, W> {
     pub(super) connection: Connection<R, W>,
@@ -52,6 +54,8 @@ pub(super) struct Driver<R, W> {
     pub(super) read_ahead: ReadAhead,
     /// `true` if the peer closed its side; messages that were read ahead might still wait to be dispatched.
     is_eof: bool,
+    /// `true` after a write failed: only answers to requests of this side are of use, and no more calls start.
+    answers_only: bool,
     /// The bytes that are being written; the first `written` bytes are done.
     writing: Vec<u8>,
     written: usize,
@@ -90,6 +94,7 @@ where
             cut_head: None,
             read_ahead: ReadAhead::default(),
             is_eof: false,
+            answers_only: false,
             writing: Vec::new(),
             written: 0,
             calls: FuturesUnordered::new(),
@@ -122,6 +127,7 @@ where
             let written = self.write(task);
             self.connection.counters.unwritten.store(self.unwritten(), Ordering::Relaxed);
             if let Err(error) = written {
+                self.read_arrived(task);
                 return Poll::Ready(CloseReason::Io(error));
             }
             let read = match self.read(task) {
@@ -254,6 +260,21 @@ where
         Ok(true)
     }
 
+    /// Reads what arrived before a write failed, because it can contain answers to requests of this side. Nothing can
+    /// be sent any more, so everything that is queued for the peer is dropped.
+    fn read_arrived(&mut self, task: &mut Task<'_>) {
+        self.answers_only = true;
+        self.writing.clear();
+        self.written = 0;
+        self.outbox().discard();
+        for _ in 0..MAX_LAST_READS {
+            if !matches!(self.read(task), Ok(true)) {
+                return;
+            }
+            self.outbox().discard();
+        }
+    }
+
     // === Dispatching ===
 
     /// Dispatches the lines that were read, as long as there is room for their answers.
@@ -296,7 +317,7 @@ where
 
     /// Returns whether reading pauses because too many calls run.
     fn reading_pauses(&mut self, task: &mut Task<'_>) -> bool {
-        if self.calls.len() < self.connection.limits.in_flight {
+        if self.answers_only || self.calls.len() < self.connection.limits.in_flight {
             return false;
         }
         let pause =
@@ -318,6 +339,8 @@ where
         task: &mut Task<'_>,
     ) {
         match message {
+            // A call that starts now could never be answered.
+            Message::Request { .. } if self.answers_only => {}
             Message::Request { id, method, params } => {
                 self.dispatch_request(id, method, params, size, batch, task);
             }

@@ -51,7 +51,7 @@ record! {
         /// The proposed values, at most 100.
         req values: Vec<String>,
         /// The total number of matching values.
-        opt total: Option<u64>,
+        opt total read whole: Option<u64>,
         /// `true` if there are more values than those in `values`.
         opt has_more as "hasMore": Option<bool>,
     }

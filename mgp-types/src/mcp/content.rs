@@ -86,7 +86,7 @@ record! {
         /// The media type of the resource.
         opt mime_type as "mimeType": Option<String>,
         /// The size of the resource, in bytes.
-        opt size: Option<u64>,
+        opt size read whole: Option<u64>,
         /// The icons of the resource.
         list icons: List<Icon>,
         /// Hints on how to use the resource.

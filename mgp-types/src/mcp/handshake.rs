@@ -66,7 +66,7 @@ record! {
         /// Instructions for the model.
         opt instructions: Option<String>,
         /// The time the result stays fresh, in milliseconds.
-        opt ttl_ms as "ttlMs": Option<u64>,
+        opt ttl_ms as "ttlMs" read whole: Option<u64>,
         /// The caches that are allowed to store the result.
         opt cache_scope as "cacheScope": Option<CacheScope>,
         /// The `_meta` member, with the name and version of the server.

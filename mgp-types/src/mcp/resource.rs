@@ -17,7 +17,7 @@ record! {
         /// The media type of the resource.
         opt mime_type as "mimeType": Option<String>,
         /// The size of the resource, in bytes.
-        opt size: Option<u64>,
+        opt size read whole: Option<u64>,
         /// The icons of the resource.
         list icons: List<Icon>,
         /// Hints on how to use the resource.
@@ -55,7 +55,7 @@ record! {
         /// The position of the next page, if there is one.
         opt next_cursor as "nextCursor": Option<String>,
         /// The time the list stays fresh, in milliseconds.
-        opt ttl_ms as "ttlMs": Option<u64>,
+        opt ttl_ms as "ttlMs" read whole: Option<u64>,
         /// The caches that are allowed to store the result.
         opt cache_scope as "cacheScope": Option<CacheScope>,
         /// The `_meta` member.
@@ -71,7 +71,7 @@ record! {
         /// The position of the next page, if there is one.
         opt next_cursor as "nextCursor": Option<String>,
         /// The time the list stays fresh, in milliseconds.
-        opt ttl_ms as "ttlMs": Option<u64>,
+        opt ttl_ms as "ttlMs" read whole: Option<u64>,
         /// The caches that are allowed to store the result.
         opt cache_scope as "cacheScope": Option<CacheScope>,
         /// The `_meta` member.
@@ -97,7 +97,7 @@ record! {
         /// The contents.
         req contents: Vec<ResourceContents>,
         /// The time the contents stay fresh, in milliseconds.
-        opt ttl_ms as "ttlMs": Option<u64>,
+        opt ttl_ms as "ttlMs" read whole: Option<u64>,
         /// The caches that are allowed to store the result.
         opt cache_scope as "cacheScope": Option<CacheScope>,
         /// The `_meta` member.

@@ -51,7 +51,7 @@ record! {
         /// The sampling temperature.
         opt temperature: Option<Number>,
         /// The maximum number of tokens in the completion.
-        req max_tokens as "maxTokens": u64,
+        req max_tokens as "maxTokens" read whole: u64,
         /// Texts that end the completion when the model writes one of them.
         list stop_sequences as "stopSequences": List<String>,
         /// Metadata for the provider of the model.

@@ -38,6 +38,6 @@ record! {
     /// The member by which a caller asks that its request runs as a task (2025-11-25, `params.task`).
     pub struct TaskAugmentation {
         /// The time for which to keep the task, in milliseconds.
-        opt ttl: Option<u64>,
+        opt ttl read whole: Option<u64>,
     }
 }

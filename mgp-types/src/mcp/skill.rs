@@ -14,7 +14,7 @@ record! {
         /// The hash of the bytes: `sha256:` and 64 hexadecimal digits.
         req digest: String,
         /// The size of the file, in bytes.
-        req size: u64,
+        req size read whole: u64,
     }
 
     /// A skill: instructions for a model, and the files that belong to them.
@@ -36,7 +36,7 @@ record! {
         /// The position of the next page, if there is one.
         opt next_cursor as "nextCursor": Option<String>,
         /// The time the list stays fresh, in milliseconds.
-        opt ttl_ms as "ttlMs": Option<u64>,
+        opt ttl_ms as "ttlMs" read whole: Option<u64>,
         /// The caches that are allowed to store the result.
         opt cache_scope as "cacheScope": Option<CacheScope>,
         /// The `_meta` member.
@@ -58,7 +58,7 @@ record! {
         /// The skill.
         req skill: Skill,
         /// The time the entry stays fresh, in milliseconds.
-        opt ttl_ms as "ttlMs": Option<u64>,
+        opt ttl_ms as "ttlMs" read whole: Option<u64>,
         /// The caches that are allowed to store the result.
         opt cache_scope as "cacheScope": Option<CacheScope>,
         /// The `_meta` member.

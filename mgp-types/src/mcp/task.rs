@@ -62,13 +62,13 @@ record! {
         /// The time at which the task last changed.
         opt last_updated_at as "lastUpdatedAt": Option<Timestamp>,
         /// The time for which the server keeps the task, in milliseconds; `null` means without limit (tasks extension).
-        tri ttl_ms as "ttlMs": Nullable<u64>,
+        tri ttl_ms as "ttlMs" read whole: Nullable<u64>,
         /// The interval at which to request the state of the task, in milliseconds (tasks extension).
-        opt poll_interval_ms as "pollIntervalMs": Option<u64>,
+        opt poll_interval_ms as "pollIntervalMs" read whole: Option<u64>,
         /// The time for which the server keeps the task, in milliseconds; `null` means without limit (2025-11-25).
-        tri ttl: Nullable<u64>,
+        tri ttl read whole: Nullable<u64>,
         /// The interval at which to request the state of the task, in milliseconds (2025-11-25).
-        opt poll_interval as "pollInterval": Option<u64>,
+        opt poll_interval as "pollInterval" read whole: Option<u64>,
         /// The requests for input that the task waits for (tasks extension).
         opt input_requests as "inputRequests": Option<InputRequests>,
         /// The result of the request that became the task (tasks extension).
@@ -92,9 +92,9 @@ record! {
         /// The time at which the task last changed.
         req last_updated_at as "lastUpdatedAt": Timestamp,
         /// The time for which the server keeps the task, in milliseconds; `null` means without limit.
-        nul ttl_ms as "ttlMs": Option<u64>,
+        nul ttl_ms as "ttlMs" read whole: Option<u64>,
         /// The interval at which to request the state of the task, in milliseconds.
-        opt poll_interval_ms as "pollIntervalMs": Option<u64>,
+        opt poll_interval_ms as "pollIntervalMs" read whole: Option<u64>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }

@@ -84,7 +84,7 @@ record! {
         /// The position of the next page, if there is one.
         opt next_cursor as "nextCursor": Option<String>,
         /// The time the list stays fresh, in milliseconds.
-        opt ttl_ms as "ttlMs": Option<u64>,
+        opt ttl_ms as "ttlMs" read whole: Option<u64>,
         /// The caches that are allowed to store the result.
         opt cache_scope as "cacheScope": Option<CacheScope>,
         /// The `_meta` member.

@@ -23,12 +23,12 @@ record! {
         /// `true` if chunks were sent.
         opt streamed: Option<bool>,
         /// The number of chunks that were sent.
-        opt chunks_sent: Option<u64>,
+        opt chunks_sent read whole: Option<u64>,
         /// The number of chunks that did not reach the caller. If it is not zero, the content that the caller collected
         /// is not complete.
-        opt dropped: Option<u64>,
+        opt dropped read whole: Option<u64>,
         /// The duration of the call, in milliseconds.
-        opt duration_ms: Option<u64>,
+        opt duration_ms read whole: Option<u64>,
         /// `true` if the call was cancelled; the content is then partial.
         opt cancelled: Option<bool>,
         /// The reason for the cancellation.

@@ -35,7 +35,7 @@ record! {
         /// A description of the current step.
         opt message: Option<String>,
         /// The estimated remaining time in milliseconds.
-        opt estimated_remaining_ms: Option<u64>,
+        opt estimated_remaining_ms read whole: Option<u64>,
         /// The trace id of the call (§6.5).
         opt trace_id: Option<String>,
     }

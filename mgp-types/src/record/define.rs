@@ -18,6 +18,8 @@
 ///         nul expires_at as "expiresAt": Option<Timestamp>,
 ///         /// Absent and null read as the default; always written.
 ///         def done: bool,
+///         /// With `read whole` in any mode: a whole number, which may be written as `60000.0`.
+///         opt ttl_ms as "ttlMs" read whole: Option<u64>,
 ///     }
 /// }
 /// ```
@@ -32,7 +34,7 @@ macro_rules! record {
         $vis:vis struct $name:ident $(tagged $tag:literal = $tag_value:literal)? {
             $(
                 $(#[doc = $field_doc:literal])*
-                $mode:ident $field:ident $(as $wire:literal)?: $ty:ty
+                $mode:ident $field:ident $(as $wire:literal)? $(read $read:ident)?: $ty:ty
             ),* $(,)?
         }
     )+) => {$(
@@ -88,7 +90,7 @@ macro_rules! record {
                             match &*key.0 {
                                 $( $tag => tag.read(&mut map)?, )?
                                 $( $crate::record::record!(@wire $field $($wire)?) => {
-                                    $field = $crate::record::record!(@read $mode, map, $ty);
+                                    $field = $crate::record::record!(@read $mode, map, $ty $(, $read)?);
                                 } )*
                                 _ => extra.push_read(key.0.into_owned(), map.next_value()?),
                             }
@@ -131,7 +133,11 @@ macro_rules! record {
     (@wire $field:ident) => { stringify!($field) };
     (@wire $field:ident $wire:literal) => { $wire };
 
-    // Reads a member; the modes (`req`, `opt` and so on) differ in how they treat `null`.
+    // Reads a member; the modes (`req`, `opt` and so on) differ in how they treat `null`. Of a whole number, the type
+    // decides about `null`.
+    (@read $mode:ident, $map:ident, $ty:ty, whole) => {
+        Some(<$ty as $crate::record::ReadWhole>::read(&mut $map)?)
+    };
     (@read req, $map:ident, $ty:ty) => { Some($map.next_value()?) };
     (@read tri, $map:ident, $ty:ty) => { Some($map.next_value()?) };
     (@read $mode:ident, $map:ident, $ty:ty) => { $map.next_value::<Option<$ty>>()? };

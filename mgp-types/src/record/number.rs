@@ -1,8 +1,14 @@
-//! A JSON number that is written with the spelling in which it was read (MGP §12.6).
+//! Numbers: one that is written with the spelling in which it was read (MGP §12.6), and whole numbers in any spelling.
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{self, MapAccess, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::Nullable;
+
+/// The bound up to which a float is exact for whole numbers: 2^53.
+const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// A number; `1` and `1.0` stay distinct.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -43,3 +49,68 @@ impl fmt::Display for Number {
 }
 
 crate::record::schema_of!(Number as inline "Number", { "type": "number" });
+
+/// The value of a member that is a whole number, or may lack one. Writers in some languages write `60000` as `60000.0`.
+pub(crate) trait ReadWhole: Sized {
+    /// Reads the next value of a map.
+    fn read<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Self, A::Error>;
+}
+
+impl ReadWhole for u64 {
+    fn read<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Self, A::Error> {
+        map.next_value().map(|Whole(number)| number)
+    }
+}
+
+impl ReadWhole for Option<u64> {
+    fn read<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Self, A::Error> {
+        let number: Option<Whole> = map.next_value()?;
+        Ok(number.map(|Whole(number)| number))
+    }
+}
+
+impl ReadWhole for Nullable<u64> {
+    fn read<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Self, A::Error> {
+        Option::<u64>::read(map).map(Self::from)
+    }
+}
+
+/// A whole number that is not negative; `60000.0` and `6e4` are `60000`.
+struct Whole(u64);
+
+impl<'de> Deserialize<'de> for Whole {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_u64(WholeVisitor)
+    }
+}
+
+struct WholeVisitor;
+
+impl Visitor<'_> for WholeVisitor {
+    type Value = Whole;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a whole number that is not negative")
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Whole, E> {
+        Ok(Whole(number))
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Whole, E> {
+        let whole = u64::try_from(number);
+        whole.map(Whole).map_err(|_| E::invalid_value(Unexpected::Signed(number), &self))
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the number is whole, not negative, and at most 2^53"
+    )]
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Whole, E> {
+        if (0.0..=MAX_EXACT).contains(&number) && number.fract() == 0.0 {
+            return Ok(Whole(number as u64));
+        }
+        Err(E::invalid_value(Unexpected::Float(number), &self))
+    }
+}

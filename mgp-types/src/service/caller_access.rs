@@ -40,6 +40,12 @@ pub trait CallerChannel: Send + Sync {
         false
     }
 
+    /// Returns whether a reply of this round already asks any question. The round then ends without an answer to the
+    /// call, and the caller is expected to repeat the call.
+    fn has_suspended(&self) -> bool {
+        false
+    }
+
     /// Removes the suspended questions, and returns them as the reply to the call; `None` if there are none.
     fn take_suspended(&self) -> Option<Reply> {
         None
@@ -183,6 +189,10 @@ impl CallerChannel for Rounds {
         self.0.lock().asked.iter().any(|asked| asked == key)
     }
 
+    fn has_suspended(&self) -> bool {
+        !self.0.lock().asked.is_empty()
+    }
+
     fn take_suspended(&self) -> Option<Reply> {
         let mut round = self.0.lock();
         let asks = std::mem::take(&mut round.suspended);
@@ -231,6 +241,7 @@ mod tests {
             panic!("the first round must ask")
         };
         assert_eq!(needed.asks.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+        assert!(first.has_suspended());
 
         let mut state = first.state();
         assert_eq!(state.kept["seed"].as_str(), "7");
@@ -242,5 +253,6 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(reply.get::<(i32, i32)>().unwrap(), (1, 2));
+        assert!(!second.has_suspended());
     }
 }

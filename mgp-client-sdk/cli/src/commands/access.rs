@@ -13,6 +13,7 @@ use mgp_types::mgp::{
     AccessEntry, AccessGrantParams, AccessPermission, AccessQueryParams, AccessQueryResult,
     AccessRevokeParams, DefaultPolicy, EntryType, KernelServersParams,
 };
+use mgp_types::store::Db;
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -369,17 +370,31 @@ fn query_params(agent: &str, server: &str, tool: Option<&str>) -> AccessQueryPar
     params
 }
 
-/// Revokes an agent's access to a server, or to one tool of it.
-pub(crate) async fn revoke(backend: &Backend, target: &Target) -> CliResult {
-    let revoke = |kind, tool: Option<String>| {
-        let mut params = AccessRevokeParams::new(&*target.agent, &*target.server, kind);
-        params.tool_name = tool;
-        backend.revoke(params)
-    };
-    let mut deleted = revoke(EntryType::ToolGrant, target.tool.clone()).await?.deleted_count;
+/// Revokes an agent's access to a server and all of its tools, or to one tool of it.
+async fn revoke(backend: &Backend, target: &Target) -> CliResult {
+    let mut deleted = delete(backend, target, EntryType::ToolGrant).await?;
     if target.tool.is_none() {
-        deleted += revoke(EntryType::ServerGrant, None).await?.deleted_count;
+        deleted += delete(backend, target, EntryType::ServerGrant).await?;
     }
+    check_deleted(target, deleted)
+}
+
+/// Removes one entry: the one about the tool of the target, or about the whole server if the target names no tool.
+/// Entries about single tools of the server then remain.
+pub(crate) async fn revoke_entry(backend: &Backend, target: &Target) -> CliResult {
+    let kind = if target.tool.is_some() { EntryType::ToolGrant } else { EntryType::ServerGrant };
+    check_deleted(target, delete(backend, target, kind).await?)
+}
+
+/// Deletes the entries of a type about the target, and returns their number.
+async fn delete(backend: &Backend, target: &Target, kind: EntryType) -> CliResult<u64> {
+    let mut params = AccessRevokeParams::new(&*target.agent, &*target.server, kind);
+    params.tool_name.clone_from(&target.tool);
+    Ok(backend.revoke(params).await?.deleted_count)
+}
+
+/// Returns an error if no entry about the target was deleted.
+fn check_deleted(target: &Target, deleted: u64) -> CliResult {
     if deleted > 0 {
         return Ok(());
     }
@@ -389,14 +404,17 @@ pub(crate) async fn revoke(backend: &Backend, target: &Target) -> CliResult {
     )))
 }
 
-/// Returns the access entries of every known agent for every server.
+/// Returns the access entries of every known agent for every server. If the configuration has an error, the entries
+/// are returned all the same, so that they can be revoked, and `?` replaces each `default_policy`.
 pub(crate) async fn matrix_of_all(
     global: &Global,
     config: &ConfigArg,
     backend: &Backend,
 ) -> CliResult<AccessMatrix> {
-    let every = Matrix { agent: Vec::new(), config: config.clone() };
-    matrix(global, &every, backend).await
+    let db = state::db(global).await?;
+    let loaded = config.sources().load(&Trust::new(Arc::new(db.clone()))).await;
+    let config = loaded.ok().map(|loaded| loaded.config);
+    entries(&db, config.as_ref(), &[], backend).await
 }
 
 /// Refuses a new access entry whose server, tool or agent seems to be mistyped. The error is the mistyped part and the
@@ -419,13 +437,22 @@ pub(crate) async fn check_new_entry(
 
 async fn matrix(global: &Global, matrix: &Matrix, backend: &Backend) -> CliResult<AccessMatrix> {
     let db = state::db(global).await?;
-    let named = mgp_security::Access::named_in(&db, operator().tenant()).await;
-    let held = ServerHoldings::read(&db).await?;
-    let trust = Trust::new(Arc::new(db));
-    let config = matrix.config.sources().load(&trust).await?.config;
-    let mut agents: BTreeSet<String> = config.agents.keys().cloned().collect();
+    let loaded = matrix.config.sources().load(&Trust::new(Arc::new(db.clone()))).await?;
+    entries(&db, Some(&loaded.config), &matrix.agent, backend).await
+}
+
+/// Returns the access entries of every known agent, and of further `agents`, for every server.
+async fn entries(
+    db: &Db,
+    config: Option<&Config>,
+    agents: &[String],
+    backend: &Backend,
+) -> CliResult<AccessMatrix> {
+    let named = mgp_security::Access::named_in(db, operator().tenant()).await;
+    let held = ServerHoldings::read(db).await?;
+    let mut agents: BTreeSet<String> = agents.iter().cloned().collect();
+    agents.extend(config.into_iter().flat_map(|config| config.agents.keys().cloned()));
     agents.extend(named.map_err(|error| Failure::failed(error.to_string()))?);
-    agents.extend(matrix.agent.iter().cloned());
     agents.extend(["*".to_owned(), "default".to_owned()]);
     let known = match backend {
         // Ask the kernel: it may use other configuration files, and also has servers that were registered at run time.
@@ -434,7 +461,8 @@ async fn matrix(global: &Global, matrix: &Matrix, backend: &Backend) -> CliResul
             all.into_iter().map(|server| server.id).collect()
         }
         Backend::Folder(..) => {
-            config.servers.iter().map(|server| server.id.to_string()).collect::<Vec<_>>()
+            let servers = config.into_iter().flat_map(|config| &config.servers);
+            servers.map(|server| server.id.to_string()).collect::<Vec<_>>()
         }
     };
     // The kernel's own tools have a reserved server id. No configured server has that id, but it is not a leftover.
@@ -447,11 +475,8 @@ async fn matrix(global: &Global, matrix: &Matrix, backend: &Backend) -> CliResul
         let mut access = Vec::new();
         for server in &servers {
             let result = backend.query(query_params(&agent, server, None)).await?;
-            access.push(server_access(
-                server,
-                by_default(&config, server),
-                result.entries.into_iter(),
-            ));
+            let by_default = config.map_or("?", |config| by_default(config, server));
+            access.push(server_access(server, by_default, result.entries.into_iter()));
         }
         rows.push(MatrixRow { agent, access });
     }

@@ -21,7 +21,7 @@ mod reader;
 
 pub(crate) use calls::Entry;
 use reader::{EventReader, Filters};
-pub(crate) use reader::{OWN_KINDS, reason, short_type};
+pub(crate) use reader::{OWN_KINDS, number, reason, short_type};
 
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(500);
 

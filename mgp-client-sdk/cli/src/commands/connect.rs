@@ -304,6 +304,8 @@ impl Change {
         if connect.replace {
             entries.extend(present.iter().map(|one| (one.path.clone(), one.name.clone())));
         }
+        // If an entry of another server has mgp's name, `mgp disconnect` puts it back.
+        entries.push((table.clone(), ENTRY.to_owned()));
         let (bare, taken) = record::take(syntax, base.clone(), entries).map_err(unchanged)?;
         let entry = serde_json::to_string_pretty(&entry::entry(global, connect, agent)?)?;
         let after = syntax.put(&bare, table, ENTRY, &entry).map_err(unchanged)?;

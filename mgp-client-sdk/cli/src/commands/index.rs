@@ -22,18 +22,19 @@ pub(crate) enum Index {
 
 pub(crate) async fn run(global: &Global, index: &Index) -> CliResult {
     let Index::Export { vectors } = index;
-    let index = ToolIndex::builder().open(state::db(global).await?).await?;
-    let entries = index.entries();
+    let builder = ToolIndex::builder();
+    let builder = if *vectors { builder } else { builder.without_embedder() };
+    // Read only, because a kernel may have stored the vectors of another embedder.
+    let entries = builder.open_read_only(state::db(global).await?).await?.entries();
     if entries.is_empty() {
         return Err(Failure::failed(
             "the index is empty; start a kernel, wait until its servers have listed their tools, then try again",
         ));
     }
-    for mut entry in entries {
-        if !vectors {
-            entry.embedding = None;
-        }
-        print_json_line(&entry)?;
+    if *vectors && entries.iter().all(|entry| entry.embedding.is_none()) {
+        return Err(Failure::failed(
+            "the index has no vectors of the built-in table, and those of `kernel.search.encoder` cannot be exported; leave out --vectors",
+        ));
     }
-    Ok(())
+    entries.iter().try_for_each(print_json_line)
 }

@@ -227,11 +227,12 @@ fn decided_tools(viewer: &Viewer, decision: &KernelPermission, server: &str) -> 
     }
 }
 
-/// Removes an access entry about a server or a tool.
+/// Removes the access entry about a tool, or the one about a whole server; entries about its tools remain.
 pub(super) async fn revoke(State(console): Shared, Posted(form, viewer): Posted) -> Response {
     let (agent, server) = (form.text("agent"), form.text("server"));
     let backend = Backend::Kernel(viewer.operator.client.clone());
-    let result = access::revoke(&backend, &Target::new(agent, server, form.get("tool"))).await;
+    let target = Target::new(agent, server, form.get("tool"));
+    let result = access::revoke_entry(&backend, &target).await;
     console.ended(&viewer, "/access", format!("{agent} {server}: revoked"), result)
 }
 

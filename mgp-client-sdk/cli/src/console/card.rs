@@ -88,7 +88,7 @@ pub(super) fn answers(
     html! {
         form.row method="post" action=(url(console, "/decide")) {
             (enter_guard(viewer))
-            (token(viewer)) (hidden("id", &approval.id)) (hidden("page", page))
+            (token(viewer)) (hidden("id", &approval.id)) (hidden("page", page)) (hidden("seen", &approval.state))
             (field(texts.reason, "because", "", false))
             button.main name="answer" value="once" { (approve) }
             @if is_call {
@@ -144,7 +144,7 @@ pub(super) fn several(console: &Console, viewer: &Viewer, open: &[Waiting]) -> M
             h2 #several { (texts.several) }
             form method="post" action=(url(console, "/decide")) {
                 (enter_guard(viewer))
-                (token(viewer))
+                (token(viewer)) (hidden("seen", "open"))
                 @for one in open {
                     p { label.check {
                         input type="checkbox" name="id" value=(one.approval.id);

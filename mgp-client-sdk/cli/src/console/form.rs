@@ -49,26 +49,27 @@ impl Form {
         self.0.iter().filter(move |(own, _)| own == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns the path of a page with its query. Parameters that report the result of an action are left out, because
-    /// a link of another site could forge them.
+    /// Returns the path of a page with its query. Parameters for one request only are left out: a link of another site
+    /// could forge the result of an action.
     pub(super) fn page(path: &str, query: Option<&str>) -> String {
         let all = Self::parse(query.unwrap_or_default().as_bytes()).0;
         let mut query = form_urlencoded::Serializer::new(String::new());
-        let query = query.extend_pairs(all.iter().filter(|(own, _)| !is_notice(own))).finish();
+        let query = query.extend_pairs(all.iter().filter(|(own, _)| !is_for_once(own))).finish();
         if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
     }
 
     /// Returns the query with one value replaced, to link to the same page.
     pub(super) fn with(&self, name: &str, value: &str) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
-        let others = self.0.iter().filter(|(own, _)| own != name && !is_notice(own));
+        let others = self.0.iter().filter(|(own, _)| own != name && !is_for_once(own));
         query.extend_pairs(others).append_pair(name, value).finish()
     }
 }
 
-/// Returns whether a query parameter reports the result of the last action; links to the page omit it.
-fn is_notice(name: &str) -> bool {
-    ["done", "failed", "sign", "see"].contains(&name)
+/// Returns whether a query parameter is for one request only: it reports the result of the last action, or asks to
+/// verify the record. Links to the page omit it.
+fn is_for_once(name: &str) -> bool {
+    ["done", "failed", "sign", "see", "verify"].contains(&name)
 }
 
 /// Encodes a text as one segment of a path.

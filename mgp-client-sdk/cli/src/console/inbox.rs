@@ -270,7 +270,8 @@ pub(super) async fn decide(State(console): Shared, Posted(form, viewer): Posted)
     let notice = if ids.is_empty() {
         Notice::Failed(viewer.texts.nothing_chosen.to_owned())
     } else if !failed.is_empty() {
-        Notice::Failed([done, failed].concat().join("; "))
+        // A long notice is cut at its end, so the failures come first.
+        Notice::Failed([failed, done].concat().join("; "))
     } else if is_lasting {
         Notice::Lasting(done.join("; "))
     } else {
@@ -310,20 +311,29 @@ async fn answer(viewer: &Viewer, id: &str, form: &Form) -> CliResult<Notice> {
         "never" => return deny_always(viewer, &params).await.map(Notice::Done),
         _ => return Err(Failure::usage("choose an answer")),
     };
-    approve(viewer, &params, word).await
+    approve(viewer, &params, word, form.get("seen")).await
 }
 
 /// Approves a call, permissions or a server. If the kernel refuses the call although it is approved, e.g. because its
 /// agent has lost access, the notice shows that.
+///
+/// `seen` is the state that the page showed. An answer without it also takes back a denial.
 async fn approve(
     viewer: &Viewer,
     params: &KernelApprovalDecisionParams,
     word: &str,
+    seen: Option<&str>,
 ) -> CliResult<Notice> {
     let waiting = match whole_approval(viewer, &params.id).await.unwrap_or_default() {
         Some(whole) => Some(Waiting::of_whole(viewer, whole).await),
         None => None,
     };
+    // Read the state again, because another operator can have decided while the rest was read.
+    if let Some(seen) = seen {
+        let now = whole_approval(viewer, &params.id).await;
+        let now = now.map_err(|PageError(_, reason)| Failure::failed(reason))?;
+        now.map_or(Ok(()), |now| check_unchanged(&now, seen))?;
+    }
     let decided = viewer.operator.client.request::<KernelApprovalsApprove>(params).await?;
     if let (Some(RegistrationStatus::Error), Some(message)) = (&decided.status, &decided.message) {
         return Err(Failure::failed(message));
@@ -339,6 +349,22 @@ async fn approve(
         None if params.term.is_some() => Notice::Lasting(done),
         None => Notice::Done(done),
     })
+}
+
+/// Checks that an approval still has the state that the page showed. Otherwise another operator has decided since, and
+/// an answer from the page would overturn that decision.
+fn check_unchanged(approval: &KernelApproval, seen: &str) -> CliResult {
+    if approval.state == seen {
+        return Ok(());
+    }
+    let mut text = format!("`{}` is {} already", approval.id, approval.state);
+    if let Some(by) = &approval.decided_by {
+        text.extend([", by ", by]);
+    }
+    if let Some(reason) = &approval.justification {
+        text.extend([": ", reason]);
+    }
+    Err(Failure::failed(text))
 }
 
 /// Denies a call, and also denies its agent the tool from now on.

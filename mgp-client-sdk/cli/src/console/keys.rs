@@ -8,6 +8,7 @@ use maud::{Markup, html};
 use mgp_discovery::{Config, Trust};
 use mgp_kernel::{QuotaCount, quota_counts};
 
+use super::card::fill;
 use super::form::Posted;
 use super::layout::{hidden, mark, plain, table, token, url};
 use super::operator::Viewer;
@@ -20,7 +21,7 @@ use crate::state;
 /// The maximum number of rows in each table of the page with the keys.
 const MAX_ROWS: usize = 200;
 
-/// Returns the keys and the quotas as tables.
+/// Returns the keys, the limits and the quotas as tables.
 pub(super) async fn section(
     console: &Console,
     viewer: &Viewer,
@@ -28,21 +29,51 @@ pub(super) async fn section(
 ) -> Result<Markup, PageError> {
     let texts = viewer.texts;
     let keys = keys::list(&console.global).await?;
-    let db = state::db(&console.global).await?;
-    let loaded = config.sources().load(&Trust::new(Arc::new(db.clone()))).await;
-    let config = loaded.map_err(|error| Failure::failed(error.to_string()))?.config;
-    let counts = quota_counts(&db, &config).await;
-    let counts = counts.map_err(|error| Failure::failed(error.to_string()))?;
+    let limited = limited(console, viewer, config).await?;
     Ok(html! {
         h2 #limits { (texts.limits) }
-        (limits(viewer, &config))
-        h2 { (texts.quotas) }
-        @if counts.is_empty() { p.dim { (texts.no_quotas) } }
-        @else { (quotas(viewer, &counts)) }
+        (limited)
         h2 #keys { (texts.keys) }
         @if keys.is_empty() { p.dim { (texts.no_keys) } }
         @else { (keys_table(console, viewer, &keys)) }
     })
+}
+
+/// Returns the limits and the quotas as tables, or the error of the configuration, so that keys can still be revoked.
+async fn limited(
+    console: &Console,
+    viewer: &Viewer,
+    config: &ConfigArg,
+) -> Result<Markup, PageError> {
+    let texts = viewer.texts;
+    let db = state::db(&console.global).await?;
+    let config = match config.sources().load(&Trust::new(Arc::new(db.clone()))).await {
+        Ok(loaded) => loaded.config,
+        Err(error) => return Ok(html! { p.failed { (plain(&error.to_string())) } }),
+    };
+    let counts = quota_counts(&db, &config).await;
+    let counts = counts.map_err(|error| Failure::failed(error.to_string()))?;
+    Ok(html! {
+        (limits(viewer, &config))
+        h2 { (texts.quotas) }
+        @if counts.is_empty() { p.dim { (texts.no_quotas) } }
+        @else { (quotas(viewer, &counts)) }
+    })
+}
+
+/// Returns the rows that a table shows, and the number of the rows that it leaves out. Rows for which `is_first` holds
+/// are shown before the others; otherwise the order is kept.
+fn shown<T>(rows: impl IntoIterator<Item = T>, is_first: impl Fn(&T) -> bool) -> (Vec<T>, usize) {
+    let (mut all, others): (Vec<T>, Vec<T>) = rows.into_iter().partition(is_first);
+    all.extend(others);
+    let more = all.len().saturating_sub(MAX_ROWS);
+    all.truncate(MAX_ROWS);
+    (all, more)
+}
+
+/// Returns the note below a table that leaves out rows.
+fn others(more: usize, text: &str) -> Markup {
+    html! { @if more > 0 { p.dim { (fill(text, &[("count", &more.to_string())])) } } }
 }
 
 /// Returns a table of the configured limits of calls: their number in a minute and at once, and the size of their
@@ -70,21 +101,24 @@ fn limits(viewer: &Viewer, config: &Config) -> Markup {
         rows.extend(all.into_iter().filter_map(|(of, most)| Some((name.clone(), kind, of, most?))));
     }
     rows.extend(tools.map(|(name, most)| (name, texts.tool, texts.per_minute, most)));
+    let (rows, more) = shown(rows, |_| true);
     let body = html! {
-        @for (name, kind, of, most) in rows.iter().take(MAX_ROWS) {
+        @for (name, kind, of, most) in &rows {
             tr { th scope="row" { (plain(name)) } td { (kind) } td { (most) " " (of) } }
         }
     };
     html! {
         @if rows.is_empty() { p.dim { (texts.no_limits) } }
         @else { (table(texts.limits, &[texts.who, texts.kind, texts.limit], &body)) }
+        (others(more, texts.more_limits))
     }
 }
 
 fn quotas(viewer: &Viewer, counts: &[QuotaCount]) -> Markup {
     let texts = viewer.texts;
+    let (counts, more) = shown(counts, |_| true);
     let rows = html! {
-        @for count in counts.iter().take(MAX_ROWS) {
+        @for count in counts {
             @for (of, used, max) in [(texts.calls, count.calls, count.max_calls), (texts.units, count.units, count.max_units)] {
                 @if let Some(max) = max {
                     tr {
@@ -98,13 +132,15 @@ fn quotas(viewer: &Viewer, counts: &[QuotaCount]) -> Markup {
             }
         }
     };
-    table(texts.quotas, &[texts.who, texts.kind, texts.quota, texts.spent, texts.share], &rows)
+    let heads = [texts.who, texts.kind, texts.quota, texts.spent, texts.share];
+    html! { (table(texts.quotas, &heads, &rows)) (others(more, texts.more_limits)) }
 }
 
 fn keys_table(console: &Console, viewer: &Viewer, keys: &[KeyInfo]) -> Markup {
     let texts = viewer.texts;
+    let (keys, more) = shown(keys.iter().rev(), |key| key.status == "valid");
     let rows = html! {
-        @for key in keys.iter().rev().take(MAX_ROWS) {
+        @for key in keys {
             tr {
                 th scope="row" { (plain(&key.agent)) div.dim { code { (plain(&key.id)) } } }
                 td { (if key.admin { texts.operator } else { texts.agent }) div.dim { (plain(&key.tenant)) } }
@@ -124,7 +160,7 @@ fn keys_table(console: &Console, viewer: &Viewer, keys: &[KeyInfo]) -> Markup {
     };
     let heads =
         [texts.agent, texts.kind, texts.state, texts.permissions, texts.until, texts.revoke];
-    table(texts.keys, &heads, &rows)
+    html! { (table(texts.keys, &heads, &rows)) (others(more, texts.more_keys)) }
 }
 
 /// Revokes a key; its callers are refused from now on.
@@ -136,4 +172,20 @@ pub(super) async fn revoke(State(console): Shared, Posted(form, viewer): Posted)
         Err(Failure::failed("your key does not permit changes (`admin.write`)"))
     };
     console.ended(&viewer, "/access", format!("{id}: revoked"), revoked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_valid_key_is_shown_however_many_newer_ones_were_revoked() {
+        let revoked = (0..MAX_ROWS).map(|number| (number, "revoked"));
+        let keys = revoked.chain([(MAX_ROWS, "valid"), (MAX_ROWS + 1, "valid")]);
+        let (rows, more) = shown(keys, |(_, status)| *status == "valid");
+        assert_eq!((rows.len(), more), (MAX_ROWS, 2));
+        assert_eq!(rows[..3], [(MAX_ROWS, "valid"), (MAX_ROWS + 1, "valid"), (0, "revoked")]);
+        assert!(others(more, "and {count} more").into_string().contains("and 2 more"));
+        assert_eq!(others(0, "and {count} more").into_string(), "");
+    }
 }

@@ -119,6 +119,7 @@ pub(super) fn page(
         main #main tabindex="-1" data-events=(url(console, "/events")) {
             h1 { (title) }
             div role="status" { (notice(console, viewer, query)) }
+            p #lost.failed.lost role="alert" hidden { (texts.lost) }
             div #content { (body) }
         }
         script src=(url(console, "/live.js")) defer {}

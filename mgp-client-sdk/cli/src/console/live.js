@@ -14,7 +14,8 @@
   document.addEventListener("input", (event) => event.target.setCustomValidity?.(""));
   const main = document.getElementById("main");
   const content = document.getElementById("content");
-  if (!main || !content || !window.EventSource) return;
+  const lost = document.getElementById("lost");
+  if (!main || !content || !lost || !window.EventSource) return;
   const isInUse = () => {
     const at = document.activeElement;
     const writes = at && content.contains(at) && /^(INPUT|SELECT|TEXTAREA)$/.test(at.tagName);
@@ -25,12 +26,20 @@
   };
   let late = false, asked = false;
   const refresh = async () => {
-    if (isInUse() || document.hidden) { late = true; return; }
+    if (isInUse() || document.hidden) {
+      late = true;
+      // The content stays, but the page connects again. The timer allows one attempt in a second.
+      reconnect();
+      return;
+    }
     if (asked) { late = true; return; }
     asked = true; late = false;
     try {
       const signal = AbortSignal.timeout(10000);
       const answer = await fetch(location.href, { headers: { accept: "text/html" }, signal });
+      // The session has ended. The page that the browser gets now offers a login.
+      if (answer.status === 401) { location.reload(); return; }
+      reconnect();
       if (answer.ok) {
         const page = new DOMParser().parseFromString(await answer.text(), "text/html");
         const fresh = page.getElementById("content");
@@ -47,16 +56,26 @@
   const showsEvents = content.querySelector("[data-live]") !== null;
   let source = null;
   const connect = () => {
-    source = new EventSource(main.dataset.events + (showsEvents ? "?changes=1" : ""));
-    source.addEventListener("waiting", (event) => {
+    const own = new EventSource(main.dataset.events + (showsEvents ? "?changes=1" : ""));
+    source = own;
+    own.addEventListener("open", () => { lost.hidden = true; });
+    own.addEventListener("error", () => {
+      if (own !== source) return;
+      lost.hidden = false;
+      // After a refusal the browser does not connect again, so the page asks for the reason.
+      if (own.readyState === EventSource.CLOSED) late = true;
+    });
+    own.addEventListener("waiting", (event) => {
       const mark = document.getElementById("waiting");
       const title = document.title.replace(/^\(\d+\) /, "");
       if (mark) mark.textContent = event.data === "0" ? "" : event.data;
       document.title = event.data === "0" ? title : `(${event.data}) ${title}`;
       refresh();
     });
-    source.addEventListener("change", refresh);
+    own.addEventListener("change", refresh);
   };
+  // A hidden page has no source.
+  const reconnect = () => { if (source && source.readyState === EventSource.CLOSED) connect(); };
   // A browser opens only a few connections to a host, so a hidden page gives up its own; the count in its title is old
   // until the page is shown again.
   document.addEventListener("visibilitychange", () => {

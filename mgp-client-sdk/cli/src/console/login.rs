@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use maud::{Markup, html};
-use mgp_security::auth::AuthLayer;
+use mgp_security::auth::{AuthLayer, AuthRefused};
 use mgp_types::service::{Authority, Principal};
 use mgp_types::sync::Mutex;
 use subtle::ConstantTimeEq as _;
@@ -68,20 +68,50 @@ impl WrongLogins {
         Self { count: 0, since: now }
     }
 
-    /// Returns whether another login is allowed now.
-    fn is_open(&mut self, now: Instant) -> bool {
+    /// Returns whether another login is allowed now. If it is, it counts as a wrong one until
+    /// [`give_back`](Self::give_back), so that logins that are checked at the same time cannot exceed the limit.
+    fn take(&mut self, now: Instant) -> bool {
         while self.count > 0 && now.duration_since(self.since) >= WRONG_LOGIN_INTERVAL {
             self.count -= 1;
             self.since += WRONG_LOGIN_INTERVAL;
         }
-        self.count < MAX_WRONG_LOGINS
-    }
-
-    fn add(&mut self, now: Instant) {
+        if self.count >= MAX_WRONG_LOGINS {
+            return false;
+        }
         if self.count == 0 {
             self.since = now;
         }
         self.count += 1;
+        true
+    }
+
+    /// Takes back the count of a login that was not wrong.
+    fn give_back(&mut self) {
+        self.count = self.count.saturating_sub(1);
+    }
+}
+
+/// The count of a login that is being checked. It is taken back if the login was not wrong, or if the browser went away
+/// before the end of the check.
+struct Turn<'a> {
+    wrong: &'a Mutex<WrongLogins>,
+    is_wrong: bool,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if !self.is_wrong {
+            self.wrong.lock().give_back();
+        }
+    }
+}
+
+impl From<AuthRefused> for Refused {
+    fn from(reason: AuthRefused) -> Self {
+        match reason {
+            AuthRefused::Unavailable => Self::Failed,
+            _ => Self::Invalid,
+        }
     }
 }
 
@@ -118,25 +148,31 @@ impl Login {
                 link.take_if(|link| is_it(link)).ok_or(Refused::Invalid)?;
                 Ok(Arc::clone(operator))
             }
-            Self::Credential { auth, wrong } => {
-                if !wrong.lock().is_open(Instant::now()) {
-                    return Err(Refused::TooMany);
-                }
-                let admitted = check(console, auth, key).await;
-                if matches!(admitted, Err(Refused::Invalid | Refused::NotOperator)) {
-                    wrong.lock().add(Instant::now());
-                }
-                admitted
-            }
+            Self::Credential { auth, wrong } => counted(wrong, check(console, auth, key)).await,
         }
     }
+}
+
+/// Awaits the check of a login, and counts the login if it was wrong. If too many logins before it were wrong, it is
+/// not checked.
+async fn counted<T>(
+    wrong: &Mutex<WrongLogins>,
+    check: impl Future<Output = Result<T, Refused>>,
+) -> Result<T, Refused> {
+    if !wrong.lock().take(Instant::now()) {
+        return Err(Refused::TooMany);
+    }
+    let mut turn = Turn { wrong, is_wrong: false };
+    let admitted = check.await;
+    turn.is_wrong = matches!(admitted, Err(Refused::Invalid | Refused::NotOperator));
+    admitted
 }
 
 /// Checks the credential of an operator, and connects with their rights.
 async fn check(console: &Console, auth: &AuthLayer, key: &str) -> Result<Arc<Operator>, Refused> {
     let (caller, grant) = auth.check(key).await.map_err(|reason| {
         tracing::info!(%reason, "denied a login to the console");
-        Refused::Invalid
+        Refused::from(reason)
     })?;
     let principal = caller.principal();
     // The pages show the whole kernel, including the data of other tenants.
@@ -299,21 +335,66 @@ fn is_path(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::future::{pending, ready};
+
+    use tokio::time::timeout;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn wrong_logins_close_the_form_for_a_while() {
         let mut wrong = WrongLogins::new(Instant::now());
         for _ in 0..MAX_WRONG_LOGINS {
-            assert!(wrong.is_open(Instant::now()));
-            wrong.add(Instant::now());
+            assert!(wrong.take(Instant::now()));
         }
-        assert!(!wrong.is_open(Instant::now()));
+        assert!(!wrong.take(Instant::now()));
         tokio::time::advance(WRONG_LOGIN_INTERVAL).await;
-        assert!(wrong.is_open(Instant::now()), "one more is possible");
-        wrong.add(Instant::now());
-        assert!(!wrong.is_open(Instant::now()));
+        assert!(wrong.take(Instant::now()), "one more is possible");
+        assert!(!wrong.take(Instant::now()));
         tokio::time::advance(WRONG_LOGIN_INTERVAL * 100).await;
-        assert!(wrong.is_open(Instant::now()) && wrong.count == 0);
+        assert!(wrong.take(Instant::now()) && wrong.count == 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn wrong_logins_at_the_same_time_do_not_close_the_form_for_longer() {
+        let mut wrong = WrongLogins::new(Instant::now());
+        let admitted = (0..1000).filter(|_| wrong.take(Instant::now())).count();
+        assert_eq!(u32::try_from(admitted), Ok(MAX_WRONG_LOGINS), "the others are not checked");
+        tokio::time::advance(WRONG_LOGIN_INTERVAL).await;
+        assert!(wrong.take(Instant::now()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn logins_that_are_not_wrong_leave_the_form_open() {
+        let mut wrong = WrongLogins::new(Instant::now());
+        for _ in 0..=MAX_WRONG_LOGINS {
+            assert!(wrong.take(Instant::now()));
+            wrong.give_back();
+        }
+        assert_eq!(wrong.count, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_login_whose_browser_goes_away_during_the_check_does_not_count_as_wrong() {
+        let wrong = Mutex::new(WrongLogins::new(Instant::now()));
+        for _ in 0..=MAX_WRONG_LOGINS {
+            let check = counted(&wrong, pending::<Result<(), Refused>>());
+            assert!(timeout(Duration::from_millis(1), check).await.is_err(), "the form is open");
+        }
+        for (result, count) in [
+            (Ok(()), 0),
+            (Err(Refused::Failed), 0),
+            (Err(Refused::Invalid), 1),
+            (Err(Refused::NotOperator), 2),
+        ] {
+            let _ = counted(&wrong, ready(result)).await;
+            assert_eq!(wrong.lock().count, count);
+        }
+    }
+
+    #[test]
+    fn a_credential_that_cannot_be_checked_is_not_a_wrong_one() {
+        assert_eq!(Refused::from(AuthRefused::Unavailable), Refused::Failed);
+        assert_eq!(Refused::from(AuthRefused::Expired), Refused::Invalid);
     }
 }

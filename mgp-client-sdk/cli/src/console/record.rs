@@ -19,7 +19,7 @@ use super::operator::Viewer;
 use super::questions::Questions;
 use super::remedy;
 use super::{Console, PageError, Shared, refusal, shown, times};
-use crate::commands::audit::{Entry, OWN_KINDS, reason, short_type};
+use crate::commands::audit::{Entry, OWN_KINDS, number, reason, short_type};
 
 const PAGE: u64 = 100;
 
@@ -124,8 +124,8 @@ pub(super) async fn page(
             }
             @if let Some(verified) = &verified {
                 @match &verified.error {
-                    Some(error) => p.failed { (plain(error)) },
-                    None => p.done { (verified.records) " " (texts.records_unchanged) },
+                    Some(error) => p.failed data-keep { (plain(error)) },
+                    None => p.done data-keep { (verified.records) " " (texts.records_unchanged) },
                 }
             }
             div data-live[before.is_none()] { (rows(&console, &viewer, &questions, &entries)) }
@@ -187,8 +187,8 @@ pub(super) fn rows(
             tr {
                 td.time { (short_time(event.timestamp.as_str())) }
                 td.name {
-                    @match &event.trace_id {
-                        Some(trace) => a href=(url(console, &format!("/story/{}", segment(trace)))) { (plain(short_type(event.event_type.as_str()))) },
+                    @match story_path(event) {
+                        Some(path) => a href=(url(console, &path)) { (plain(short_type(event.event_type.as_str()))) },
                         None => (plain(short_type(event.event_type.as_str()))),
                     }
                 }
@@ -204,6 +204,15 @@ pub(super) fn rows(
     };
     let heads = [texts.time, texts.event, texts.result, texts.who, texts.subject, texts.reason];
     table(texts.record, &heads, &rows)
+}
+
+/// Returns the path of the story of a record's call, with the record's number, near which the other records are found.
+fn story_path(event: &AuditEvent) -> Option<String> {
+    let path = format!("/story/{}", segment(event.trace_id.as_deref()?));
+    Some(match number(event) {
+        Some(number) => format!("{path}?at={number}"),
+        None => path,
+    })
 }
 
 /// Returns the other records of a call as lines that a click shows.

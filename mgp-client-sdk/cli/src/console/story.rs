@@ -33,18 +33,23 @@ pub(super) async fn page(
     query: Form,
 ) -> Response {
     shown(&console, &viewer, async {
-        let events = history::of_trace(&viewer, &trace).await?;
+        let at = query.get("at").and_then(|at| at.parse().ok());
+        let found = history::of_trace(&viewer, &trace, at).await?;
+        let events = found.events;
         let questions = Questions::of(&viewer, &events).await;
         let (console, viewer) = (&*console, &viewer);
         let story = Story { console, viewer, events: &events, questions: &questions };
         let texts = viewer.texts;
         let body = html! {
             h2 { (texts.story) " " code { (plain(&trace)) } }
-            div data-live { (story.list()) }
+            div data-live[!found.is_old] { (story.list()) }
             (story.arguments())
             h2 { (texts.records) }
-            (picture(viewer, &events))
-            (record::rows(console, viewer, &questions, &Entry::each(&events)))
+            @if events.is_empty() && found.is_cut { p.dim { (texts.story_cut) } }
+            @else {
+                (picture(viewer, &events))
+                (record::rows(console, viewer, &questions, &Entry::each(&events)))
+            }
             @for event in events.iter().filter(|event| event.details.is_some()) {
                 details {
                     summary { (record::short_time(event.timestamp.as_str())) " " (plain(short_type(event.event_type.as_str()))) }

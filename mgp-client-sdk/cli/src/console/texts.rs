@@ -54,6 +54,7 @@ texts! {
     logged_out_here: "You are logged out.", "Sie sind abgemeldet.";
     logged_out: "you are logged out; run `mgp console` for a new link", "Sie sind abgemeldet; `mgp console` gibt einen neuen Link";
     failed: "It did not work:", "Es ging nicht:";
+    lost: "This page has no connection to the kernel and may be old. It tries to connect again.", "Diese Seite hat keine Verbindung zum Kernel und ist vielleicht alt. Sie versucht, sich wieder zu verbinden.";
     nothing_waits: "Nothing waits for you.", "Nichts wartet auf Sie.";
     nothing_waits_hint: "Calls, servers and changed definitions that need you appear here by themselves.", "Aufrufe, Server und geänderte Beschreibungen, die Sie brauchen, erscheinen hier von selbst.";
     nothing_chosen: "choose at least one entry", "wählen Sie mindestens einen Eintrag";
@@ -134,6 +135,7 @@ texts! {
     story_link: "Show the story of this call", "Den Weg dieses Aufrufs zeigen";
     steps: "Steps", "Schritte";
     records: "Records of this call", "Einträge zu diesem Aufruf";
+    story_cut: "The search for records of this call ended before it had found one. Open the call from one of its lines in the record.", "Die Suche nach Einträgen zu diesem Aufruf endete, ehe sie einen fand. Öffnen Sie den Aufruf über eine seiner Zeilen im Protokoll.";
     more_records: "More records of this call:", "Weitere Einträge zu diesem Aufruf:";
     step_called: "Called", "Aufgerufen";
     step_asked: "A person was asked", "Ein Mensch wurde gefragt";
@@ -217,6 +219,8 @@ texts! {
     decisions: "Decisions that hold for later calls", "Entscheidungen, die weiter gelten";
     keys: "Keys of agents and operators", "Schlüssel der Agenten und Betreiber";
     no_keys: "There are no keys; `mgp keys add AGENT` creates one.", "Es gibt keine Schlüssel; `mgp keys add AGENT` erzeugt einen.";
+    more_keys: "and {count} more; see `mgp keys ls`", "und {count} weitere; siehe `mgp keys ls`";
+    more_limits: "and {count} more; see the configuration", "und {count} weitere; siehe die Konfiguration";
     kind: "Kind", "Art";
     quotas: "Quotas, and what is spent", "Kontingente und Verbrauch";
     no_quotas: "There are no quotas; `[limits]` in your configuration sets them.", "Es gibt keine Kontingente; `[limits]` in der Konfiguration setzt sie.";

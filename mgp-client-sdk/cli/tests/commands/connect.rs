@@ -278,6 +278,37 @@ fn disconnect_takes_out_an_entry_that_was_there_before_the_first_connect() {
     home.fail(1, &["disconnect", "cursor"], "does not start mgp");
 }
 
+#[test]
+fn disconnect_restores_an_entry_named_mgp_that_starts_another_server_or_cannot_be_read() {
+    for entry in [
+        json!({ "command": "other", "args": ["serve"] }),
+        json!({ "command": "other", "args": "serve" }),
+        json!({ "command": "other", "disabled": true }),
+    ] {
+        let home = Home::new();
+        let before = json!({ "mcpServers": { "mgp": entry } }).to_string();
+        let file = home.write(".cursor/mcp.json", &before);
+        home.succeed(&["connect", "cursor", "--interactive", "no"]);
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(text.contains(env!("CARGO_BIN_EXE_mgp")), "{text}");
+        home.succeed(&["disconnect", "cursor"]);
+        assert_eq!(fs::read_to_string(&file).unwrap(), before);
+        // The host changes its file in between.
+        for is_connected_again in [false, true] {
+            home.succeed(&["connect", "cursor", "--interactive", "no"]);
+            let text = fs::read_to_string(&file).unwrap();
+            fs::write(&file, text.replacen('{', "{\"theme\": \"dark\",", 1)).unwrap();
+            if is_connected_again {
+                home.succeed(&["connect", "cursor", "--interactive", "no", "--agent", "other"]);
+            }
+            home.succeed(&["disconnect", "cursor"]);
+            let left: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+            assert_eq!(left, json!({ "theme": "dark", "mcpServers": { "mgp": entry } }));
+            fs::write(&file, &before).unwrap();
+        }
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn setup_leaves_no_server_beside_mgp_below_a_linked_home() {

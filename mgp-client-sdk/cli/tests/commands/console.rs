@@ -426,6 +426,8 @@ fn every_page_shows_the_kernel_and_its_actions_change_it() {
 
     let record = browser.get("/record?type=ACCESS_GRANTED&verify=yes").text();
     assert!(record.contains("ACCESS_GRANTED") && record.contains("records, unchanged"), "{record}");
+    assert!(record.contains("class=\"done\" data-keep"), "an open page verifies once: {record}");
+    assert!(record.contains("?type=ACCESS_GRANTED&format=jsonl\""), "so does a link: {record}");
     assert_eq!(browser.get("/record?since=yesterday").status, 400);
     let exported = browser.get("/record/export").body;
     let lines: Vec<Value> =
@@ -523,6 +525,23 @@ fn the_script_of_a_page_holds_no_connection_while_the_page_is_hidden() {
     for part in ["visibilitychange", "source.close()", "AbortSignal.timeout(10000)"] {
         assert!(script.contains(part), "{part}");
     }
+}
+
+#[test]
+fn a_page_shows_that_its_connection_is_lost_and_leads_to_the_login_once_its_session_has_ended() {
+    let kernel = Kernel::bench();
+    let browser = Browser::new(&kernel.home);
+    let page = browser.get("").body;
+    let lost = page.split(" id=\"lost\"").nth(1).unwrap().split("</p>").next().unwrap();
+    assert!(lost.contains(" hidden>This page has no connection"), "{lost}");
+    let script = browser.get("/live.js").body;
+    let parts = ["answer.status === 401", "location.reload()", "lost.hidden = false"];
+    for part in parts.iter().chain(&["own.readyState === EventSource.CLOSED) late = true"]) {
+        assert!(script.contains(part), "{part}");
+    }
+    // While a person writes, the page keeps its content, but connects again.
+    let (_, kept) = script.split_once("if (isInUse() || document.hidden) {").unwrap();
+    assert!(kept.split('}').next().unwrap().contains("reconnect();"), "{kept}");
 }
 
 #[test]

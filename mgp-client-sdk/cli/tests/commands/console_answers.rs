@@ -232,6 +232,46 @@ fn an_approval_of_a_denied_call_does_not_report_the_denial() {
 }
 
 #[test]
+fn a_page_that_is_old_does_not_take_back_a_denial() {
+    let kernel = guarded("");
+    let home = &kernel.home;
+    let browser = Browser::new(home);
+    let call = calling(home, &json!({ "message": "a" }));
+    let id = waiting(home);
+    for page in [String::new(), format!("/call/{id}")] {
+        let form = browser.get(&page).body;
+        assert!(form.contains("name=\"seen\" value=\"open\""), "{form}");
+    }
+    home.silent(&["approvals", "deny", &id, "--because", "not on Fridays"]);
+    assert!(!ended(call).0);
+    for answer in ["once", "hour", "like"] {
+        let page = browser.done("/decide", &[("id", &id), ("seen", "open"), ("answer", answer)]);
+        let notice = page.split("class=\"failed\"").nth(1).unwrap();
+        let notice = notice.split("</p>").next().unwrap();
+        assert!(notice.contains(&format!("`{id}` is denied already, by ")), "{notice}");
+        assert!(notice.contains(": not on Fridays"), "{notice}");
+    }
+    let all = home.json("approvals-ls", &["approvals", "ls"]);
+    let denied = all.as_array().unwrap().iter().find(|one| one["id"] == *id).unwrap();
+    assert_eq!(denied["state"], "denied", "{all}");
+}
+
+#[test]
+fn a_notice_about_several_answers_begins_with_those_that_failed() {
+    let kernel = guarded("");
+    let home = &kernel.home;
+    let browser = Browser::new(home);
+    let call = calling(home, &json!({ "message": "a" }));
+    let id = waiting(home);
+    let page = browser.done("/decide", &[("id", &id), ("id", "gone"), ("answer", "once")]);
+    assert!(ended(call).0);
+    let notice = page.split("class=\"failed\"").nth(1).unwrap();
+    let (notice, _) = notice.split_once("</p>").unwrap();
+    let (before, after) = notice.split_once("gone: ").unwrap();
+    assert!(!before.contains("allowed once") && after.contains("allowed once"), "{notice}");
+}
+
+#[test]
 fn a_decision_for_later_calls_names_its_tool_and_its_end() {
     let kernel = guarded("");
     let home = &kernel.home;

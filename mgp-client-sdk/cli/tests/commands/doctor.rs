@@ -310,7 +310,15 @@ fn a_state_folder_is_not_created_and_a_shared_one_is_not_closed() {
     let typo = of_state("nothing/a");
     assert!(typo.contains("warn") && typo.contains("and neither does"), "{typo}");
     assert!(of_state("new").contains("will be created"));
-    assert!(!home.work().join("nothing").exists() && !home.work().join("new").exists());
+    assert_eq!(fs::read_dir(home.work()).unwrap().count(), 0, "nothing is left in the folder");
+    if cfg!(target_os = "linux") {
+        // No user can create files in this folder.
+        let unwritable = of_state("/proc/mgp");
+        assert!(
+            unwritable.contains("fail") && unwritable.contains("cannot be written: "),
+            "{unwritable}"
+        );
+    }
 
     let folder = |name: &str, mode: u32| {
         let path = home.work().join(name);

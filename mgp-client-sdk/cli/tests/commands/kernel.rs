@@ -559,6 +559,7 @@ fn the_index_is_exported_after_its_kernel_has_stopped() {
     let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
     assert!(first["tool_id"].as_str().unwrap().starts_with("bench."), "{first}");
     assert!(first.get("embedding").is_none(), "{first}");
+    assert!(home.succeed(&["index", "export", "--vectors"]).contains("\"embedding\":["));
 }
 
 #[test]

@@ -28,8 +28,14 @@ pub(crate) struct TestServer {
 
 impl TestServer {
     pub(crate) fn new(name: &str) -> Self {
+        Self::with(name, &[])
+    }
+
+    /// Starts a server with arguments.
+    pub(crate) fn with(name: &str, arguments: &[&str]) -> Self {
         let program = mgp_testkit::program(name);
-        let mut child = Command::new(program).stdout(Stdio::piped()).spawn().unwrap();
+        let mut command = Command::new(program);
+        let mut child = command.args(arguments).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         Self { origin: line.trim().to_owned(), child }

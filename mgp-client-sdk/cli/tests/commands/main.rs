@@ -14,6 +14,8 @@ mod connect;
 #[cfg(unix)]
 mod console;
 #[cfg(unix)]
+mod console_access;
+#[cfg(unix)]
 mod console_answers;
 mod console_load;
 #[cfg(unix)]

@@ -145,6 +145,8 @@ fn only_operators_of_the_kernel_log_in_from_elsewhere() {
     }
     let bearer = format!("Authorization: Bearer {agent}\r\n");
     assert_eq!(browser.get_with("/servers", &bearer).status, 401, "the pages know sessions only");
+    let events = browser.with_cookie("mgp_console=0000").get("/events");
+    assert_eq!(events.status, 401, "an open page learns that its session has ended");
     let login = [("key", agent.as_str())];
     for headers in ["Origin: http://evil.example\r\n", "Origin: null\r\n", ""] {
         assert_eq!(browser.post_with("/login", &login, headers).status, 403, "{headers}");

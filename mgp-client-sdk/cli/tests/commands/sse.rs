@@ -69,6 +69,21 @@ fn a_server_that_accepts_only_the_old_transport_is_found_by_callers_of_both_eras
     assert!(answer.contains("modern") && !answer.contains("isError\":true"), "{answer}");
 }
 
+/// MCP names the statuses 400, 404 and 405 for a server that accepts only the old transport.
+#[test]
+fn a_server_that_answers_the_new_transport_with_400_is_found() {
+    let server = TestServer::with("sse_server", &["400"]);
+    echoes(&kernel(&server, ""));
+}
+
+/// Regression test: the list of tools was requested while the notification before it was still being sent.
+#[test]
+fn the_tools_are_requested_after_the_server_knows_that_the_client_is_initialized() {
+    let server = TestServer::with("sse_server", &["strict"]);
+    echoes(&kernel(&server, "transport = 'sse'"));
+    assert_eq!(get(&format!("{}/early", server.origin)).1, "0");
+}
+
 #[test]
 fn an_answer_above_the_size_limit_fails_its_call_at_once() {
     let server = TestServer::new("sse_server");

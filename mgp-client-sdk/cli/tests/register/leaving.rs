@@ -1,12 +1,17 @@
 //! Tests of deregistration: running calls finish, and a later server with the same id inherits nothing.
 
+use std::fs;
+use std::process::{Command, Stdio};
+
 use mgp_security::AuditQuery;
+use mgp_toolindex::History;
 use mgp_types::ErrorCode;
 use mgp_types::method::ToolsSession;
 use mgp_types::mgp::{
     AccessQueryParams, DeregisterParams, Permission, RegistrationStatus, SessionParams,
 };
 use mgp_types::service::Principal;
+use mgp_types::store::Db;
 
 use mgp_testkit::until;
 
@@ -102,4 +107,36 @@ async fn only_the_registering_agent_and_operators_can_deregister() {
     let gone = operator.mgp().discovery_deregister(&params).await.unwrap_err();
     assert_eq!(gone.code(), ErrorCode::RESOURCE_NOT_FOUND);
     world.end().await;
+}
+
+#[tokio::test]
+async fn a_removed_server_takes_no_searches_of_a_registered_one_with_it() {
+    let mut world = World::new("[[servers]]\nid = 'files'\ncommand = 'no-such-program'\n").await;
+    let operator = world.operator().await;
+    register(&operator, &world.asks("files.x")).await.unwrap();
+    drop(operator);
+    world.stop().await;
+    let open = async || {
+        let db = Db::open(world.folder.join("state/state.db")).await.unwrap();
+        (History::open(db.clone(), mgp_toolindex::HistoryConfig::new()).await.unwrap(), db)
+    };
+    let (history, db) = open().await;
+    for tool in ["files.read", "files.x.say"] {
+        history.record(&Principal::local(), "a word of wisdom", tool);
+    }
+    history.flush().await.unwrap();
+    drop(history);
+    db.close().await;
+
+    let mut remove = Command::new(env!("CARGO_BIN_EXE_mgp"));
+    remove.arg("--state").arg(world.folder.join("state")).args(["servers", "rm", "files"]);
+    remove.arg("--config").arg(world.folder.join("mgp.toml"));
+    remove.env("HOME", &world.folder).env_remove("XDG_CONFIG_HOME").stdin(Stdio::null());
+    // The state stays locked until the tasks of the kernel have ended, so this thread must not wait.
+    let removed = tokio::task::spawn_blocking(move || remove.output()).await.unwrap().unwrap();
+    assert!(removed.status.success(), "{removed:?}");
+    let left = fs::read_to_string(world.folder.join("mgp.toml")).unwrap();
+    assert!(!left.contains("'files'"), "{left}");
+    let (history, _db) = open().await;
+    assert_eq!(history.called_tools("files", |_| false).await.unwrap(), ["files.x.say"]);
 }

@@ -100,10 +100,15 @@ impl World {
         fs::write(self.folder.join("mgp.toml"), allowing(config, &self.folder)).unwrap();
     }
 
-    /// Stops the kernel, and starts another one with the same state.
-    pub(crate) async fn restart(&mut self) {
+    /// Stops the kernel, and lets go of its state.
+    pub(crate) async fn stop(&mut self) {
         self.kernel.stop().await;
         drop(std::mem::replace(&mut self.kernel, Kernel::builder().build().await.unwrap()));
+    }
+
+    /// Stops the kernel, and starts another one with the same state.
+    pub(crate) async fn restart(&mut self) {
+        self.stop().await;
         let mut in_use = String::new();
         for _ in 0..500 {
             let sources = Sources::single(self.folder.join("mgp.toml"));

@@ -1,6 +1,8 @@
 //! Tests of the end of a kernel, of its servers, and of their child processes.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -8,6 +10,7 @@ use mgp_security::Governance;
 use tokio::time::Instant;
 
 use crate::program::program;
+use crate::serving::Serving;
 use crate::world::{Host, World, exists, kill, lives, rss, stat, within};
 
 /// Returns the script of a server whose child processes leave its process group, its session, and their parent.
@@ -81,6 +84,43 @@ fn a_shared_kernel_that_is_killed_leaves_nothing_and_its_host_gets_another() {
     host.echoes("again");
     assert_ne!(world.kernel(), Some(kernel));
     assert_eq!(host.leave().code(), Some(0));
+}
+
+#[test]
+fn a_shim_whose_standard_error_is_closed_survives_its_kernel() {
+    let world = World::new("");
+    let mut host = world.host(&[]);
+    host.echoes("there");
+    drop(host.child.stderr.take());
+    kill("-KILL", world.kernel().unwrap());
+    host.echoes("again");
+    assert_eq!(host.leave().code(), Some(0));
+}
+
+#[test]
+fn a_kernel_whose_standard_error_is_closed_answers_calls_that_it_denies() {
+    let world = World::empty();
+    let server = world.server("echo", &format!("exec {}", program("echo")));
+    world.config(&server.replace("opt-out", "opt-in"));
+    // With `-v`, the kernel logs each denial.
+    let mut life = Serving::start_with(&world, &["--no-auth", "-v"], Stdio::piped());
+    drop(life.kernel.stderr.take());
+    let url = life.url();
+    let host = url.trim_start_matches("http://").trim_end_matches("/mcp");
+    let body = r#"{"message":"x"}"#;
+    let request = format!(
+        "POST /tools/echo.echo HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    // Until the tools of the server are known, the answer is another one.
+    within(|| {
+        let mut stream = TcpStream::connect(host).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        answer.starts_with("HTTP/1.1 403").then_some(())
+    });
 }
 
 #[test]

@@ -3,13 +3,14 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write as _};
 use std::net::TcpListener;
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use serde_json::{Value, json};
 
 use crate::reach::{agent, configure, text, world};
-use crate::world::{Host, kill, within};
+use crate::world::{Host, World, kill, within};
 
 /// A collector: the paths, keys and bodies of the requests that it got.
 #[derive(Clone, Default)]
@@ -138,25 +139,41 @@ pub(crate) fn rank(host: &mut Host, query: &str, tool: &str) -> usize {
     tools.iter().position(|one| one["name"] == tool).unwrap_or(tools.len())
 }
 
-#[test]
-fn an_agent_finds_first_what_it_used_after_similar_queries_and_no_other_agent_does() {
+const LEARNING: &str = "[kernel.search]\nlearning = true\n";
+
+/// Creates a world whose kernel learns, and whose server has eight tools.
+fn learning() -> World {
     let names = ["amber", "basil", "cedar", "dahlia", "elder", "fennel", "ginger", "hazel"];
     let tools: Vec<_> = names.iter().map(|name| (*name, text(name))).collect();
-    let world = world(&tools, "[kernel.search]\nlearning = true\n");
+    world(&tools, LEARNING)
+}
+
+/// Returns a query after which [`teach`] lets an agent call `hazel`.
+fn query(n: usize) -> String {
+    format!("a file with the gizmo forecast of quarter {n}")
+}
+
+/// Lets an agent search and call tools until it finds `hazel` first.
+fn teach(ann: &mut Host) {
+    let others = |n: usize| format!("a file with the roster of team {n}");
+    for n in 1..40 {
+        rank(ann, &query(n), "hazel");
+        ann.call("hazel", &json!({})).unwrap();
+        rank(ann, &others(n), "basil");
+        ann.call("basil", &json!({})).unwrap();
+    }
+    within(|| (rank(ann, &query(99), "hazel") == 0).then_some(()));
+}
+
+#[test]
+fn an_agent_finds_first_what_it_used_after_similar_queries_and_no_other_agent_does() {
+    let world = learning();
     let mut ann = agent(&world, "ann");
     within(|| ann.call("hazel", &json!({})).ok());
-    let query = |n: usize| format!("a file with the gizmo forecast of quarter {n}");
     let mut bob = agent(&world, "bob");
     let before = rank(&mut bob, &query(99), "hazel");
     assert!(before > 0 && rank(&mut ann, &query(99), "hazel") > 0, "{before}");
-    let others = |n: usize| format!("a file with the roster of team {n}");
-    for n in 1..40 {
-        rank(&mut ann, &query(n), "hazel");
-        ann.call("hazel", &json!({})).unwrap();
-        rank(&mut ann, &others(n), "basil");
-        ann.call("basil", &json!({})).unwrap();
-    }
-    within(|| (rank(&mut ann, &query(99), "hazel") == 0).then_some(()));
+    teach(&mut ann);
     assert_eq!(rank(&mut bob, &query(99), "hazel"), before, "another agent learned from it");
     // The history survives a kill of the kernel, because the kernel has written it within this second.
     thread::sleep(std::time::Duration::from_secs(1));
@@ -165,6 +182,31 @@ fn an_agent_finds_first_what_it_used_after_similar_queries_and_no_other_agent_do
     bob.end();
     let mut ann = agent(&world, "ann");
     within(|| (rank(&mut ann, &query(98), "hazel") == 0).then_some(()));
+}
+
+#[test]
+fn a_later_server_of_an_id_does_not_inherit_the_searches_of_a_removed_one() {
+    for has_kernel in [true, false] {
+        let world = learning();
+        let mut ann = agent(&world, "ann");
+        within(|| ann.call("hazel", &json!({})).ok());
+        assert!(rank(&mut ann, &query(99), "hazel") > 0);
+        teach(&mut ann);
+        if !has_kernel {
+            // The kernel has written the history within this second.
+            thread::sleep(std::time::Duration::from_secs(1));
+            kill("-KILL", world.kernel().unwrap());
+            ann.end();
+        }
+        let mut remove = Command::new(&world.program);
+        remove.env("MGP_STATE", world.state()).args(["servers", "rm", "files", "--config"]);
+        let removed = remove.arg(world.config_file()).output().unwrap();
+        assert!(removed.status.success(), "{removed:?}");
+        configure(&world, LEARNING);
+        let mut again = agent(&world, "ann");
+        within(|| again.call("hazel", &json!({})).ok());
+        assert!(rank(&mut again, &query(98), "hazel") > 0, "{has_kernel}");
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
+use crate::wire::initialize_params;
 use crate::world::{Host, World, exists, kill, lives, text, within};
 
 /// Runs `mgp serve` until it exits; checks its exit code and that its only line of output contains the texts.
@@ -179,6 +180,26 @@ fn a_folder_that_others_may_use() {
             check(&world, way, 1, &["open to others", "chmod 700"]);
         }
     }
+}
+
+#[test]
+fn a_host_gets_the_reason_why_the_set_up_fails_as_the_answer_to_its_first_request() {
+    let world = World::new("");
+    fs::create_dir(world.state()).unwrap();
+    let refused = |args: &[&str], reason: &str| {
+        let mut host = Host::start(&world, args);
+        let error = host.ask("initialize", &initialize_params()).unwrap_err();
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains("mgp does not start") && message.contains(reason), "{error}");
+        assert_eq!(host.wait().code(), Some(1));
+    };
+    fs::set_permissions(world.state(), fs::Permissions::from_mode(0o755)).unwrap();
+    let ways: [&[&str]; 2] = [&[], &["--standalone"]];
+    for args in ways {
+        refused(args, "open to others");
+    }
+    fs::set_permissions(world.state(), fs::Permissions::from_mode(0o700)).unwrap();
+    refused(&["--standalone", "--locked"], "mgp.lock");
 }
 
 #[test]

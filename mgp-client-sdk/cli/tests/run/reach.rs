@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
@@ -21,6 +22,7 @@ while IFS= read -r line; do
     *'"tools/call"'*)
       tool=$(printf %s "$line" | sed -n 's/.*"name":"\([a-z]*\)".*/\1/p')
       echo "$tool" >>"$1/calls"
+      [ -e "$1/seconds" ] && sleep "$(cat "$1/seconds")"
       printf '%s\n' "$line" | sed -n 's/.*"traceparent":"\([^"]*\)".*/\1/p' >>"$1/traces"
       printf '{"jsonrpc":"2.0","id":%s,"result":' "$id"; cat "$1/$tool.json"; printf '}\n'
       continue ;;
@@ -243,7 +245,7 @@ fn limits_hold_across_a_reload_a_restart_and_a_kill() {
     // Counts start again at each full hour, so the test does not run across one.
     let seconds = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     while seconds() % 3600 > 3540 {
-        std::thread::sleep(Duration::from_secs(5));
+        thread::sleep(Duration::from_secs(5));
     }
     let limits = "[servers.limits]\ntool_units = { rows = 4 }\n[limits]\ncalls_per_day = 5\n[agents.ann.limits]\nunits_per_hour = 10\ncalls_per_day = 50\n";
     let world = world(&[("log", text("a")), ("rows", text("b"))], limits);
@@ -378,6 +380,72 @@ fn a_server_that_hangs_is_restarted() {
     kill("-STOP", u32::try_from(hung).unwrap());
     within_time(Duration::from_mins(1), || pid().filter(|pid| *pid != hung));
     within(|| ann.call("log", &json!({})).ok());
+}
+
+/// Creates a world whose server is checked every two seconds, and calls the server; returns the host, too.
+fn checked_world(more: &str) -> (World, Host) {
+    let world = world(&[("log", text("a"))], more);
+    let file = fs::read_to_string(world.config_file()).unwrap();
+    world.config(&file.replace("[servers.mgp]", "health_interval = \"2s\"\n[servers.mgp]"));
+    let mut ann = agent(&world, "ann");
+    within(|| ann.call("log", &json!({})).ok());
+    (world, ann)
+}
+
+/// Returns the description of the only server.
+fn described(world: &World) -> Value {
+    world.operator().ask("mgp/kernel/servers", &json!({})).unwrap()["servers"][0].clone()
+}
+
+/// Stops the process of the only server until it gets the signal `CONT`; returns its id.
+fn suspend(world: &World) -> u32 {
+    let pid = u32::try_from(described(world)["pid"].as_u64().unwrap()).unwrap();
+    kill("-STOP", pid);
+    pid
+}
+
+#[test]
+fn a_health_check_does_not_start_a_server_that_an_operator_stops() {
+    let (world, mut ann) = checked_world("");
+    let pid = suspend(&world);
+    let calling = thread::spawn(move || ann.call("log", &json!({})).map(drop));
+    thread::sleep(Duration::from_millis(500));
+    // The stop waits for the call, but the answer of the kernel does not wait for the stop.
+    let stop = json!({"server_id": "files", "timeout_ms": 500});
+    let stopped = world.operator().ask("mgp/kernel/servers/stop", &stop).unwrap();
+    assert_eq!(stopped["status"], "draining");
+    // Three checks fail in this time.
+    thread::sleep(Duration::from_secs(10));
+    kill("-CONT", pid);
+    calling.join().unwrap().unwrap();
+    within(|| (described(&world)["status"] == "disconnected").then_some(()));
+    thread::sleep(Duration::from_secs(1));
+    let server = described(&world);
+    assert!(server["status"] == "disconnected" && server["pid"].is_null(), "{server}");
+}
+
+#[test]
+fn a_server_that_is_busy_with_one_long_call_is_not_restarted() {
+    let (world, mut ann) = checked_world("restart_policy = \"never\"\n");
+    let before = described(&world)["pid"].clone();
+    assert!(before.is_u64(), "{before}");
+    // The server handles one message at a time, so three checks get no answer during the call.
+    fs::write(world.folder.join("seconds"), "9").unwrap();
+    assert_eq!(ann.call("log", &json!({})).unwrap(), "a");
+    fs::remove_file(world.folder.join("seconds")).unwrap();
+    thread::sleep(Duration::from_secs(1));
+    let server = described(&world);
+    assert!(server["status"] == "connected" && server["pid"] == before, "{server}");
+}
+
+#[test]
+fn a_server_that_hangs_is_restarted_only_if_its_policy_allows_it() {
+    let (world, _ann) = checked_world("restart_policy = \"never\"\n");
+    suspend(&world);
+    within_time(Duration::from_mins(1), || (described(&world)["status"] == "error").then_some(()));
+    thread::sleep(Duration::from_secs(1));
+    let server = described(&world);
+    assert!(server["status"] == "error" && server["pid"].is_null(), "{server}");
 }
 
 #[test]

@@ -16,6 +16,11 @@ pub(crate) struct Serving {
 impl Serving {
     /// Starts the kernel, and waits until it serves.
     pub(crate) fn start(world: &World, args: &[&str]) -> Self {
+        Self::start_with(world, args, Stdio::null())
+    }
+
+    /// Does the same as [`start`](Self::start), with this standard error.
+    pub(crate) fn start_with(world: &World, args: &[&str], stderr: Stdio) -> Self {
         // A killed kernel may have left its ready file.
         let _ = fs::remove_file(world.ready_file());
         let kernel = world
@@ -23,7 +28,7 @@ impl Serving {
             .arg(world.ready_file())
             .args(args)
             .stdin(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(stderr)
             .spawn()
             .unwrap();
         Self { kernel, ready: world.ready() }

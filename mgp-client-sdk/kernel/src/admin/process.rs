@@ -109,7 +109,10 @@ pub(super) async fn stop(
     cx: Context,
     params: KernelStopParams,
 ) -> Result<KernelStopResult, RpcError> {
-    record(&kernel, &cx, None, KernelStop::METHOD).await?;
+    // A kernel whose audit log cannot be written stops too: its restart may be the only way to repair the log.
+    if let Err(error) = record(&kernel, &cx, None, KernelStop::METHOD).await {
+        tracing::error!(%error, "the request to stop could not be recorded");
+    }
     kernel.request_stop(params.timeout_ms.map(Duration::from_millis));
     Ok(KernelStopResult::new(true))
 }

@@ -12,6 +12,7 @@ use mgp_types::RpcError;
 use mgp_types::service::{Call, Reply, ServerId, Stack};
 use tower_layer::layer_fn;
 
+use super::rounds::Round;
 use super::usage::{Counted, Usage};
 use super::{Bound, CallBounds, CallCost, ServerBound, counted};
 
@@ -24,9 +25,11 @@ pub(super) struct LimitedCall {
     /// The name under which the calls of the caller are counted.
     who: String,
     cost: CallCost,
-    /// `true` once the call was charged. The call is not charged again for a retry, or when the kernel repeats it with
-    /// a legacy caller's answers to questions of the server.
+    /// `true` once the call was charged. The call is not charged again for a retry, in a later round, or when the
+    /// kernel repeats it with a legacy caller's answers to questions of the server.
     is_charged: AtomicBool,
+    /// The round of the call; `None` if its caller does not repeat it with answers.
+    round: Option<Arc<Round>>,
 }
 
 impl LimitedCall {
@@ -35,24 +38,36 @@ impl LimitedCall {
         server: Option<Arc<ServerBound>>,
         who: String,
         cost: CallCost,
+        round: Option<Arc<Round>>,
     ) -> Self {
-        Self { agent, server, who, cost, is_charged: AtomicBool::new(false) }
+        let is_charged = AtomicBool::new(round.as_ref().is_some_and(|round| round.was_charged()));
+        Self { agent, server, who, cost, is_charged, round }
     }
 
     fn counted(&self) -> Vec<Counted<'_>> {
         counted(self.agent.as_deref(), self.server.as_ref(), &self.who)
     }
 
-    /// Returns the error with which a quota refuses the call now; `None` if all quotas allow it. Charges nothing.
+    /// Returns the error with which a quota refuses the call now; `None` if all quotas allow it, or were charged for it
+    /// before. Charges nothing.
     pub(super) fn refusal(&self, usage: &Usage) -> Option<RpcError> {
+        if self.is_charged.load(Ordering::Relaxed) {
+            return None;
+        }
         usage.refusal(&self.counted(), self.cost.units())
     }
 
-    /// Charges the quotas, unless an earlier attempt of the call was charged.
+    /// Charges the quotas, unless an earlier attempt of the call was charged. The call can run then.
     async fn charge(&self, usage: &Usage) -> Result<(), RpcError> {
         if !self.is_charged.load(Ordering::Relaxed) {
             usage.charge(&self.counted(), self.cost.units()).await?;
             self.is_charged.store(true, Ordering::Relaxed);
+            if let Some(round) = &self.round {
+                round.set_charged();
+            }
+        }
+        if let Some(round) = &self.round {
+            round.set_running();
         }
         Ok(())
     }

@@ -2,12 +2,13 @@
 //!
 //! The limits of calls a minute, of concurrent calls and of sizes are layers of `mgp-lifecycle`; hourly and daily
 //! quotas are counted in `usage.rs`. The limits of calls a minute and of sizes apply before the decision about a call,
-//! the others after it (`decided.rs`). If the configuration sets no limits, a call costs only two additional
-//! comparisons.
+//! the others after it (`decided.rs`). All rounds of a call count once (`rounds.rs`). If the configuration sets no
+//! limits, a call costs only two additional comparisons.
 
 mod decided;
 mod limit_table;
 mod refusals;
+mod rounds;
 mod usage;
 
 use std::collections::HashMap;
@@ -36,6 +37,7 @@ use tower_layer::Layer as _;
 use self::decided::LimitedCall;
 use self::limit_table::LimitTable;
 use self::refusals::RefusalLog;
+use self::rounds::{Round, RoundGuard, WaitingCalls};
 use self::usage::{Counted, Usage};
 pub use self::usage::{QuotaCount, quota_counts};
 
@@ -49,6 +51,8 @@ struct BoundsState {
     table: RwLock<Arc<BoundTable>>,
     usage: Usage,
     refusals: RefusalLog,
+    /// The calls that wait for their next round.
+    waiting: WaitingCalls,
     /// The definitions of tools. A definition can state the cost of a call.
     definitions: Definitions,
 }
@@ -85,8 +89,9 @@ impl CallBounds {
         let usage = Usage::load(Arc::clone(governance.store())).await?;
         let (table, definitions) = (RwLock::default(), governance.definitions().clone());
         let refusals = RefusalLog::new(Arc::clone(governance.audit()));
-        let is_set = AtomicBool::new(false);
-        let this = Self(Arc::new(BoundsState { is_set, table, usage, refusals, definitions }));
+        let (is_set, waiting) = (AtomicBool::new(false), WaitingCalls::default());
+        let state = BoundsState { is_set, table, usage, refusals, waiting, definitions };
+        let this = Self(Arc::new(state));
         this.set(config);
         Ok(this)
     }
@@ -151,29 +156,43 @@ impl CallBounds {
         };
         let cost = CallCost { configured, stated: self.stated_units(id, tool.name) };
         let tool_rate = server.as_ref().and_then(|server| server.tools.get(tool.name).cloned());
-        let limited = LimitedCall::new(agent.clone(), server.clone(), who(principal), cost);
+        let who = who(principal);
+        let round = self.0.waiting.begin(call.cx(), &who, id, tool.name);
+        let is_later = round.as_ref().is_some_and(|round| round.is_later());
+        let limited = LimitedCall::new(agent.clone(), server.clone(), who, cost, round.clone());
         let limited = Arc::new(limited);
         call.cx_mut().extensions.insert_shared(Arc::clone(&limited));
         let mut stack = self.check_quotas(limited, inner);
-        if let Some((rate, server)) = tool_rate.zip(server.as_ref()) {
+        if let Some((rate, server)) = tool_rate.filter(|_| !is_later).zip(server.as_ref()) {
             let key = server.all.table.quote("tool_calls_per_minute");
             stack = name_key(Stack::new(rate.layer(stack)), key);
         }
         for bound in server.as_ref().map(|server| &server.all).into_iter().chain(agent.as_deref()) {
-            stack = bound.layer(stack);
+            stack = bound.layer(stack, is_later);
         }
-        self.record_refusals(id.clone(), reached, stack)
+        self.record_end(id.clone(), reached, round, stack)
     }
 
-    /// Returns a stack that records each call that failed before it passed these limits, i.e. did not set `reached`.
-    fn record_refusals(&self, server: ServerId, reached: Arc<AtomicBool>, stack: Stack) -> Stack {
+    /// Returns a stack that records the end of the call's round, and each call that failed before it passed these
+    /// limits, i.e. did not set `reached`.
+    fn record_end(
+        &self,
+        server: ServerId,
+        reached: Arc<AtomicBool>,
+        round: Option<Arc<Round>>,
+        stack: Stack,
+    ) -> Stack {
         let state = Arc::clone(&self.0);
         Stack::from_fn(move |call: Call| {
             let (state, server, reached) = (Arc::clone(&state), server.clone(), reached.clone());
             let (cx, tool) = (call.cx().clone(), call.tool().map(|tool| tool.name.to_owned()));
+            let mut running = round.as_ref().map(RoundGuard::new);
             let sending = stack.send(call);
             async move {
                 let answer = sending.await;
+                if let Some(running) = &mut running {
+                    running.note(&answer);
+                }
                 if let (Err(error), false) = (&answer, reached.load(Ordering::Relaxed)) {
                     let (who, tool) = (who(&cx.principal), tool.unwrap_or_default());
                     state.refusals.refused(&cx, who, &server, &tool, error).await;
@@ -328,10 +347,11 @@ impl Bound {
         }
     }
 
-    /// Returns a stack that checks a call's size and the rate, in this order, before `inner`.
-    fn layer(&self, inner: Stack) -> Stack {
+    /// Returns a stack that checks a call's size and the rate, in this order, before `inner`. The rate is not checked in
+    /// a later round of the call.
+    fn layer(&self, inner: Stack, is_later: bool) -> Stack {
         let mut stack = inner;
-        if let Some(rate) = &self.rate {
+        if let Some(rate) = self.rate.as_ref().filter(|_| !is_later) {
             let key = self.table.quote("calls_per_minute");
             stack = name_key(Stack::new(rate.layer(stack)), key);
         }

@@ -106,6 +106,8 @@ fn single(
 ) -> Result<Call, RpcError> {
     let mut cx = batch.cx().clone();
     cx.key = CallKey::next();
+    // With the batch's logical id, the calls of the batch would count as rounds of one call.
+    cx.logical = None;
     cx.outlet = Outlet::none();
     cx.caller_access = CallerAccess::Unavailable;
     separate_members(&mut cx, place)?;
@@ -122,13 +124,11 @@ fn single(
 /// Replaces the batch's idempotency key and step id by separate ones for one of its calls, because each names a single
 /// call. They derive from the batch's values and the call's place, so a repeated batch has the same ones.
 fn separate_members(cx: &mut Context, place: u32) -> Result<(), RpcError> {
-    // Hash the batch's key, so that no key is too long or equals another key that the caller chose.
-    let own_key = |IdempotencyKey(key): &IdempotencyKey| {
-        IdempotencyKey(format!("{}:{place}", Sha256Hash::digest(key.as_bytes())))
-    };
-    if let Some(IdempotencyHeader(key)) = cx.extensions.get::<IdempotencyHeader>() {
-        let own = IdempotencyHeader(own_key(key));
-        cx.extensions.insert(own);
+    // Hash the batch's value, so that no value is too long or equals another one that the caller chose.
+    let own = |of_batch: &str| format!("{}:{place}", Sha256Hash::digest(of_batch.as_bytes()));
+    if let Some(IdempotencyHeader(IdempotencyKey(key))) = cx.extensions.get::<IdempotencyHeader>() {
+        let header = IdempotencyHeader(IdempotencyKey(own(key)));
+        cx.extensions.insert(header);
     }
     let (key, step) = (cx.member::<IdempotencyKey>()?, cx.member::<StepId>()?);
     if key.is_none() && step.is_none() {
@@ -137,10 +137,10 @@ fn separate_members(cx: &mut Context, place: u32) -> Result<(), RpcError> {
     let mut members = cx.extensions.get::<CallMembers>().cloned().unwrap_or_default();
     if let Some(key) = key {
         key.check()?;
-        members.set(&own_key(&key))?;
+        members.set(&IdempotencyKey(own(&key.0)))?;
     }
     if let Some(StepId(id)) = step {
-        members.set(&StepId(format!("{id}:{place}")))?;
+        members.set(&StepId(own(&id)))?;
     }
     cx.extensions.insert(members);
     Ok(())

@@ -6,11 +6,11 @@ use std::future::Future;
 
 use mgp_security::is_tool_error;
 use mgp_toolindex::{IndexedTool, MetaTool, ToolFeature, UseOutcome};
-use mgp_types::mcp::{CallToolParams, TaskSupport};
+use mgp_types::mcp::{CallToolParams, Era, TaskSupport};
 use mgp_types::method::{READ_MORE, find_kernel_tool};
 use mgp_types::service::{Call, Context, Params, Reply, Visibility as _};
 use mgp_types::{ErrorCode, Payload, RpcError};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use super::delegation;
 use super::dispatcher::{Dispatcher, DispatcherParts};
@@ -22,6 +22,7 @@ use crate::events::PublishedCall;
 use crate::fleet::{Fleet, ManagedServer};
 use crate::metrics::CallBegin;
 use crate::proposals::session_state::OpenSession;
+use crate::results::{malformed, structured_as_text};
 
 /// Turns a call of `mgp_tools_call` that names a kernel method or `mgp_read_more` into a direct call of that tool.
 pub(crate) fn unwrap_kernel_tool(call: &mut Call) {
@@ -70,7 +71,8 @@ pub(crate) fn call(
         let references = &fleet.context().references;
         if references.apply_to(call.cx()) {
             // Attach the data before the security checks, so that these see the arguments that the server will receive.
-            Box::pin(references.attach(&mut call, view, server.extensions(), &tool)).await?;
+            let extensions = server.extensions(call.cx());
+            Box::pin(references.attach(&mut call, view, extensions, &tool)).await?;
         }
         let forwarded = ForwardedCall {
             dispatcher: &dispatcher,
@@ -127,7 +129,7 @@ impl ForwardedCall<'_> {
         let Self { dispatcher, address, server, tool, has_access } = *self;
         let DispatcherParts { fleet, results, metrics, .. } = dispatcher.parts();
         let answer = answer.and_then(crate::results::well_formed);
-        let answer = answer.and_then(|reply| check_result(fleet, tool, reply));
+        let answer = answer.and_then(|reply| check_result(fleet, tool, cx, reply));
         let is_answered =
             matches!(&answer, Ok(reply) if !reply.as_body().is_some_and(is_tool_error));
         if measured.is_some() || answer.is_err() {
@@ -162,25 +164,48 @@ fn record_use(
     }
 }
 
-/// Refuses a result whose structured content does not fit the output schema of its tool.
-fn check_result(fleet: &Fleet, tool: &IndexedTool, reply: Reply) -> Result<Reply, RpcError> {
+/// Refuses a result whose structured content does not fit the output schema of its tool, or cannot be read for the
+/// check, unless the configuration leaves the check to the server. A caller of the legacy era receives structured
+/// content that is not an object as text.
+fn check_result(
+    fleet: &Fleet,
+    tool: &IndexedTool,
+    cx: &Context,
+    reply: Reply,
+) -> Result<Reply, RpcError> {
+    /// Reads a member that is present, even as `null`.
+    fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Payload>, D::Error> {
+        Payload::deserialize(value).map(Some)
+    }
     #[derive(Deserialize)]
     struct Structured {
         #[serde(default, rename = "isError")]
-        is_error: bool,
-        #[serde(default, rename = "structuredContent")]
+        is_error: Option<bool>,
+        #[serde(default, rename = "structuredContent", deserialize_with = "present")]
         content: Option<Payload>,
     }
-    // Parse only the results of the few tools that declare an output schema.
-    if !tool.may_use(ToolFeature::OutputSchema) {
+    let Some(body) = reply.as_body() else { return Ok(reply) };
+    let is_legacy = cx.caller.era == Era::Legacy;
+    // Parse only the results of the few tools that declare an output schema, or that a legacy caller might not accept.
+    let may_not_fit = is_legacy && body.as_raw().as_str().contains("\"structuredContent\"");
+    if !tool.may_use(ToolFeature::OutputSchema) && !may_not_fit {
         return Ok(reply);
     }
-    let read = |reply: &Reply| serde_json::from_str(reply.as_body()?.as_raw().as_str()).ok();
-    if let Some(Structured { is_error: false, content: Some(content) }) = read(&reply) {
-        let definitions = fleet.context().governance.definitions();
-        definitions.check_result(&tool.server_id().into(), tool.name(), content.as_str())?;
+    let definitions = fleet.context().governance.definitions();
+    let server = tool.server_id().into();
+    let read: Structured = match body.as_raw().get() {
+        Ok(read) => read,
+        Err(error) if definitions.checks_results(&server, tool.name()) => {
+            return Err(malformed(&error));
+        }
+        Err(_) => return Ok(reply),
+    };
+    let Structured { is_error, content: Some(content) } = read else { return Ok(reply) };
+    if is_error != Some(true) && !content.is_null() {
+        definitions.check_result(&server, tool.name(), content.as_str())?;
     }
-    Ok(reply)
+    let fits = !is_legacy || content.as_str().starts_with('{');
+    if fits { Ok(reply) } else { structured_as_text(reply) }
 }
 
 fn server_removed(tool: &IndexedTool) -> RpcError {

@@ -43,7 +43,7 @@ pub(super) fn finish(
     answer: Result<Reply, RpcError>,
 ) -> Result<Reply, RpcError> {
     if let Some(session) = session {
-        session.close(cx, server.extensions(), &answer)?;
+        session.close(cx, server.extensions(cx), &answer)?;
     }
     let reply = answer?;
     provenance::add_hop(cx, server.id(), &reply)?;
@@ -62,7 +62,7 @@ fn fit_result(
     tool: &str,
     reply: Reply,
 ) -> Result<Reply, RpcError> {
-    let of_server = server.extensions() & WITH_SERVERS;
+    let of_server = server.extensions(cx) & WITH_SERVERS;
     if of_server.is_empty() {
         return Ok(reply);
     }

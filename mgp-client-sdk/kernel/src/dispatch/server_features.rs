@@ -93,23 +93,27 @@ pub(super) async fn refreshed_servers(
 ) -> Vec<Arc<ManagedServer>> {
     let servers = dispatcher.visible_servers(cx);
     dispatcher.wait_for_new(cx, servers.iter()).await;
-    let refreshed = join_all(servers.iter().map(|server| server.refresh_list(kind)));
-    if let Ok(changed) = tokio::time::timeout(REFRESH_TIMEOUT, refreshed).await {
-        let fleet = &dispatcher.parts().fleet;
-        let group = match kind {
-            ListKind::Resources | ListKind::Templates => Some(ListGroup::Resources),
-            ListKind::Prompts => Some(ListGroup::Prompts),
-            // No notification announces a change of skills.
-            ListKind::Skills => None,
-        };
-        for (server, _) in servers.iter().zip(changed).filter(|(_, has_changed)| *has_changed) {
-            if let Some(group) = group {
-                fleet.notify_list_changed(server, group);
-            }
-            fleet.store_lists(server);
-        }
-    }
+    let refreshed = join_all(servers.iter().map(|server| refresh(dispatcher, server, kind)));
+    // The lists of the servers that have answered are refreshed even if others do not answer in time.
+    let _ = tokio::time::timeout(REFRESH_TIMEOUT, refreshed).await;
     servers
+}
+
+/// Refreshes a stale list of a server; if it changed, notifies the clients and stores the lists of the server.
+async fn refresh(dispatcher: &Dispatcher, server: &Arc<ManagedServer>, kind: ListKind) {
+    if !server.refresh_list(kind).await {
+        return;
+    }
+    let fleet = &dispatcher.parts().fleet;
+    match kind {
+        ListKind::Resources | ListKind::Templates => {
+            fleet.notify_list_changed(server, ListGroup::Resources);
+        }
+        ListKind::Prompts => fleet.notify_list_changed(server, ListGroup::Prompts),
+        // No notification announces a change of skills.
+        ListKind::Skills => {}
+    }
+    fleet.store_lists(server);
 }
 
 fn all_servers(dispatcher: &Dispatcher) -> Vec<Arc<ManagedServer>> {

@@ -17,10 +17,14 @@ use crate::fleet::{ManagedServer, SessionUse};
 
 /// Returns whether the kernel can run calls of a tool as tasks.
 pub(crate) fn support(index: &ToolIndex, name: &str) -> TaskSupport {
-    match &index.resolve(name, &AllTools) {
-        Resolved::One(tool) if declared(tool) != TaskSupport::Forbidden => TaskSupport::Optional,
-        _ => TaskSupport::Forbidden,
-    }
+    let can_be_task = |tool: &IndexedTool| declared(tool) != TaskSupport::Forbidden;
+    let is_possible = match index.resolve(name, &AllTools) {
+        Resolved::One(tool) => can_be_task(&tool),
+        // A caller that sees only one of these tools can call it by this name.
+        Resolved::Ambiguous(tools) => tools.iter().any(can_be_task),
+        _ => false,
+    };
+    if is_possible { TaskSupport::Optional } else { TaskSupport::Forbidden }
 }
 
 /// Returns the task support that a tool's definition declares.

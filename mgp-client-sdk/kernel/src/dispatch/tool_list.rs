@@ -8,7 +8,7 @@ use mgp_types::mgp::{ContextLevel, Extension, ExtensionSet, KernelSavedDay};
 use mgp_types::proposal::{copy_tool_members, hide_tool_members};
 use mgp_types::service::{Call, Context, Peer, Principal, Reply, Scope, ScopeKind};
 use mgp_types::store::StoreError;
-use mgp_types::{Object, Payload, RpcError};
+use mgp_types::{Object, Payload, RawObject, RpcError};
 
 use super::apps;
 use super::dispatcher::{Dispatcher, DispatcherParts};
@@ -60,10 +60,20 @@ fn current_list(dispatcher: &Dispatcher, call: &Call) -> Result<Vec<Tool>, RpcEr
     }
     let is_shown = cx.caller.has(Extension::ToolSecurity);
     for tool in &mut tools {
+        if cx.caller.era == Era::Legacy {
+            // Before 2026-07-28, structured content had to be an object, so hosts may refuse a list with other schemas.
+            tool.output_schema = tool.output_schema.take().filter(is_of_objects);
+        }
         media::fit(cx, tool);
         put_security(tool, is_shown)?;
     }
     Ok(tools)
+}
+
+fn is_of_objects(schema: &RawObject) -> bool {
+    let members = schema.as_payload().get::<Object>().ok();
+    let kind = members.and_then(|members| members.decode::<String>("type").ok().flatten());
+    kind.as_deref() == Some("object")
 }
 
 /// Adds the members of a tool that belong to proposals that the caller negotiated. Removes the members of other
@@ -88,7 +98,7 @@ fn fit_proposals(
         copy_tool_members(&full, tool, wanted);
     }
     if let Some(server) = parts.fleet.get(found.server_id()) {
-        hide_tool_members(tool, hidden & server.extensions());
+        hide_tool_members(tool, hidden & server.all_extensions());
     }
 }
 

@@ -17,7 +17,9 @@ use mgp_security::{Administration, Governance};
 use mgp_server_sdk::{EventDraft, EventHub, EventLimits, EventSubject};
 use mgp_types::mgp::{ServerState, Severity};
 use mgp_types::proposal::TransactionRecord;
-use mgp_types::service::{AgentId, Context, Reply, ServerId, TenantId};
+use mgp_types::service::{
+    AgentId, CallerAccess, CallerChannel, Context, Reply, ServerId, TenantId,
+};
 use mgp_types::{Payload, RpcError};
 use serde::Serialize;
 use tokio::time::Instant;
@@ -60,6 +62,10 @@ const APPROVAL_REQUESTED: &str = "approvals.requested";
 const APPROVAL_DECIDED: &str = "approvals.decided";
 const TRANSACTION_STUCK: &str = "transactions.stuck";
 
+/// The key under which a round of a call, whose start has been published, stores the duration of its rounds so far for
+/// the next round, in milliseconds.
+const STARTED_KEY: &str = "mgp.event.started";
+
 /// The capacity that is reserved for the facts of a call, in bytes, to avoid a second allocation.
 const FACTS_CAPACITY: usize = 256;
 
@@ -76,7 +82,7 @@ pub(crate) struct KernelEvents {
 
 mgp_types::opaque_debug!(KernelEvents);
 
-/// A call for which the start event has been published.
+/// A call for which the start event has been published, in this or an earlier round of the call.
 pub(crate) struct PublishedCall<'a> {
     events: &'a KernelEvents,
     cx: &'a Context,
@@ -85,6 +91,8 @@ pub(crate) struct PublishedCall<'a> {
     /// The facts that all events of the call have, as JSON without the closing brace.
     facts: String,
     began: Instant,
+    /// The duration of the earlier rounds of the call, in milliseconds.
+    earlier: u64,
     is_ended: bool,
 }
 
@@ -144,7 +152,7 @@ impl KernelEvents {
         }
     }
 
-    /// Publishes the start of a call.
+    /// Publishes the start of a call, unless this is a later round of the call.
     pub(crate) fn call<'a>(
         &'a self,
         cx: &'a Context,
@@ -159,25 +167,32 @@ impl KernelEvents {
         };
         let mut facts = facts.to_json();
         facts.pop();
-        let call = PublishedCall {
+        let mut call = PublishedCall {
             events: self,
             cx,
             server,
             tool,
             facts,
             began: Instant::now(),
+            earlier: 0,
             is_ended: false,
         };
-        call.publish(TOOL_STARTED, Severity::Info, |_| {});
+        match call.asker().and_then(|asker| asker.kept(STARTED_KEY)) {
+            Some(earlier) => call.earlier = earlier.get().unwrap_or_default(),
+            None => call.publish(TOOL_STARTED, Severity::Info, |_| {}),
+        }
         call
     }
 }
 
 impl PublishedCall<'_> {
-    /// Publishes the end of the call, and waits until all events so far are stored for durable subscriptions and sent
-    /// to the subscriptions of the caller.
+    /// Publishes the end of the call, unless only a round of it ends with questions. Waits until all events so far are
+    /// stored for durable subscriptions and sent to the subscriptions of the caller.
     pub(crate) async fn end(mut self, answer: &Result<Reply, RpcError>, is_answered: bool) {
         self.is_ended = true;
+        if matches!(answer, Ok(Reply::InputRequired(_))) {
+            return self.suspend();
+        }
         let (channel, severity) = if is_answered {
             (TOOL_COMPLETED, Severity::Info)
         } else {
@@ -193,6 +208,26 @@ impl PublishedCall<'_> {
         if hub.is_sending() {
             hub.settle(&self.cx.scope).await;
         }
+    }
+
+    /// Returns the channel by which the caller is asked questions in rounds, if there is one.
+    fn asker(&self) -> Option<&dyn CallerChannel> {
+        match &self.cx.caller_access {
+            CallerAccess::Channel(asker) => Some(&**asker),
+            _ => None,
+        }
+    }
+
+    /// Stores for the next round of the call that its start has been published, and the duration of its rounds so far.
+    fn suspend(&self) {
+        if let Some(asker) = self.asker() {
+            asker.keep(STARTED_KEY, &Payload::from_trusted(self.duration().to_string()));
+        }
+    }
+
+    /// Returns the duration of all rounds of the call so far, in milliseconds.
+    fn duration(&self) -> u64 {
+        self.earlier.saturating_add(mgp_types::millis(self.began.elapsed()))
     }
 
     /// Publishes an event with the facts of the call and the members that `add` writes.
@@ -211,19 +246,24 @@ impl PublishedCall<'_> {
 
     fn write_duration(&self, data: &mut String) {
         // Writing to a string cannot fail.
-        let _ = write!(data, ",\"duration_ms\":{}", mgp_types::millis(self.began.elapsed()));
+        let _ = write!(data, ",\"duration_ms\":{}", self.duration());
     }
 }
 
-/// Publishes the end of a call that was dropped before it ended, because its caller cancelled it or disconnected.
+/// Publishes the end of a call that was dropped before it ended, because its caller cancelled it or disconnected. A
+/// round that asks the caller is dropped, too, but its call goes on in the next round.
 impl Drop for PublishedCall<'_> {
     fn drop(&mut self) {
-        if !self.is_ended {
-            self.publish(TOOL_FAILED, Severity::Info, |data| {
-                self.write_duration(data);
-                data.push_str(",\"reason\":\"cancelled\"");
-            });
+        if self.is_ended {
+            return;
         }
+        if self.asker().is_some_and(CallerChannel::has_suspended) {
+            return self.suspend();
+        }
+        self.publish(TOOL_FAILED, Severity::Info, |data| {
+            self.write_duration(data);
+            data.push_str(",\"reason\":\"cancelled\"");
+        });
     }
 }
 

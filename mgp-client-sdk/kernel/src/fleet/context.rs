@@ -16,6 +16,7 @@ use super::changed_lists::ChangedLists;
 use super::known_servers::KnownServers;
 use super::notifier::ServerNotifier;
 use super::refresh_queue::StaleLists;
+use super::stopped_owners::StoppedOwners;
 use super::subscriptions::ResourceSubscriptions;
 use crate::active_config::SharedConfig;
 use crate::bounds::CallBounds;
@@ -60,6 +61,8 @@ pub(crate) struct FleetContext {
     pub(crate) callers: Callers,
     pub(crate) events: KernelEvents,
     pub(crate) subscriptions: ResourceSubscriptions,
+    /// The owners of instances that were stopped together with their server.
+    pub(crate) stopped: StoppedOwners,
     /// The references to data in results of one server, which callers can pass to other servers.
     pub(crate) references: References,
     /// The questions of servers that wait for an operator.

@@ -24,6 +24,7 @@ impl ManagedServer {
     /// Starts the server unless it runs, waits until its tools are known, and returns its state.
     pub(crate) async fn operator_start(&self, wait: Option<Duration>) -> ServerState {
         self.hold().set_stopped(false);
+        self.resume_isolated();
         let started = async {
             self.start().await;
             self.listed().await;
@@ -42,6 +43,8 @@ impl ManagedServer {
     /// Begins to stop the server as [`operator_stop`](Self::operator_stop) does.
     pub(super) fn begin_operator_stop(self: &Arc<Self>) -> JoinHandle<()> {
         self.hold().set_stopped(true);
+        // A server that is stopped during its first start does not read its lists.
+        self.finish_first_sync();
         let server = Arc::clone(self);
         tokio::spawn(async move { server.stop(ShutdownReason::OperatorRequest).await })
     }
@@ -57,6 +60,7 @@ impl ManagedServer {
             if server.hold().is_set() {
                 return server.stop(ShutdownReason::OperatorRequest).await;
             }
+            server.resume_isolated();
             // Wait until the server is connected or stays failed, so that no earlier state is returned.
             tokio::select! {
                 _ = server.client().ready() => server.listed().await,

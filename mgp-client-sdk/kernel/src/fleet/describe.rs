@@ -9,6 +9,7 @@ use mgp_types::mgp::{KernelServer, ServerState};
 use mgp_types::service::ServerId;
 
 use super::managed_server::ManagedServer;
+use super::refresh_queue::ListGroup;
 use super::servers::Fleet;
 
 /// The maximum number of bytes of a command line or URL that are shown.
@@ -87,6 +88,16 @@ fn lack_of_tools(
     described: &KernelServer,
     waiting: &HashMap<ServerId, usize>,
 ) -> Option<String> {
+    // While the list cannot be read, what is known about its definitions may be outdated.
+    if described.status == ServerState::Connected
+        && let Some(error) = server.refresh_queue().error(ListGroup::Tools)
+    {
+        // `mgp doctor` shows what follows the last semicolon as the remedy, so the server's text must not be last.
+        let id = server.id();
+        return Some(format!(
+            "its tools could not be listed: {error}; see `mgp servers logs {id}`"
+        ));
+    }
     if let Some(&waiting) = waiting.get(server.id()) {
         let id = server.id();
         let wait = if waiting == 1 { "definition waits" } else { "definitions wait" };

@@ -23,7 +23,9 @@ use super::notifier::ServerNotifier;
 use super::offer::{offer_callers, offer_to};
 use super::remote_health::RemoteHealth;
 use super::server_log::ServerLog;
-use super::session::{KnownEras, LoginState, Session, SessionKind, SessionNeeds, SessionUse};
+use super::session::{
+    KnownEras, LoginState, NegotiatedExtensions, Session, SessionKind, SessionNeeds, SessionUse,
+};
 use super::start::StartHold;
 use super::subscriptions::Source;
 use super::target;
@@ -64,6 +66,7 @@ pub(super) struct InstanceParts {
     pub(super) log: Arc<ServerLog>,
     pub(super) hold: StartHold,
     pub(super) eras: Arc<KnownEras>,
+    pub(super) negotiated: Arc<NegotiatedExtensions>,
     /// The principal that owns an isolated instance; `None` for the shared instance.
     pub(super) owner: Option<Principal>,
     pub(super) served: ServedPrincipals,
@@ -171,22 +174,7 @@ impl Instance {
     }
 
     async fn wake_main(&self, permits: Option<&Semaphore>) -> Result<Client, Error> {
-        let (hold, timeout) = (&self.parts.hold, self.wake_timeout());
-        let mut waking = pin!(self.main.wake(hold, timeout));
-        let Some(permits) = permits.filter(|_| self.main.present().is_none() && !hold.is_set())
-        else {
-            return waking.await;
-        };
-        let permit = tokio::time::timeout(timeout, permits.acquire()).await;
-        let early = tokio::select! {
-            client = &mut waking => Some(client),
-            () = tokio::time::sleep(PERMIT_TIMEOUT) => None,
-        };
-        drop(permit);
-        match early {
-            Some(client) => client,
-            None => waking.await,
-        }
+        wake(&self.main, &self.parts.hold, self.wake_timeout(), permits).await
     }
 
     /// Returns the kind of the session to which a client (a connection to the server) belongs.
@@ -198,8 +186,7 @@ impl Instance {
         }
     }
 
-    /// Opens the legacy session of this new instance if an earlier instance of its principal had subscriptions in its
-    /// own legacy session.
+    /// Opens the legacy session if its principal had subscriptions in the legacy session of an earlier instance.
     fn resume_legacy(&self) {
         let InstanceParts { config, context, owner, hold, .. } = &self.parts;
         let (server, owner) = (config.id.clone(), owner.clone());
@@ -207,7 +194,10 @@ impl Instance {
         if context.subscriptions.has(&source) {
             let (legacy, hold) = (Arc::clone(self.legacy()), hold.clone());
             let timeout = self.wake_timeout();
-            tokio::spawn(async move { legacy.wake(&hold, timeout).await.map(drop) });
+            let permits = Arc::clone(&context.start_permits);
+            tokio::spawn(
+                async move { wake(&legacy, &hold, timeout, Some(&permits)).await.map(drop) },
+            );
         }
     }
 
@@ -280,7 +270,9 @@ impl InstanceParts {
         // events belong to no principal.
         let is_shared = self.approved.is_some() || !config.is_per_agent();
         let is_main = kind == SessionKind::Main && (owner.is_some() || is_shared);
+        let negotiated = Arc::clone(&self.negotiated);
         let prepare = move |connection: NewConnection| {
+            negotiated.set(kind, connection.client().server().mgp.unwrap_or_default());
             let (events, server, owner) = (events.clone(), followed.clone(), of.clone());
             async move {
                 if is_main {
@@ -303,6 +295,9 @@ impl InstanceParts {
         if let Some(retries) = policy::retries(config) {
             builder = builder.retry(retries);
         }
+        if let Some(checks) = policy::health_checks(config) {
+            builder = builder.replace_unhealthy(checks);
+        }
         let source = Source { server: id.clone(), owner: owner.clone(), session: kind };
         builder = handle_notifications(builder, &context.notifier(id.clone()), &source, served);
         builder = self.answer_roots(builder);
@@ -310,7 +305,8 @@ impl InstanceParts {
         let client = gateway::supervise(builder, target, policy::supervision(config))?;
         let login = LoginState { log: Arc::clone(&self.log), owner: self.login_owner() };
         let health = RemoteHealth::new(policy::is_remote(config));
-        Ok(Session::new(kind, id, client, login, health))
+        let limits = policy::round_limits(context.config.config().kernel.form_timeout);
+        Ok(Session::new(kind, id, client, login, health, limits.ttl))
     }
 }
 
@@ -330,6 +326,29 @@ fn handle_notifications(
             std::future::ready(Ok(()))
         }),
     )
+}
+
+/// Connects a session. Its start needs one of the permits, if any are given.
+async fn wake(
+    session: &Session,
+    hold: &StartHold,
+    timeout: Duration,
+    permits: Option<&Semaphore>,
+) -> Result<Client, Error> {
+    let mut waking = pin!(session.wake(hold, timeout));
+    let Some(permits) = permits.filter(|_| session.present().is_none() && !hold.is_set()) else {
+        return waking.await;
+    };
+    let permit = tokio::time::timeout(timeout, permits.acquire()).await;
+    let early = tokio::select! {
+        client = &mut waking => Some(client),
+        () = tokio::time::sleep(PERMIT_TIMEOUT) => None,
+    };
+    drop(permit);
+    match early {
+        Some(client) => client,
+        None => waking.await,
+    }
 }
 
 /// The instances of an isolated server, by principal.
@@ -410,7 +429,9 @@ impl Instances {
     }
 
     pub(super) async fn stop(&self, reason: &ShutdownReason) {
-        let all: Vec<_> = self.0.by_owner.lock().drain().map(|(_, instance)| instance).collect();
+        let InstanceTable { parts, by_owner } = &*self.0;
+        let (owners, all): (Vec<_>, Vec<_>) = by_owner.lock().drain().unzip();
+        parts.context.stopped.add(&parts.config.id, owners);
         let stops = all.iter().map(|one| one.instance.stop(reason));
         futures_util::future::join_all(stops).await;
     }
@@ -459,6 +480,20 @@ impl InstanceGuard {
     fn new(instance: &Arc<AgentInstance>) -> Self {
         instance.running.fetch_add(1, Ordering::AcqRel);
         Self(Arc::clone(instance))
+    }
+
+    /// Opens in tasks the sessions over which the owner is subscribed to resources or events.
+    pub(super) fn resume(self) {
+        let InstanceParts { config, context, owner, .. } = self.0.instance.parts();
+        let (server, owner) = (config.id.clone(), owner.clone());
+        let has_events = context.events.hub().has_subscriber(&server, owner.as_ref());
+        let main = Source { server, owner, session: SessionKind::Main };
+        let needs_main = has_events || context.subscriptions.has(&main);
+        self.0.instance.resume_legacy();
+        if needs_main {
+            let permits = Arc::clone(&context.start_permits);
+            tokio::spawn(async move { self.0.instance.wake_main(Some(&permits)).await.map(drop) });
+        }
     }
 
     /// Returns the client of the session that serves a caller, and connects the session if that is allowed.

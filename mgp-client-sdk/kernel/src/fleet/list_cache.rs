@@ -12,13 +12,14 @@ use mgp_types::mcp::{
     Era, ListParams, Prompt, Resource, ResourceTemplate, ServerCapabilities, SkillsCapability, key,
 };
 use mgp_types::method::{PromptsList, Request, ResourcesList, ResourcesTemplatesList, SkillsList};
+use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::service::{Call, Method, Params, PeerInfo, ServerId};
 use mgp_types::sync::{Mutex, MutexGuard};
 use mgp_types::{ErrorCode, Payload};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::session::{KnownEras, SessionNeeds};
+use super::session::{KnownEras, NegotiatedExtensions, SessionKind, SessionNeeds};
 use crate::hops;
 
 /// The maximum number of entries in a list; further ones are dropped.
@@ -46,6 +47,7 @@ pub(crate) enum ListKind {
 pub(crate) struct ListCache {
     lists: Mutex<Lists>,
     eras: Arc<KnownEras>,
+    negotiated: Arc<NegotiatedExtensions>,
     /// A lock held by the task that reads a list; other tasks that need the list wait for it and use its result.
     reading: tokio::sync::Mutex<()>,
 }
@@ -87,6 +89,9 @@ pub(super) struct StoredLists {
     /// `true` if the server needs a session of its own for callers of each era.
     #[serde(default)]
     session_per_era: Option<bool>,
+    /// The names of the extensions that the server negotiated.
+    #[serde(default)]
+    extensions: Vec<String>,
 }
 
 impl ListKind {
@@ -172,6 +177,11 @@ impl ListCache {
         &self.eras
     }
 
+    /// Returns the extensions that the server negotiated.
+    pub(super) fn negotiated(&self) -> &Arc<NegotiatedExtensions> {
+        &self.negotiated
+    }
+
     /// Stores the capabilities of a server that has just connected. Keeps the known extensions if a legacy session
     /// declares none, because such a session cannot declare skills.
     pub(super) fn set_capabilities(&self, capabilities: &ServerCapabilities, era: Era) {
@@ -186,7 +196,8 @@ impl ListCache {
         lists.capabilities = Some(Arc::new(capabilities.clone()));
         let capabilities = &capabilities;
         for kind in ListKind::ALL.into_iter().filter(|kind| !kind.is_offered(capabilities)) {
-            lists.by_kind[kind as usize] = Some(Arc::default());
+            // Keep a known list until it is read again, so that its end is noticed as a change.
+            lists.by_kind[kind as usize].get_or_insert_default();
         }
     }
 
@@ -198,6 +209,7 @@ impl ListCache {
             let one = SessionNeeds::One;
             self.eras.set(if is_per_era { SessionNeeds::OnePerEra } else { one });
         }
+        self.negotiated.set(SessionKind::Main, ExtensionSet::from_names(&stored.extensions));
         let StoredLists { resources, templates, prompts, skills, .. } = stored;
         let texts = [resources, templates, prompts, skills];
         for (kind, texts) in ListKind::ALL.into_iter().zip(texts) {
@@ -222,7 +234,8 @@ impl ListCache {
         for list in &lists.by_kind {
             list.as_ref().map(|list| list.digest).hash(&mut hasher);
         }
-        self.eras.stored().hash(&mut hasher);
+        let extensions = self.negotiated.all();
+        (self.eras.stored(), extensions).hash(&mut hasher);
         let now = Some(hasher.finish());
         if std::mem::replace(&mut lists.stored, now) == now {
             return None;
@@ -238,6 +251,7 @@ impl ListCache {
             prompts: texts(ListKind::Prompts),
             skills: texts(ListKind::Skills),
             session_per_era: self.eras.stored(),
+            extensions: extensions.iter().map(Extension::as_str).map(str::to_owned).collect(),
         })
     }
 
@@ -420,4 +434,27 @@ fn key(kind: ListKind, text: &Payload) -> Option<Arc<str>> {
         ListKind::Prompts => keys.name,
     };
     key.filter(|key| !key.is_empty()).map(Into::into)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_extensions_that_a_server_negotiated_are_stored_with_its_lists() {
+        let negotiated = ExtensionSet::EMPTY.with(Extension::DataReferences);
+        let lists = ListCache::default();
+        lists.set_capabilities(&ServerCapabilities::new(), Era::Modern);
+        assert!(lists.take_unstored().is_some());
+        lists.negotiated().set(SessionKind::Main, negotiated);
+        let stored = Payload::of(&lists.take_unstored().unwrap()).unwrap();
+        let restored = ListCache::default();
+        restored.restore(&stored);
+        assert_eq!(restored.negotiated().all(), negotiated);
+        // The next connection decides, and each kind of session for itself.
+        let other = ExtensionSet::EMPTY.with(Extension::SessionState);
+        restored.negotiated().set(SessionKind::Legacy, other);
+        restored.negotiated().set(SessionKind::Main, ExtensionSet::EMPTY);
+        assert_eq!(restored.negotiated().all(), other);
+    }
 }

@@ -73,6 +73,7 @@ impl ManagedServer {
             log: Arc::default(),
             hold: StartHold::default(),
             eras: Arc::clone(lists.eras()),
+            negotiated: Arc::clone(lists.negotiated()),
             owner: None,
             served: ServedPrincipals::default(),
         };
@@ -177,11 +178,15 @@ impl ManagedServer {
         self.shared.latest().client().clone()
     }
 
-    /// Returns the extensions that the connected server negotiated.
-    pub(crate) fn extensions(&self) -> ExtensionSet {
-        self.latest()
-            .client()
-            .map_or(ExtensionSet::EMPTY, |client| client.server().mgp.unwrap_or_default())
+    /// Returns the extensions that the server negotiated in the session that serves the calls of a caller, when that
+    /// session of any instance last connected.
+    pub(crate) fn extensions(&self, cx: &Context) -> ExtensionSet {
+        self.lists.negotiated().for_calls(cx, self.lists.eras())
+    }
+
+    /// Returns the extensions that the server negotiated in any session when it last connected.
+    pub(crate) fn all_extensions(&self) -> ExtensionSet {
+        self.lists.negotiated().all()
     }
 
     /// Returns the kind of the session whose client [`latest`](Self::latest) returns.
@@ -288,8 +293,9 @@ impl ManagedServer {
         &self.first_sync
     }
 
-    /// Ends the wait for the first lists, because they have been read or the server does not answer. Notifies clients
-    /// if the lists were unknown, even if the server has no tools: so far, they may have got only meta tools.
+    /// Ends the wait for the first lists, because they have been read, or the server does not answer or is stopped.
+    /// Notifies clients if the lists were unknown, even if the server has no tools: so far, they may have got only meta
+    /// tools.
     pub(super) fn finish_first_sync(&self) {
         if self.first_sync.finish() {
             self.changed_lists.add(&self.id, ListGroup::Tools);
@@ -485,6 +491,22 @@ impl ManagedServer {
     pub(super) async fn stop_isolated(&self, reason: &ShutdownReason) {
         if let Some(instances) = &self.isolated {
             instances.stop(reason).await;
+        }
+    }
+
+    /// Starts again the instances that were stopped with the server, if their owners are subscribed to its resources or
+    /// events.
+    pub(super) fn resume_isolated(&self) {
+        let Some(instances) = self.isolated.as_ref().filter(|_| !self.hold.is_set()) else {
+            return;
+        };
+        let context = &self.shared.parts().context;
+        for owner in context.stopped.take(&self.id) {
+            if context.has_subscriber(&self.id, &owner)
+                && let Ok(instance) = instances.get_or_create(&owner)
+            {
+                instance.resume();
+            }
         }
     }
 

@@ -85,6 +85,7 @@ async fn refresh_server(server: Arc<ManagedServer>, fleet: Fleet) {
             }
             Err(error) => {
                 tracing::warn!(server = %server.id(), %error, list = ?group, "list not read");
+                server.refresh_queue().note_failure(group, &error.to_string());
                 if !matches!(error, RefreshError::TooManyPages) {
                     let stale = fleet.context().stale.clone();
                     tokio::spawn(retry_later(Arc::downgrade(&server), group, stale));

@@ -5,15 +5,18 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_types::Backoff;
 use mgp_types::service::ServerId;
 use mgp_types::sync::Mutex;
+use mgp_types::{Backoff, clip};
 use tokio::sync::Notify;
 
 /// The delay before a list is read again after a failure; doubled for each further failure.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
+
+/// The maximum number of bytes that are kept of the error of a list.
+const MAX_ERROR_BYTES: usize = 300;
 
 /// The lists that one `list_changed` notification announces; resources include templates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,6 +70,8 @@ struct Queue {
     /// The lists that have a running retry timer. A list has only one timer, however often the server announces
     /// changes.
     delayed: BTreeSet<ListGroup>,
+    /// The errors of the lists whose last read failed.
+    errors: BTreeMap<ListGroup, String>,
 }
 
 impl RefreshQueue {
@@ -86,7 +91,18 @@ impl RefreshQueue {
     }
 
     pub(super) fn note_success(&self, group: ListGroup) {
-        self.0.lock().retries.remove(&group);
+        let mut queue = self.0.lock();
+        queue.retries.remove(&group);
+        queue.errors.remove(&group);
+    }
+
+    pub(super) fn note_failure(&self, group: ListGroup, error: &str) {
+        self.0.lock().errors.insert(group, clip(error, MAX_ERROR_BYTES));
+    }
+
+    /// Returns the error with which the last read of a list failed; `None` if it succeeded.
+    pub(super) fn error(&self, group: ListGroup) -> Option<String> {
+        self.0.lock().errors.get(&group).cloned()
     }
 
     /// Returns the delay before a failed list is read again, or `None` if its timer is already running.

@@ -56,9 +56,8 @@ impl Fleet {
     /// Adds a server. Starts it to read its lists, unless the lists are known for its configuration.
     pub(crate) fn add(&self, config: ServerConfig) -> Result<Arc<ManagedServer>, Error> {
         let server = self.insert(config, None)?;
-        let index = &self.0.context.index;
         let is_stored = self.is_known(&server);
-        let is_known = is_stored || manifest::index_file(index, &server.config());
+        let is_known = is_stored || manifest::index_file(&self.0.context, &server.config());
         if is_stored {
             server.first_sync().defer();
         } else if is_known || self.0.context.known.is_silent(&server.config()) {
@@ -75,6 +74,7 @@ impl Fleet {
             let server = Arc::clone(&server);
             tokio::spawn(async move { server.start_legacy().await });
         }
+        server.resume_isolated();
         Ok(server)
     }
 
@@ -172,6 +172,8 @@ impl Fleet {
         let Some(server) = self.change(|table| table.remove(id)) else { return };
         self.forget_tools_or_log(id);
         server.hold().set_removed();
+        // A server that is removed during its first start does not read its lists.
+        server.first_sync().finish();
         server.stop(reason).await;
         stored_lists::remove(self.0.context.governance.store(), id).await;
         for group in ListGroup::ALL {
@@ -184,8 +186,9 @@ impl Fleet {
     pub(crate) async fn forget(&self, id: &ServerId) -> Result<(), IndexError> {
         let context = &self.0.context;
         if let Some(history) = context.index.history() {
-            for tool in context.index.tools_of(id.as_str()) {
-                history.erase(Erase::Tool(&tool.tool_id())).await?;
+            let called = history.called_tools(id.as_str(), |id| self.get(id).is_some());
+            for tool in called.await? {
+                history.erase(Erase::Tool(&tool)).await?;
             }
         }
         self.0.stored.lock().remove(id.as_str());

@@ -13,9 +13,9 @@ use mgp_client_sdk::gateway::AuthorizationFailed;
 use mgp_client_sdk::{Client, Error, Hop, SupervisedClient};
 use mgp_lifecycle::LifecycleError;
 use mgp_types::mcp::Era;
-use mgp_types::mgp::{ServerState, ShutdownReason};
+use mgp_types::mgp::{ExtensionSet, ServerState, ShutdownReason};
 use mgp_types::service::{BoxFuture, Call, Context, PeerInfo, Principal, Reply, ServerId};
-use mgp_types::sync::Mutex;
+use mgp_types::sync::{Mutex, RwLock};
 use mgp_types::{ErrorCode, RpcError};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -79,8 +79,9 @@ impl Session {
         client: SupervisedClient,
         login: LoginState,
         health: RemoteHealth,
+        answer_timeout: Duration,
     ) -> Self {
-        let hop = Hop::supervised(server.clone(), client.clone());
+        let hop = Hop::supervised(server.clone(), client.clone()).answer_timeout(answer_timeout);
         let (running, used_at) = (AtomicUsize::new(0), Mutex::new(Instant::now()));
         let retried_at = Mutex::default();
         Self { kind, server, client, hop, login, running, used_at, retried_at, health }
@@ -362,5 +363,74 @@ impl KnownEras {
             0 => None,
             needs => Some(needs == SessionNeeds::OnePerEra as u8),
         }
+    }
+}
+
+/// The extensions that a server negotiated when each kind of its sessions last connected, or that the last kernel
+/// stored. All instances of the server share them.
+#[derive(Default)]
+pub(super) struct NegotiatedExtensions(RwLock<[Option<ExtensionSet>; 2]>);
+
+impl NegotiatedExtensions {
+    /// Records what a server negotiated in a session of this kind.
+    pub(super) fn set(&self, session: SessionKind, extensions: ExtensionSet) {
+        self.0.write()[session as usize] = Some(extensions);
+    }
+
+    /// Returns the extensions that the server negotiated in the session that serves the calls of a caller: in the main
+    /// one, unless the caller needs a legacy session and such a session has connected.
+    pub(super) fn for_calls(&self, cx: &Context, eras: &KnownEras) -> ExtensionSet {
+        let [main, legacy] = *self.0.read();
+        let is_legacy =
+            SessionUse::Call.needs_legacy(cx) && eras.needs() == SessionNeeds::OnePerEra;
+        legacy.filter(|_| is_legacy).or(main).unwrap_or_default()
+    }
+
+    /// Returns the extensions that the server negotiated in sessions of any kind.
+    pub(super) fn all(&self) -> ExtensionSet {
+        let [main, legacy] = *self.0.read();
+        main.unwrap_or_default() | legacy.unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::mcp::Revision;
+    use mgp_types::mgp::Extension;
+    use mgp_types::service::{Peer, Scope, ScopeKind};
+
+    use super::*;
+
+    #[test]
+    fn only_the_extensions_of_the_session_that_takes_a_call_apply_to_it() {
+        let caller = |revision: Revision, accepts_questions: bool| {
+            let mut facts = PeerInfo::new(revision);
+            facts.accepts.elicitation = accepts_questions;
+            let scope = Scope::new(ScopeKind::Request);
+            let mut cx = Context::new(Peer::none(), scope, Principal::local());
+            cx.caller = Arc::new(facts);
+            cx
+        };
+        let modern = caller(Revision::V2026_07_28, true);
+        let (asked, silent) =
+            (caller(Revision::V2025_06_18, true), caller(Revision::V2025_06_18, false));
+        let of_main = ExtensionSet::EMPTY.with(Extension::DataReferences);
+        let of_legacy = ExtensionSet::EMPTY.with(Extension::SessionState);
+        let (negotiated, eras) = (NegotiatedExtensions::default(), KnownEras::default());
+        eras.set(SessionNeeds::OnePerEra);
+        negotiated.set(SessionKind::Main, of_main);
+        assert_eq!(negotiated.for_calls(&asked, &eras), of_main, "it has no legacy session yet");
+        negotiated.set(SessionKind::Legacy, of_legacy);
+        assert_eq!(negotiated.for_calls(&asked, &eras), of_legacy);
+        for other in [&modern, &silent] {
+            assert_eq!(negotiated.for_calls(other, &eras), of_main);
+        }
+        assert_eq!(negotiated.all(), of_main | of_legacy);
+        eras.refuse_legacy();
+        assert_eq!(
+            negotiated.for_calls(&asked, &eras),
+            of_main,
+            "the main session takes all calls"
+        );
     }
 }

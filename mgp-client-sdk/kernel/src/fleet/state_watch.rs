@@ -1,11 +1,8 @@
 //! Reacts to state changes of a server: updates its log and the index, and repeats the subscriptions and log levels of
 //! clients on a new connection.
 
-use std::future::Future;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
-use mgp_client_sdk::{Client, HealthReason, MonitorConfig};
 use mgp_discovery::ApprovedRegistration;
 use mgp_lifecycle::Transition;
 use mgp_types::mgp::{ServerState, ShutdownReason};
@@ -75,9 +72,6 @@ async fn restore(server: Arc<ManagedServer>, context: FleetContext) {
     server.forget_log_level();
     server.request_log_level(&context).await;
     let Ok(client) = server.client().client() else { return };
-    if let Some(interval) = server.config().health_interval {
-        tokio::spawn(watch_health(Arc::downgrade(&server), &client, interval));
-    }
     server.observe_eras(client.server());
     if context.subscriptions.has(&server.source(SessionKind::Legacy)) {
         // The legacy session was stopped with the server, and there may be no further call that would start it again.
@@ -88,25 +82,5 @@ async fn restore(server: Arc<ManagedServer>, context: FleetContext) {
     for key in context.subscriptions.resubscribe(&source, &client).await {
         // Notify the subscribers, because updates were lost while the server was disconnected.
         notifier.resource_updated(&key);
-    }
-}
-
-/// Returns a future that restarts the server if it becomes unhealthy; the future ends with the connection.
-fn watch_health(
-    server: Weak<ManagedServer>,
-    client: &Client,
-    interval: Duration,
-) -> impl Future<Output = ()> + use<> {
-    let mut config = MonitorConfig::default();
-    config.interval = interval;
-    config.timeout = config.timeout.min(interval);
-    let health = client.monitor_health(config);
-    async move {
-        let change = health.unhealthy().await;
-        let Some(server) = server.upgrade().filter(|_| change.reason != HealthReason::Ended) else {
-            return;
-        };
-        tracing::warn!(server = %server.id(), reason = %change.reason, "restarting unhealthy server");
-        server.client().restart().await;
     }
 }

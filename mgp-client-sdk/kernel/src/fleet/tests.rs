@@ -1,18 +1,23 @@
 //! Tests of servers that are started, stopped or replaced while another start, a stop or a subscription is in progress.
 
+mod lifecycle;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mgp_client_sdk::{Client, ServerChange, TestClient, ToolResult as _};
+use mgp_client_sdk::{Client, ServerChange, SessionStateJar, TestClient, ToolResult as _};
 use mgp_discovery::{Config, GovernanceConfig, Isolation};
 use mgp_lifecycle::EraChoice;
-use mgp_server_sdk::{ContextExt as _, Prompt, Resource, Resources, Server, Tool};
+use mgp_server_sdk::{
+    CallerState, ContextExt as _, Prompt, Resource, Resources, Server, SessionStates, Tool,
+};
 use mgp_transport::{Connection, duplex};
-use mgp_types::mcp::{ElicitParams, Era, Revision};
+use mgp_types::mcp::{ElicitParams, Era, ListChanged, ListPromptsResult, Revision};
 use mgp_types::method::{PromptsList, Request as _, ToolsList};
 use mgp_types::mgp::{DefaultPolicy, RiskLevel, ServerState, ShutdownReason};
-use mgp_types::service::{Context, Stack};
+use mgp_types::proposal::SessionState;
+use mgp_types::service::{Context, Reply, Stack};
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, RpcError};
 use tokio::time::Instant;
@@ -187,6 +192,41 @@ async fn an_idle_server_stops_no_instance_in_use() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_states_of_sessions_pass_the_kernel_while_only_an_agents_instance_runs() {
+    let counter = || {
+        let count = Tool::new("count", "Counts", |state: CallerState| async move {
+            let calls = state.load::<u32>()?.unwrap_or_default() + 1;
+            state.store(&calls)?;
+            Ok::<_, RpcError>(calls.to_string())
+        });
+        Server::new("counter", "1").tool(count).extension(SessionStates::with_key([7; 32]))
+    };
+    let mut mgp = GovernanceConfig::default();
+    mgp.default_policy = DefaultPolicy::OptOut;
+    mgp.isolation = Isolation::PerAgent;
+    mgp.risk.insert("count".to_owned(), RiskLevel::Safe);
+    let kernel = Kernel::builder().local_with("counter", mgp, counter).build().await.unwrap();
+    while kernel.index().tools_of("counter").is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let builder = Client::builder("host", "1").extension(SessionStateJar::new());
+    let host = TestClient::with_builder(kernel.server(), builder).await;
+    let first = host.call("count").await.unwrap();
+    let token = first.member::<SessionState>().unwrap().unwrap();
+    for calls in 2..10 {
+        tokio::time::sleep(Duration::from_mins(3)).await;
+        let result = host.call("count").await.unwrap();
+        assert_eq!(result.to_text(), calls.to_string());
+        assert_eq!(result.member::<SessionState>().unwrap(), Some(token.clone()));
+    }
+    becomes(&kernel, ServerState::Disconnected).await;
+    let plain = TestClient::new(kernel.server()).await;
+    let result = plain.call("count").await.unwrap();
+    assert_eq!((result.to_text().as_str(), result.meta.is_none()), ("1", true));
+    kernel.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_waits_for_its_first_start_is_not_described_as_one_to_start() {
     let world = World::new(Isolation::Shared).await;
     let permits = world.take_permits().await;
@@ -327,21 +367,24 @@ struct Guest {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_waits_for_an_answer_is_not_idle() {
-    let asks = || {
+    let asks = |era: Era| {
         let form = Tool::new("form", "Asks", |cx: Context| async move {
             let guest = cx.elicit::<Guest>("Who comes?").await?.accepted();
             Ok::<_, RpcError>(guest.map(|guest| guest.name).unwrap_or_default())
         });
-        let is_legacy = |revision: &Revision| revision.era() == Era::Legacy;
+        let is_spoken = |revision: &Revision| revision.era() == era;
         let server = Server::new("asks", "1").tool(form).timeout(Duration::from_hours(1));
-        server.offer(|offer| offer.revisions.retain(is_legacy))
+        server.offer(|offer| offer.revisions.retain(is_spoken))
     };
-    for isolation in [Isolation::Shared, Isolation::PerAgent] {
+    let eras = [Era::Legacy, Era::Modern].into_iter();
+    let cases = eras.flat_map(|era| [Isolation::Shared, Isolation::PerAgent].map(|of| (era, of)));
+    for (era, isolation) in cases {
         let mut mgp = GovernanceConfig::default();
         mgp.default_policy = DefaultPolicy::OptOut;
         mgp.isolation = isolation;
         mgp.risk.insert("form".to_owned(), RiskLevel::Safe);
-        let kernel = Kernel::builder().local_with("asks", mgp, asks).build().await.unwrap();
+        let builder = Kernel::builder().local_with("asks", mgp, move || asks(era));
+        let kernel = builder.build().await.unwrap();
         while kernel.index().tools_of("asks").is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -352,7 +395,7 @@ async fn a_server_that_waits_for_an_answer_is_not_idle() {
         };
         let host = Client::builder("host", "1").era(EraChoice::Modern).on_elicitation(slow);
         let host = TestClient::with_builder(kernel.server(), host).await;
-        assert_eq!(host.text("form", ()).await, "Ann", "{isolation:?}");
+        assert_eq!(host.text("form", ()).await, "Ann", "{era:?} {isolation:?}");
         kernel.stop().await;
     }
 }
@@ -409,20 +452,20 @@ async fn a_server_that_never_answers_delays_one_list_and_no_call_of_another() {
     kernel.stop().await;
 }
 
-/// Returns a host without MGP, which gets all tools if they are few, and the number of changes of its tool list.
-async fn counting_host(kernel: &Kernel) -> (TestClient, Arc<AtomicUsize>) {
+/// Returns a host without MGP, which gets all tools if they are few, and the number of changes of one of its lists.
+async fn counting_host(kernel: &Kernel, list: ServerChange) -> (TestClient, Arc<AtomicUsize>) {
     let changes = Arc::new(AtomicUsize::new(0));
     let counts = Arc::clone(&changes);
     let builder = Client::builder("host", "1").without_mgp().era(EraChoice::Legacy);
     let builder = builder.on_change(move |what| {
-        counts.fetch_add(usize::from(*what == ServerChange::Tools), Ordering::SeqCst);
+        counts.fetch_add(usize::from(*what == list), Ordering::SeqCst);
     });
     (TestClient::with_builder(kernel.server(), builder).await, changes)
 }
 
 /// Checks that a host gets only tools for searching while a server is unknown, and is notified when it may get all.
 async fn check_announced(kernel: &Kernel) {
-    let (host, changes) = counting_host(kernel).await;
+    let (host, changes) = counting_host(kernel, ServerChange::Tools).await;
     let names = async || {
         let tools = host.tools().await.unwrap();
         tools.iter().map(|tool| tool.name.clone()).collect::<Vec<_>>()
@@ -464,6 +507,55 @@ async fn the_late_answer_of_a_server_without_tools_is_announced() {
     mgp.default_policy = DefaultPolicy::OptOut;
     let builder = Kernel::builder().local_with("clock", mgp.clone(), clock);
     check_announced(&builder.local_with("late", mgp, late).build().await.unwrap()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_list_is_announced_although_another_server_never_answers() {
+    let is_changed = Arc::new(AtomicBool::new(false));
+    let listing = |id: &'static str, answers: bool| {
+        let is_changed = Arc::clone(&is_changed);
+        move || {
+            let is_changed = Arc::clone(&is_changed);
+            let changes = layer_fn(move |inner: Stack| {
+                let is_changed = Arc::clone(&is_changed);
+                Stack::from_fn(move |call| {
+                    let lists = call.method().as_str() == PromptsList::METHOD;
+                    let has_changed = lists && is_changed.load(Ordering::SeqCst);
+                    let sent = inner.send(call);
+                    async move {
+                        if has_changed && answers {
+                            Reply::of(&ListPromptsResult::new(Vec::new()))
+                        } else if has_changed {
+                            std::future::pending().await
+                        } else {
+                            sent.await
+                        }
+                    }
+                })
+            });
+            let server = Server::new(id, "1").prompt(Prompt::new(id, "Asks", || async { "p" }));
+            // The kernel reads a list again only if its server does not announce changes.
+            server
+                .offer(|offer| offer.capabilities.prompts = Some(ListChanged::new()))
+                .layer(changes)
+        }
+    };
+    let mut mgp = GovernanceConfig::default();
+    mgp.default_policy = DefaultPolicy::OptOut;
+    let builder = Kernel::builder().local_with("quick", mgp.clone(), listing("quick", true));
+    let builder = builder.local_with("hung", mgp, listing("hung", false));
+    let kernel = builder.build().await.unwrap();
+    let (host, changes) = counting_host(&kernel, ServerChange::Prompts).await;
+    while host.prompts().await.unwrap().len() < 2 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let before = changes.load(Ordering::SeqCst);
+    is_changed.store(true, Ordering::SeqCst);
+    assert_eq!(host.prompts().await.unwrap().len(), 1);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(changes.load(Ordering::SeqCst) > before, "the change was not announced");
+    kernel.stop().await;
 }
 
 #[cfg(unix)]

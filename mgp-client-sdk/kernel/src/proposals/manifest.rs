@@ -3,17 +3,25 @@
 use std::path::Path;
 
 use mgp_discovery::{ServerConfig, read_manifest};
-use mgp_toolindex::{ServerEntry, ToolIndex};
-use mgp_types::mgp::ServerState;
+use mgp_security::Inspection;
+use mgp_toolindex::{ServerEntry, ToolEntry};
+use mgp_types::Payload;
+use mgp_types::mgp::{RiskLevel, ServerState, ToolSecurity};
 use mgp_types::proposal::ManifestTool;
+use mgp_types::service::ServerId;
 
-/// Puts the tools of a server's manifest file into the index; returns `false` if the server has no usable manifest.
+use crate::fleet::FleetContext;
+use crate::lock::check_definition;
+
+/// Puts the tools of a server's manifest file into the index; returns `false` if the server has no usable manifest, if
+/// it has listed one of these tools before, or if it must list a tool before the tool can be used: an operator must
+/// review it, or it differs from the lock file.
 ///
 /// As soon as the server is started, its own definitions replace these.
-pub(crate) fn index_file(tools: &ToolIndex, config: &ServerConfig) -> bool {
+pub(crate) fn index_file(context: &FleetContext, config: &ServerConfig) -> bool {
     let Some(file) = &config.manifest else { return false };
-    match index(tools, config, file) {
-        Ok(()) => true,
+    match index(context, config, file) {
+        Ok(is_complete) => is_complete,
         Err(error) => {
             tracing::error!(server = %config.id, %error, "manifest not used; the server is started");
             false
@@ -21,8 +29,14 @@ pub(crate) fn index_file(tools: &ToolIndex, config: &ServerConfig) -> bool {
     }
 }
 
-fn index(tools: &ToolIndex, config: &ServerConfig, file: &Path) -> Result<(), String> {
+/// Puts the tools into the index; returns `false` if some are left out because the server must list them.
+fn index(context: &FleetContext, config: &ServerConfig, file: &Path) -> Result<bool, String> {
     let manifest = read_manifest(file).map_err(|error| error.to_string())?;
+    let definitions = context.governance.definitions();
+    if manifest.tools.iter().any(|tool| definitions.is_pinned(&config.id, &tool.name)) {
+        // The server's own definitions, which the index may have, are used until the server lists its tools again.
+        return Ok(false);
+    }
     let mut entry = ServerEntry::new(config.id.as_str())
         .state(ServerState::Disconnected)
         .name(manifest.server.name.as_str());
@@ -32,12 +46,44 @@ fn index(tools: &ToolIndex, config: &ServerConfig, file: &Path) -> Result<(), St
     if let Some(mgp) = &config.mgp {
         entry = entry.categories(mgp.tags.iter().cloned());
     }
-    // The security metadata is omitted, so that each tool counts as dangerous until the server lists it.
-    let entry = entry.tools(manifest.tools.iter().map(ManifestTool::to_tool));
-    let put = tools.put(entry).map_err(|error| error.to_string())?;
+    let mut is_complete = true;
+    for tool in &manifest.tools {
+        match reviewed(context, &config.id, tool) {
+            Ok(tool) => entry = entry.tool(tool),
+            Err(reason) => {
+                is_complete = false;
+                let tool = &tool.name;
+                tracing::warn!(server = %config.id, ?tool, %reason, "tool of a manifest waits for its server's list");
+            }
+        }
+    }
+    let put = context.index.put(entry).map_err(|error| error.to_string())?;
     for refused in &put.refused {
         let (tool, reason) = (&refused.name, &refused.reason);
         tracing::warn!(server = %config.id, %tool, %reason, "tool of a manifest not indexed");
     }
-    Ok(())
+    Ok(is_complete)
+}
+
+/// Returns the index entry of a tool, or the reason why the server must list the tool.
+fn reviewed(
+    context: &FleetContext,
+    server: &ServerId,
+    tool: &ManifestTool,
+) -> Result<ToolEntry, String> {
+    let tool = tool.to_tool();
+    let definition = Payload::of(&tool).map_err(|error| error.to_string())?;
+    if let Some(lock) = &context.lock {
+        if !lock.servers.contains_key(server.as_str()) {
+            return Err("its server is not in the lock file".to_owned());
+        }
+        if let Some(reason) = check_definition(lock, server, &definition) {
+            return Err(reason);
+        }
+    }
+    match Inspection::of(&definition).findings().iter().find(|finding| finding.blocks()) {
+        Some(finding) => Err(finding.to_string()),
+        // The tool counts as dangerous until the server lists it, whatever the file claims.
+        None => Ok(ToolEntry::from(tool).security(ToolSecurity::new(RiskLevel::Dangerous))),
+    }
 }

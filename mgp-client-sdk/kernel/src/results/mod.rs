@@ -24,7 +24,7 @@ use mgp_types::{Extras, Payload, RawObject, RpcError, clip};
 use serde::Deserialize;
 use tower_layer::Layer as _;
 
-pub(crate) use self::form::well_formed;
+pub(crate) use self::form::{malformed, structured_as_text, well_formed};
 use self::part::{Limits, Position, Rest, count_left, first_part, json_len, next_part};
 use self::shrink::shrink_json;
 use self::store::RestStore;

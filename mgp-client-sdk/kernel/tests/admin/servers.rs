@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use mgp_security::AuditQuery;
 use mgp_types::method::{
-    KernelInfo, KernelServers, KernelServersDrain, KernelServersLogs, KernelServersRestart,
-    KernelServersStart, KernelServersStop, KernelStop,
+    KernelInfo, KernelReload, KernelServers, KernelServersDrain, KernelServersLogs,
+    KernelServersRestart, KernelServersStart, KernelServersStop, KernelStop,
 };
 use mgp_types::mgp::{
-    KernelInfoParams, KernelServerLogsParams, KernelServerParams, KernelServersParams,
-    KernelStopParams, ServerState,
+    KernelInfoParams, KernelReloadParams, KernelServerLogsParams, KernelServerParams,
+    KernelServersParams, KernelStopParams, ServerState,
 };
 
 use crate::world::World;
@@ -85,6 +85,18 @@ async fn the_kernel_describes_itself_and_can_be_stopped() {
     params.timeout_ms = Some(5000);
     assert!(operator.request::<KernelStop>(&params).await.unwrap().accepted);
     assert_eq!(world.kernel.stop_requested().await, Some(Duration::from_secs(5)));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_kernel_whose_audit_log_is_closed_can_be_stopped_but_not_changed() {
+    let world = World::new().await;
+    let operator = world.operator().await;
+    world.kernel.governance().log().cloned().unwrap().close().await.unwrap();
+    let reload = operator.request::<KernelReload>(&KernelReloadParams::new()).await;
+    assert!(reload.unwrap_err().to_string().contains("the audit log is closed"));
+    assert!(operator.request::<KernelStop>(&KernelStopParams::new()).await.unwrap().accepted);
+    assert_eq!(world.kernel.stop_requested().await, None);
     world.end().await;
 }
 

@@ -73,6 +73,31 @@ async fn a_reload_by_an_operator_returns_the_changes() {
 }
 
 #[tokio::test]
+async fn a_manifest_cannot_replace_the_definitions_of_a_server_that_has_listed_its_tools() {
+    let mut world = World::new(A).await;
+    world.knows("a").await;
+    let manifest = serde_json::json!({
+        "manifest_version": "0.1.0",
+        "server": {"name": "a", "version": "1.0.0"},
+        "tools": [
+            {"name": "look", "description": "Looks around in another way"},
+            {"name": "listen", "description": "Listens to the sound"},
+        ],
+    });
+    std::fs::write(world.folder().join("tools.json"), manifest.to_string()).unwrap();
+    // The changed server never lists its tools.
+    let changed = "command = '/nowhere/a'\nmanifest = '{DIR}/tools.json'";
+    world.write(&A.replace("{SERVER}", changed));
+    world.restart().await;
+    let tools = world.kernel.index().tools_of("a");
+    let descriptions: Vec<_> =
+        tools.iter().map(|tool| tool.description().unwrap().to_owned()).collect();
+    assert_eq!(tools.len(), 3, "{descriptions:?}");
+    assert!(descriptions.iter().all(|text| !text.contains("another way")), "{descriptions:?}");
+    world.end().await;
+}
+
+#[tokio::test]
 async fn a_known_server_is_not_started_before_its_first_call() {
     let mut world = World::new(A).await;
     world.knows("a").await;

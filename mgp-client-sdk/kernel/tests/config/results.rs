@@ -29,9 +29,14 @@ async fn serve(values: Value) -> script::Server {
 
 /// Starts a kernel with this server.
 async fn world(server: &script::Server) -> World {
+    world_with(server, "").await
+}
+
+/// Starts a kernel with this server, with more keys of its configuration.
+async fn world_with(server: &script::Server, keys: &str) -> World {
     let url = &server.url;
     let world = World::new(&format!(
-        "[[servers]]\nid = 'far'\nurl = '{url}'\nera = 'legacy'\n\
+        "[[servers]]\nid = 'far'\nurl = '{url}'\nera = 'legacy'\n{keys}\
          [servers.mgp]\ndefault_policy = 'opt-out'\nrisk = {{ say = 'safe' }}\n"
     ))
     .await;
@@ -54,6 +59,65 @@ async fn an_answer_that_is_not_the_result_of_a_tool_does_not_reach_a_host() {
     for q in ["empty", "structured"] {
         let result = ann.call("say").arg("q", q).await.unwrap();
         assert_eq!((result.content.len(), result.structured_content.is_some()), (0, q != "empty"));
+    }
+    world.end().await;
+}
+
+/// Starts a server whose tool has an output schema and returns the JSON text in its argument `q`.
+async fn serve_texts() -> script::Server {
+    let answer = |seen: &Received| -> Option<Response> {
+        let result = match seen.method() {
+            "tools/list" => {
+                r#"{"tools":[{"name":"say","inputSchema":{"type":"object"},"outputSchema":{
+                    "type":"object","properties":{"a":{"type":"integer"}}}}]}"#
+            }
+            "tools/call" => seen.body["params"]["arguments"]["q"].as_str().unwrap(),
+            _ => return None,
+        };
+        let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, seen.body["id"]);
+        Some(Response::Whole(200, Vec::new(), "application/json", body))
+    };
+    script::Server::legacy(answer).await
+}
+
+#[tokio::test]
+async fn structured_content_that_cannot_be_read_does_not_reach_a_host() {
+    let server = serve_texts().await;
+    let world = world(&server).await;
+    let ann = world.agent("ann").await;
+    for members in [
+        r#""structuredContent":{"a":1}"#,
+        r#""structuredContent":{"a":1},"isError":null"#,
+        r#""structuredContent":{"a":"x"},"isError":true"#,
+        r#""isError":false"#,
+    ] {
+        let q = format!(r#"{{"content":[],{members}}}"#);
+        ann.call("say").arg("q", &q).await.unwrap();
+    }
+    for members in [
+        r#""structuredContent":{"a":1},"structuredContent":{"a":"x"}"#,
+        r#""structuredContent":{"a":"x"},"isError":true,"isError":false"#,
+        r#""structuredContent":{"a":"x"},"isError":"no""#,
+    ] {
+        let q = format!(r#"{{"content":[],{members}}}"#);
+        assert_eq!(ann.call("say").arg("q", &q).await.unwrap_err().code().0, 5000, "{q}");
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_server_without_checks_is_responsible_for_its_structured_content_too() {
+    let server = serve_texts().await;
+    let world = world_with(&server, "check_arguments = false\n").await;
+    let ann = world.agent("ann").await;
+    for members in [
+        r#""structuredContent":{"a":"x"}"#,
+        r#""structuredContent":{"a":1},"structuredContent":{"a":"x"}"#,
+        r#""structuredContent":{"a":"x"},"isError":true,"isError":false"#,
+    ] {
+        let q = format!(r#"{{"content":[],{members}}}"#);
+        let result = ann.call("say").arg("q", &q).await.unwrap();
+        assert_eq!(result.structured_content.unwrap().as_str(), r#"{"a":"x"}"#, "{q}");
     }
     world.end().await;
 }

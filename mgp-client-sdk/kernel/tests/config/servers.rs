@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mgp_types::mgp::{DiscoveryListParams, ServerState, ServerSummary, TrustLevel};
+use tokio::time::Instant;
 
 use crate::world::{World, until};
 
@@ -217,4 +218,27 @@ async fn a_server_without_its_permissions_is_closed_if_the_file_says_so() {
         }
         world.end().await;
     }
+}
+
+#[tokio::test]
+async fn a_decision_about_permissions_may_take_longer_than_a_start() {
+    let keys = "permission_policy = 'interactive'\npermission_timeout_ms = 3000";
+    let entry = needing_camera(keys);
+    let begun = Instant::now();
+    let world = World::new(&entry.replace("era =", "start_timeout = '2s'\nera =")).await;
+    until("it is connected", || world.server("a").status == ServerState::Connected).await;
+    assert!(begun.elapsed() >= Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert_eq!(world.server("a").restarts, 0);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_server_that_never_answers_fails_at_the_limit_of_its_start() {
+    let world = World::new(
+        "[[servers]]\nid = 'a'\ncommand = 'sleep'\nargs = ['600']\nstart_timeout = '1s'\n\
+         [servers.mgp]\nrestart_policy = 'never'\npermission_timeout_ms = 3600000",
+    )
+    .await;
+    until("it has failed", || world.server("a").status == ServerState::Error).await;
+    world.end().await;
 }

@@ -177,6 +177,25 @@ async fn a_failed_step_is_the_end_of_the_earlier_ones_in_each_pair_of_eras() {
 }
 
 #[tokio::test]
+async fn a_step_of_a_batch_has_a_valid_id_that_no_other_step_of_the_caller_has() {
+    let (folder, things) = (temp_dir(), Things::default());
+    let kernel = things.kernel(folder.path(), Era::Modern).await;
+    let client = ada(&kernel, Era::Modern).await;
+    begin(&client, "tx").await;
+    let transaction = TransactionId("tx".to_owned());
+    let step = client.call("make_ticket").args(json!({ "name": "a" }));
+    step.with(&transaction).with(&StepId("x:1".to_owned())).await.unwrap();
+    for (id, name) in [("x".to_owned(), "b"), ("y".repeat(128), "c")] {
+        let calls = json!([{ "name": "make_ticket", "arguments": { "name": name } }]);
+        let batch = client.call("mgp_tools_call_many").arg("calls", &calls);
+        batch.with(&transaction).with(&StepId(id)).await.unwrap();
+    }
+    assert_eq!(things.all(), ["ticket a", "ticket b", "ticket c"]);
+    client.close().await;
+    kernel.stop().await;
+}
+
+#[tokio::test]
 async fn a_step_that_runs_as_a_task_is_undone() {
     for (above, below) in PAIRS {
         let (folder, things) = (temp_dir(), Things::default());

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use mgp_client_sdk::ToolResult;
-use mgp_discovery::Isolation;
+use mgp_discovery::{Config, Isolation};
 use mgp_kernel::Kernel;
 use mgp_server_sdk::Resource;
 use mgp_server_sdk::prelude::*;
@@ -52,9 +52,14 @@ fn curious(era: Era) -> Server {
 const TOOLS: [&str; 4] = ["form", "page", "model", "roots"];
 
 async fn world(era: Era) -> Kernel {
+    world_with(era, Config::default()).await
+}
+
+async fn world_with(era: Era, config: Config) -> Kernel {
     let mut mgp = open(&TOOLS);
     mgp.roots = true;
-    let kernel = build(Kernel::builder().local_with("c", mgp, move || curious(era))).await;
+    let builder = Kernel::builder().config(config);
+    let kernel = build(builder.local_with("c", mgp, move || curious(era))).await;
     wait_for_tools(&kernel, "c", 4).await;
     kernel
 }
@@ -104,6 +109,31 @@ async fn each_question_reaches_the_caller_and_its_answer_the_server() {
         assert!(host.call("model").await.unwrap().to_text().contains("four"), "{pair}");
         assert_eq!(host.call("roots").await.unwrap().to_text(), "file:///work", "{pair}");
         kernel.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_asks_counts_once_for_quotas_and_limits_of_calls_a_minute() {
+    for (above, below) in PAIRS {
+        for (limit, code) in [("calls_per_day", 3002), ("calls_per_minute", 3000)] {
+            let case = format!("{above:?} {below:?} {limit}");
+            let text = format!("[agents.ann.limits]\n{limit} = 1\n");
+            let kernel = world_with(below, Config::parse("mgp.toml", &text).unwrap().config).await;
+            let asked = Arc::new(AtomicUsize::new(0));
+            let count = Arc::clone(&asked);
+            let builder = host_of(above).on_elicitation(move |question: ElicitParams| {
+                count.fetch_add(1, Ordering::SeqCst);
+                async move { question.accept_with(&serde_json::json!({ "name": "Ann" })) }
+            });
+            let host = host(&kernel, "ann", builder).await;
+            let result = host.call("form").await;
+            let result = result.unwrap_or_else(|error| panic!("{case}: {error}"));
+            assert_eq!((result.to_text().as_str(), asked.load(Ordering::SeqCst)), ("Ann", 1));
+            let refused = host.call("form").await.unwrap_err();
+            assert_eq!(refused.code().0, code, "{case}: {refused}");
+            assert_eq!(asked.load(Ordering::SeqCst), 1, "{case}");
+            kernel.stop().await;
+        }
     }
 }
 

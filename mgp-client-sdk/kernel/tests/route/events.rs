@@ -7,8 +7,9 @@ use std::time::Duration;
 use mgp_client_sdk::{Client, EventStream, ServerEvent};
 use mgp_discovery::GovernanceConfig;
 use mgp_kernel::Kernel;
-use mgp_server_sdk::{EventDraft, EventHub, Server, Tool};
-use mgp_types::mcp::Era;
+use mgp_server_sdk::prelude::*;
+use mgp_server_sdk::{EventDraft, EventHub};
+use mgp_types::mcp::{ElicitParams, Era};
 use mgp_types::mgp::Severity;
 use mgp_types::service::ServerId;
 use serde_json::{Value, json};
@@ -260,6 +261,45 @@ async fn the_end_of_a_cancelled_call_is_an_event_too() {
         let ended = next(&mut events).await;
         let data: Value = ended.data.get().unwrap();
         assert_eq!((ended.channel.as_str(), &data["reason"]), ("tool.failed", &json!("cancelled")));
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_asks_its_caller_starts_once_and_ends_once_with_the_duration_of_all_rounds() {
+    #[derive(Deserialize, JsonSchema)]
+    struct Guest {
+        name: String,
+    }
+    let asks = || {
+        let form = Tool::new("form", "Asks", |cx: Context| async move {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let guest = cx.elicit::<Guest>("Who comes?").await?.accepted();
+            Ok::<_, RpcError>(guest.map(|guest| guest.name).unwrap_or_default())
+        });
+        Server::new("asks", "1").tool(form)
+    };
+    for (host_era, server_era) in PAIRS {
+        let make = move || limit_era(asks(), server_era);
+        let kernel = build(Kernel::builder().local_with("asks", open(&["form"]), make)).await;
+        wait_for_tools(&kernel, "asks", 1).await;
+        let builder = host_of(host_era).on_elicitation(|question: ElicitParams| async move {
+            question.accept_with(&json!({ "name": "Ann" }))
+        });
+        let ada = host(&kernel, "ada", builder).await;
+        let mut events = subscribe(&ada, &["tool.*"]).await;
+        let pair = format!("{host_era:?} {server_era:?}");
+        for _ in 0..2 {
+            ada.call("asks.form").await.unwrap();
+            assert_eq!(next(&mut events).await.channel, "tool.started", "{pair}");
+            let ended = next(&mut events).await;
+            assert_eq!(ended.channel, "tool.completed", "{pair}");
+            let data: Value = ended.data.get().unwrap();
+            // A modern server runs the tool from its start in each of the two rounds.
+            let least = if (host_era, server_era) == (Era::Modern, Era::Modern) { 100 } else { 50 };
+            assert!(data["duration_ms"].as_u64().unwrap() >= least, "{pair}: {data}");
+        }
+        assert!(is_silent(&mut events).await, "{pair}");
         kernel.stop().await;
     }
 }

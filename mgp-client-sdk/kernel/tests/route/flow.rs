@@ -6,15 +6,21 @@ use std::time::Duration;
 
 use mgp_client_sdk::{Client, ToolResult};
 use mgp_kernel::Kernel;
+use mgp_security::AuditQuery;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{LogLevel, Logger};
+use mgp_testkit::temp_dir;
 use mgp_transport::{Connection, duplex};
-use mgp_types::mcp::Era;
+use mgp_types::Payload;
+use mgp_types::mcp::{ElicitAction, ElicitResult, Era};
 use mgp_types::mgp::DefaultPolicy;
-use mgp_types::service::{Outlet, OutletItem, Principal};
+use mgp_types::service::{
+    Call, CallerRequest, InputRequired, Outlet, OutletItem, Principal, Reply, Stack,
+};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tower_layer::layer_fn;
 
 use crate::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
 
@@ -165,6 +171,62 @@ async fn calls_in_a_batch_succeed_and_fail_by_themselves() {
         assert!(refused.to_string().contains("at most 32"), "{refused}");
         kernel.stop().await;
     }
+}
+
+/// Returns a server that asks the caller a question if the arguments of a call contain `true`.
+fn asker() -> Server {
+    #[derive(Deserialize, JsonSchema)]
+    struct Wish {
+        asks: bool,
+    }
+    let form = Tool::new("form", "May ask", |Args(wish): Args<Wish>| async move {
+        format!("asks: {}", wish.asks)
+    });
+    let asks = layer_fn(|inner: Stack| {
+        Stack::from_fn(move |call: Call| {
+            let asks = call.tool().is_some() && call.tool_arguments().as_str().contains("true");
+            let sent = inner.send(call);
+            async move {
+                if !asks {
+                    return sent.await;
+                }
+                let form = json!({ "message": "Who?", "requestedSchema": { "type": "object" } });
+                let ask = CallerRequest::new("elicitation/create", Payload::of(&form)?);
+                let asks = vec![("who".to_owned(), ask)];
+                Ok(Reply::InputRequired(InputRequired { asks, state: None }))
+            }
+        })
+    });
+    limit_era(Server::new("f", "1").tool(form).layer(asks), Era::Modern)
+}
+
+#[tokio::test]
+async fn a_call_in_a_batch_is_not_recorded_as_a_round_of_another() {
+    let folder = temp_dir();
+    let builder = Kernel::builder().local_with("f", open(&["form"]), asker);
+    let kernel = builder.in_folder(folder.path()).await.unwrap();
+    wait_for_tools(&kernel, "f", 1).await;
+    let builder = host_of(Era::Modern)
+        .on_elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Decline)) });
+    let host = host(&kernel, "ann", builder).await;
+    // The last call begins after the first one, which asks in vain, has ended.
+    let call = |asks: bool| json!({ "name": "form", "arguments": { "asks": asks } });
+    let mut calls = vec![call(true); 8];
+    calls.push(call(false));
+    let batch = host.call("mgp_tools_call_many").arg("calls", &calls).await.unwrap();
+    let results: Value = batch.structured_content.as_ref().unwrap().get().unwrap();
+    assert!(results["results"][0]["error"].is_object(), "{results}");
+    assert_eq!(results["results"][8]["result"]["content"][0]["text"], "asks: false", "{results}");
+    let log = kernel.governance().log().unwrap();
+    log.flush().await.unwrap();
+    let query = AuditQuery::new().tool("form").event_type("TOOL_EXECUTED");
+    let events = serde_json::to_value(log.query(query).await.unwrap().events).unwrap();
+    let recorded = events.as_array().unwrap();
+    let done: Vec<_> = recorded.iter().filter(|event| event["result"] == "SUCCESS").collect();
+    assert_eq!(done.len(), 1, "{events}");
+    assert!(done[0]["details"].get("rounds").is_none(), "{events}");
+    host.close().await;
+    kernel.stop().await;
 }
 
 #[tokio::test]

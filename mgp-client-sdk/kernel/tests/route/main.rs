@@ -13,6 +13,7 @@ mod hops;
 mod lists;
 mod members;
 mod skills_apps;
+mod structured;
 mod system_tools;
 mod tasks;
 mod tenants;

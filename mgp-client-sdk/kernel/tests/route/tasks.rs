@@ -10,6 +10,7 @@ use mgp_kernel::Kernel;
 use mgp_server_sdk::ContextExt;
 use mgp_server_sdk::prelude::*;
 use mgp_types::mcp::{ElicitAction, ElicitParams, ElicitResult, Era, TaskSupport};
+use mgp_types::mgp::DefaultPolicy;
 use tokio::sync::Notify;
 
 use crate::world::{PAIRS, build, host, host_of, limit_era, open, wait_for_tools};
@@ -156,4 +157,46 @@ async fn a_modern_caller_that_supports_tasks_gets_one() {
         assert_eq!(running.await.unwrap().unwrap().to_text(), "done", "{below:?}");
         kernel.stop().await;
     }
+}
+
+#[tokio::test]
+async fn a_tool_of_the_same_name_that_the_caller_does_not_see_prevents_no_task() {
+    let may_end = Arc::new(Notify::new());
+    let ends = Arc::clone(&may_end);
+    let mut closed = open(&["slow"]);
+    closed.default_policy = DefaultPolicy::OptIn;
+    let other = || Server::new("z", "1").tool(Tool::new("slow", "Is hidden", || async { "other" }));
+    let builder = Kernel::builder()
+        .local_with("s", open(&TOOLS), move || slow(Era::Legacy, Arc::clone(&ends)))
+        .local_with("z", closed, other);
+    let kernel = build(builder).await;
+    wait_for_tools(&kernel, "s", 3).await;
+    wait_for_tools(&kernel, "z", 1).await;
+    let ann = host(&kernel, "ann", host_of(Era::Legacy)).await;
+    may_end.notify_one();
+    assert_eq!(ann.call("slow").as_task().await.unwrap().to_text(), "done");
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn a_restart_waits_for_the_task_that_a_call_became() {
+    let make = || {
+        let long = Tool::new("long", "Takes long", || async {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            "done"
+        });
+        limit_era(Server::new("s", "1").tool(long.task(TaskSupport::Required)), Era::Modern)
+    };
+    let mut mgp = open(&["long"]);
+    // Without the extension `lifecycle`, the kernel itself waits for the calls of the server.
+    mgp.extensions = vec!["streaming".to_owned()];
+    let kernel = build(Kernel::builder().local_with("s", mgp, make)).await;
+    wait_for_tools(&kernel, "s", 1).await;
+    let ann = host(&kernel, "ann", host_of(Era::Modern)).await;
+    let call = ann.call("long");
+    let running = tokio::spawn(async move { call.await });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    kernel.restart_server(&"s".into()).await;
+    assert_eq!(running.await.unwrap().unwrap().to_text(), "done");
+    kernel.stop().await;
 }

@@ -12,6 +12,8 @@ async fn approved_servers_are_started_again_and_waiting_ones_wait() {
     settle().await;
     assert_eq!(world.fake.log(), ["start made --all"]);
     assert_eq!(world.waiting().await.len(), 1);
+    let registered = Registrations::registered_in(&world.store).await.unwrap();
+    assert_eq!(registered.into_iter().collect::<Vec<_>>(), [ServerId::from("made")]);
     assert_eq!(world.approve().await.unwrap()["status"], "connected");
 }
 
@@ -26,6 +28,8 @@ async fn a_changed_script_is_not_started_and_an_operator_is_asked_again() {
     assert!(world.fake.log().is_empty());
     let waiting = world.waiting().await.remove(0);
     assert!(waiting.changed && waiting.until.is_none());
+    let registered = Registrations::registered_in(&world.store).await.unwrap();
+    assert_eq!(registered.into_iter().collect::<Vec<_>>(), [ServerId::from("made")]);
     assert!(waiting.to_string().contains("other files had been approved before"));
     assert!(world.new_events().contains(&"approval_requested BLOCKED by kernel".to_owned()));
     // The id stays taken, and the registration does not expire.

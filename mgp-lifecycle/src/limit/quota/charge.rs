@@ -24,6 +24,8 @@ pub(super) struct Charge {
 struct ChargeState {
     /// The period in which the call was charged. `None` if an earlier round was charged instead, or after a refund.
     charged: Option<u128>,
+    /// The logical id of a call of which an earlier round was charged. `None` otherwise, or after a refund.
+    reopen: Option<ByteString>,
     /// The units that were charged in all rounds of the call.
     units: u64,
     /// The units of earlier rounds that this round has not charged again yet. They are free in this round, because its
@@ -40,9 +42,11 @@ impl Charge {
         let caller = Caller::of(&cx.principal);
         let state = match counters.begin(&caller, cx.logical.as_ref())? {
             BeginResult::Charged(period) => {
-                ChargeState { charged: Some(period), units: 0, paid: 0 }
+                ChargeState { charged: Some(period), reopen: None, units: 0, paid: 0 }
             }
-            BeginResult::Continued(units) => ChargeState { charged: None, units, paid: units },
+            BeginResult::Continued(units) => {
+                ChargeState { charged: None, reopen: cx.logical.clone(), units, paid: units }
+            }
         };
         let outer = cx.extensions.get_shared::<Self>();
         Ok(Self { counters: Arc::clone(counters), caller, outer, state: Mutex::new(state) })
@@ -68,10 +72,14 @@ impl Charge {
         Ok(())
     }
 
-    /// Refunds the charge for the call, because the call never ran. Units are not refunded.
+    /// Refunds the charge for the call, because the call never ran. Units are not refunded. If an earlier round was
+    /// charged, this round can be repeated without another charge instead.
     pub(super) fn refund(&self) {
-        if let Some(period) = self.state.lock().charged.take() {
+        let mut state = self.state.lock();
+        if let Some(period) = state.charged.take() {
             self.counters.refund(&self.caller, period, 1, 0);
+        } else if let Some(logical) = state.reopen.take() {
+            self.counters.keep_open(logical, self.caller.clone(), state.units);
         }
     }
 

@@ -131,7 +131,8 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
 }
 
 /// Returns whether an error means that the call had no effect.
-fn never_ran(error: &RpcError) -> bool {
+#[must_use]
+pub fn never_ran(error: &RpcError) -> bool {
     let details = error.as_recovery().and_then(|hints| hints.details.as_ref());
     if details.is_some_and(|details| matches!(details.decode::<bool>("started"), Ok(Some(true)))) {
         return false;

@@ -102,6 +102,31 @@ async fn a_gate_that_asks_in_its_first_poll_is_a_round() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_questions_of_a_request_end_it_and_those_of_a_task_do_not() {
+    for (is_task, ends) in [(false, true), (true, false)] {
+        let layer = layer(config());
+        let access = Arc::new(mgp_types::sync::Mutex::new(CallerAccess::Unavailable));
+        let seen = Arc::clone(&access);
+        let mut client = modern(over(&layer, move |call| {
+            *seen.lock() = call.cx().caller_access.clone();
+            async move {
+                if is_task {
+                    tokio::task::yield_now().await;
+                }
+                ask_two(call.cx()).await
+            }
+        }));
+        client.cx.caller_access = CallerAccess::Channel(Arc::new(Rounds::default()));
+        client.call("tools/call", r#"{"name":"a"}"#).await.unwrap();
+        settle().await;
+        let CallerAccess::Channel(channel) = access.lock().clone() else {
+            panic!("the call must have a channel")
+        };
+        assert_eq!((layer.kept(), channel.has_suspended()), (usize::from(is_task), ends));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_question_is_withdrawn_when_its_asker_stops_waiting() {
     let layer = layer(config());
     let mut client = modern(over(&layer, |call| async move {

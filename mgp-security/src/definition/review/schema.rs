@@ -24,13 +24,17 @@ const DATA: [&str; 6] = ["const", "default", "enum", "examples", "example", "req
 const NAMED: [&str; 5] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 
+/// The member with the schema of the arguments, which must be one of an object; results may be of any type.
+const INPUT: &str = "inputSchema";
+
 /// Reviews a schema of a tool.
 pub(super) fn review(schema: &Value, member: &str, findings: &mut Vec<Finding>) {
     let mut add = |rule, what: &str, evidence: &str| {
         findings.push(Finding::about(rule, &format!("/{member}"), what, evidence));
     };
     let mut look = Look { root: schema, values: 0, flaw: None };
-    if !matches!(schema.get("type"), None | Some(Value::Null))
+    if member == INPUT
+        && !matches!(schema.get("type"), None | Some(Value::Null))
         && schema.get("type") != Some(&Value::from("object"))
     {
         add(Rule::Schema, "the schema is not one of an object", &schema["type"].to_string());
@@ -227,5 +231,19 @@ mod tests {
         check(&format!("{}{}", r#"{"not":"#.repeat(60) + "{}", "}".repeat(60)), refused);
         check(r##"{"$ref":"#/$defs/a"}"##, Some(Severity::Held));
         check(r#"{"properties":{"s":{"pattern":"^(a+)+$"}}}"#, Some(Severity::Held));
+    }
+
+    #[test]
+    fn a_result_may_be_of_any_type_that_exists() {
+        for (schema, is_refused) in [
+            (r#"{"type":"array","items":{"type":"string"}}"#, false),
+            (r#"{"type":"string"}"#, false),
+            (r#"{"type":["object","null"]}"#, false),
+            (r#"{"type":"strnig"}"#, true),
+        ] {
+            let mut findings = Vec::new();
+            review(&serde_json::from_str(schema).unwrap(), "outputSchema", &mut findings);
+            assert_eq!(!findings.is_empty(), is_refused, "{schema}: {findings:?}");
+        }
     }
 }

@@ -4,44 +4,44 @@
 //! show what a call accesses: otherwise, an allowed path in an ignored argument would satisfy a limit while another
 //! argument, whose name is not recognised, names the real file.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use super::finding::About;
-
-/// The maximum number of references and combined schemas that lead from a schema to a member.
-const DEPTH_MAX: usize = 8;
 
 /// The maximum number of schemas in which a member is searched.
 const SCHEMAS_MAX: usize = 1_000;
 
 /// The schema of a value among the arguments.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Declared<'a> {
     /// There is no schema, or it allows members with any names.
     Any,
     /// The tool does not declare the value.
     Undeclared,
-    /// The value has a schema.
-    Schema { root: &'a Value, own: &'a Value },
+    /// The value has a schema, or several in combined schemas. All of them count, because it is unknown which one the
+    /// tool applies.
+    Schemas { root: &'a Value, own: Vec<&'a Value> },
 }
 
 impl<'a> Declared<'a> {
     /// Creates the schema of all arguments.
     pub(super) fn of(schema: &'a Value) -> Self {
-        Self::Schema { root: schema, own: schema }
+        Self::Schemas { root: schema, own: vec![schema] }
     }
 
-    pub(super) fn is_declared(self) -> bool {
+    pub(super) fn is_declared(&self) -> bool {
         !matches!(self, Self::Undeclared)
     }
 
-    /// Returns the kind of target that the schema declares with a format, e.g. `uri`, whatever the name of the value.
-    pub(super) fn target(self) -> Option<About> {
-        let Self::Schema { root, own } = self else { return None };
-        let mut found = None;
-        CombinedSchemas::of(root).visit(own, 0, &mut |schema| {
+    /// Returns the kinds of targets that the schema declares with formats, e.g. `uri`, whatever the name of the value.
+    pub(super) fn targets(&self) -> Vec<About> {
+        let mut found: Vec<About> = Vec::new();
+        let Self::Schemas { root, own } = self else { return found };
+        CombinedSchemas::of(root).visit_all(own, &mut |schema| {
             let format = schema.get("format").and_then(Value::as_str).unwrap_or_default();
-            found = found.or(match format.to_ascii_lowercase().as_str() {
+            found.extend(match format.to_ascii_lowercase().as_str() {
                 "uri" | "url" | "iri" | "hostname" | "idn-hostname" | "ipv4" | "ipv6" => {
                     Some(About::Host)
                 }
@@ -53,74 +53,92 @@ impl<'a> Declared<'a> {
     }
 
     /// Returns the schema of a member of an object.
-    pub(super) fn member(self, name: &str) -> Self {
-        let Self::Schema { root, own } = self else { return self };
-        let (mut found, mut lists_members, mut any) = (None, false, false);
+    pub(super) fn member(&self, name: &str) -> Self {
+        let Self::Schemas { root, own } = self else { return self.clone() };
+        let root = *root;
+        let (mut found, mut others): (Vec<&'a Value>, Vec<&'a Value>) = (Vec::new(), Vec::new());
+        let (mut lists_members, mut any) = (false, false);
         let mut schemas = CombinedSchemas::of(root);
-        schemas.visit(own, 0, &mut |schema| {
+        schemas.visit_all(own, &mut |schema| {
             if let Some(listed) = schema.get("properties").and_then(Value::as_object) {
                 lists_members = true;
-                found = found.or_else(|| listed.get(name));
+                found.extend(listed.get(name));
             }
             // `additionalProperties` is `false`, or absent, in schemas of tools that use only the listed members.
-            let others = ["patternProperties", "additionalProperties", "unevaluatedProperties"];
-            any |= others
-                .iter()
-                .any(|name| schema.get(*name).is_some_and(|other| *other != Value::Bool(false)));
+            let open = ["additionalProperties", "unevaluatedProperties"];
+            let open = open.iter().filter_map(|name| schema.get(*name));
+            let patterns = schema.get("patternProperties");
+            any |= open.clone().chain(patterns).any(|other| *other != Value::Bool(false));
+            let patterns = patterns.and_then(Value::as_object).into_iter().flat_map(Map::values);
+            others.extend(open.chain(patterns).filter(|other| other.is_object()));
         });
-        match found {
-            Some(own) => Self::Schema { root, own },
-            None if any || schemas.is_cut || !lists_members => Self::Any,
-            None => Self::Undeclared,
+        if !found.is_empty() {
+            return Self::Schemas { root, own: found };
         }
+        if !others.is_empty() && !schemas.is_cut {
+            return Self::Schemas { root, own: others };
+        }
+        if any || schemas.is_cut || !lists_members { Self::Any } else { Self::Undeclared }
     }
 
     /// Returns the schema of the items of an array.
-    pub(super) fn item(self) -> Self {
-        let Self::Schema { root, own } = self else { return self };
-        own.get("items").map_or(Self::Any, |own| Self::Schema { root, own })
+    pub(super) fn item(&self) -> Self {
+        let Self::Schemas { root, own } = self else { return self.clone() };
+        let root = *root;
+        let mut found: Vec<&'a Value> = Vec::new();
+        CombinedSchemas::of(root).visit_all(own, &mut |schema| {
+            for name in ["items", "prefixItems", "additionalItems", "unevaluatedItems"] {
+                match schema.get(name) {
+                    // Each schema of a tuple counts for every item.
+                    Some(Value::Array(each)) => {
+                        found.extend(each.iter().filter(|one| one.is_object()));
+                    }
+                    Some(one) if one.is_object() => found.push(one),
+                    _ => {}
+                }
+            }
+        });
+        if found.is_empty() { Self::Any } else { Self::Schemas { root, own: found } }
     }
 }
 
 /// A walk through a schema and all schemas that it combines.
 struct CombinedSchemas<'a> {
     root: &'a Value,
-    /// The number of schemas that may still be visited.
-    left: usize,
     /// `true` if a schema was not visited, because it cannot be found or there are too many.
     is_cut: bool,
 }
 
 impl<'a> CombinedSchemas<'a> {
     fn of(root: &'a Value) -> Self {
-        Self { root, left: SCHEMAS_MAX, is_cut: false }
+        Self { root, is_cut: false }
     }
 
-    fn visit(
-        &mut self,
-        schema: &'a Value,
-        depth: usize,
-        each: &mut impl FnMut(&'a Map<String, Value>),
-    ) {
-        let Some(schema) = schema.as_object() else { return };
-        if depth == DEPTH_MAX || self.left == 0 {
-            self.is_cut = true;
-            return;
-        }
-        self.left -= 1;
-        each(schema);
-        if let Some(reference) = schema.get("$ref") {
-            let target = reference.as_str().and_then(|text| text.strip_prefix('#'));
-            match target.and_then(|pointer| self.root.pointer(pointer)) {
-                Some(target) => self.visit(target, depth + 1, each),
-                None => self.is_cut = true,
+    /// Visits each schema once, even if several others combine it.
+    fn visit_all(&mut self, schemas: &[&'a Value], each: &mut impl FnMut(&'a Map<String, Value>)) {
+        let mut open = schemas.to_vec();
+        let mut seen: HashSet<*const Map<String, Value>> = HashSet::new();
+        while let Some(schema) = open.pop() {
+            let Some(schema) = schema.as_object() else { continue };
+            if !seen.insert(std::ptr::from_ref(schema)) {
+                continue;
             }
-        }
-        self.is_cut |= schema.contains_key("$dynamicRef");
-        let lists = ["allOf", "anyOf", "oneOf"].iter().filter_map(|name| schema.get(*name));
-        let listed = lists.filter_map(Value::as_array).flatten();
-        for combined in listed.chain(["then", "else"].iter().filter_map(|name| schema.get(*name))) {
-            self.visit(combined, depth + 1, each);
+            if seen.len() > SCHEMAS_MAX {
+                self.is_cut = true;
+                return;
+            }
+            each(schema);
+            if let Some(reference) = schema.get("$ref") {
+                let target = reference.as_str().and_then(|text| text.strip_prefix('#'));
+                match target.and_then(|pointer| self.root.pointer(pointer)) {
+                    Some(target) => open.push(target),
+                    None => self.is_cut = true,
+                }
+            }
+            self.is_cut |= schema.contains_key("$dynamicRef");
+            let lists = ["allOf", "anyOf", "oneOf"].iter().filter_map(|name| schema.get(*name));
+            open.extend(lists.filter_map(Value::as_array).flatten());
+            open.extend(["then", "else"].iter().filter_map(|name| schema.get(*name)));
         }
     }
 }
@@ -188,7 +206,42 @@ mod tests {
             check_declared(&of(r#"{"format":"date"}"#), limits, &arguments, true);
             check_declared(&of(&plain), limits, &arguments, false);
             check_declared(&of(&nullable), limits, &arguments, false);
-            check_declared(&of(&format!(r#"{{"items":{plain}}}"#)), limits, &list, false);
+            for either in [
+                format!(r#"{{"anyOf":[{{"type":"string"}},{plain}]}}"#),
+                r#"{"anyOf":[{"format":"uri"},{"format":"path"}]}"#.to_owned(),
+                r#"{"anyOf":[{"format":"path"},{"format":"uri"}]}"#.to_owned(),
+            ] {
+                check_declared(&of(&either), limits, &arguments, false);
+            }
+            for items in [
+                format!(r#"{{"items":{plain}}}"#),
+                format!(r#"{{"anyOf":[{{"type":"array","items":{plain}}},{{"type":"null"}}]}}"#),
+                format!(r#"{{"anyOf":[{{"items":{{"type":"string"}}}},{{"items":{plain}}}]}}"#),
+                format!(
+                    r##"{{"$ref":"#/properties/x/$defs/L","$defs":{{"L":{{"items":{plain}}}}}}}"##
+                ),
+                format!(r#"{{"prefixItems":[{{"type":"string"}},{plain}]}}"#),
+                format!(r#"{{"items":[{plain}]}}"#),
+                format!(r#"{{"items":[],"additionalItems":{plain}}}"#),
+            ] {
+                check_declared(&of(&items), limits, &list, false);
+                let same = format!(r#"{{"{name}":"{allowed}","x":["{allowed}"]}}"#);
+                check_declared(&of(&items), limits, &same, true);
+            }
+            for named in ["additionalProperties", "unevaluatedProperties", "patternProperties"] {
+                let is_pattern = named == "patternProperties";
+                let others =
+                    if is_pattern { format!(r#"{{"^k":{plain}}}"#) } else { plain.clone() };
+                let members = of(&format!(r#"{{"{named}":{others}}}"#));
+                let with =
+                    |value: &str| format!(r#"{{"{name}":"{allowed}","x":{{"k":"{value}"}}}}"#);
+                check_declared(&members, limits, &with(other), false);
+                check_declared(&members, limits, &with(allowed), true);
+            }
+            let twice = format!(
+                r#"{{"oneOf":[{{"properties":{{"{name}":{{}},"x":{{}}}}}},{{"properties":{{"x":{plain}}}}}]}}"#
+            );
+            check_declared(&twice, limits, &arguments, false);
             let same = format!(r#"{{"{name}":"{allowed}","x":"{allowed}"}}"#);
             check_declared(&of(&plain), limits, &same, true);
         }
@@ -220,6 +273,23 @@ mod tests {
             (r##"{"properties":{"options":{"$ref":"#/properties/options"}}}"##, nested, true),
             (r#"{"properties":{"files":{"items":{"properties":{"path":{}}}}}}"#, list, true),
             (r#"{"properties":{"files":{"items":{"properties":{"depth":{}}}}}}"#, list, false),
+            (
+                r#"{"properties":{"files":{"anyOf":[{"items":{"properties":{"depth":{}}}},{"type":"null"}]}}}"#,
+                list,
+                false,
+            ),
+            (
+                r##"{"properties":{"files":{"$ref":"#/$defs/F"}},
+                    "$defs":{"F":{"items":{"properties":{"path":{}}}}}}"##,
+                list,
+                true,
+            ),
+            (
+                r##"{"properties":{"files":{"$ref":"#/$defs/F"}},
+                    "$defs":{"F":{"items":{"properties":{"depth":{}}}}}}"##,
+                list,
+                false,
+            ),
             (r#"{"properties":{"note":{}},"additionalProperties":false}"#, flat, false),
             (r#"{"properties":{"note":{}},"additionalProperties":true}"#, flat, true),
             (r#"{"properties":{"note":{}},"additionalProperties":{"type":"string"}}"#, flat, true),
@@ -229,6 +299,28 @@ mod tests {
         ] {
             check_declared(schema, paths, arguments, is_inside);
         }
+    }
+
+    #[test]
+    fn an_ignored_argument_deep_in_a_union_that_contains_itself_is_not_declared() {
+        let variant = |kind: &str| {
+            format!(
+                r##""{kind}":{{"properties":{{"kind":{{"const":"{kind}"}},
+                    "args":{{"items":{{"$ref":"#/$defs/E"}}}}}}}}"##
+            )
+        };
+        let schema = format!(
+            r##"{{"properties":{{"note":{{}},"args":{{"items":{{"$ref":"#/$defs/E"}}}}}},"$defs":{{
+                "E":{{"anyOf":[{{"$ref":"#/$defs/A"}},{{"$ref":"#/$defs/B"}},{{"$ref":"#/$defs/C"}}]}},
+                {},{},{}}}}}"##,
+            variant("A"),
+            variant("B"),
+            variant("C")
+        );
+        let inner = (0..8)
+            .fold(r#"{"path":"/srv/a"}"#.to_owned(), |inner, _| format!(r#"{{"args":[{inner}]}}"#));
+        let arguments = format!(r#"{{"note":"x",{}"#, &inner[1..]);
+        check_declared(&schema, r#"{"paths":["/srv"]}"#, &arguments, false);
     }
 
     #[test]

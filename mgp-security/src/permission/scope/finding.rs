@@ -355,7 +355,7 @@ impl Findings {
     ///
     /// # Errors
     /// [`Outside`] if the arguments cannot be parsed.
-    pub(super) fn of(arguments: &str, declared: Declared<'_>) -> Result<Self, Outside> {
+    pub(super) fn of(arguments: &str, declared: &Declared<'_>) -> Result<Self, Outside> {
         let mut findings = Self::default();
         findings.walk("", &Node::read(arguments)?, Kinds::default(), declared)?;
         Ok(findings)
@@ -411,7 +411,7 @@ impl Findings {
         name: &str,
         node: &Node,
         kinds: Kinds,
-        declared: Declared<'_>,
+        declared: &Declared<'_>,
     ) -> Result<(), Outside> {
         let is_declared = declared.is_declared();
         match node {
@@ -419,7 +419,7 @@ impl Findings {
             Node::Bool => self.has_other_values = true,
             Node::Number(number) => self.number(name, *number, kinds, is_declared),
             Node::Text(text) => {
-                let kinds = declared.target().map_or(kinds, |about| kinds.and(about));
+                let kinds = declared.targets().into_iter().fold(kinds, Kinds::and);
                 self.text(name, text, kinds, is_declared);
             }
             Node::Array(items) => {
@@ -428,8 +428,9 @@ impl Findings {
                     self.declares_command |= is_declared;
                     return Ok(());
                 }
+                let declared = declared.item();
                 for item in items {
-                    self.walk(name, item, kinds, declared.item())?;
+                    self.walk(name, item, kinds, &declared)?;
                 }
             }
             Node::Object(members) => {
@@ -456,7 +457,7 @@ impl Findings {
                             is_declared: declared.is_declared(),
                         });
                     }
-                    self.walk(name, member, of_name, declared)?;
+                    self.walk(name, member, of_name, &declared)?;
                 }
             }
         }

@@ -17,7 +17,7 @@ const MIN_FOLDER_PARTS: usize = 2;
 /// begin with the same words. A text beside a command, e.g. a list of arguments, can change what the command does, so
 /// only the same arguments are similar then.
 pub(crate) fn like(arguments: &str) -> Option<PermissionScope> {
-    let found = Findings::of(arguments, Declared::Any).ok()?;
+    let found = Findings::of(arguments, &Declared::Any).ok()?;
     let mut scope = PermissionScope::default();
     if found.commands.is_empty() {
         let texts = found.paths().ok()?.into_iter();
@@ -55,7 +55,7 @@ pub(crate) fn is_like(
     definition: Option<&mcp::Tool>,
 ) -> Result<(), Outside> {
     check(scope, arguments, definition)?;
-    let found = Findings::of(arguments.unwrap_or("{}"), Declared::Any)?;
+    let found = Findings::of(arguments.unwrap_or("{}"), &Declared::Any)?;
     if !scope.commands.is_empty() {
         if found.commands.len() == 1 && found.others.is_empty() && !found.has_other_values {
             return Ok(());

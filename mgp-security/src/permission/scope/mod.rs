@@ -40,7 +40,7 @@ pub(crate) fn check(
     let lists = Lists::of(scope)?;
     let schema = definition.and_then(|tool| tool.input_schema.as_payload().get().ok());
     let declared = schema.as_ref().map_or(Declared::Any, Declared::of);
-    let found = Findings::of(arguments.unwrap_or("{}"), declared)?;
+    let found = Findings::of(arguments.unwrap_or("{}"), &declared)?;
     if lists.paths.is_limit() {
         found.nothing_runs("paths")?;
         path::check(&lists.paths, &found)?;

@@ -68,6 +68,27 @@ async fn each_limit_of_the_configuration_limits_the_permissions_it_is_about() {
 }
 
 #[tokio::test]
+async fn limits_that_are_unknown_or_empty_allow_nothing() {
+    let mut world = World::new(ApprovalPolicy::DenyAll, None);
+    for (limits, runs) in [
+        (r#"{"paths":["/srv"]}"#, true),
+        (r#"{"hosts":["a.example"]}"#, true),
+        (r#"{"hosts":[]}"#, true),
+        ("{}", true),
+        (r#"{"paths":[]}"#, false),
+        (r#"{"path":["/srv"]}"#, false),
+        (r#"{"paths":["/srv"],"path":["/srv"]}"#, false),
+    ] {
+        let policy = governed(ApprovalPolicy::DenyAll)
+            .permissions([Permission::FilesystemRead])
+            .permission_limits(serde_json::from_str(limits).unwrap());
+        world.policies.set("files", policy);
+        let called = world.call_with("read", r#"{"path":"/srv/a"}"#).await;
+        assert_eq!(called.is_ok(), runs, "{limits}: {called:?}");
+    }
+}
+
+#[tokio::test]
 async fn limits_of_the_configuration_apply_after_the_policy_approved_by_itself() {
     let mut world = World::new(ApprovalPolicy::AutoApprove, None);
     world.call_with("read", r#"{"path":"/etc/passwd"}"#).await.unwrap();
@@ -95,6 +116,29 @@ async fn wildcards_cover_no_unknown_permission() {
     assert_eq!(world.lacks("*").await, "*… denied");
     world.list(&["file*"]);
     assert_eq!(world.lacks("read").await, "filesystem.read denied");
+}
+
+#[tokio::test]
+async fn withheld_permissions_have_every_spelling() {
+    let withheld = ["filesystem.*", "com.example.*", "shell"].map(Permission::from);
+    let mut world = World::new(ApprovalPolicy::AutoApprove, None);
+    world
+        .policies
+        .set("files", governed(ApprovalPolicy::AutoApprove).auto_approve_except(withheld.clone()));
+    assert_eq!(world.lacks("write").await, "filesystem.write undecided");
+    assert_eq!(world.lacks("com.example.x").await, "com.example.x undecided");
+    assert_eq!(world.lacks("shell").await, "shell.execute undecided");
+    world.runs("camera+com.examples.x").await;
+    let all =
+        governed(ApprovalPolicy::AutoApprove).permissions(["*".into(), "com.example.x".into()]);
+    world.policies.set("files", all.clone().deny(withheld));
+    assert_eq!(world.lacks("write").await, "filesystem.write denied");
+    assert_eq!(world.lacks("com.example.x").await, "com.example.x denied");
+    assert_eq!(world.lacks("shell").await, "shell.execute denied");
+    assert_eq!(world.lacks("filesystem").await, "filesystem.read denied, filesystem.write denied");
+    world.runs("camera").await;
+    world.policies.set("files", all.deny(["*".into()]));
+    assert_eq!(world.lacks("camera").await, "camera denied");
 }
 
 #[tokio::test]

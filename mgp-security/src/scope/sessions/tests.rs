@@ -1,13 +1,10 @@
 //! Tests of sessions with scopes.
 
-use std::future::ready;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use mgp_types::service::{BoxFuture, MemoryAudit};
-use mgp_types::store::{LoadedRecords, MemoryStore, PendingEvent};
-use tokio::sync::watch;
+use mgp_types::service::MemoryAudit;
+use mgp_types::store::MemoryStore;
 
 use super::*;
+use crate::state::brittle::Brittle;
 
 fn scopes(store: &Arc<MemoryStore>) -> Scopes {
     scopes_in(Arc::clone(store) as _)
@@ -19,50 +16,6 @@ fn scopes_in(store: Arc<dyn Store>) -> Scopes {
         (agent.as_str() != "free").then(|| ["read:*".to_owned(), "delete".to_owned()].into())
     };
     Scopes::new(store, Arc::new(MemoryAudit::new()), allowed)
-}
-
-/// A store whose commits fail while it is broken.
-#[derive(Default)]
-struct Brittle {
-    inner: MemoryStore,
-    is_broken: AtomicBool,
-}
-
-impl Store for Brittle {
-    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
-        self.inner.load(space)
-    }
-
-    fn changes(
-        &self,
-        space: &'static str,
-        since: u64,
-    ) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
-        self.inner.changes(space, since)
-    }
-
-    fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
-        if self.is_broken.load(Ordering::SeqCst) {
-            return Box::pin(ready(Err(StoreError::Busy("it is broken"))));
-        }
-        self.inner.commit(change)
-    }
-
-    fn revision(&self) -> watch::Receiver<u64> {
-        self.inner.revision()
-    }
-
-    fn pending_events(
-        &self,
-        log: &str,
-        most: usize,
-    ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
-        self.inner.pending_events(log, most)
-    }
-
-    fn acknowledge(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
-        self.inner.acknowledge(log, through)
-    }
 }
 
 async fn session(scopes: &Scopes, by: &Principal, wanted: &[&str]) -> ScopeSession {
@@ -170,23 +123,23 @@ async fn sessions_that_have_ended_do_not_lock_their_caller_out() {
 
 #[tokio::test]
 async fn a_session_that_cannot_be_stored_changes_nothing() {
-    let store = Arc::new(Brittle::default());
+    let store = Arc::new(Brittle::of(SPACE));
     let scopes = scopes_in(Arc::clone(&store) as _);
     let ann = Principal::local().agent("ann");
     let mut params = NegotiateScopesParams::new();
     params.requested_scopes = vec!["read:a".to_owned()].into();
-    store.is_broken.store(true, Ordering::SeqCst);
+    store.set_broken(true);
     scopes.negotiate(&ann, params).await.unwrap_err();
     assert!(!scopes.has_session(&owner(&ann)), "a caller without a token has no session");
 
-    store.is_broken.store(false, Ordering::SeqCst);
+    store.set_broken(false);
     let first = session(&scopes, &ann, &["read:a"]).await;
     let mut params = NegotiateScopesParams::new();
     params.refresh_token = first.refresh_token;
-    store.is_broken.store(true, Ordering::SeqCst);
+    store.set_broken(true);
     scopes.negotiate(&ann, params.clone()).await.unwrap_err();
     assert!(missing(&scopes, &ann, &first.token).is_ok(), "the old session goes on");
     assert_eq!(scopes.0.sessions.lock().len(), 1);
-    store.is_broken.store(false, Ordering::SeqCst);
+    store.set_broken(false);
     assert!(scopes.negotiate(&ann, params).await.unwrap().session.is_some());
 }

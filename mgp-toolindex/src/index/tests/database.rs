@@ -176,6 +176,32 @@ async fn vectors_of_another_model_are_replaced_and_until_then_not_used() {
 }
 
 #[tokio::test]
+async fn an_index_that_is_opened_read_only_computes_no_vectors_of_tools_and_stores_nothing() {
+    let db = Db::in_memory().await.unwrap();
+    let old = Fake::new("old", Cost::Small);
+    let index = open(&db, Some(&old)).await;
+    index.put(files()).unwrap();
+    index.flush().await.unwrap();
+    let (small, large) = (Fake::new("new", Cost::Small), Fake::new("new", Cost::Large));
+    for (fake, embedded) in [(&small, 0), (&large, 0), (&old, 3)] {
+        fake.take();
+        let builder = ToolIndex::builder().embedder(Arc::clone(fake) as Arc<dyn Embedder>);
+        let reader = builder.open_read_only(db.clone()).await.unwrap();
+        reader.embedded().await.unwrap();
+        assert_eq!((reader.stats().tools, reader.stats().embedded), (3, embedded));
+        assert!(fake.take().len() <= 1, "only the server");
+        reader.put(mail()).unwrap();
+        reader.remove("files").unwrap();
+        reader.embedded().await.unwrap();
+        reader.flush().await.unwrap();
+    }
+    old.take();
+    let again = open(&db, Some(&old)).await;
+    assert_eq!((again.stats().tools, again.stats().embedded), (3, 3));
+    assert!(old.take().len() <= 1, "only the server");
+}
+
+#[tokio::test]
 async fn a_changed_tool_is_embedded_after_a_restart_if_it_was_not_before() {
     let db = Db::in_memory().await.unwrap();
     let fake = Fake::new("slow", Cost::Large);

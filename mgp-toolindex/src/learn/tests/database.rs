@@ -132,6 +132,61 @@ async fn unmet_searches_are_stored_for_each_agent_until_they_are_erased() {
 }
 
 #[tokio::test]
+async fn the_agents_of_a_subject_are_not_several_subjects_and_are_erased_with_it() {
+    let db = Db::in_memory().await.unwrap();
+    let open = |scope| History::open(db.clone(), HistoryConfig::new().scope(scope));
+    let (claude, cursor) = (me().agent("claude"), me().agent("cursor"));
+    let (you, other) = (Principal::new("t", "you"), Principal::new("t", "me2").agent("claude"));
+    let history = open(HistoryScope::Agent).await.unwrap();
+    for agent in [&claude, &cursor] {
+        taught(&history, agent);
+        history.record_search(agent, 1, "send a fax", [""; 0]);
+    }
+    history.record(&other, "send a mail", "s.mail");
+    history.flush().await.unwrap();
+    drop(history);
+
+    for scope in [HistoryScope::Subject, HistoryScope::Tenant] {
+        let history = open(scope).await.unwrap();
+        assert_eq!(lifts(&history, &you, "send a mail"), [], "{scope:?}");
+        assert_eq!(history.stats(), HistoryStats::default(), "{scope:?}");
+        let called = history.called_tools("s", |_| false).await.unwrap();
+        assert_eq!(called, ["s.mail", "s.tool0", "s.tool1", "s.tool2", "s.tool3"], "{scope:?}");
+    }
+    let history = open(HistoryScope::Agent).await.unwrap();
+    assert_eq!((history.stats().queries, history.unmet(&claude).len()), (97, 1), "kept");
+    drop(history);
+
+    let history = open(HistoryScope::Tenant).await.unwrap();
+    history.erase(Erase::Principal(&me())).await.unwrap();
+    drop(history);
+    let history = open(HistoryScope::Agent).await.unwrap();
+    assert_eq!((history.stats().queries, history.unmet(&claude).len()), (1, 0), "of the other");
+}
+
+#[tokio::test]
+async fn an_erasure_without_an_embedder_keeps_the_vectors_of_the_other_tools() {
+    let db = Db::in_memory().await.unwrap();
+    let open = || History::open(db.clone(), HistoryConfig::new().retention(Retention::Vector));
+    let history = open().await.unwrap();
+    history.set_embedder(Some(Arc::new(Letters("a"))));
+    history.record(&me(), "send a mail", "s.a");
+    history.record(&me(), "send a mail", "t.b");
+    history.flush().await.unwrap();
+    drop(history);
+
+    let history = open().await.unwrap();
+    history.erase(Erase::Tool("s.a")).await.unwrap();
+    history.flush().await.unwrap();
+    drop(history);
+
+    let history = open().await.unwrap();
+    history.set_embedder(Some(Arc::new(Letters("a"))));
+    let stats = history.stats();
+    assert_eq!((stats.queries, stats.tools, stats.vectors), (1, 1, 1));
+}
+
+#[tokio::test]
 async fn data_that_is_erased_during_a_write_does_not_reappear() {
     let db = Db::in_memory().await.unwrap();
     let history = History::open(db.clone(), HistoryConfig::new()).await.unwrap();

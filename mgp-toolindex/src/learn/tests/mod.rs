@@ -190,6 +190,23 @@ fn erased_data_is_gone_and_the_rest_stays() {
     assert_eq!(history.stats(), HistoryStats::default(), "what waits is erased too");
 }
 
+#[tokio::test]
+async fn the_called_tools_of_a_server_are_those_of_all_owners_and_of_no_other_server() {
+    let history = History::new();
+    for who in [me(), Principal::new("x", "you")] {
+        for tool in ["s.read", "s.old.write", "s.old.x.y", "so.read", "s", "t.s.read"] {
+            history.record(&who, "read a file", tool);
+        }
+    }
+    let called = async |server: &str, other: &str| {
+        history.called_tools(server, |id| id == other).await.unwrap()
+    };
+    assert_eq!(called("s", "s").await, ["s.old.write", "s.old.x.y", "s.read"]);
+    assert_eq!(called("s", "s.old").await, ["s.read"]);
+    assert_eq!(called("s.old", "").await, ["s.old.write", "s.old.x.y"]);
+    assert!(called("rea", "").await.is_empty());
+}
+
 #[test]
 fn only_permitted_data_is_stored() {
     for (retention, texts, vectors) in

@@ -3,7 +3,9 @@
 //! The server sends all its messages on one event stream. Its first event is the address to which the client posts
 //! messages.
 
+use std::collections::VecDeque;
 use std::future::pending;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -19,7 +21,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::pin::pin;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::config::HttpClientConfig;
 use super::endpoint::Endpoint;
@@ -31,6 +33,9 @@ use super::sender::{HttpSender, drain};
 use super::sse::{Event, SseReader, TooLong};
 use crate::duplex::{DuplexEnd, duplex};
 use crate::frame::answer_too_long;
+
+/// The number of bytes of held messages after which no more messages are read; one larger message does not count.
+const MAX_HELD_BYTES: usize = 1 << 20;
 
 /// The reason why a server cannot be used over HTTP+SSE.
 #[derive(Debug, thiserror::Error)]
@@ -153,7 +158,7 @@ fn no_stream() -> HttpSseError {
 async fn run(stream: EventStream, posts: HttpSender, there: DuplexEnd) {
     let DuplexEnd { reader, writer } = there;
     let writer = tokio::sync::Mutex::new(writer);
-    let receiving = pin!(receive(stream, &writer));
+    let receiving = pin!(receive(stream, &writer, posts.config.message_timeout));
     let sending = pin!(send(reader, &posts, &writer));
     match select(receiving, sending).await {
         Either::Left(_) => tracing::debug!(server = %posts.endpoint, "event stream ended"),
@@ -163,8 +168,9 @@ async fn run(stream: EventStream, posts: HttpSender, there: DuplexEnd) {
 
 type Writer = tokio::sync::Mutex<tokio::io::WriteHalf<tokio::io::DuplexStream>>;
 
-/// Writes each message of the server as a line.
-async fn receive(mut stream: EventStream, writer: &Writer) {
+/// Writes each message of the server as a line, until the event stream ends. After the connection was closed on this
+/// side, waits for `grace`, so that the last messages can still be sent.
+async fn receive(mut stream: EventStream, writer: &Writer, grace: Duration) {
     loop {
         let line = match stream.next().await {
             Ok(Some(Ok(event))) => line_of(&event),
@@ -175,7 +181,7 @@ async fn receive(mut stream: EventStream, writer: &Writer) {
         let Some(mut line) = line else { continue };
         line.push(b'\n');
         if writer.lock().await.write_all(&line).await.is_err() {
-            return;
+            return sleep(grace).await;
         }
     }
 }
@@ -200,40 +206,146 @@ fn answer_to_cut(cut: &TooLong, bound: usize) -> Option<Vec<u8>> {
     Some(answer)
 }
 
-/// Posts each line; returns when there are no more lines, or when the server no longer knows the connection.
+/// Posts each line; returns when there are no more lines and the last notifications and answers were posted, or when
+/// the server no longer knows the connection.
 async fn send(
     reader: tokio::io::ReadHalf<tokio::io::DuplexStream>,
     posts: &HttpSender,
     writer: &Writer,
 ) {
-    let mut lines = BufReader::new(reader);
-    // Several POSTs run at once, because some servers answer the POST of a request only after they
-    // have handled the request.
-    let mut running: FuturesUnordered<BoxFuture<'_, Sent>> = FuturesUnordered::new();
-    let mut line = Vec::new();
-    loop {
-        let is_full = running.len() >= posts.config.requests.max(1);
-        let ended = async {
-            match running.next().await {
-                Some(sent) => sent,
-                None => pending().await,
-            }
-        };
-        let next = async {
-            if is_full {
-                pending::<()>().await;
-            }
-            // Cancel safe: bytes that were already read stay in the buffer.
-            lines.read_until(b'\n', &mut line).await
-        };
-        match select(pin!(next), pin!(ended)).await {
-            Either::Left((Ok(1..), _)) => {
-                let body = Bytes::from(std::mem::take(&mut line));
-                running.push(Box::pin(post(posts, body, writer)));
-            }
-            Either::Left(_) | Either::Right((Sent::Lost, _)) => return,
-            Either::Right((Sent::Done, _)) => {}
+    let mut posting = Posting::new(posts, writer);
+    if posting.post_lines(reader).await == Sent::Done {
+        let _ = timeout(posts.config.message_timeout, posting.finish()).await;
+    }
+}
+
+/// The messages that are being posted, and those that are held back.
+///
+/// Several POSTs run at once, because some servers answer the POST of a request only after they have handled the
+/// request. Requests and notifications after a notification are held back until it was posted: a server refuses
+/// requests that overtake the notification that the client is initialized. Answers are never held back, because the
+/// server can need them to handle a message that is being posted.
+struct Posting<'a> {
+    posts: &'a HttpSender,
+    writer: &'a Writer,
+    running: FuturesUnordered<BoxFuture<'a, (Sent, Kind)>>,
+    /// The numbers of running POSTs, by the kind of their message.
+    requests: usize,
+    notifications: usize,
+    answers: usize,
+    /// The requests and notifications that are held back, in the order in which they were sent.
+    held: VecDeque<(Head, Bytes)>,
+    held_bytes: usize,
+}
+
+impl<'a> Posting<'a> {
+    fn new(posts: &'a HttpSender, writer: &'a Writer) -> Self {
+        Self {
+            posts,
+            writer,
+            running: FuturesUnordered::new(),
+            requests: 0,
+            notifications: 0,
+            answers: 0,
+            held: VecDeque::new(),
+            held_bytes: 0,
         }
+    }
+
+    /// Posts each line, until there are no more lines, or the server no longer knows the connection.
+    async fn post_lines(&mut self, reader: tokio::io::ReadHalf<tokio::io::DuplexStream>) -> Sent {
+        let mut lines = BufReader::new(reader);
+        let mut line = Vec::new();
+        loop {
+            self.start_held();
+            let is_full = self.held.len() > 1 && self.held_bytes >= MAX_HELD_BYTES;
+            let must_wait = is_full || self.answers >= self.most();
+            let step = {
+                let next = pin!(async {
+                    if must_wait {
+                        pending::<()>().await;
+                    }
+                    // Cancel safe: bytes that were already read stay in the buffer.
+                    lines.read_until(b'\n', &mut line).await
+                });
+                let ended = pin!(self.ended());
+                match select(next, ended).await {
+                    Either::Left((read, _)) => Either::Left(read),
+                    Either::Right((sent, _)) => Either::Right(sent),
+                }
+            };
+            match step {
+                Either::Left(Ok(1..)) => self.accept(Bytes::from(std::mem::take(&mut line))),
+                Either::Left(_) => return Sent::Done,
+                Either::Right(Sent::Lost) => return Sent::Lost,
+                Either::Right(Sent::Done) => {}
+            }
+        }
+    }
+
+    /// Waits until the last notifications and answers were posted. Requests are no longer posted, because their callers
+    /// no longer wait for an answer.
+    async fn finish(&mut self) {
+        self.held.retain(|(head, _)| head.kind() == Kind::Notification);
+        loop {
+            self.start_held();
+            if self.notifications + self.answers == 0 || self.ended().await == Sent::Lost {
+                return;
+            }
+        }
+    }
+
+    /// Starts to post an answer; holds back another message until [`start_held`](Self::start_held) can start it.
+    fn accept(&mut self, body: Bytes) {
+        let head: Head = serde_json::from_slice(&body).unwrap_or_default();
+        if head.kind() == Kind::Answer {
+            self.start(head, body);
+        } else {
+            self.held_bytes += body.len();
+            self.held.push_back((head, body));
+        }
+    }
+
+    /// Starts to post messages that are held back, in their order, unless a notification is being posted. A request
+    /// also waits for one of the places for requests.
+    fn start_held(&mut self) {
+        while self.notifications == 0
+            && let Some(kind) = self.held.front().map(|(head, _)| head.kind())
+            && (kind == Kind::Notification || self.requests < self.most())
+            && let Some((head, body)) = self.held.pop_front()
+        {
+            self.held_bytes -= body.len();
+            self.start(head, body);
+        }
+    }
+
+    fn start(&mut self, head: Head, body: Bytes) {
+        let (posts, writer, kind) = (self.posts, self.writer, head.kind());
+        *self.count(kind) += 1;
+        self.running.push(Box::pin(async move { (post(posts, head, body, writer).await, kind) }));
+    }
+
+    /// Waits until a POST ends; waits for ever if none is running.
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing.
+    async fn ended(&mut self) -> Sent {
+        let Some((sent, kind)) = self.running.next().await else { return pending().await };
+        *self.count(kind) -= 1;
+        sent
+    }
+
+    fn count(&mut self, kind: Kind) -> &mut usize {
+        match kind {
+            Kind::Request => &mut self.requests,
+            Kind::Notification => &mut self.notifications,
+            Kind::Answer => &mut self.answers,
+        }
+    }
+
+    /// Returns the maximum number of requests, and that of answers, that are posted at once.
+    fn most(&self) -> usize {
+        self.posts.config.requests.max(1)
     }
 }
 
@@ -244,8 +356,8 @@ enum Sent {
     Lost,
 }
 
-/// The members of a message that distinguish requests from other messages.
-#[derive(Deserialize)]
+/// The members of a message that distinguish requests, notifications and answers.
+#[derive(Default, Deserialize)]
 struct Head {
     #[serde(default)]
     id: Option<Id>,
@@ -253,18 +365,39 @@ struct Head {
     method: Option<IgnoredAny>,
 }
 
+impl Head {
+    fn kind(&self) -> Kind {
+        match (&self.method, &self.id) {
+            (None, _) => Kind::Answer,
+            (Some(_), None) => Kind::Notification,
+            (Some(_), Some(_)) => Kind::Request,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Request,
+    Notification,
+    /// An answer to a request of the server, or several in a batch.
+    Answer,
+}
+
 /// Posts a message. If the server refuses a request, writes an error answer with the reason, as if the server had sent
 /// it.
-async fn post(posts: &HttpSender, body: Bytes, writer: &Writer) -> Sent {
-    let error = match try_post(posts, &body).await {
-        Ok(()) => return Sent::Done,
-        Err(error) => error,
+async fn post(posts: &HttpSender, head: Head, body: Bytes, writer: &Writer) -> Sent {
+    let sending = try_post(posts, &body);
+    let outcome = if head.kind() == Kind::Request {
+        sending.await
+    } else {
+        let bound = posts.config.message_timeout;
+        let late = |_| Err(RpcError::from(Fault::Timeout { what: "a message", bound }));
+        timeout(bound, sending).await.unwrap_or_else(late)
     };
+    let Err(error) = outcome else { return Sent::Done };
     let lost = HttpFailure::Status(StatusCode::NOT_FOUND.as_u16());
     let sent = if HttpFailure::from_error(&error) == Some(lost) { Sent::Lost } else { Sent::Done };
-    let head = serde_json::from_slice::<Head>(&body).ok();
-    let id = head.filter(|head| head.method.is_some()).and_then(|head| head.id);
-    let Some(id) = id else {
+    let Some(id) = head.id.filter(|_| head.method.is_some()) else {
         tracing::debug!(%error, "the server refused a message");
         return sent;
     };

@@ -148,11 +148,13 @@ impl SseReader {
     /// Consumes bytes from the front of `input` until an event is complete; `None` when all are consumed.
     pub(super) fn next(&mut self, input: &mut &[u8]) -> Option<Result<Event, TooLong>> {
         loop {
-            if std::mem::take(&mut self.after_cr) && input.first() == Some(&b'\n') {
-                *input = &input[1..];
-            }
+            // Checked first, because the line feed of a CRLF can be the first byte of the next input.
             if input.is_empty() {
                 return None;
+            }
+            if std::mem::take(&mut self.after_cr) && input[0] == b'\n' {
+                *input = &input[1..];
+                continue;
             }
             let Some(at) = memchr::memchr2(b'\n', b'\r', input) else {
                 self.buffer_piece(input);
@@ -298,6 +300,7 @@ mod tests {
         check("data: a\n\ndata:b\n\n", &["=a", "=b"]);
         check("data: a\r\n\r\ndata: b\r\n\r\n", &["=a", "=b"]);
         check("data: a\r\rdata: b\r\r", &["=a", "=b"]);
+        check("event: e\r\ndata: a\r\ndata: b\r\n\r\n", &["e=a\nb"]);
         check("event: message\ndata: a\ndata: b\n\n", &["message=a\nb"]);
         check(":ping\n\ndata:  a\n:x\n\n", &["= a"]);
         check("\u{feff}data: a\n\n\u{feff}data: b\n\n", &["=a"]);
@@ -306,6 +309,16 @@ mod tests {
         // An unfinished event is discarded.
         check("data: a\n", &[]);
         check("event: x\n\ndata: a\n\n", &["=a"]);
+    }
+
+    #[test]
+    fn a_line_end_in_two_reads_does_not_end_the_event() {
+        let mut reader = SseReader::new(64);
+        read(&mut reader, b"id: 7\r", 100);
+        read(&mut reader, b"\n", 100);
+        assert_eq!(reader.last_id(), None);
+        assert_eq!(read(&mut reader, b"data: a\r\n\r\n", 100), ["=a"]);
+        assert_eq!(reader.last_id().unwrap(), "7");
     }
 
     #[test]

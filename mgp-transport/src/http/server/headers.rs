@@ -85,12 +85,23 @@ impl Accept {
         }
         let mut read = before.unwrap_or(Self { json: false, events: false });
         for range in text(value).split(',') {
-            let range = range.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+            let mut parts = range.split(';');
+            let range = parts.next().unwrap_or_default().trim().to_ascii_lowercase();
+            if parts.any(excludes_range) {
+                continue;
+            }
             read.json |= matches!(&*range, "*/*" | "application/*" | "application/json");
             read.events |= matches!(&*range, "*/*" | "text/*" | "text/event-stream");
         }
         read
     }
+}
+
+/// Returns whether a parameter of a range in `Accept` is the weight 0, which excludes the range (RFC 9110 §12.4.2).
+fn excludes_range(parameter: &str) -> bool {
+    let Some((name, value)) = parameter.split_once('=') else { return false };
+    name.trim().eq_ignore_ascii_case("q")
+        && value.trim().parse::<f32>().is_ok_and(|weight| weight == 0.0)
 }
 
 /// Returns the arguments that headers repeat; most calls have none, and share one empty value.
@@ -143,6 +154,9 @@ mod tests {
         check_accept(&["text/event-stream"], true, false);
         check_accept(&["application/json"], false, false);
         check_accept(&["text/html"], false, false);
+        check_accept(&["application/json, text/event-stream;q=0"], false, false);
+        check_accept(&["application/json;charset=utf-8; Q=0.000 ,text/event-stream"], true, false);
+        check_accept(&["text/event-stream;q=0.001", "application/json;q=1"], true, true);
         check_accept(&[""], false, false);
     }
 

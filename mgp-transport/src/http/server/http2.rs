@@ -2,8 +2,9 @@
 
 use std::convert::Infallible;
 use std::error::Error;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context as Task, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,16 +12,18 @@ use futures_util::future::{Either, select};
 use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
+use hyper::rt::Executor;
 use hyper::server::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use pin_project_lite::pin_project;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Sleep, sleep, timeout};
 use tower_service::Service;
 
 use super::listener::ConnectionLimits;
-use super::tracking::{Activity, TimeoutSocket, TrackedService};
+use super::tracking::{Activity, TimeoutSocket, TrackedService, observe_body};
 
 /// The bytes with which an HTTP/2 client begins a connection; no method of HTTP/1.1 begins with them.
 const PREFACE: &[u8] = b"PR";
@@ -59,6 +62,58 @@ pub(super) async fn is_opened(
     }
 }
 
+/// An executor that starts each request of a connection as a [`RequestTask`].
+#[derive(Clone)]
+struct RequestExecutor {
+    stall_timeout: Duration,
+}
+
+impl<F> Executor<F> for RequestExecutor
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, future: F) {
+        tokio::spawn(RequestTask { future, stall_timeout: self.stall_timeout, waiting: None });
+    }
+}
+
+pin_project! {
+    /// The task of a request. It ends early, which resets the stream of the request, if data of the answer wait too
+    /// long for the client.
+    ///
+    /// While data wait, hyper does not poll the body of the answer, so a call that the body drives is suspended, and
+    /// its own timeouts have no effect. Other requests of the connection continue, because they can be those of other
+    /// clients behind the same proxy.
+    struct RequestTask<F> {
+        #[pin]
+        future: F,
+        stall_timeout: Duration,
+        // A timer that runs while data wait for the client.
+        waiting: Option<Pin<Box<Sleep>>>,
+    }
+}
+
+impl<F: Future<Output = ()>> Future for RequestTask<F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<()> {
+        let this = self.project();
+        let (polled, handed_out) = observe_body(|| this.future.poll(task));
+        if polled.is_ready() {
+            return Poll::Ready(());
+        }
+        match handed_out {
+            Some(true) => *this.waiting = Some(Box::pin(sleep(*this.stall_timeout))),
+            Some(false) => *this.waiting = None,
+            None => {}
+        }
+        let Some(timer) = this.waiting else { return Poll::Pending };
+        ready!(timer.as_mut().poll(task));
+        tracing::debug!("ended an answer that its client does not read");
+        Poll::Ready(())
+    }
+}
+
 /// Serves a connection until it ends; after `stopped` completes, only the running requests are answered.
 pub(super) async fn serve<T, S, R>(
     socket: T,
@@ -76,7 +131,7 @@ pub(super) async fn serve<T, S, R>(
     let activity = Arc::<Activity>::default();
     let io = TokioIo::new(TimeoutSocket::new(socket, &limits, Arc::clone(&activity)));
     let head_bytes = u32::try_from(limits.head_bytes).unwrap_or(u32::MAX);
-    let connection = http2::Builder::new(TokioExecutor::new())
+    let connection = http2::Builder::new(RequestExecutor { stall_timeout: limits.stall_timeout })
         .timer(TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS)
         .max_header_list_size(head_bytes)

@@ -49,7 +49,8 @@ pub struct ConnectionLimits {
     /// The maximum length of the head of a request; a longer one gets 431. Default: 64 KiB.
     pub head_bytes: usize,
     /// The time within which a client must read at least 4 KiB while data waits for it; a slower client is
-    /// disconnected. Default: 30 s.
+    /// disconnected. Over HTTP/2, a client must also read at least 16 KiB of each answer that waits for it; otherwise,
+    /// this answer ends, and the others continue. Default: 30 s.
     pub stall_timeout: Duration,
     /// The time for which running answers can continue after the listener was stopped. Default: 5 s.
     pub drain_timeout: Duration,

@@ -60,7 +60,7 @@ pub(super) enum Refusal {
     UnknownSession,
     #[error("the session ended while the call ran; it may have had effects")]
     SessionEnded,
-    #[error("the session has no event stream with the id `{0}`")]
+    #[error("there is no event stream with the id `{0}`")]
     UnknownEvent(String),
     #[error("this revision has no server requests, so a client cannot answer one")]
     NoServerRequests,
@@ -79,9 +79,8 @@ impl Refusal {
         match self {
             Self::Host(_) | Self::Origin(_) => StatusCode::FORBIDDEN,
             Self::NoPrincipal => StatusCode::UNAUTHORIZED,
-            Self::Path { .. } | Self::UnknownSession | Self::UnknownEvent(_) => {
-                StatusCode::NOT_FOUND
-            }
+            // An unknown event is 400: for a client, 404 would mean that its session has ended.
+            Self::Path { .. } | Self::UnknownSession => StatusCode::NOT_FOUND,
             // With status 404, the client would repeat the call in a new session, although the call might already have
             // had effects.
             Self::SessionEnded => StatusCode::OK,
@@ -255,7 +254,7 @@ mod tests {
         check(path, 404, -32600, None);
         check(|| Refusal::SessionEnded, 200, ErrorCode::SERVER_NOT_READY.0, None);
         check(|| Refusal::UnknownSession, 404, -32600, None);
-        check(|| Refusal::UnknownEvent(String::new()), 404, -32600, None);
+        check(|| Refusal::UnknownEvent(String::new()), 400, -32600, None);
         let allowed = Some(("allow", "GET, POST, DELETE"));
         check(|| Refusal::Method(String::new()), 405, -32600, allowed);
         check(|| Refusal::Stateless, 405, -32600, Some(("allow", "POST")));

@@ -1,6 +1,7 @@
 //! Adapters between hyper and a connection: a service that counts its requests and polls them only after they were
 //! woken, and a socket that disconnects slow peers.
 
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
@@ -9,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context as Task, Poll, Wake, Waker, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::task::AtomicWaker;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
@@ -115,10 +117,33 @@ where
         let waker = this.waker.as_ref().unwrap_or(task.waker());
         let answer = ready!(this.future.poll(&mut Task::from_waker(waker)));
         let running = this.running.take();
+        let rest = this.waker.is_none().then(Bytes::new);
         Poll::Ready(
-            answer.map(|response| response.map(|body| TrackedBody { body, _running: running })),
+            answer
+                .map(|response| response.map(|body| TrackedBody { body, rest, _running: running })),
         )
     }
+}
+
+/// The maximum number of bytes that the body of a multiplexed request hands out at once.
+///
+/// hyper holds what was handed out until the client has read nearly everything before it. So this is also the number of
+/// bytes that a client must read within the stall timeout; it is the usual size of a frame of HTTP/2.
+const MAX_PIECE_BYTES: usize = 16 * 1024;
+
+thread_local! {
+    /// The outcome of the last poll of a multiplexed request's body on this thread: whether it handed out data; `None`
+    /// if no body was polled since [`observe_body`] began.
+    static HANDED_OUT: Cell<Option<bool>> = const { Cell::new(None) };
+}
+
+/// Polls a multiplexed request. Also returns whether the last poll of its body, if any, handed out data: hyper does not
+/// poll the body again until the client has room for these data.
+#[cfg(feature = "http2")]
+pub(super) fn observe_body<T>(poll: impl FnOnce() -> T) -> (T, Option<bool>) {
+    HANDED_OUT.set(None);
+    let outcome = poll();
+    (outcome, HANDED_OUT.take())
 }
 
 pin_project! {
@@ -126,27 +151,48 @@ pin_project! {
     pub(super) struct TrackedBody<R> {
         #[pin]
         body: R,
+        // The part of the last frame that is not handed out yet; `None` if the connection is not multiplexed, and
+        // frames are handed out whole.
+        rest: Option<Bytes>,
         _running: Option<ActiveRequest>,
     }
 }
 
-impl<R: Body> Body for TrackedBody<R> {
-    type Data = R::Data;
+impl<R: Body<Data = Bytes>> Body for TrackedBody<R> {
+    type Data = Bytes;
     type Error = R::Error;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         task: &mut Task<'_>,
-    ) -> Poll<Option<Result<Frame<R::Data>, R::Error>>> {
-        self.project().body.poll_frame(task)
+    ) -> Poll<Option<Result<Frame<Bytes>, R::Error>>> {
+        let this = self.project();
+        let Some(rest) = this.rest else { return this.body.poll_frame(task) };
+        HANDED_OUT.set(Some(false));
+        let mut piece = std::mem::take(rest);
+        if piece.is_empty() {
+            piece = match ready!(this.body.poll_frame(task)) {
+                Some(Ok(frame)) if frame.is_data() => frame.into_data().unwrap_or_default(),
+                other => return Poll::Ready(other),
+            };
+        }
+        *rest = piece.split_off(piece.len().min(MAX_PIECE_BYTES));
+        HANDED_OUT.set(Some(!piece.is_empty()));
+        Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.as_ref().is_none_or(Bytes::is_empty) && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let mut size = self.body.size_hint();
+        let rest = self.rest.as_ref().map_or(0, |rest| rest.len() as u64);
+        if let Some(upper) = size.upper() {
+            size.set_upper(upper + rest);
+        }
+        size.set_lower(size.lower() + rest);
+        size
     }
 }
 
@@ -290,6 +336,7 @@ mod tests {
     use std::future::poll_fn;
     use std::sync::Mutex;
 
+    use http_body_util::Full;
     use tokio::net::{TcpListener, TcpStream};
     use tokio::task::consume_budget;
     use tokio::time::timeout;
@@ -339,6 +386,22 @@ mod tests {
         let waker = polls.lock().unwrap().1.take().unwrap();
         std::thread::spawn(move || waker.wake()).join().unwrap();
         assert!(answer.await.is_ok());
+    }
+
+    #[test]
+    fn the_body_of_a_multiplexed_request_is_handed_out_in_pieces() {
+        let whole = Full::new(Bytes::from(vec![b'x'; 2 * MAX_PIECE_BYTES + 1]));
+        let body = TrackedBody { body: whole, rest: Some(Bytes::new()), _running: None };
+        let mut body = std::pin::pin!(body);
+        let mut sizes = Vec::new();
+        while !body.is_end_stream() {
+            let left = body.size_hint().exact().unwrap();
+            let polled = body.as_mut().poll_frame(&mut Task::from_waker(Waker::noop()));
+            let Poll::Ready(Some(Ok(frame))) = polled else { panic!("no data") };
+            sizes.push((left, frame.into_data().unwrap().len()));
+        }
+        let piece = MAX_PIECE_BYTES as u64;
+        assert_eq!(sizes, [(2 * piece + 1, MAX_PIECE_BYTES), (piece + 1, MAX_PIECE_BYTES), (1, 1)]);
     }
 
     #[tokio::test]

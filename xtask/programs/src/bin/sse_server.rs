@@ -2,12 +2,18 @@
 //! transport.
 //!
 //! The program prints its address. `GET /sse` opens a connection, and `POST /messages?session=N` sends a message to it.
-//! Other requests are refused in the way servers of that revision refuse them, e.g. POST of `/sse` with 405.
+//! Other requests are refused in the way servers of that revision refuse them, e.g. POST of `/sse` with 405, or with
+//! the status in an argument.
+//!
+//! With the argument `strict`, the server takes 200 ms to handle `notifications/initialized`, and refuses to list its
+//! tools before. `GET /early` returns the number of these refusals.
 
 #![expect(clippy::print_stdout, reason = "the address is its output")]
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -21,21 +27,44 @@ use mgp_transport::duplex;
 use mgp_types::sync::Mutex;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, WriteHalf};
 
-type Writer = Arc<tokio::sync::Mutex<WriteHalf<tokio::io::DuplexStream>>>;
+/// The time in which a strict server handles `notifications/initialized`.
+const INITIALIZED_DELAY: Duration = Duration::from_millis(200);
 
-/// The open connections by session number; each value writes messages to the MCP server of its connection.
+/// An open connection.
+#[derive(Clone)]
+struct Connection {
+    /// Writes messages to the MCP server of this connection.
+    writer: Arc<tokio::sync::Mutex<WriteHalf<tokio::io::DuplexStream>>>,
+    is_initialized: Arc<AtomicBool>,
+}
+
 #[derive(Clone, Default)]
-struct Connections(Arc<Mutex<HashMap<u64, Writer>>>);
+struct Connections {
+    /// The open connections by session number.
+    open: Arc<Mutex<HashMap<u64, Connection>>>,
+    is_strict: bool,
+    /// The number of lists that were refused because they were requested too early.
+    early: Arc<AtomicUsize>,
+}
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut connections = Connections::default();
+    let mut status_of_post = StatusCode::METHOD_NOT_ALLOWED;
+    for argument in std::env::args().skip(1) {
+        match argument.as_str() {
+            "strict" => connections.is_strict = true,
+            status => status_of_post = status.parse()?,
+        }
+    }
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
     println!("http://{}", listener.local_addr()?);
     let router = Router::new()
-        .route("/sse", get(open))
+        .route("/sse", get(open).post(move || std::future::ready(status_of_post)))
         .route("/messages", post(receive))
+        .route("/early", get(early))
         .route("/end", get(end))
-        .with_state(Connections::default());
+        .with_state(connections);
     Ok(axum::serve(listener, router).await?)
 }
 
@@ -50,10 +79,14 @@ async fn open(State(connections): State<Connections>) -> Response {
         );
     let server = Server::new("old", "1.0").tool(echo);
     tokio::spawn(async move { server.serve(theirs.reader, theirs.writer).await });
+    let connection = Connection {
+        writer: Arc::new(tokio::sync::Mutex::new(ours.writer)),
+        is_initialized: Arc::default(),
+    };
     let number = {
-        let mut table = connections.0.lock();
+        let mut table = connections.open.lock();
         let number = table.len() as u64 + 1;
-        table.insert(number, Arc::new(tokio::sync::Mutex::new(ours.writer)));
+        table.insert(number, connection);
         number
     };
     let address = format!("event: endpoint\ndata: /messages?session={number}\n\n");
@@ -77,20 +110,44 @@ async fn receive(
     Query(query): Query<HashMap<String, u64>>,
     body: Bytes,
 ) -> StatusCode {
-    let writer = query.get("session").and_then(|n| connections.0.lock().get(n).cloned());
-    let Some(writer) = writer else { return StatusCode::NOT_FOUND };
+    let connection = query.get("session").and_then(|n| connections.open.lock().get(n).cloned());
+    let Some(connection) = connection else { return StatusCode::NOT_FOUND };
+    if connections.is_strict && !is_in_order(&connection, &body).await {
+        connections.early.fetch_add(1, Ordering::Relaxed);
+        return StatusCode::BAD_REQUEST;
+    }
     let line = [&body[..], b"\n"].concat();
-    match writer.lock().await.write_all(&line).await {
+    match connection.writer.lock().await.write_all(&line).await {
         Ok(()) => StatusCode::ACCEPTED,
         Err(_) => StatusCode::NOT_FOUND,
     }
 }
 
+/// Returns `false` for the request of a list before the client was initialized. The notification that it is initialized
+/// takes a while.
+async fn is_in_order(connection: &Connection, body: &[u8]) -> bool {
+    let message: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+    match message["method"].as_str() {
+        Some("notifications/initialized") => {
+            tokio::time::sleep(INITIALIZED_DELAY).await;
+            connection.is_initialized.store(true, Ordering::Relaxed);
+            true
+        }
+        Some("tools/list") => connection.is_initialized.load(Ordering::Relaxed),
+        _ => true,
+    }
+}
+
+/// Serves `/early`: the number of lists that were requested too early.
+async fn early(State(connections): State<Connections>) -> String {
+    connections.early.load(Ordering::Relaxed).to_string()
+}
+
 /// Serves `/end`: closes all connections, as a restart of the server would.
 async fn end(State(connections): State<Connections>) -> &'static str {
-    let all: Vec<_> = connections.0.lock().drain().map(|(_, writer)| writer).collect();
-    for writer in all {
-        let _ = writer.lock().await.shutdown().await;
+    let all: Vec<_> = connections.open.lock().drain().map(|(_, connection)| connection).collect();
+    for connection in all {
+        let _ = connection.writer.lock().await.shutdown().await;
     }
     "done"
 }

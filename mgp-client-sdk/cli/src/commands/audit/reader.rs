@@ -281,7 +281,7 @@ enum Order {
 }
 
 /// Returns the sequence number of an event.
-pub(super) fn number(event: &AuditEvent) -> Option<u64> {
+pub(crate) fn number(event: &AuditEvent) -> Option<u64> {
     event.mgp.as_ref()?.seq
 }
 

@@ -62,7 +62,7 @@ pub(super) fn present(
     present.collect()
 }
 
-/// Returns `false` if the entry named `mgp` in a host's file can be read and starts another server.
+/// Returns whether the entry named `mgp` in a host's file starts this program; an entry that cannot be read does not.
 pub(super) fn starts_mgp(
     global: &Global,
     connect: &Connect,
@@ -70,9 +70,11 @@ pub(super) fn starts_mgp(
     text: &str,
     table: &[String],
 ) -> bool {
-    let servers = read_servers(global, connect, file, text, table).map(|import| import.servers);
-    let is_other = |server: &ImportedServer| server.name == ENTRY && !is_mgp(&server.entry);
-    !servers.is_some_and(|servers| servers.iter().any(is_other))
+    let import = read_servers(global, connect, file, text, table);
+    let is_own = |server: &ImportedServer| {
+        server.name == ENTRY && server.project.is_none() && is_mgp(&server.entry)
+    };
+    import.is_some_and(|import| import.servers.iter().any(is_own))
 }
 
 fn read_servers(

@@ -42,7 +42,8 @@ pub(crate) struct Record {
     before_sha256: String,
     /// The SHA-256 of the file after the change.
     after_sha256: String,
-    /// The entries that `mgp connect --replace` has removed from the file.
+    /// The entries that `mgp connect` has removed from the file: those of servers that mgp has too, if `--replace` was
+    /// given, and an entry of another server that had mgp's name.
     pub(crate) taken: Vec<TakenEntry>,
 }
 

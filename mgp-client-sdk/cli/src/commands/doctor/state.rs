@@ -1,6 +1,7 @@
 //! Checks the state folder: its mode, the store, the audit log, the API keys.
 
 use std::fs;
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -15,6 +16,7 @@ use crate::args::Global;
 use crate::commands::audit::lost_records;
 use crate::exit::Failure;
 use crate::output::plural;
+use crate::replace_file::create_private;
 use crate::state;
 
 /// The time limit for verifying the audit log here; `mgp audit verify` has no limit.
@@ -40,15 +42,36 @@ pub(super) async fn check(global: &Global) -> (Vec<Check>, Option<Arc<dyn Store>
         Ok(folder) => folder,
         Err(failure) => return failed(failure),
     };
-    match state::check_folder(&folder) {
-        Ok(true) => {}
-        Ok(false) => return (vec![not_created(&folder)], Some(Arc::new(MemoryStore::new()))),
+    let exists = match state::check_folder(&folder) {
+        Ok(exists) => exists,
         Err(failure) => return failed(failure),
+    };
+    if let Err(error) = try_to_write(&folder) {
+        let what = format!("`{}` cannot be written: {error}", folder.display());
+        let check = Check::new("state", Level::Fail, what);
+        return (
+            vec![check.with_fix("correct that, or name another folder with --state DIR")],
+            None,
+        );
+    }
+    if !exists {
+        return (vec![not_created(&folder)], Some(Arc::new(MemoryStore::new())));
     }
     match state::db(global).await {
         Ok(db) => (check_folder(&folder).await, Some(Arc::new(db))),
         Err(failure) => failed(failure),
     }
+}
+
+/// Writes and removes a small file in the state folder, or in its nearest existing parent if it does not exist.
+fn try_to_write(folder: &Path) -> io::Result<()> {
+    let Some(existing) = folder.ancestors().find(|parent| parent.exists()) else { return Ok(()) };
+    let file = existing.join(format!(".mgp-doctor-{}", std::process::id()));
+    // A killed process with the same id may have left this file.
+    let _ = fs::remove_file(&file);
+    let written = create_private(&file).and_then(|mut new| new.write_all(b"mgp doctor\n"));
+    let _ = fs::remove_file(&file);
+    written
 }
 
 /// Reports a state folder that does not exist yet, because its path might be mistyped.

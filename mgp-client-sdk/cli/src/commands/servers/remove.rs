@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_discovery::{Config, TargetConfig, Trust};
+use mgp_discovery::{Config, Registrations, TargetConfig, Trust};
 use mgp_security::ServerHoldings;
+use mgp_toolindex::{Erase, History, HistoryConfig, HistoryScope};
 use mgp_types::method::{KernelReload, KernelServers};
 use mgp_types::mgp::{
     DeregisterParams, KernelReloadParams, KernelServersParams, RegistrationStatus,
 };
 use mgp_types::service::ServerId;
+use mgp_types::store::Db;
 use tokio::time::{Instant, sleep};
 
 use super::bundle_users::BundleUsers;
@@ -104,6 +106,21 @@ fn remove_bundle(folder: &Path, arg: &ConfiguredServer) -> String {
     }
 }
 
+/// Erases the searches that led to the tools of a removed server, so that they do not change the ranking of a later
+/// server with the same id.
+async fn forget_searches(db: Db, id: &str, config: &Config) -> CliResult {
+    // With this scope the history has the searches of every agent, whatever the configuration learns from.
+    let options = HistoryConfig::new().scope(HistoryScope::Agent);
+    let registered = Registrations::registered_in(&db).await?;
+    let history = History::open(db, options).await?;
+    let is_server =
+        |id: &str| config.server(id).is_some() || registered.contains(&ServerId::from(id));
+    for tool in history.called_tools(id, is_server).await? {
+        history.erase(Erase::Tool(&tool)).await?;
+    }
+    Ok(history.flush().await?)
+}
+
 /// Deletes the decisions about a removed server, so that a later server with the same id does not inherit them.
 async fn forget(global: &Global, arg: &ConfiguredServer) -> CliResult<Vec<String>> {
     let id = &arg.server;
@@ -112,7 +129,7 @@ async fn forget(global: &Global, arg: &ConfiguredServer) -> CliResult<Vec<String
     }
     let db = state::db(global).await?;
     let held = ServerHoldings::read(&db).await?.remove(id).unwrap_or_default();
-    let trust = Trust::new(Arc::new(db));
+    let trust = Trust::new(Arc::new(db.clone()));
     let backend = Backend::open(global, Intent::Change).await?;
     let forgotten = match &backend {
         Backend::Kernel(client) => {
@@ -122,9 +139,11 @@ async fn forget(global: &Global, arg: &ConfiguredServer) -> CliResult<Vec<String
         }
         Backend::Folder(governance, _) => {
             // A project's configuration can define another server with this id, which keeps the decisions.
-            let is_gone = arg.config.sources().load(&trust).await?.config.server(id).is_none();
+            let config = arg.config.sources().load(&trust).await?.config;
+            let is_gone = config.server(id).is_none();
             if is_gone {
                 governance.remove_server(&ServerId::from(&**id)).await?;
+                forget_searches(db, id, &config).await?;
             }
             is_gone
         }

@@ -157,6 +157,52 @@ async fn rounds_of_a_call_are_charged_once() {
 }
 
 #[tokio::test]
+async fn a_refused_round_of_a_call_is_repeated_without_another_charge() {
+    for quota in [Quota::per_day(9), Quota::per_day(1)] {
+        let rounds = AtomicU64::new(0);
+        let tool = answers(move |_| match rounds.fetch_add(1, Ordering::Relaxed) {
+            0 => Ok(Reply::InputRequired(InputRequired { asks: Vec::new(), state: None })),
+            1 => Err(RpcError::new(ErrorCode::RATE_LIMITED, "later")),
+            _ => Ok(Reply::empty()),
+        });
+        let layer = QuotaLayer::new(quota);
+        let mut client = client(&layer, tool);
+        client.cx.logical = Some("one".into());
+        client.call("tools/call", CALL).await.unwrap();
+        let refused = client.call("tools/call", CALL).await.unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::RATE_LIMITED);
+        client.call("tools/call", CALL).await.unwrap();
+        assert_eq!(used(&layer), (1, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_round_dropped_before_its_permit_is_repeated_without_another_charge() {
+    let tool = Stack::from_fn(|call: Call| async move {
+        if call.tool().is_some_and(|tool| tool.name == "ask") {
+            return Ok(Reply::InputRequired(InputRequired { asks: Vec::new(), state: None }));
+        }
+        sleep(Duration::from_secs(9)).await;
+        Ok(Reply::empty())
+    });
+    let config = LimitConfig { max_running: 1, ..LimitConfig::default() };
+    let layer = QuotaLayer::new(Quota::per_day(9));
+    let mut client = client(&layer, ConcurrencyLimitLayer::new(config).layer(tool));
+    client.cx.logical = Some("one".into());
+    client.call("tools/call", r#"{"name":"ask"}"#).await.unwrap();
+    client.cx.logical = None;
+    let running = tokio::spawn(client.call("tools/call", CALL));
+    client.cx.logical = Some("one".into());
+    let waiting = tokio::spawn(client.call("tools/call", CALL));
+    tokio::task::yield_now().await;
+    waiting.abort();
+    let _ = waiting.await;
+    running.await.unwrap().unwrap();
+    client.call("tools/call", CALL).await.unwrap();
+    assert_eq!(used(&layer).0, 2, "the call in rounds, and the other one");
+}
+
+#[tokio::test]
 async fn a_client_names_the_next_round_after_the_first() {
     let layer = QuotaLayer::new(Quota::per_day(9));
     let stack = Stack::new(layer.layer(asking()));

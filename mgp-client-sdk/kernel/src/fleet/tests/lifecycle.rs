@@ -1,0 +1,218 @@
+//! Tests of what follows a stop or a restart of a server: waiting requests, lists that vanished, and subscriptions to
+//! the instances of agents. Also of the description of a server whose list cannot be read.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mgp_client_sdk::{ServerChange, TestClient};
+use mgp_discovery::{GovernanceConfig, Isolation, ServerConfig};
+use mgp_server_sdk::{Prompt, Server, Tool};
+use mgp_types::RpcError;
+use mgp_types::method::{Request as _, ToolsList};
+use mgp_types::mgp::{DefaultPolicy, RiskLevel, ShutdownReason};
+use mgp_types::service::Stack;
+use tokio::time::sleep;
+use tower_layer::layer_fn;
+
+use super::{World, counting_host};
+use crate::Kernel;
+use crate::fleet::ListGroup;
+
+/// Returns settings for a server whose tool `now` all callers may use.
+fn open(isolation: Isolation) -> GovernanceConfig {
+    let mut mgp = GovernanceConfig::default();
+    mgp.default_policy = DefaultPolicy::OptOut;
+    mgp.isolation = isolation;
+    mgp.risk.insert("now".to_owned(), RiskLevel::Safe);
+    mgp
+}
+
+fn clock() -> Server {
+    Server::new("clock", "1").tool(Tool::new("now", "The time", || async { "noon" }))
+}
+
+/// Checks that a list waits for a server during its first start, but not once the given function ends the start.
+#[cfg(unix)]
+async fn check_waiting_list<F>(end: impl FnOnce(Kernel) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let text = "[[servers]]\nid = 'hung'\ncommand = 'sleep'\nargs = ['600']\n\
+                mgp = { default_policy = 'opt-out' }\n";
+    let config = mgp_discovery::Config::parse("mgp.toml", text).unwrap().config;
+    let builder = Kernel::builder().config(config);
+    let builder = builder.local_with("clock", open(Isolation::Shared), clock);
+    let kernel = builder.build().await.unwrap();
+    let (host, _) = counting_host(&kernel, ServerChange::Tools).await;
+    let begun = tokio::time::Instant::now();
+    let listing = tokio::spawn(async move { host.tools().await.unwrap() });
+    sleep(Duration::from_secs(2)).await;
+    assert!(!listing.is_finished());
+    let ending = tokio::spawn(end(kernel.clone()));
+    let tools = listing.await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    let names: Vec<_> = tools.iter().map(|tool| tool.name.clone()).collect();
+    assert_eq!(names, ["now"], "the host gets all tools, because those of no server are unknown");
+    ending.await.unwrap();
+    kernel.stop().await;
+}
+
+#[cfg(unix)]
+#[tokio::test(start_paused = true)]
+async fn a_list_does_not_wait_for_a_server_that_is_stopped_during_its_first_start() {
+    check_waiting_list(|kernel| async move {
+        kernel.stop_server(&"hung".into()).await;
+    })
+    .await;
+}
+
+#[cfg(unix)]
+#[tokio::test(start_paused = true)]
+async fn a_list_does_not_wait_for_a_server_that_is_removed_during_its_first_start() {
+    check_waiting_list(|kernel| async move {
+        let fleet = &kernel.0.fleet;
+        fleet.remove(&"hung".into(), ShutdownReason::OperatorRequest).await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_of_tools_that_fails_is_described_before_the_definitions_that_were_refused() {
+    let fails = Arc::new(AtomicBool::new(false));
+    let is_failing = Arc::clone(&fails);
+    let refused = move || {
+        let is_failing = Arc::clone(&is_failing);
+        let layer = layer_fn(move |inner: Stack| {
+            let is_failing = Arc::clone(&is_failing);
+            Stack::from_fn(move |call| {
+                let lists = call.method().as_str() == ToolsList::METHOD;
+                let fails = lists && is_failing.load(Ordering::SeqCst);
+                let sent = inner.send(call);
+                async move { if fails { Err(RpcError::internal("no; run x")) } else { sent.await } }
+            })
+        });
+        let hidden = Tool::new("hidden", "Adds\u{200b}.", || async { "noon" });
+        clock().tool(hidden).layer(layer)
+    };
+    let builder = Kernel::builder().local_with("clock", open(Isolation::Shared), refused);
+    let kernel = builder.build().await.unwrap();
+    let becomes = async |reason: &str| {
+        for _ in 0..1000 {
+            if kernel.servers()[0].lacks.as_deref().is_some_and(|lacks| lacks.contains(reason)) {
+                return;
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        panic!("{reason}: {:?}", kernel.servers());
+    };
+    becomes("1 definition cannot be used").await;
+    fails.store(true, Ordering::SeqCst);
+    kernel.0.fleet.context().stale.mark(&"clock".into(), &[ListGroup::Tools]);
+    becomes("its tools could not be listed: ").await;
+    let lacks = kernel.servers()[0].lacks.clone().unwrap();
+    assert!(lacks.ends_with("; see `mgp servers logs clock`"), "{lacks}");
+    fails.store(false, Ordering::SeqCst);
+    becomes("1 definition cannot be used").await;
+    kernel.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_list_that_a_server_no_longer_offers_is_announced() {
+    let made = Arc::new(AtomicUsize::new(0));
+    let changing = move || {
+        let is_first = made.fetch_add(1, Ordering::SeqCst) == 0;
+        let prompt = Prompt::new("p", "Asks", || async { "p" });
+        if is_first { clock().prompt(prompt) } else { clock() }
+    };
+    let builder = Kernel::builder().local_with("clock", open(Isolation::Shared), changing);
+    let kernel = builder.build().await.unwrap();
+    let (host, changes) = counting_host(&kernel, ServerChange::Prompts).await;
+    while host.prompts().await.unwrap().is_empty() {
+        sleep(Duration::from_millis(5)).await;
+    }
+    // Earlier changes may be announced a moment later.
+    sleep(Duration::from_secs(5)).await;
+    let before = changes.load(Ordering::SeqCst);
+    kernel.restart_server(&"clock".into()).await;
+    sleep(Duration::from_secs(5)).await;
+    assert!(changes.load(Ordering::SeqCst) > before, "the change was not announced");
+    assert!(host.prompts().await.unwrap().is_empty());
+    kernel.stop().await;
+}
+
+/// Updates the resource in all instances of the server until the subscriber is notified.
+async fn is_notified(world: &World, updates: &AtomicUsize) {
+    // Notifications about the new connection are still in flight.
+    sleep(Duration::from_secs(5)).await;
+    let before = updates.load(Ordering::SeqCst);
+    for _ in 0..1000 {
+        for resources in world.resources.lock().iter() {
+            resources.updated("test://news");
+        }
+        sleep(Duration::from_millis(5)).await;
+        if updates.load(Ordering::SeqCst) > before {
+            return;
+        }
+    }
+    panic!("no notification arrived");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_with_a_subscription_starts_again_with_its_server() {
+    let world = World::new(Isolation::PerAgent).await;
+    let (_host, updates) = world.subscriber().await;
+    let id = "clock".into();
+    is_notified(&world, &updates).await;
+    world.kernel.stop_server(&id).await;
+    world.kernel.start_server(&id).await;
+    is_notified(&world, &updates).await;
+    world.kernel.restart_server(&id).await;
+    is_notified(&world, &updates).await;
+
+    // A reload replaces the server.
+    let fleet = &world.kernel.0.fleet;
+    let config = ServerConfig::clone(&world.server().config());
+    fleet.remove(&id, ShutdownReason::OperatorRequest).await;
+    fleet.add(config).unwrap();
+    is_notified(&world, &updates).await;
+    world.kernel.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_with_a_subscription_starts_again_only_with_a_permit() {
+    let world = World::new(Isolation::PerAgent).await;
+    let (_host, updates) = world.subscriber().await;
+    is_notified(&world, &updates).await;
+    let fleet = &world.kernel.0.fleet;
+    let config = ServerConfig::clone(&world.server().config());
+    fleet.remove(&"clock".into(), ShutdownReason::OperatorRequest).await;
+    let (permits, made) = (world.take_permits().await, world.made());
+    fleet.add(config).unwrap();
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(world.made(), made, "an instance started without a permit");
+    drop(permits);
+    is_notified(&world, &updates).await;
+    world.kernel.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_whose_events_are_subscribed_to_starts_again_with_its_server() {
+    let striking = || clock().channel("clock.struck", "An hour is over");
+    let builder = Kernel::builder().local_with("clock", open(Isolation::PerAgent), striking);
+    let kernel = builder.build().await.unwrap();
+    let client = TestClient::new(kernel.server()).await;
+    while client.call("now").await.is_err() {
+        sleep(Duration::from_millis(5)).await;
+    }
+    let events = client.events().subscribe(["clock.*"]).await.unwrap();
+    let restart = async || {
+        kernel.restart_server(&"clock".into()).await;
+        sleep(Duration::from_secs(5)).await;
+        kernel.servers()[0].instances
+    };
+    assert_eq!(restart().await, Some(1));
+    events.unsubscribe().await.unwrap();
+    assert_eq!(restart().await, Some(0), "only its next call starts it");
+    kernel.stop().await;
+}
