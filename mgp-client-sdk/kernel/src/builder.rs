@@ -53,6 +53,9 @@ use super::{search, telemetry};
 /// The maximum number of servers that are being started at the same time.
 const MAX_STARTS: usize = 8;
 
+/// The maximum number of sessions with subscriptions that are being started again at the same time.
+const MAX_RESUMES: usize = 4;
+
 /// The folder of registered scripts, relative to the state folder.
 const SCRIPTS_FOLDER: &str = "scripts";
 
@@ -311,7 +314,6 @@ impl KernelBuilder {
         let (servers, meta_tools) = (config.servers.clone(), MetaToolConfig::new(&config));
         let (view, store) = (CallerView::new(&governance), Arc::clone(governance.store()));
         let origin = sources.map(|sources| origin(sources, &store));
-        let bounds = CallBounds::load(&governance, &config).await?;
         let calls = CallProposals::open(&store, &config, self.live_keys).await?;
         let events = start_events(&governance, &view, db, &expander, &config).await?;
         shared.set(config, loaded.iter().flat_map(|loaded| loaded.broken.iter().cloned()));
@@ -319,7 +321,7 @@ impl KernelBuilder {
             events,
             config: shared.clone(),
             calls,
-            bounds,
+            bounds: CallBounds::load(&governance, &shared.config()).await?,
             lock: restrict_definitions(&governance, self.lock),
             scopes: open_scopes(&governance, &shared).await?,
             governance,
@@ -329,6 +331,7 @@ impl KernelBuilder {
             stale: StaleLists::default(),
             known: KnownServers::load(Arc::clone(&store)).await?,
             start_permits: Arc::new(Semaphore::new(MAX_STARTS)),
+            resume_permits: Arc::new(Semaphore::new(MAX_RESUMES)),
             local: Arc::new(local),
             notifications: ChangeNotifier::new(),
             changed_lists: ChangedLists::default(),

@@ -1,15 +1,19 @@
 //! Restarts servers that are unhealthy (MGP §11.3).
 
 use std::pin::pin;
+use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use mgp_lifecycle::{HealthReason, LiveServer, MonitorConfig};
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::handle::WeakSupervisedClient;
 use crate::client::Client;
 use crate::wire::Liveness;
+
+/// The interval at which a server without running calls is checked for an answer.
+const RECHECK: Duration = Duration::from_millis(100);
 
 /// The current run of a server, which changes with each start and end.
 type Runs = watch::Receiver<Option<LiveServer<Client>>>;
@@ -53,10 +57,22 @@ async fn is_busy(server: &WeakSupervisedClient, life: &Liveness, runs: &mut Runs
     let answers = life.answer_count();
     // Drop the handle before the wait, because monitoring must not keep the server alive.
     let calls = server.upgrade().map(|server| server.running_calls());
-    if let Some((Some(connection), drain)) = calls {
-        let idle = pin!(connection.idle());
-        let ended = pin!(runs.changed());
-        if matches!(timeout(drain, select(idle, ended)).await, Ok(Either::Right(_))) {
+    if let Some((Some(connection), drain)) = calls
+        && connection.is_in_use()
+    {
+        let waiting = async {
+            let mut ended = pin!(runs.changed());
+            if let Either::Right(_) = select(pin!(connection.idle()), ended.as_mut()).await {
+                return;
+            }
+            // The server may still execute a call that its caller has given up.
+            while life.answer_count() == answers {
+                if let Either::Right(_) = select(pin!(sleep(RECHECK)), ended.as_mut()).await {
+                    return;
+                }
+            }
+        };
+        if timeout(drain, waiting).await.is_ok() {
             return true;
         }
     }

@@ -65,11 +65,16 @@ impl ActiveConnection {
     pub(crate) async fn idle(&self) {
         loop {
             let notified = self.idle.notified();
-            if self.running.load(Ordering::Acquire) == 0 {
+            if !self.is_in_use() {
                 return;
             }
             notified.await;
         }
+    }
+
+    /// Returns whether any calls run on this connection, by the rules of [`idle`](Self::idle).
+    pub(super) fn is_in_use(&self) -> bool {
+        self.running.load(Ordering::Acquire) > 0
     }
 
     fn is_over(&self) -> bool {

@@ -5,13 +5,13 @@ use std::time::Duration;
 use mgp_client_sdk::{
     Client, EraChoice, MonitorConfig, RestState, SupervisedClient, ToolResult as _,
 };
+use mgp_transport::ChildCommand;
 use mgp_types::ErrorCode;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::world::{
-    HELLO, WAIT_TIMEOUT, again, always, answer, hello, is_alive, quick, recorded, recorded_events,
-    script,
+    HELLO, WAIT_TIMEOUT, again, always, hello, is_alive, quick, recorded, recorded_events, script,
 };
 
 async fn rest(server: &SupervisedClient) -> RestState {
@@ -163,7 +163,7 @@ async fn a_server_stopped_during_its_handshake_leaves_nothing_behind() {
 
 #[tokio::test]
 async fn a_missing_program_is_tried_and_recorded_once() {
-    let missing = mgp_transport::ChildCommand::new("/no/such/program");
+    let missing = ChildCommand::new("/no/such/program");
     let (builder, log) = recorded();
     let server = builder.supervise(missing, quick(2)).unwrap();
     server.start().await;
@@ -201,14 +201,33 @@ async fn a_server_that_answers_no_pings_is_replaced() {
     assert!(ill.count() >= 3);
 }
 
-#[tokio::test]
-async fn a_server_that_is_only_busy_with_a_call_is_not_replaced() {
+/// Returns settings with frequent pings, which leave a test the time to call the server before three are missed.
+fn frequent_pings() -> MonitorConfig {
     let mut config = MonitorConfig::default();
     (config.interval, config.timeout) = (Duration::from_millis(300), Duration::from_millis(300));
-    // The server handles one message at a time, and the call takes longer than three pings.
-    let pongs = r#"while IFS= read -r line; do id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p'); [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"result":{}}\n' "$id"; done"#;
-    let busy = hello(&format!("read -r _; sleep 2; {}{pongs}", answer(2)));
-    let server = recorded().0.replace_unhealthy(config).supervise(busy, quick(5)).unwrap();
+    config
+}
+
+/// Returns a server in shell that handles one message at a time, and takes some seconds for each call.
+fn busy(seconds: u32) -> ChildCommand {
+    let content = r#"{"content":[{"type":"text","text":"done"}]}"#;
+    hello(&format!(
+        r#"while IFS= read -r line; do
+            id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+            case $line in
+                *tools/call*) sleep {seconds}; result='{content}';;
+                *) result='{{}}';;
+            esac
+            [ -n "$id" ] && printf '{{"jsonrpc":"2.0","id":%s,"result":%s}}\n' "$id" "$result"
+        done"#
+    ))
+}
+
+#[tokio::test]
+async fn a_server_that_is_only_busy_with_a_call_is_not_replaced() {
+    // The call takes longer than three pings.
+    let builder = recorded().0.replace_unhealthy(frequent_pings());
+    let server = builder.supervise(busy(2), quick(5)).unwrap();
     server.start().await;
     let client = server.ready().await.unwrap();
     assert_eq!(client.call("work").await.unwrap().to_text(), "done");
@@ -217,20 +236,30 @@ async fn a_server_that_is_only_busy_with_a_call_is_not_replaced() {
 }
 
 #[tokio::test]
+async fn a_server_that_is_only_busy_with_a_call_that_was_given_up_is_not_replaced() {
+    let builder = recorded().0.replace_unhealthy(frequent_pings());
+    let server = builder.supervise(busy(3), quick(5)).unwrap();
+    server.start().await;
+    let client = server.ready().await.unwrap();
+    let work = async { client.call("work").await };
+    assert!(timeout(Duration::from_secs(2), work).await.is_err());
+    sleep(Duration::from_secs(2)).await;
+    assert!(server.restarts() == 0 && !client.is_closed());
+}
+
+#[tokio::test]
 async fn a_server_that_hangs_in_a_call_is_replaced_after_the_time_of_a_stop() {
-    let mut config = MonitorConfig::default();
-    (config.interval, config.timeout) = (Duration::from_millis(50), Duration::from_millis(50));
     let mut supervise = quick(5);
-    supervise.stop_timeout = Duration::from_secs(2);
-    let builder = recorded().0.replace_unhealthy(config);
-    let server = builder.supervise(hello("exec cat >/dev/null"), supervise).unwrap();
+    supervise.stop_timeout = Duration::from_secs(6);
+    let builder = recorded().0.replace_unhealthy(frequent_pings());
+    let server = builder.supervise(hello("cat >/dev/null"), supervise).unwrap();
     server.start().await;
     let client = server.ready().await.unwrap();
     let begun = Instant::now();
     let call = tokio::spawn(async move { client.call("work").await });
     again(&server, 1).await;
-    // Running calls get half of the time of a stop.
-    assert!(begun.elapsed() > Duration::from_secs(1), "{:?}", begun.elapsed());
+    // Running calls get half of the time of a stop, which is longer than three pings.
+    assert!(begun.elapsed() > Duration::from_secs(3), "{:?}", begun.elapsed());
     assert_eq!(call.await.unwrap().unwrap_err().code(), ErrorCode::SERVER_NOT_READY);
 }
 

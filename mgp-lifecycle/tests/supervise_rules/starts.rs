@@ -81,3 +81,16 @@ fn a_server_that_is_not_ready_cannot_be_unhealthy() {
     world.send(SupervisorEvent::Unhealthy("late".into()));
     assert_eq!(world.path(9), "registered connecting");
 }
+
+#[test]
+fn a_server_that_an_operator_stops_is_not_started_because_it_is_unhealthy() {
+    let mut world = World::new(config("always"));
+    world.stops_at_once = false;
+    world.send(SupervisorEvent::Start);
+    world.send(SupervisorEvent::Ready);
+    world.send(SupervisorEvent::Stop(ShutdownReason::OperatorRequest));
+    world.send(SupervisorEvent::Unhealthy("late".into()));
+    world.send(SupervisorEvent::Stopped);
+    assert_eq!(world.path(9), "registered connecting connected draining disconnected");
+    assert_eq!((world.starts.len(), world.machine.deadline()), (1, None));
+}

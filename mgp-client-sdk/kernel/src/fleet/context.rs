@@ -52,6 +52,9 @@ pub(crate) struct FleetContext {
     pub(crate) known: KnownServers,
     /// The semaphore that limits how many servers are being started at the same time.
     pub(crate) start_permits: Arc<Semaphore>,
+    /// The semaphore that limits how many sessions with subscriptions are being started again at the same time. They
+    /// have their own permits, so that the first start of a server and calls do not wait for them.
+    pub(crate) resume_permits: Arc<Semaphore>,
     /// The in-process servers.
     pub(crate) local: Arc<HashMap<ServerId, CreateServer>>,
     /// The handle that notifies clients of changed lists and resources.

@@ -20,6 +20,7 @@ use mgp_types::proposal::SessionState;
 use mgp_types::service::{Context, Reply, Stack};
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, RpcError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tower_layer::layer_fn;
 
@@ -109,15 +110,23 @@ impl World {
     }
 
     /// Takes all permits for starting servers, so that no server can start.
-    async fn take_permits(&self) -> tokio::sync::OwnedSemaphorePermit {
-        let permits = Arc::clone(&self.kernel.0.fleet.context().start_permits);
-        let all = u32::try_from(permits.available_permits()).unwrap();
-        permits.acquire_many_owned(all).await.unwrap()
+    async fn take_permits(&self) -> OwnedSemaphorePermit {
+        take_all(&self.kernel.0.fleet.context().start_permits).await
+    }
+
+    /// Takes all permits for starting sessions with subscriptions again.
+    async fn take_resume_permits(&self) -> OwnedSemaphorePermit {
+        take_all(&self.kernel.0.fleet.context().resume_permits).await
     }
 
     async fn becomes(&self, state: ServerState) {
         becomes(&self.kernel, state).await;
     }
+}
+
+async fn take_all(permits: &Arc<Semaphore>) -> OwnedSemaphorePermit {
+    let all = u32::try_from(permits.available_permits()).unwrap();
+    Arc::clone(permits).acquire_many_owned(all).await.unwrap()
 }
 
 /// Waits until the only server is in a state.

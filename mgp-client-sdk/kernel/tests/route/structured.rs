@@ -31,7 +31,7 @@ async fn structured_content_that_is_no_object_is_text_for_legacy_hosts_and_kept_
         let builder = Kernel::builder().local_with("a", open(&["names", "bare", "free"]), create);
         let kernel = build(builder).await;
         wait_for_tools(&kernel, "a", 3).await;
-        let host = host(&kernel, "ann", host_of(above)).await;
+        let host = host(&kernel, "ann", host_of(above).without_mgp()).await;
         let is_kept = (above, below) == (Era::Modern, Era::Modern);
         let lists_all = async || host.tools().await.unwrap().iter().any(|tool| tool.name == "free");
         until("the tools are listed", lists_all).await;

@@ -248,6 +248,34 @@ mod tests {
     }
 
     #[test]
+    fn a_path_where_a_path_or_a_url_is_declared_is_outside_no_limit_on_hosts() {
+        let hosts = r#"{"hosts":["ok.example"]}"#;
+        let tuple =
+            r#"{"properties":{"pair":{"prefixItems":[{"format":"uri"},{"format":"path"}]}}}"#;
+        for (first, second, is_inside) in [
+            ("https://ok.example/x", "/srv/a", true),
+            ("https://b.example/x", "/srv/a", false),
+            ("https://ok.example/x", "b.example", false),
+            ("https://ok.example/x", "//b.example/x", false),
+            ("https://ok.example/x", "~x@b.example/a", false),
+        ] {
+            let pair = format!(r#"{{"pair":["{first}","{second}"]}}"#);
+            check_declared(tuple, hosts, &pair, is_inside);
+        }
+        for (name, is_inside) in
+            [("dest", true), ("place", true), ("file", true), ("query", true), ("endpoint", false)]
+        {
+            let union = r#"{"anyOf":[{"format":"path"},{"format":"uri"}]}"#;
+            let schema = format!(r#"{{"properties":{{"url":{{}},"{name}":{union}}}}}"#);
+            let with =
+                |value: &str| format!(r#"{{"url":"https://ok.example/x","{name}":"{value}"}}"#);
+            check_declared(&schema, hosts, &with("/srv/y"), is_inside);
+            check_declared(&schema, hosts, &with("~x@b.example/a"), false);
+            check_declared(&schema, hosts, &with("https://b.example/y"), false);
+        }
+    }
+
+    #[test]
     fn arguments_are_declared_in_combined_nested_and_open_schemas() {
         let paths = r#"{"paths":["/srv"]}"#;
         let nested = r#"{"note":"x","options":{"path":"/srv/a"}}"#;

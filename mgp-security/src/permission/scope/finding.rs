@@ -239,6 +239,15 @@ impl Kinds {
         self
     }
 
+    /// Adds the kinds of targets that the schema of a value declares.
+    fn and_declared(self, targets: &[About]) -> Self {
+        let is_either = targets.contains(&About::Host) && targets.contains(&About::Path);
+        let mut kinds = targets.iter().copied().fold(self, Self::and);
+        // An argument whose name suggests a host stays one, because the server writes the schema.
+        kinds.either |= is_either && !self.has(About::Host);
+        kinds
+    }
+
     /// Returns the kinds that an argument name suggests.
     fn of(name: &str) -> Self {
         let words = words(name);
@@ -419,7 +428,7 @@ impl Findings {
             Node::Bool => self.has_other_values = true,
             Node::Number(number) => self.number(name, *number, kinds, is_declared),
             Node::Text(text) => {
-                let kinds = declared.targets().into_iter().fold(kinds, Kinds::and);
+                let kinds = kinds.and_declared(&declared.targets());
                 self.text(name, text, kinds, is_declared);
             }
             Node::Array(items) => {
@@ -536,7 +545,8 @@ fn by_shape(text: &str, mut kinds: Kinds) -> Kinds {
         kinds = kinds.and(About::Path);
     }
     // A slash or colon behind a name indicates a host only if the argument can be one.
-    let is_place = kinds.text == Text::Shaped && !kinds.only_path && host::is_name_with_more(text);
+    let can_be_place = kinds.either || kinds.text == Text::Shaped && !kinds.only_path;
+    let is_place = can_be_place && host::is_name_with_more(text);
     if is_address || is_place || !is_file && host::has_form(text) {
         kinds = kinds.and(About::Host);
     } else if kinds.either && (is_file || is_drive || begins) {

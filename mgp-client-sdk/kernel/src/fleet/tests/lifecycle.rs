@@ -10,7 +10,7 @@ use mgp_discovery::{GovernanceConfig, Isolation, ServerConfig};
 use mgp_server_sdk::{Prompt, Server, Tool};
 use mgp_types::RpcError;
 use mgp_types::method::{Request as _, ToolsList};
-use mgp_types::mgp::{DefaultPolicy, RiskLevel, ShutdownReason};
+use mgp_types::mgp::{DefaultPolicy, RiskLevel, ServerState, ShutdownReason};
 use mgp_types::service::Stack;
 use tokio::time::sleep;
 use tower_layer::layer_fn;
@@ -180,19 +180,31 @@ async fn an_instance_with_a_subscription_starts_again_with_its_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_instance_with_a_subscription_starts_again_only_with_a_permit() {
+async fn an_instance_with_a_subscription_starts_again_only_with_a_permit_of_its_own() {
     let world = World::new(Isolation::PerAgent).await;
     let (_host, updates) = world.subscriber().await;
     is_notified(&world, &updates).await;
-    let fleet = &world.kernel.0.fleet;
+    let (fleet, id) = (&world.kernel.0.fleet, "clock".into());
     let config = ServerConfig::clone(&world.server().config());
-    fleet.remove(&"clock".into(), ShutdownReason::OperatorRequest).await;
-    let (permits, made) = (world.take_permits().await, world.made());
-    fleet.add(config).unwrap();
+    fleet.remove(&id, ShutdownReason::OperatorRequest).await;
+    let (starts, resumes) = (world.take_permits().await, world.take_resume_permits().await);
+    let made = world.made();
+    fleet.add(config.clone()).unwrap();
     sleep(Duration::from_secs(10)).await;
     assert_eq!(world.made(), made, "an instance started without a permit");
-    drop(permits);
+    drop(starts);
+    let state = world.kernel.start_server(&id).await;
+    assert_eq!(state, Some(ServerState::Connected), "the server waits for the instance");
+    drop(resumes);
     is_notified(&world, &updates).await;
+
+    // The instance does not wait for starts of servers either.
+    fleet.remove(&id, ShutdownReason::OperatorRequest).await;
+    let (starts, made) = (world.take_permits().await, world.made());
+    fleet.add(config).unwrap();
+    sleep(Duration::from_secs(10)).await;
+    assert!(world.made() > made, "the instance took one of the other permits");
+    drop(starts);
     world.kernel.stop().await;
 }
 
