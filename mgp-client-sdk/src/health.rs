@@ -43,12 +43,7 @@ impl Client {
     /// ```
     #[must_use = "dropping it ends the watch"]
     pub fn monitor_health(&self, config: MonitorConfig) -> HealthWatch {
-        let prober = Prober {
-            stack: self.stack().clone(),
-            cx: self.context(),
-            facts: Arc::new(self.server().clone()),
-            life: self.liveness().clone(),
-        };
+        let prober = self.prober();
         let channels = Arc::new(HealthChannels {
             status: watch::Sender::new(HealthStatus::Healthy),
             last: watch::Sender::new(None),
@@ -56,6 +51,15 @@ impl Client {
         });
         let watching = prober.watch(config, Arc::clone(&channels));
         HealthWatch { channels, _driver: TaskGuard::spawn(watching) }
+    }
+
+    pub(crate) fn prober(&self) -> Prober {
+        Prober {
+            stack: self.stack().clone(),
+            cx: self.context(),
+            facts: Arc::new(self.server().clone()),
+            life: self.liveness().clone(),
+        }
     }
 }
 
@@ -128,7 +132,7 @@ impl HealthChannels {
 }
 
 /// The part of a health monitor that pings the server; does not keep the client alive.
-struct Prober {
+pub(crate) struct Prober {
     stack: Stack,
     cx: Context,
     facts: Arc<PeerInfo>,
@@ -170,7 +174,7 @@ impl Prober {
 
     /// Pings the server with MGP if the extension `lifecycle` is active, else with MCP, or with both after earlier
     /// pings without an answer. Returns `None` if there was no answer.
-    async fn ask(&self, misses: u32) -> Option<HealthSignal> {
+    pub(crate) async fn ask(&self, misses: u32) -> Option<HealthSignal> {
         if !self.facts.has(Extension::Lifecycle) {
             return self.ask_plain().await;
         }

@@ -10,7 +10,8 @@ use tokio::time::{sleep, timeout};
 
 use super::handle::WeakSupervisedClient;
 use crate::client::Client;
-use crate::wire::Liveness;
+use crate::health::Prober;
+use crate::wire::{Liveness, TaskGuard};
 
 /// The interval at which a server without running calls is checked for an answer.
 const RECHECK: Duration = Duration::from_millis(100);
@@ -28,7 +29,7 @@ pub(super) async fn monitor_runs(
         let run_info = runs.borrow_and_update().clone();
         if let Some(LiveServer { client, run, .. }) = run_info {
             let health = client.monitor_health(config.clone());
-            let life = client.liveness().clone();
+            let (life, prober) = (client.liveness().clone(), client.prober());
             // Drop the handle, because monitoring must not keep the client alive.
             drop(client);
             let change = match select(pin!(health.unhealthy()), pin!(runs.changed())).await {
@@ -36,7 +37,9 @@ pub(super) async fn monitor_runs(
                 Either::Right((Ok(()), _)) => continue,
                 Either::Right((Err(_), _)) => return,
             };
-            if change.reason == HealthReason::NoAnswer && is_busy(&server, &life, &mut runs).await {
+            if change.reason == HealthReason::NoAnswer
+                && is_busy(&server, &life, prober, &mut runs).await
+            {
                 continue;
             }
             // The supervisor itself detects the end of a connection, so the monitor has nothing to do.
@@ -53,19 +56,28 @@ pub(super) async fn monitor_runs(
 
 /// Gives the running calls of a server that does not answer its pings the time that a stop would give them. Returns
 /// whether the server has answered anything in this time, i.e. was only busy, or the run has ended meanwhile.
-async fn is_busy(server: &WeakSupervisedClient, life: &Liveness, runs: &mut Runs) -> bool {
+async fn is_busy(
+    server: &WeakSupervisedClient,
+    life: &Liveness,
+    prober: Prober,
+    runs: &mut Runs,
+) -> bool {
     let answers = life.answer_count();
     // Drop the handle before the wait, because monitoring must not keep the server alive.
     let calls = server.upgrade().map(|server| server.running_calls());
     if let Some((Some(connection), drain)) = calls
-        && connection.is_in_use()
+        && connection.may_be_busy()
     {
         let waiting = async {
             let mut ended = pin!(runs.changed());
             if let Either::Right(_) = select(pin!(connection.idle()), ended.as_mut()).await {
                 return;
             }
-            // The server may still execute a call that its caller has given up.
+            // The server may still execute a call that its caller has given up. The late answer to that call does not
+            // count, but the answer to this ping does.
+            let _asking = TaskGuard::spawn(async move {
+                let _ = prober.ask(1).await;
+            });
             while life.answer_count() == answers {
                 if let Either::Right(_) = select(pin!(sleep(RECHECK)), ended.as_mut()).await {
                     return;

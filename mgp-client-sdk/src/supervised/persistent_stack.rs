@@ -31,7 +31,7 @@ use tokio::sync::Notify;
 use tower_layer::Layer as _;
 use tower_service::Service;
 
-use crate::wire::{GatewayStacks, OutboundStack, Repeats, spanned};
+use crate::wire::{GatewayStacks, OutboundStack, Repeats, is_answer, spanned};
 
 // === One connection ===
 
@@ -45,6 +45,8 @@ pub(crate) struct ActiveConnection {
     /// The signal that wakes `idle()` when the last running call has ended.
     idle: Notify,
     is_retired: AtomicBool,
+    /// `true` if a call ended without an answer, which the server may still execute, and nothing was answered since.
+    has_given_up: AtomicBool,
 }
 
 opaque_debug!(ActiveConnection { peer });
@@ -73,8 +75,13 @@ impl ActiveConnection {
     }
 
     /// Returns whether any calls run on this connection, by the rules of [`idle`](Self::idle).
-    pub(super) fn is_in_use(&self) -> bool {
+    fn is_in_use(&self) -> bool {
         self.running.load(Ordering::Acquire) > 0
+    }
+
+    /// Returns whether the server may be executing a call, even one that its caller has given up.
+    pub(super) fn may_be_busy(&self) -> bool {
+        self.is_in_use() || self.has_given_up.load(Ordering::Acquire)
     }
 
     fn is_over(&self) -> bool {
@@ -96,24 +103,30 @@ impl ActiveConnection {
         let counts = is_request && !is_ping && !call.is::<SubscriptionsListen>();
         let running = counts.then(|| RunningCall::start(&self));
         let hold = call.cx().extensions.get_shared::<TaskHoldLink>();
-        ResponseFuture { sending: self.stack.send(call), running, hold }
+        ResponseFuture { sending: self.stack.send(call), connection: self, running, hold }
     }
 }
 
 /// A guard that counts a call as running until the guard is dropped.
-struct RunningCall(Arc<ActiveConnection>);
+struct RunningCall {
+    connection: Arc<ActiveConnection>,
+    is_answered: bool,
+}
 
 impl RunningCall {
     fn start(connection: &Arc<ActiveConnection>) -> Self {
         connection.running.fetch_add(1, Ordering::AcqRel);
-        Self(Arc::clone(connection))
+        Self { connection: Arc::clone(connection), is_answered: false }
     }
 }
 
 impl Drop for RunningCall {
     fn drop(&mut self) {
-        if self.0.running.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.idle.notify_waiters();
+        if !self.is_answered {
+            self.connection.has_given_up.store(true, Ordering::Release);
+        }
+        if self.connection.running.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.connection.idle.notify_waiters();
         }
     }
 }
@@ -150,6 +163,7 @@ pin_project! {
     pub(crate) struct ResponseFuture {
         #[pin]
         sending: BoxFuture<'static, Result<Reply, RpcError>>,
+        connection: Arc<ActiveConnection>,
         running: Option<RunningCall>,
         hold: Option<Arc<TaskHoldLink>>,
     }
@@ -162,7 +176,13 @@ impl Future for ResponseFuture {
         let this = self.project();
         let outcome = std::task::ready!(this.sending.poll(task));
         // Release the count now, because the future may be dropped much later. Only a task goes on running.
-        let running = this.running.take();
+        let mut running = this.running.take();
+        if is_answer(&outcome) {
+            this.connection.has_given_up.store(false, Ordering::Release);
+            if let Some(running) = &mut running {
+                running.is_answered = true;
+            }
+        }
         if let (Ok(Reply::Task(_)), Some(hold)) = (&outcome, &*this.hold) {
             hold.keep(running);
         }
@@ -278,6 +298,7 @@ impl PersistentStack {
             running: AtomicUsize::new(0),
             idle: Notify::new(),
             is_retired: AtomicBool::new(false),
+            has_given_up: AtomicBool::new(false),
         });
         let stack = self.addressed(Some(Arc::clone(&connection)));
         (connection, stack)

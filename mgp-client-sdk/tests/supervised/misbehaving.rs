@@ -237,13 +237,20 @@ async fn a_server_that_is_only_busy_with_a_call_is_not_replaced() {
 
 #[tokio::test]
 async fn a_server_that_is_only_busy_with_a_call_that_was_given_up_is_not_replaced() {
-    let builder = recorded().0.replace_unhealthy(frequent_pings());
-    let server = builder.supervise(busy(3), quick(5)).unwrap();
+    let mut supervise = quick(5);
+    supervise.stop_timeout = Duration::from_secs(6);
+    let mut checks = MonitorConfig::default();
+    (checks.interval, checks.timeout) = (Duration::from_secs(5), Duration::from_millis(300));
+    checks.misses = 1;
+    let builder = recorded().0.replace_unhealthy(checks);
+    let server = builder.supervise(busy(2), supervise).unwrap();
     server.start().await;
     let client = server.ready().await.unwrap();
+    sleep(Duration::from_millis(4500)).await;
     let work = async { client.call("work").await };
-    assert!(timeout(Duration::from_secs(2), work).await.is_err());
-    sleep(Duration::from_secs(2)).await;
+    assert!(timeout(Duration::from_millis(300), work).await.is_err());
+    // The check at 5 s fails, the server is free again at 6.5 s, and would be replaced before the check at 10 s.
+    sleep(Duration::from_millis(4500)).await;
     assert!(server.restarts() == 0 && !client.is_closed());
 }
 

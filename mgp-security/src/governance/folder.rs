@@ -100,14 +100,15 @@ impl GovernanceBuilder {
         self.in_folder_beside(folder, std::future::ready).await
     }
 
-    /// Does the same as [`in_folder_with_db`](Self::in_folder_with_db), and meanwhile runs a function of the program,
-    /// which can open the program's own data in the database.
+    /// Builds and opens the governance as [`in_folder`](Self::in_folder) does, and at the same time runs `beside` with
+    /// the folder's database, so that a program with its own data there starts sooner. Returns the governance and the
+    /// output of `beside`.
     ///
     /// # Errors
-    /// [`FolderError`] if the folder, its state or its log cannot be used, even if the program's function succeeds.
+    /// [`FolderError`] if the folder, its state or its log cannot be used; the output of `beside` is then lost.
     ///
     /// # Cancel safety
-    /// As [`in_folder`](Self::in_folder); the future of the program's function is dropped too.
+    /// As [`in_folder`](Self::in_folder); the future of `beside` is dropped too.
     pub async fn in_folder_beside<F: Future>(
         self,
         folder: impl AsRef<Path>,

@@ -3,7 +3,9 @@
 //! A definition comes from a server that may be hostile, so a schema is used only if checking with it takes bounded
 //! time: it has no recursive or external references, is small after its references are replaced, and its patterns run
 //! in linear time. Without such a schema nothing is checked here, and only the server checks its arguments. With such a
-//! schema, a text that cannot be checked is refused: readers of JSON differ in what they make of it.
+//! schema, arguments and results that cannot be checked are refused: those that are too large, are not valid JSON, or
+//! repeat a member. Parsers differ in which of two equal members they use, so the server could act on another value
+//! than the one that was checked.
 
 #[cfg(test)]
 mod tests;

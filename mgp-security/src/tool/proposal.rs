@@ -72,8 +72,9 @@ pub(crate) fn proposed_risk(
     (!now.confirmation_required && proposed < now.effective_risk).then_some(proposed)
 }
 
-/// Returns whether a name begins with a verb for reading, possibly after the name of the server, and contains no verb
-/// for writing. `query` does not count, because queries of databases can write.
+/// Returns whether a name begins with a verb for reading or calculating, possibly after the name of the server, and
+/// contains no verb for writing. A single word after the verb can be both a noun and a verb, e.g. in `get_post`; then
+/// `reads_by_name` decides. `query` does not count as a verb for reading, because queries of databases can write.
 fn reads(tool: &str, server: &str) -> bool {
     let (own, all) = (words(server), words(tool));
     let mut rest = all.iter().skip_while(|word| own.contains(word)).map(String::as_str);

@@ -201,7 +201,7 @@ impl Body {
     }
 }
 
-/// Writes a value as a single text.
+/// Writes a value as one text: the items of a list, or the names and values of an object, are joined by a separator.
 fn joined(value: &Value, style: Style, encode: &dyn Fn(&str) -> String) -> String {
     let separator = match style {
         Style::Joined(separator) => separator,

@@ -8,8 +8,8 @@ use bytestring::ByteString;
 
 /// The number of bytes for which a read gets room: the capacity of a Linux pipe.
 const READ_SIZE: usize = 64 * 1024;
-/// The number of bytes that are stored of each end of an overlong line; one of the two ends contains the id of the
-/// message.
+/// The number of bytes that are stored of each end of an overlong line. The id of the message is expected in one of the
+/// two ends, so that the message can still be answered.
 const KEPT_OF_LONG_LINE: usize = 1024;
 /// The maximum length of a line that is always copied. A longer line is copied only if it fills less than half of the
 /// buffer.

@@ -14,7 +14,7 @@ server_rules! { Mcp;
     "mcp.initialize.older", "MCP lifecycle", Must, Bare alone,
         "a client that asks for an older revision is answered with a revision that exists" => older_revision;
     "mcp.initialize.unknown", "MCP lifecycle", Must, Bare alone,
-        "an unknown revision is answered with a known one, or with -32602" => unknown_revision;
+        "an unknown revision is answered with a known one, or refused" => unknown_revision;
     "mcp.initialize.no_revision", "MCP lifecycle", Should, Bare alone,
         "`initialize` without a revision fails with -32602" => no_revision;
     "mcp.initialize.modern", "MCP lifecycle", Must, Bare alone,
@@ -47,7 +47,9 @@ fn initialize_result(session: &mut Session) -> Check {
     ensure(LEGACY_REVISIONS.contains(&revision), || format!("`{revision}` is no revision of MCP"))
 }
 
-/// Sends `initialize` with a revision, and returns the revision of the answer; `None` for a refusal with −32602.
+/// Sends `initialize` with a revision, and returns the revision of the answer. Returns `None` if the server refuses it
+/// as invalid params (−32602), an invalid request (−32600), an unsupported revision (−32022) or a mismatched header
+/// (−32020); any other error is a failure.
 async fn negotiated(session: &mut Session, revision: &str) -> Result<Option<String>, String> {
     let mut params = session.initialize();
     params["protocolVersion"] = json!(revision);

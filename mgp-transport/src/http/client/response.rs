@@ -37,7 +37,7 @@ impl Answer {
 }
 
 impl HttpSender {
-    /// Reads JSON; `None` if the body is empty.
+    /// Reads the text of a JSON body, without parsing it; `None` if the body is empty.
     pub(super) async fn read(&self, body: Incoming) -> Result<Option<ByteString>, RpcError> {
         let text = read_body(body, self.config.response_bytes, "the answer").await?;
         Ok(Some(text).filter(|text| !text.trim().is_empty()))
