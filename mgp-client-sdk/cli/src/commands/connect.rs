@@ -286,13 +286,16 @@ impl Change {
         let record = Record::read(global, file)?.filter(|_| is_connected);
         // Plan the change from the file as it was before mgp was connected, so that connecting twice has the same
         // result as once.
-        let restored = record.as_ref().map(|record| record.restore(syntax, table, now)).transpose();
+        let starts_mgp = starts_mgp(global, &connect.target, file, now, table);
+        let is_own = starts_mgp != Some(false);
+        let restored = record.as_ref().map(|record| record.restore(syntax, table, now, is_own));
+        let restored = restored.transpose();
         let restored = restored.map_err(unchanged)?;
         let is_exact = restored.as_ref().is_some_and(|restored| restored.is_exact);
         let base = match restored {
             Some(restored) => restored.text.unwrap_or_default(),
             // An entry without a record was written by hand, or is in the records of another state folder.
-            None if is_connected && starts_mgp(global, connect, file, now, table) => {
+            None if is_connected && starts_mgp == Some(true) => {
                 record::without_mgp(syntax, table, now).map_err(unchanged)?
             }
             None => now.to_owned(),

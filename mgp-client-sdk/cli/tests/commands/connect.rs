@@ -292,6 +292,7 @@ fn disconnect_restores_an_entry_named_mgp_that_starts_another_server_or_cannot_b
         let text = fs::read_to_string(&file).unwrap();
         assert!(text.contains(env!("CARGO_BIN_EXE_mgp")), "{text}");
         home.succeed(&["disconnect", "cursor"]);
+        home.fail(1, &["disconnect", "cursor"], "starts another program, or cannot be read");
         assert_eq!(fs::read_to_string(&file).unwrap(), before);
         // The host changes its file in between.
         for is_connected_again in [false, true] {

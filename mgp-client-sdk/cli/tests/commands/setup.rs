@@ -308,3 +308,16 @@ fn the_file_of_opencode_with_comments_is_changed_and_restored() {
     assert!(text.contains("\"theme\"") && text.contains("\"own\""), "{text}");
     assert!(!text.contains(env!("CARGO_BIN_EXE_mgp")), "{text}");
 }
+
+#[test]
+fn disconnect_leaves_the_entry_of_another_program_that_has_replaced_mgp() {
+    let home = Home::new();
+    let file = home.write(".cursor/mcp.json", "{}");
+    home.succeed(&["connect", "cursor", "--interactive", "no"]);
+    let other = json!({ "mcpServers": { "mgp": { "command": "other" } } }).to_string();
+    fs::write(&file, &other).unwrap();
+    home.succeed(&["disconnect", "cursor"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), other);
+    home.fail(1, &["disconnect", "cursor"], "starts another program");
+    assert_eq!(fs::read_to_string(&file).unwrap(), other);
+}

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
+use super::present::starts_mgp;
 use super::record::{self, ENTRY, Record, Restored};
 use super::syntax::Syntax;
 use super::{HostTarget, read, undo, write};
@@ -81,8 +82,15 @@ pub(crate) async fn run(global: &Global, disconnect: &Disconnect) -> CliResult {
         return Err(not_connected());
     }
     let record = Record::read(global, &file)?;
+    let starts_mgp = starts_mgp(global, &disconnect.target, &file, &now, table);
     let restored = match &record {
-        Some(record) => record.restore(syntax, table, &now).map_err(unchanged)?,
+        Some(record) => {
+            record.restore(syntax, table, &now, starts_mgp != Some(false)).map_err(unchanged)?
+        }
+        None if starts_mgp != Some(true) => {
+            let reason = format!("its entry `{ENTRY}` starts another program, or cannot be read");
+            return Err(unchanged(reason));
+        }
         None => Restored {
             text: Some(record::without_mgp(syntax, table, &now).map_err(unchanged)?),
             is_exact: false,

@@ -7,8 +7,8 @@ use mgp_discovery::import::{
     self as host_files, Import, ImportOutcome, ImportedServer, Plan, ToolLimit,
 };
 
-use super::Connect;
 use super::record::ENTRY;
+use super::{Connect, HostTarget};
 use crate::args::Global;
 use crate::commands::import::{is_mgp, read_servers as read_servers_of};
 
@@ -42,7 +42,7 @@ pub(super) fn present(
     text: &str,
     table: &[String],
 ) -> Vec<PresentServer> {
-    let Some(mut import) = read_servers(global, connect, file, text, table) else {
+    let Some(mut import) = read_servers(global, &connect.target, file, text, table) else {
         return Vec::new();
     };
     import.servers.retain(|server| !is_mgp(&server.entry));
@@ -62,30 +62,28 @@ pub(super) fn present(
     present.collect()
 }
 
-/// Returns whether the entry named `mgp` in a host's file starts this program; an entry that cannot be read does not.
+/// Returns whether the entry named `mgp` in a host's file starts this program; `None` if the entry cannot be read.
 pub(super) fn starts_mgp(
     global: &Global,
-    connect: &Connect,
+    target: &HostTarget,
     file: &Path,
     text: &str,
     table: &[String],
-) -> bool {
-    let import = read_servers(global, connect, file, text, table);
-    let is_own = |server: &ImportedServer| {
-        server.name == ENTRY && server.project.is_none() && is_mgp(&server.entry)
-    };
-    import.is_some_and(|import| import.servers.iter().any(is_own))
+) -> Option<bool> {
+    let import = read_servers(global, target, file, text, table)?;
+    let is_named = |server: &&ImportedServer| server.name == ENTRY && server.project.is_none();
+    import.servers.iter().find(is_named).map(|server| is_mgp(&server.entry))
 }
 
 fn read_servers(
     global: &Global,
-    connect: &Connect,
+    target: &HostTarget,
     file: &Path,
     text: &str,
     table: &[String],
 ) -> Option<Import> {
-    match connect.target.known() {
+    match target.known() {
         Some(host) => read_servers_of(global, host, file, text).ok(),
-        None => host_files::read(connect.target.format(table), file, text).ok(),
+        None => host_files::read(target.format(table), file, text).ok(),
     }
 }

@@ -105,19 +105,21 @@ impl Record {
         (digest(&text) == self.before_sha256).then_some(text)
     }
 
-    /// Returns the text of a file without the entry of mgp, and with the removed entries put back.
+    /// Returns the text of a file without the entry of mgp, and with the removed entries put back. If `is_own` is
+    /// `false`, another program's entry has replaced that of mgp, and stays.
     pub(crate) fn restore(
         &self,
         syntax: Syntax,
         table: &[String],
         now: &str,
+        is_own: bool,
     ) -> Result<Restored, String> {
         let copy = self.copy();
         if digest(now) == self.after_sha256 && (copy.is_some() || self.before.is_none()) {
             return Ok(Restored { text: copy, is_exact: true, differs: Vec::new() });
         }
         let mut differs = Vec::new();
-        let mut text = without_mgp(syntax, table, now)?;
+        let mut text = if is_own { without_mgp(syntax, table, now)? } else { now.to_owned() };
         for TakenEntry { path, name, value } in self.taken.iter().rev() {
             let is_there = syntax.members(&text, path)?.iter().any(|(there, _)| there == name);
             if is_there {

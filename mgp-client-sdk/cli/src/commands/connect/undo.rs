@@ -221,7 +221,7 @@ impl FileChange {
         let found =
             found.ok_or_else(|| failed(&format!("the entry of mgp in `{file}` was changed")))?;
         let record = Record::read(global, &self.file)?.ok_or_else(changed)?;
-        record.restore(found.syntax, &found.table, &now).map(Some).map_err(|_| changed())
+        record.restore(found.syntax, &found.table, &now, true).map(Some).map_err(|_| changed())
     }
 
     /// Restores the file, or writes the merged text. Returns the path of a back-up of the replaced text; `None` if that
