@@ -6,7 +6,6 @@ use mgp_lifecycle::{Drain, DrainConfig, Health, IntoCheckResult, QuotaLayer, Rat
 use mgp_types::mcp::Completion;
 
 use crate::change_notifier::{ChangeNotifier, ResourceSubscriber};
-use crate::features::Features;
 use crate::prompt::{Prompt, Prompts};
 use crate::request::{Function, RequestHandler};
 use crate::resource::{Resource, ResourceSet, Resources};
@@ -54,13 +53,12 @@ impl Server {
     }
 
     /// Makes the server send change notifications through a [`ChangeNotifier`], which several servers can share. Must
-    /// be called before resources and prompts are added.
+    /// be called before resources and prompts are added, or their page size is set; if there already is a resource or a
+    /// prompt, [`Server::into_stack`] fails.
     ///
     /// `watches` handles the subscriptions of callers to resources.
     pub fn herald(mut self, herald: &ChangeNotifier, watches: impl ResourceSubscriber) -> Self {
-        let before =
-            std::mem::replace(&mut self.features, Features::new(herald.subscribers().clone()));
-        (self.features.events, self.features.has_channels) = (before.events, before.has_channels);
+        self.features.replace_subscribers(herald.subscribers().clone());
         self.features.watches = Some(Arc::new(watches));
         self
     }

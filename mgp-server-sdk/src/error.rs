@@ -95,6 +95,9 @@ pub(crate) enum BuildError {
     /// [`Server::governed`](crate::Server::governed) was called more than once for the server.
     #[error("the server is governed twice; one `governed` is enough")]
     GovernedTwice,
+    /// [`Server::herald`](crate::Server::herald) was called after resources or prompts were added.
+    #[error("`herald` comes after resources or prompts; call it before they are added")]
+    LateHerald,
     /// Two prompts have the same name, or two resources the same URI.
     #[error("{0} is defined twice; rename one")]
     Duplicate(String),

@@ -79,6 +79,17 @@ impl Features {
         }
     }
 
+    /// Replaces the subscribers to changes, and keeps all features that do not depend on them.
+    pub(crate) fn replace_subscribers(&mut self, subscribers: Subscribers) {
+        // These entries would be lost, because they notify the subscribers that they were given.
+        if !self.resources.is_empty() || !self.prompts.is_empty() {
+            self.errors.push(BuildError::LateHerald);
+        }
+        self.resources = Resources::new(subscribers.clone());
+        self.prompts = Prompts::new(subscribers.clone());
+        self.subscribers = subscribers;
+    }
+
     /// Removes and returns the errors collected so far, together with those of the features. If there is any, the
     /// server cannot be built.
     pub(crate) fn errors(&mut self, state: &Extensions) -> Vec<BuildError> {

@@ -261,6 +261,42 @@ async fn a_block_is_the_set_of_its_tools() {
     assert_eq!(list["tools"][2]["inputSchema"]["additionalProperties"], false);
 }
 
+struct Platforms(&'static str);
+
+#[tools]
+impl Platforms {
+    /// Runs on every platform.
+    #[tool]
+    async fn always(&self) -> &'static str {
+        self.0
+    }
+
+    /// Runs outside of tests only.
+    #[cfg(not(test))]
+    #[tool]
+    async fn never(&self, place: NoSuchType) -> String {
+        place.to_string()
+    }
+
+    /// Runs in tests only.
+    #[tool]
+    #[cfg(test)]
+    #[cfg(not(doc))]
+    async fn tested(word: String) -> String {
+        word
+    }
+}
+
+#[tokio::test]
+async fn a_tool_whose_condition_does_not_hold_is_left_out() {
+    let list = listed(Platforms("here"), SECURITY).await;
+    let names: Vec<_> =
+        list["tools"].as_array().unwrap().iter().map(|tool| tool["name"].clone()).collect();
+    assert_eq!(names, ["always", "tested"]);
+    let mut client = connected(Server::new("t", "1").tool(Platforms("here")), SECURITY).await;
+    assert_eq!(call(&mut client, "tested", r#"{"word":"yes"}"#).await.unwrap(), "yes");
+}
+
 // === Extractors ===
 
 /// A custom extractor.

@@ -1,13 +1,14 @@
 //! The backend of the operator commands for access, permissions and approvals: the running kernel, or its state folder
 //! if no kernel runs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_client_sdk::Client;
-use mgp_discovery::Sources;
+use mgp_discovery::{Sources, Trust};
 use mgp_security::{
     AnswerPlace, Approval, ApprovalSource, ApprovalTerm, CallApproval, CallApprovals, Governance,
-    Inbox, InboxConfig, PermissionChange,
+    Inbox, InboxConfig, PermissionChange, ServerPolicy,
 };
 use mgp_types::method::{
     KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny, KernelPermissions,
@@ -74,7 +75,9 @@ impl Backend {
             match lock::try_kernel(&folder)? {
                 LockAttempt::Acquired(lock) => {
                     let governance = Governance::builder().inbox(InboxConfig::default());
-                    return Ok(Self::Folder(governance.in_folder(folder).await?, lock));
+                    let governance = governance.in_folder(folder).await?;
+                    apply_config(&governance).await;
+                    return Ok(Self::Folder(governance, lock));
                 }
                 // The lock is held by a kernel that starts or stops, or by another short command.
                 LockAttempt::Held(_) if Instant::now() < end => sleep(LOCK_INTERVAL).await,
@@ -260,6 +263,25 @@ impl Backend {
             }
         }
         Ok(())
+    }
+}
+
+/// Applies what the configuration decides about access, as the kernel does: the `default_policy` of servers, and the
+/// groups of agents.
+async fn apply_config(governance: &Governance) {
+    let trust = Trust::new(Arc::clone(governance.store()));
+    // A broken configuration decides nothing; the stored entries are shown all the same.
+    let Ok(loaded) = Sources::from_env().load(&trust).await else { return };
+    for server in &loaded.config.servers {
+        if let Some(mgp) = &server.mgp {
+            let policy = ServerPolicy::default().default_policy(mgp.default_policy);
+            governance.policies().set(server.id.clone(), policy);
+        }
+    }
+    let (operator, access) = (operator(), governance.access());
+    for (name, agent) in &loaded.config.agents {
+        let groups = agent.groups.iter().cloned();
+        access.groups().set(operator.tenant().as_str(), name, groups);
     }
 }
 

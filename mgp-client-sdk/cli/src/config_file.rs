@@ -9,7 +9,7 @@ use std::time::Duration;
 use mgp_discovery::{Config, limits, nearest};
 use mgp_types::mgp::RiskLevel;
 use mgp_types::{PrivateFile, backup_paths};
-use toml_edit::{DocumentMut, Item, Table, TableLike, value};
+use toml_edit::{Decor, DocumentMut, Item, RawString, Table, TableLike, value};
 
 use crate::exit::{CliResult, Failure};
 use crate::replace_file::{create_private, replace_file};
@@ -200,7 +200,16 @@ impl ConfigFile {
                 }
             }
             match document.get_mut("servers")? {
-                Item::ArrayOfTables(tables) => tables.retain(|table| !is_it(table)),
+                Item::ArrayOfTables(tables) => {
+                    let removed = tables.iter().filter(|table| is_it(*table));
+                    let comments: Vec<(isize, String)> = removed
+                        .filter_map(|table| Some((table.position()?, comments_above(table)?)))
+                        .collect();
+                    tables.retain(|table| !is_it(table));
+                    for (at, comments) in comments.into_iter().rev() {
+                        move_comments(document, at, &comments);
+                    }
+                }
                 Item::Value(toml_edit::Value::Array(array)) => {
                     array
                         .retain(|value| !value.as_inline_table().is_some_and(|table| is_it(table)));
@@ -253,6 +262,59 @@ impl ConfigFile {
             )));
         }
         Ok(target.replace_keeping_mode(&lock, after.as_bytes())?)
+    }
+}
+
+/// Returns the comments above a table that are not about this table: those up to the last blank line.
+///
+/// A file's first comments are above its first table.
+fn comments_above(table: &Table) -> Option<String> {
+    let prefix = table.decor().prefix()?.as_str()?;
+    let (above, _) = prefix.rsplit_once("\n\n").or_else(|| prefix.rsplit_once("\n\r\n"))?;
+    above.contains('#').then(|| above.trim_end().to_owned())
+}
+
+/// Puts the comments of a removed table above the next table, or at the end of the document.
+fn move_comments(document: &mut DocumentMut, removed_at: isize, comments: &str) {
+    let mut next: Option<isize> = None;
+    each_table(document.as_table_mut(), &mut |at, _| {
+        if at > removed_at && next.is_none_or(|next| at < next) {
+            next = Some(at);
+        }
+    });
+    let Some(next) = next else {
+        let trailing = document.trailing().as_str().unwrap_or_default();
+        let below = trailing.trim_start_matches(['\r', '\n']);
+        let gap = if below.is_empty() { "\n" } else { "\n\n" };
+        let text = format!("{comments}{gap}{below}");
+        return document.set_trailing(text);
+    };
+    each_table(document.as_table_mut(), &mut |at, decor| {
+        if at == next {
+            let own = decor.prefix().and_then(RawString::as_str).unwrap_or_default();
+            let text = format!("{comments}\n\n{}", own.trim_start_matches(['\r', '\n']));
+            decor.set_prefix(text);
+        }
+    });
+}
+
+/// Calls a function with the position of each table that has a header, and with the text around this header.
+fn each_table(table: &mut Table, call: &mut dyn FnMut(isize, &mut Decor)) {
+    if let Some(at) = table.position()
+        && !table.is_dotted()
+    {
+        call(at, table.decor_mut());
+    }
+    for (_, item) in table.iter_mut() {
+        match item {
+            Item::Table(table) => each_table(table, call),
+            Item::ArrayOfTables(tables) => {
+                for table in tables.iter_mut() {
+                    each_table(table, call);
+                }
+            }
+            _ => {}
+        }
     }
 }
 
@@ -417,5 +479,31 @@ mod tests {
         left.sort();
         assert_eq!(left.len(), 11, "the file and ten back-ups: {left:?}");
         assert!(left.contains(&"secret 24".to_owned()) && !left.contains(&"secret 14".to_owned()));
+    }
+
+    #[test]
+    fn the_comments_above_a_removed_server_stay_unless_they_are_about_it() {
+        let folder = mgp_testkit::temp_dir();
+        let path = folder.path().join("mgp.toml");
+        let without = |id: &str, text: &str| {
+            fs::write(&path, text).unwrap();
+            ConfigFile::open(path.clone()).unwrap().remove_server(id).unwrap();
+            fs::read_to_string(&path).unwrap()
+        };
+        let server = |id: &str| format!("[[servers]]\nid = \"{id}\"\ncommand = \"true\"\n");
+        let (a, b) = (server("a"), server("b"));
+        let head = "# The servers of this machine.\n# Ask before you add one.\n";
+        assert_eq!(without("a", &format!("{head}\n# From `mgp servers add`\n{a}")), head);
+        let rest = format!("# About b\n{b}");
+        assert_eq!(without("a", &format!("{head}\n{a}\n{rest}")), format!("{head}\n{rest}"));
+        assert_eq!(without("b", &format!("{head}\n{a}\n{rest}")), format!("{head}\n{a}"));
+        let rest = "[agents.x]\ninteractive = true\n";
+        let policy = "[servers.mgp]\ndefault_policy = \"opt-out\"\n";
+        assert_eq!(
+            without("a", &format!("{head}\n# About a\n{a}{policy}\n{rest}")),
+            format!("{head}\n{rest}")
+        );
+        let tail = "# The end.\n";
+        assert_eq!(without("a", &format!("{head}\n{a}\n{tail}")), format!("{head}\n{tail}"));
     }
 }

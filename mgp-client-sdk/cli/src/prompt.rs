@@ -11,8 +11,10 @@ use mgp_types::sync::Mutex;
 
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
+
+/// The length from which a typed line may have been cut, in bytes: terminals on Linux cut longer lines without notice.
 #[cfg(unix)]
-use crate::operator::MAX_PASSPHRASE_BYTES;
+const MAX_LINE_BYTES: usize = 4095;
 
 /// The operator's passphrase after the first prompt. A command can connect several times, but should ask only once.
 static PASSPHRASE: Mutex<Option<String>> = Mutex::new(None);
@@ -108,6 +110,11 @@ pub(crate) fn passphrase(question: &str) -> CliResult<String> {
     if answer.is_empty() {
         return Err(Failure::failed("no passphrase was typed"));
     }
+    if answer.len() >= MAX_LINE_BYTES {
+        return Err(Failure::failed(
+            "the text is too long for a terminal; pipe a secret to `mgp secrets set NAME`",
+        ));
+    }
     Ok(answer)
 }
 
@@ -121,7 +128,7 @@ fn read_secret(terminal: &File) -> io::Result<String> {
     use std::io::Read as _;
 
     let mut line = String::new();
-    let mut reader = io::BufReader::new(terminal).take(MAX_PASSPHRASE_BYTES as u64 + 2);
+    let mut reader = io::BufReader::new(terminal).take(MAX_LINE_BYTES as u64 + 2);
     reader.read_line(&mut line)?;
     line.truncate(line.trim_end_matches(['\n', '\r']).len());
     Ok(line)

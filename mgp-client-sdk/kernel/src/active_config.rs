@@ -38,8 +38,8 @@ pub(super) struct SharedConfig(Arc<RwLock<ConfigState>>);
 #[derive(Clone, Debug, Default)]
 struct ConfigState {
     config: Arc<Config>,
-    /// The ids of servers whose configuration entries are invalid. No other server can use these ids.
-    broken: Arc<HashSet<String>>,
+    /// The ids of servers whose configuration entries are invalid or switched off. No other server can use these ids.
+    reserved: Arc<HashSet<String>>,
 }
 
 /// The files of the configuration, and the approvals of project configurations.
@@ -135,19 +135,20 @@ impl ActiveConfig {
 }
 
 impl SharedConfig {
-    pub(super) fn set(&self, config: Config, broken: impl IntoIterator<Item = String>) {
-        let broken = Arc::new(broken.into_iter().collect());
-        *self.0.write() = ConfigState { config: Arc::new(config), broken };
+    pub(super) fn set(&self, config: Config, reserved: impl IntoIterator<Item = String>) {
+        let reserved = Arc::new(reserved.into_iter().collect());
+        *self.0.write() = ConfigState { config: Arc::new(config), reserved };
     }
 
     pub(super) fn config(&self) -> Arc<Config> {
         Arc::clone(&self.0.read().config)
     }
 
-    /// Returns whether the configuration has an entry for a server with this id, even if the entry is invalid.
+    /// Returns whether the configuration has an entry for a server with this id, even if the entry is invalid or
+    /// switched off.
     pub(super) fn has_server(&self, id: &str) -> bool {
         let state = self.0.read();
-        state.broken.contains(id) || state.config.server(id).is_some()
+        state.reserved.contains(id) || state.config.server(id).is_some()
     }
 }
 

@@ -19,6 +19,7 @@ use mgp_types::{ErrorCode, RpcError, Timestamp};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpStream, UdpSocket, lookup_host};
 use tokio::sync::Mutex;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 
 use super::error::KernelError;
@@ -41,7 +42,10 @@ mgp_types::opaque_debug!(AuditSinks);
 
 /// A place to which events are written.
 enum Target {
-    File(PathBuf),
+    File {
+        path: PathBuf,
+        running: Mutex<Option<Append>>,
+    },
     Url(UrlSink),
     Udp(String),
     Tcp {
@@ -50,6 +54,13 @@ enum Target {
     },
     #[cfg(unix)]
     Socket(PathBuf),
+}
+
+/// An attempt to append a line to a file. It goes on after its caller stopped waiting, because a blocked thread cannot
+/// be interrupted.
+struct Append {
+    line: String,
+    thread: JoinHandle<io::Result<()>>,
 }
 
 impl AuditSinks {
@@ -99,7 +110,9 @@ fn target(
     folder: &Path,
 ) -> Result<Target, String> {
     match sink {
-        AuditSinkConfig::File(path) => Ok(Target::File(path_in(folder, path))),
+        AuditSinkConfig::File(path) => {
+            Ok(Target::File { path: path_in(folder, path), running: Mutex::default() })
+        }
         AuditSinkConfig::Url { url, headers } => {
             UrlSink::new(url, &headers.0, expander, proxy, folder, SEND_TIMEOUT).map(Target::Url)
         }
@@ -136,10 +149,8 @@ async fn write(target: &Target, call: &Call) -> Result<Reply, RpcError> {
 impl Target {
     async fn write(&self, event: &str) -> Result<(), String> {
         match self {
-            Self::File(path) => {
-                let (path, line) = (path.clone(), format!("{event}\n"));
-                let appended = tokio::task::spawn_blocking(move || append(&path, &line));
-                appended.await.unwrap_or_else(|ended| Err(io::Error::other(ended)))
+            Self::File { path, running } => {
+                append_once(path, format!("{event}\n"), &mut *running.lock().await).await
             }
             Self::Url(sink) => return sink.post("", event).await,
             Self::Udp(address) => send_datagram(address, event).await,
@@ -159,6 +170,27 @@ impl Target {
         }
         .map_err(|error| error.to_string())
     }
+}
+
+/// Appends a line to a file on a thread for blocking work.
+///
+/// If an earlier attempt has not ended, e.g. because no process reads from a pipe, waits for it first, so that at most
+/// one thread is blocked. If it appended the same line, the line is not appended again.
+async fn append_once(path: &Path, line: String, running: &mut Option<Append>) -> io::Result<()> {
+    if let Some(earlier) = running {
+        let appended = matches!((&mut earlier.thread).await, Ok(Ok(())));
+        let is_same = earlier.line == line;
+        *running = None;
+        if appended && is_same {
+            return Ok(());
+        }
+    }
+    let (path, text) = (path.to_owned(), line.clone());
+    let thread = spawn_blocking(move || append(&path, &text));
+    let attempt = running.insert(Append { line, thread });
+    let appended = (&mut attempt.thread).await;
+    *running = None;
+    appended.unwrap_or_else(|ended| Err(io::Error::other(ended)))
 }
 
 /// Appends a line to a file. A new file is readable only by its owner.
@@ -269,6 +301,25 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "{\"a\":1}\n");
         append(&path, "{\"a\":2}\n").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "{\"a\":1}\n{\"a\":2}\n");
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn an_event_reaches_a_pipe_once_although_its_reader_comes_late() {
+        let folder = mgp_testkit::temp_dir();
+        let path = folder.path().join("events.fifo");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let mut running = None;
+        for _ in 0..3 {
+            let attempt = append_once(&path, "1\n".to_owned(), &mut running);
+            assert!(timeout(Duration::from_millis(20), attempt).await.is_err());
+        }
+        let read = {
+            let path = path.clone();
+            spawn_blocking(move || fs::read_to_string(path).unwrap())
+        };
+        append_once(&path, "1\n".to_owned(), &mut running).await.unwrap();
+        assert_eq!(read.await.unwrap(), "1\n");
     }
 
     #[test]

@@ -316,7 +316,7 @@ impl KernelBuilder {
         let origin = sources.map(|sources| origin(sources, &store));
         let calls = CallProposals::open(&store, &config, self.live_keys).await?;
         let events = start_events(&governance, &view, db, &expander, &config).await?;
-        shared.set(config, loaded.iter().flat_map(|loaded| loaded.broken.iter().cloned()));
+        shared.set(config, loaded.iter().flat_map(reserved_ids));
         let context = FleetContext {
             events,
             config: shared.clone(),
@@ -358,6 +358,11 @@ impl KernelBuilder {
         }
         Ok(kernel)
     }
+}
+
+/// Returns the ids of entries in the configuration files whose servers do not run; no other server can use these ids.
+fn reserved_ids(loaded: &LoadedConfig) -> impl Iterator<Item = String> {
+    loaded.broken.iter().chain(&loaded.disabled).cloned()
 }
 
 /// Returns the sources of the configuration, together with the stored approvals of project files.

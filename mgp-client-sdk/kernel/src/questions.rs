@@ -14,8 +14,10 @@ use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Payload, RpcError, random_name};
 use tokio::sync::oneshot;
 
-/// The maximum number of open questions of one server to operators.
+/// The maximum number of open questions of one server to operators, in the calls of one caller.
 const MAX_OF_SERVER: usize = 16;
+/// The maximum number of open questions to operators in the calls of one caller.
+const MAX_OF_CALLER: usize = 64;
 /// The maximum number of open questions of all servers to operators.
 const MAX_OPEN: usize = 256;
 /// The time limit of a question that states none. Questions to callers have the same limit.
@@ -76,8 +78,10 @@ impl ServerQuestions {
         let listed = listed(&id, cx, &question);
         let (sender, answer) = oneshot::channel();
         let mut open = self.0.lock();
-        let of_server = open.values().filter(|one| one.listed.server_id == listed.server_id);
-        if of_server.count() >= MAX_OF_SERVER || open.len() >= MAX_OPEN {
+        let of_caller = open.values().filter(|one| one.principal == cx.principal);
+        let of_server = of_caller.clone().filter(|one| one.listed.server_id == listed.server_id);
+        let is_full = of_server.count() >= MAX_OF_SERVER || of_caller.count() >= MAX_OF_CALLER;
+        if is_full || open.len() >= MAX_OPEN {
             let message = "too many questions of servers wait; `mgp callbacks ls` lists them";
             return Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message));
         }
@@ -168,4 +172,27 @@ fn listed(id: &str, cx: &Context, question: &CallbackRequestParams) -> KernelCal
     listed.options = question.options.clone();
     listed.agent_id = cx.principal.as_agent().map(AgentId::to_string);
     listed
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::service::{Peer, Scope, ScopeKind};
+
+    use super::*;
+
+    #[test]
+    fn open_questions_in_the_calls_of_one_agent_leave_places_for_others() {
+        let questions = ServerQuestions::default();
+        let open = |agent: &str, server: String| {
+            let principal = Principal::local().agent(agent);
+            let mut cx = Context::new(Peer::none(), Scope::new(ScopeKind::Request), principal);
+            cx.server = Some(server.into());
+            questions.open(&cx, CallbackRequestParams::new("", CallbackType::Input)).ok()
+        };
+        let one_server: Vec<_> = (0..100).map_while(|_| open("ada", "a".to_owned())).collect();
+        assert_eq!(one_server.len(), MAX_OF_SERVER);
+        let others: Vec<_> = (0..100).map_while(|server| open("ada", server.to_string())).collect();
+        assert_eq!(one_server.len() + others.len(), MAX_OF_CALLER);
+        assert!(open("bob", "a".to_owned()).is_some());
+    }
 }

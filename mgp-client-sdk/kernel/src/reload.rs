@@ -4,8 +4,8 @@ use std::sync::{Arc, Weak};
 
 use futures_util::future::{join, join_all};
 use mgp_discovery::{
-    ChangeEffect, Config, ConfigChange, ConfigFinding, ConfigWatcher, LoadedConfig, OperatorProof,
-    Reloaded, ServerConfig, TargetConfig,
+    ChangeEffect, Config, ConfigChange, ConfigFinding, ConfigWatcher, KernelConfig, LoadedConfig,
+    OperatorProof, Reloaded, ServerConfig, TargetConfig,
 };
 use mgp_types::mgp::{KernelChange, KernelFinding, KernelReloadResult, ShutdownReason};
 use mgp_types::service::{Principal, ServerId};
@@ -69,8 +69,15 @@ impl Kernel {
     /// # Cancel safety
     /// As [`reload`](Self::reload).
     pub async fn configure(&self, config: Config) -> Result<Vec<KernelChange>, KernelError> {
-        apply_detached(self, config, Vec::new(), &file_owner()).await
+        apply_detached(self, config, IdleEntries::default(), &file_owner()).await
     }
+}
+
+/// The ids of the entries of configuration files whose servers do not run.
+#[derive(Default)]
+struct IdleEntries {
+    broken: Vec<String>,
+    disabled: Vec<String>,
 }
 
 /// Keeps the previous entry of each server whose new entry is invalid, so that a typing error stops no server.
@@ -90,11 +97,18 @@ async fn apply_loaded(
 ) -> Result<KernelReloadResult, KernelError> {
     let mut result = KernelReloadResult::new();
     log_findings(&loaded);
-    let findings = findings_of(&loaded);
+    let mut findings = findings_of(&loaded);
     kernel.0.config.set_findings(findings.clone());
-    kernel.0.config.set_disabled(&loaded.disabled);
+    let idle = IdleEntries { broken: loaded.broken, disabled: loaded.disabled };
+    let applied = apply_detached(kernel, loaded.config, idle, by).await;
+    if let Err(error) = &applied {
+        let what = "the changed configuration was not applied completely";
+        let message = format!("{what}: {error}; run `mgp reload` to apply it again");
+        findings.push(KernelFinding::new("error", message));
+        kernel.0.config.set_findings(findings.clone());
+    }
     result.findings = findings.into();
-    result.changed = apply_detached(kernel, loaded.config, loaded.broken, by).await?;
+    result.changed = applied?;
     for finding in kernel.0.config.pending_findings() {
         tracing::warn!("{}", finding.message);
         result.findings.push(finding);
@@ -107,11 +121,11 @@ async fn apply_loaded(
 async fn apply_detached(
     kernel: &Kernel,
     config: Config,
-    broken: Vec<String>,
+    idle: IdleEntries,
     by: &Principal,
 ) -> Result<Vec<KernelChange>, KernelError> {
     let (kernel, by) = (kernel.clone(), by.clone());
-    let applied = tokio::spawn(async move { apply(&kernel, config, broken, &by).await });
+    let applied = tokio::spawn(async move { apply(&kernel, config, idle, &by).await });
     applied.await.unwrap_or_else(|error| {
         let message = "the configuration was not applied to the end";
         Err(KernelError::Governed(RpcError::internal(message).because(error)))
@@ -121,7 +135,7 @@ async fn apply_detached(
 async fn apply(
     kernel: &Kernel,
     mut config: Config,
-    broken: Vec<String>,
+    idle: IdleEntries,
     by: &Principal,
 ) -> Result<Vec<KernelChange>, KernelError> {
     let parts = &*kernel.0;
@@ -135,7 +149,7 @@ async fn apply(
     config.servers.extend(local.cloned());
     let change = ConfigChange::between(&before, &config);
     if change.is_empty() {
-        parts.config.shared.set(config, broken);
+        put_in_force(parts, config, idle);
         dispatch.registrations.reconfigured().await?;
         return Ok(Vec::new());
     }
@@ -157,9 +171,9 @@ async fn apply(
         parts.fleet.context().notifications.tools_changed(|_| true);
     }
     let changes = changes(&change);
-    let replaced = reconfigure_servers(kernel, &before, &change);
+    let replaced = reconfigure_servers(kernel, &before, &config, &change);
     // Store the configuration now, so that the next one is compared with it even if servers fail below.
-    parts.config.shared.set(config, broken);
+    put_in_force(parts, config, idle);
     let mut outcome = replace_servers(kernel, &before, &change, replaced).await;
     for id in &change.removed {
         if let Err(error) = kernel.governance().remove_policy(by, id, None).await {
@@ -171,6 +185,12 @@ async fn apply(
         outcome = outcome.and(Err(error.into()));
     }
     outcome.map(|()| changes)
+}
+
+/// Makes a configuration the active one.
+fn put_in_force(parts: &KernelParts, config: Config, idle: IdleEntries) {
+    parts.config.set_disabled(&idle.disabled);
+    parts.config.shared.set(config, idle.broken.into_iter().chain(idle.disabled));
 }
 
 /// Returns whether the settings that determine which tools are listed to agents changed.
@@ -187,25 +207,43 @@ fn lists_other_tools(before: &Config, after: &Config) -> bool {
         || names.any(|name| of_agent(before, name) != of_agent(after, name))
 }
 
-/// Applies new settings to servers that keep running, and returns the changed servers that have to be
-/// restarted.
+/// Applies new settings to servers that keep running, and returns the configured servers that have to be restarted.
 fn reconfigure_servers(
     kernel: &Kernel,
     before: &Config,
+    after: &Config,
     change: &ConfigChange,
 ) -> Vec<ServerConfig> {
-    let mut replaced = Vec::new();
+    let must_restart = |server: &ServerConfig| {
+        before.server(server.id.as_str()).is_some_and(|old| {
+            supervision(old) != supervision(server)
+                || reads_changed(&before.kernel, &after.kernel, server)
+        })
+    };
+    let is_changed = |server: &&ServerConfig| {
+        change.changed.iter().any(|changed| changed.server.id == server.id)
+    };
+    let unchanged = after.servers.iter().filter(|server| !is_changed(server));
+    let mut replaced: Vec<_> = unchanged.filter(|server| must_restart(server)).cloned().collect();
     for changed in &change.changed {
-        let has_other_supervision = before
-            .server(changed.server.id.as_str())
-            .is_some_and(|old| supervision(old) != supervision(&changed.server));
-        if changed.effect == ChangeEffect::Restart || has_other_supervision {
+        if changed.effect == ChangeEffect::Restart || must_restart(&changed.server) {
             replaced.push(changed.server.clone());
         } else {
             kernel.0.fleet.reconfigure(changed.server.clone());
         }
     }
     replaced
+}
+
+/// Returns whether a setting of `[kernel]` changed that this server gets only when it starts.
+fn reads_changed(before: &KernelConfig, after: &KernelConfig, server: &ServerConfig) -> bool {
+    match &server.target {
+        TargetConfig::Program { .. } => before.pass_env != after.pass_env,
+        TargetConfig::Url { .. } => {
+            (&before.proxy, &before.no_proxy) != (&after.proxy, &after.no_proxy)
+        }
+        _ => false,
+    }
 }
 
 /// Removes, replaces and adds servers at the same time; only a server whose id changed waits until it has ended under

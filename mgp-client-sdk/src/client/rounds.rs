@@ -23,11 +23,15 @@ impl Client {
         call.cx_mut().trace_or_new();
         let logical = call.cx().key.to_string();
         let mut next = call.clone();
-        for _ in 0..=self.0.max_rounds {
+        for round in 0.. {
             let needed = match self.0.stack.send(next).await? {
                 Reply::InputRequired(needed) => needed,
                 reply => return ensure_known_kind(reply),
             };
+            // The answers of a further round would not be sent, so its questions are not put to the handlers.
+            if round >= self.0.max_rounds {
+                break;
+            }
             let answers = self.answers(call.cx(), needed.asks).await?;
             next = call.clone();
             next.cx_mut().key = CallKey::next();

@@ -1,13 +1,13 @@
 //! Requests a subscription and, in the modern era, keeps the stream open over which the events are sent.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mgp_types::mcp::{Era, ListenParams, SubscriptionFilter};
 use mgp_types::method::{EventsSubscribe, EventsUnsubscribe, Request, SubscriptionsListen};
 use mgp_types::mgp::SubscribeEventsParams;
-use mgp_types::service::{Call, Context, Method, Params, Stack};
+use mgp_types::service::{Call, Context, Method, Params, SessionReplay, SessionReplayFn, Stack};
 use mgp_types::{Backoff, ErrorCode, Id, Payload, RpcError};
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +36,8 @@ pub(crate) struct EventSubscription {
     stack: Stack,
     cx: Context,
     is_kept: bool,
+    /// The function with which the transport subscribes again if the legacy session is lost.
+    _replay: Arc<SessionReplayFn>,
     /// The task that keeps the stream of the modern era open.
     _stream: Option<TaskGuard>,
 }
@@ -73,27 +75,24 @@ pub(crate) async fn open(
     if let Some(unnamed) = unnamed {
         routes.set_unnamed(unnamed);
     }
+    let received = Arc::new(AtomicU64::new(params.after_seq.unwrap_or(0)));
+    let known_id = Arc::new(OnceLock::new());
+    let replay = session_replay(params, &known_id, &received);
     let requested = routes.request();
-    let reply = stack.send(Call::ask::<EventsSubscribe>(params, cx.clone())?).await?;
-    let answer: Answer = reply.get()?;
-    let after = params.after_seq.unwrap_or(0);
-    let received = Arc::new(AtomicU64::new(after));
-    let seen = Arc::clone(&received);
-    let counted: EventSink = Arc::new(move |event: ServerEvent| {
-        let seq = event.seq.unwrap_or(0);
-        sink(event);
-        seen.fetch_max(seq, Ordering::AcqRel);
-    });
+    let mut call = Call::ask::<EventsSubscribe>(params, cx.clone())?;
+    call.cx_mut().extensions.insert(SessionReplay::new(&replay));
+    let answer: Answer = stack.send(call).await?.get()?;
     let id = answer.subscription_id;
-    requested.answered(id.clone(), counted);
+    let _ = known_id.set(id.clone());
+    requested.answered(id.clone(), counted(sink, Arc::clone(&received)));
     let (acknowledge, acknowledged) = AcknowledgeSender::new();
     let stream = (client.server().era == Era::Modern).then(|| {
         let (stack, cx) = (stack.clone(), cx.clone());
         let (id, received, routes) = (id.clone(), Arc::clone(&received), Arc::clone(&routes));
-        let liveness = client.liveness().clone();
+        let (liveness, params) = (client.liveness().clone(), params.clone());
         TaskGuard::spawn(async move {
             tokio::select! {
-                () = keep_open(stack, cx, &id, &received, acknowledge) => routes.remove(&id),
+                () = keep_open(stack, cx, &id, &received, &params, acknowledge) => routes.remove(&id),
                 () = liveness.ended() => routes.remove(&id),
             }
         })
@@ -109,6 +108,7 @@ pub(crate) async fn open(
         stack: stack.clone(),
         cx,
         is_kept: params.durable == Some(true) || params.subscription_id.is_some(),
+        _replay: replay,
         _stream: stream,
     };
     if is_modern {
@@ -119,24 +119,73 @@ pub(crate) async fn open(
     Ok(subscription)
 }
 
-/// Opens the stream, and opens it again whenever it ends, until the server no longer has the subscription.
-/// `acknowledge` receives the acknowledgement of the first stream.
+/// Returns a sink that stores the highest sequence number of the events that it has passed on.
+fn counted(sink: EventSink, received: Arc<AtomicU64>) -> EventSink {
+    Arc::new(move |event: ServerEvent| {
+        let seq = event.seq.unwrap_or(0);
+        sink(event);
+        received.fetch_max(seq, Ordering::AcqRel);
+    })
+}
+
+/// Returns the function that subscribes again in a new legacy session, once the id of the subscription is known.
+fn session_replay(
+    params: &SubscribeEventsParams,
+    id: &Arc<OnceLock<Id>>,
+    received: &Arc<AtomicU64>,
+) -> Arc<SessionReplayFn> {
+    let (params, id, received) = (params.clone(), Arc::clone(id), Arc::clone(received));
+    Arc::new(move || {
+        let again = continued(&params, id.get()?, &received);
+        Params::of(EventsSubscribe::METHOD, &again).ok()
+    })
+}
+
+/// Returns the params that start a subscription again under its id, after the server has lost it. Logs that, because
+/// the events in between are lost.
+fn continued(
+    params: &SubscribeEventsParams,
+    id: &Id,
+    received: &AtomicU64,
+) -> SubscribeEventsParams {
+    tracing::warn!(subscription = %id, "subscription to events lost: subscribing again");
+    let mut params = params.clone();
+    params.subscription_id = Some(id.to_string());
+    params.after_seq = Some(received.load(Ordering::Relaxed));
+    params
+}
+
+/// Opens the stream, and opens it again whenever it ends. If the server has lost the subscription, starts it again;
+/// ends if the server refuses that. `acknowledge` receives the acknowledgement of the first stream.
 async fn keep_open(
     stack: Stack,
     cx: Context,
     id: &Id,
     received: &AtomicU64,
+    params: &SubscribeEventsParams,
     acknowledge: AcknowledgeSender,
 ) {
     let mut acknowledge = Some(acknowledge);
+    let mut is_new = false;
     let mut backoff = Backoff::new(RETRY_DELAY, MAX_RETRY_DELAY);
     loop {
         let began = tokio::time::Instant::now();
-        let mut cx = renewed(&cx);
+        let mut own = renewed(&cx);
         if let Some(acknowledge) = acknowledge.take() {
-            cx.extensions.insert(acknowledge);
+            own.extensions.insert(acknowledge);
         }
-        let ended = listen(&stack, cx, id, received.load(Ordering::Relaxed)).await;
+        let mut ended = listen(&stack, own, id, received.load(Ordering::Relaxed)).await;
+        let is_lost = matches!(&ended, Err(error) if error.code() == ErrorCode::INVALID_PARAMS);
+        if is_lost && !is_new {
+            let again = continued(params, id, received);
+            ended = subscribe_again(&stack, renewed(&cx), &again).await;
+            is_new = ended.is_ok();
+            if is_new {
+                continue;
+            }
+        } else {
+            is_new = false;
+        }
         if let Err(error) = &ended
             && matches!(error.code(), ErrorCode::INVALID_PARAMS | ErrorCode::METHOD_NOT_FOUND)
         {
@@ -147,6 +196,20 @@ async fn keep_open(
         }
         tokio::time::sleep(backoff.next_delay()).await;
     }
+}
+
+/// Starts a subscription again; fails if the server gives it another id.
+async fn subscribe_again(
+    stack: &Stack,
+    cx: Context,
+    params: &SubscribeEventsParams,
+) -> Result<(), RpcError> {
+    let call = Call::ask::<EventsSubscribe>(params, cx)?;
+    let answer: Answer = stack.send(call).await?.get()?;
+    if Some(answer.subscription_id.to_string()) == params.subscription_id {
+        return Ok(());
+    }
+    Err(RpcError::invalid_params("the server gave the subscription another id"))
 }
 
 async fn listen(stack: &Stack, cx: Context, id: &Id, after: u64) -> Result<(), RpcError> {

@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
-use mgp_types::mcp::{Era, ListToolsResult, Tool};
+use mgp_types::mcp::Era;
 use mgp_types::method::{Request, ToolsList};
 use mgp_types::service::{
     BoxFuture, Call, CallKey, Either, Extensions, HeaderParams, HeaderPlan, HttpFailure, Method,
     MgpService, Outlet, Params, Reply,
 };
 use mgp_types::sync::Mutex;
-use mgp_types::{ErrorCode, Payload, RpcError};
+use mgp_types::{ErrorCode, Object, Payload, RawObject, RpcError};
 use serde::Deserialize;
 use tokio::time::Instant;
 use tower_layer::Layer;
@@ -212,13 +212,19 @@ impl HeaderPlans {
             text.contains("x-mcp-header") || text.contains(r"\u")
         });
         // If the list cannot be parsed, the code that reads it reports the error.
-        if annotated && let Ok(mut list) = reply.get::<ListToolsResult>() {
-            let before = list.tools.len();
-            list.tools.retain(|tool| is_callable(tool, &mut plans));
-            if list.tools.len() < before
-                && let Ok(fewer) = Reply::of(&list)
+        if annotated
+            && let Ok(mut list) = reply.get::<Object>()
+            && let Some(Ok(mut tools)) = list.get("tools").map(Payload::get::<Vec<Payload>>)
+        {
+            let before = tools.len();
+            tools.retain(|tool| is_callable(tool, &mut plans));
+            if tools.len() < before
+                && let Ok(tools) = Payload::of(&tools)
             {
-                *reply = fewer;
+                list.insert("tools", tools);
+                if let Ok(fewer) = Reply::of(&list) {
+                    *reply = fewer;
+                }
             }
         }
         let mut known = self.plans.lock();
@@ -241,12 +247,22 @@ fn is_refused(error: &RpcError) -> bool {
         && HttpFailure::from_error(error) == Some(HttpFailure::StatusWithError(400))
 }
 
+/// The members of a tool that determine its headers.
+#[derive(Deserialize)]
+struct ListedTool {
+    name: String,
+    #[serde(rename = "inputSchema")]
+    input_schema: RawObject,
+}
+
 /// Returns whether a tool can be called, which requires valid annotations; stores its header plan if it has one.
-fn is_callable(tool: &Tool, plans: &mut HashMap<String, Arc<HeaderPlan>>) -> bool {
+fn is_callable(tool: &Payload, plans: &mut HashMap<String, Arc<HeaderPlan>>) -> bool {
+    // A tool that cannot be read stays in the list; the code that reads the tool reports the error.
+    let Ok(tool) = tool.get::<ListedTool>() else { return true };
     match HeaderPlan::of(&tool.input_schema) {
         Ok(plan) if plan.is_empty() => true,
         Ok(plan) => {
-            plans.insert(tool.name.clone(), Arc::new(plan));
+            plans.insert(tool.name, Arc::new(plan));
             true
         }
         Err(why) => {

@@ -116,9 +116,12 @@ async fn a_refused_answer_contains_nothing_of_mgp_for_a_plain_server() {
 
 #[tokio::test]
 async fn rounds_carry_answers_and_state_and_are_bounded() {
-    let builder = plain()
-        .config(|config| config.max_rounds = 2)
-        .on_elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Decline)) });
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&asked);
+    let builder = plain().config(|config| config.max_rounds = 2).on_elicitation(move |_| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        async { Ok(ElicitResult::new(ElicitAction::Decline)) }
+    });
     let (client, mut script) = Script::modern(builder, json!({})).await;
     let server = tokio::spawn(async move {
         for round in 0..3 {
@@ -140,6 +143,7 @@ async fn rounds_carry_answers_and_state_and_are_bounded() {
     });
     let error = client.call("t").arg("a", 1).await.unwrap_err();
     assert_eq!(error.message(), "the server asked back more than 2 times");
+    assert_eq!(asked.load(Ordering::Relaxed), 2, "answers that would not be sent are not obtained");
 
     // A raw call returns the questions themselves.
     let mut script = server.await.unwrap();

@@ -1,5 +1,6 @@
 //! The rules of events, each over each transport and era.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -8,6 +9,9 @@ use mgp_server_sdk::{EventDraft, EventHub, Server, Tool};
 use mgp_transport::duplex;
 use mgp_types::mgp::{EventsReplayParams, Severity};
 use serde_json::json;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 const ERAS: [EraChoice; 2] = [EraChoice::Legacy, EraChoice::Modern];
@@ -48,13 +52,40 @@ async fn connect(way: Way, era: EraChoice) -> (Client, EventHub) {
             builder.connect(here.reader, here.writer).await.unwrap()
         }
         Way::Http => {
-            let bound = server.http("127.0.0.1:0").no_auth().bind().await.unwrap();
-            let url = format!("http://{}/mcp", bound.local_addr());
-            tokio::spawn(bound.serve());
-            builder.connect_url(&url).await.unwrap()
+            let address = listen(server).await;
+            builder.connect_url(&format!("http://{address}/mcp")).await.unwrap()
         }
     };
     (client, hub)
+}
+
+/// Starts a server, and returns its address.
+async fn listen(server: Server) -> SocketAddr {
+    let bound = server.http("127.0.0.1:0").no_auth().bind().await.unwrap();
+    let address = bound.local_addr();
+    tokio::spawn(bound.serve());
+    address
+}
+
+/// Forwards connections to the current server. If the server changes, the connections are cut, as by its restart.
+async fn forward(servers: watch::Receiver<SocketAddr>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (mut near, _) = listener.accept().await.unwrap();
+            let mut servers = servers.clone();
+            tokio::spawn(async move {
+                let server = *servers.borrow_and_update();
+                let mut far = TcpStream::connect(server).await.unwrap();
+                tokio::select! {
+                    _ = copy_bidirectional(&mut near, &mut far) => {}
+                    _ = servers.changed() => {}
+                }
+            });
+        }
+    });
+    address
 }
 
 async fn read(events: &mut EventStream, count: usize) -> Vec<(String, String)> {
@@ -140,6 +171,29 @@ async fn a_subscription_is_continued_after_the_last_event_that_was_read() {
     let mut events = client.events().resume(cursor).await.unwrap();
     let again = read(&mut events, 2).await;
     assert_eq!(again, [("a".to_owned(), "2".to_owned()), ("a".to_owned(), "3".to_owned())]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscription_continues_after_a_restart_of_its_server_at_a_url() {
+    for era in ERAS {
+        let (first, second) = (server(), server());
+        let (before, after) = (first.events(), second.events());
+        let (servers, current) = watch::channel(listen(first).await);
+        let url = format!("http://{}/mcp", forward(current).await);
+        let builder = Client::builder("test", "1").era(era);
+        let builder = builder.http(|http| http.retry = Duration::from_millis(10));
+        let client = builder.connect_url(&url).await.unwrap();
+        let mut events = client.events().subscribe(["*"]).await.unwrap();
+        emit(&before, "a", 1).await;
+        read(&mut events, 1).await;
+        servers.send(listen(second).await).unwrap();
+        let subscribed = async || after.subscriptions() == 1;
+        mgp_testkit::until("the client subscribes again", subscribed).await;
+        emit(&after, "a", 2).await;
+        assert_eq!(read(&mut events, 1).await, [("a".to_owned(), "2".to_owned())], "{era:?}");
+        assert_eq!((events.cursor().after_seq, events.dropped()), (2, 0));
+        client.close().await;
+    }
 }
 
 #[tokio::test]

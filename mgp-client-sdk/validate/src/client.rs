@@ -38,7 +38,9 @@ client_rules! {
     "client.initialize", "MCP lifecycle", Must, Mcp,
         "a legacy client begins with `initialize`: revision, capabilities, name" => initialize;
     "client.initialized", "MCP lifecycle", Must, Mcp,
-        "after the answer it sends `notifications/initialized`, and before that nothing but `ping`" => initialized;
+        "after the answer it sends `notifications/initialized`" => initialized;
+    "client.initialized.order", "MCP lifecycle", Should, Mcp,
+        "before `notifications/initialized` it sends nothing but `ping`" => initialized_first;
     "client.ids", "JSON-RPC §4", Must, Mcp,
         "each request has an id of its own" => unique_ids;
     "client.jsonrpc", "JSON-RPC §4", Must, Mcp,
@@ -70,14 +72,21 @@ pub(crate) struct Seen {
     answers: Vec<Value>,
     /// The capabilities that the server declared.
     declared: Option<Value>,
+    /// The revision with which the server answered `initialize`.
+    negotiated: Option<Value>,
+    /// `true` if a limit was reached: from then on no message is recorded.
+    is_full: bool,
     pub(crate) subject: Subject,
 }
+
+/// The name of the rule about the first message of a legacy client.
+pub(crate) const INITIALIZE: &str = "client.initialize";
 
 /// A method that no client has.
 const UNKNOWN: &str = "does/not/exist";
 
-/// The longest time for which a client is watched.
-const MAX_WATCH: Duration = Duration::from_mins(10);
+/// The time limit of one wait for a message; the judge then waits again until the client disconnects.
+const WATCH_INTERVAL: Duration = Duration::from_hours(1);
 
 /// Serves one client on standard input and output until it disconnects, and returns a report on what the client did
 /// right and wrong.
@@ -94,8 +103,9 @@ async fn judge(link: Link) -> Report {
     let replies = link.output.clone();
     let mut session = Session::new(link, Setup::Bare, &Options::new());
     let mut seen = Seen::default();
-    let deadline = Instant::now() + MAX_WATCH;
-    while let Some(message) = session.next_until(deadline).await {
+    while session.end.is_none() {
+        let deadline = Instant::now() + WATCH_INTERVAL;
+        let Some(message) = session.next_until(deadline).await else { continue };
         for reply in answers(&message) {
             seen.server_sent(&reply);
             if let Some(replies) = &replies {
@@ -107,6 +117,11 @@ async fn judge(link: Link) -> Report {
     seen.garbage = session.garbage;
     let results = seen.judged();
     Report::new(seen.subject, results)
+}
+
+/// Returns all rules about clients.
+pub(crate) fn rules() -> impl Iterator<Item = &'static RuleInfo> {
+    RULES.iter().map(|rule| &rule.info)
 }
 
 fn judged(rule: &ClientRule, seen: &Seen) -> RuleResult {
@@ -163,22 +178,25 @@ impl Seen {
         let is_asked = || self.asked.iter().any(|(asked, _)| Some(asked) == id);
         let is_answer = message.get("method").is_none() && is_asked();
         let kept = if is_answer { &mut self.answers } else { &mut self.messages };
-        if kept.len() < MAX_MESSAGES {
+        self.is_full |= kept.len() >= MAX_MESSAGES;
+        if !self.is_full {
             kept.push(message);
         }
     }
 
     /// Records the request and the declared capabilities that a message of the server contains.
     pub(crate) fn server_sent(&mut self, message: &Value) {
-        if let (Some(method), Some(id)) = (message["method"].as_str(), message.get("id"))
-            && self.asked.len() < MAX_MESSAGES
-        {
-            self.asked.push((id.clone(), method.to_owned()));
+        if let (Some(method), Some(id)) = (message["method"].as_str(), message.get("id")) {
+            self.is_full |= self.asked.len() >= MAX_MESSAGES;
+            if !self.is_full {
+                self.asked.push((id.clone(), method.to_owned()));
+            }
         }
         if let Some(declared) = message.pointer("/result/capabilities")
             && self.declared.is_none()
         {
             self.declared = Some(declared.clone());
+            self.negotiated = message.pointer("/result/protocolVersion").cloned();
         }
     }
 
@@ -192,7 +210,9 @@ impl Seen {
     fn answers_to(&self, wanted: &str) -> Result<Vec<&Value>, Wrong> {
         let asked = self.asked.iter().filter(|(_, method)| method == wanted);
         let answer = |id: &Value| self.answers.iter().find(|answer| answer.get("id") == Some(id));
+        // If the limit was reached, the answer may have come after it.
         asked
+            .filter(|(id, _)| !self.is_full || answer(id).is_some())
             .map(|(id, _)| answer(id).ok_or_else(|| format!("`{wanted}` was not answered")))
             .collect()
     }
@@ -253,21 +273,31 @@ fn initialize(seen: &Seen) -> Result<bool, Wrong> {
 }
 
 fn initialized(seen: &Seen) -> Result<bool, Wrong> {
+    let Some(handshake) = seen.handshake() else { return Ok(false) };
+    if seen.has_initialized() {
+        return Ok(true);
+    }
+    // A client disconnects if `initialize` was refused, or answered with a revision that it does not know.
+    let wanted = handshake.pointer("/params/protocolVersion");
+    if seen.negotiated.is_none() || seen.negotiated.as_ref() != wanted {
+        return Ok(false);
+    }
+    Err("`notifications/initialized` never came".to_owned())
+}
+
+fn initialized_first(seen: &Seen) -> Result<bool, Wrong> {
     let begun =
         seen.messages.iter().skip_while(|message| message["method"] != "initialize").skip(1);
-    let methods = begun.filter_map(|message| message["method"].as_str());
-    for method in methods {
+    for method in begun.filter_map(|message| message["method"].as_str()) {
         match method {
             "ping" | "notifications/cancelled" => {}
             "notifications/initialized" => return Ok(true),
+            // Without a handshake, other messages are not judged by this rule.
+            _ if !seen.has_initialized() => return Ok(false),
             other => return Err(format!("`{other}` was sent before `notifications/initialized`")),
         }
     }
-    if seen.handshake().is_none() {
-        Ok(false)
-    } else {
-        Err("`notifications/initialized` never came".to_owned())
-    }
+    Ok(false)
 }
 
 fn unique_ids(seen: &Seen) -> Result<bool, Wrong> {
@@ -356,4 +386,83 @@ fn offer(seen: &Seen) -> Result<bool, Wrong> {
     text(offer, "version")?;
     crate::json::texts(offer, "extensions")?;
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+    use crate::link::Target;
+
+    fn initialize() -> Value {
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+            "protocolVersion": "2025-06-18", "capabilities": {},
+            "clientInfo": { "name": "c", "version": "1" } } })
+    }
+
+    fn status(results: &[RuleResult], id: &str) -> Option<Status> {
+        results.iter().find(|result| result.rule.id == id).map(|result| result.status)
+    }
+
+    #[track_caller]
+    fn check(answer: &Value, expected: Status) {
+        let mut seen = Seen::default();
+        seen.client_sent(initialize());
+        seen.server_sent(answer);
+        let results = seen.judged();
+        assert_eq!(status(&results, "client.initialized"), Some(expected), "{answer}");
+        assert_eq!(status(&results, INITIALIZE), Some(Status::Passed), "{answer}");
+    }
+
+    #[test]
+    fn a_client_may_leave_a_server_that_it_cannot_use() {
+        let answer = |revision: &str| {
+            let result = json!({ "protocolVersion": revision, "capabilities": {} });
+            json!({ "jsonrpc": "2.0", "id": 1, "result": result })
+        };
+        let error = json!({ "code": -32000, "message": "no" });
+        check(&json!({ "jsonrpc": "2.0", "id": 1, "error": error }), Status::Skipped);
+        check(&answer("2024-11-05"), Status::Skipped);
+        check(&answer("2025-06-18"), Status::Failed);
+    }
+
+    #[test]
+    fn requests_before_the_end_of_the_handshake_are_a_warning() {
+        let mut seen = Seen::default();
+        seen.client_sent(initialize());
+        seen.client_sent(json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" }));
+        seen.client_sent(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        let results = seen.judged();
+        assert_eq!(status(&results, "client.initialized"), Some(Status::Passed));
+        assert_eq!(status(&results, "client.initialized.order"), Some(Status::Failed));
+    }
+
+    #[test]
+    fn requests_after_the_limit_are_not_judged() {
+        let mut seen = Seen::default();
+        seen.client_sent(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        for id in 0..=MAX_MESSAGES {
+            seen.server_sent(&json!({ "jsonrpc": "2.0", "id": id, "method": "ping" }));
+        }
+        seen.client_sent(json!({ "jsonrpc": "2.0", "id": MAX_MESSAGES, "result": {} }));
+        let results = seen.judged();
+        assert_eq!(status(&results, "client.notification.silent"), Some(Status::Passed));
+        assert_eq!(status(&results, "client.ping"), Some(Status::Skipped));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_is_watched_until_it_disconnects() {
+        let target = Target::memory(|| {
+            let (input, mut client) = tokio::io::duplex(1024);
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_mins(90)).await;
+                let ping = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n";
+                client.write_all(ping.as_bytes()).await.unwrap();
+            });
+            (input, tokio::io::sink())
+        });
+        let report = judge(target.open(None).unwrap()).await;
+        assert_eq!(status(&report.results, "client.ids"), Some(Status::Passed));
+    }
 }

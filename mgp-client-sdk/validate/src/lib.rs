@@ -21,6 +21,7 @@
 mod client;
 mod json;
 mod link;
+mod notices;
 mod pair;
 mod recording;
 mod report;
@@ -35,7 +36,7 @@ mod readme {}
 
 pub use client::judge_client;
 pub use link::Target;
-pub use pair::judge_pair;
+pub use pair::{judge_pair, pair_rules};
 pub use report::{Report, RuleResult, Status, Subject, Summary, TierSummary};
 pub use rule::{RuleInfo, RuleLevel, Tier, rules};
 pub use server::judge_server;

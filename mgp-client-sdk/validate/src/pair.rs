@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::client::Seen;
+use crate::client::{INITIALIZE, Seen};
 use crate::json::{MAX_SHOWN, Wrong, shown};
 use crate::link::{Link, Received, Sent, Target, of_this_process};
 use crate::recording::Recording;
@@ -44,9 +44,10 @@ const MAX_GARBAGE: usize = 512;
 
 /// Serves one client on standard input and output with the messages of a real server, and judges both.
 ///
-/// JSON values and other texts are forwarded. The relay sends no message of its own: a rule about servers is checked on
-/// the requests that the client sent. It is skipped if the client did not send the request that the rule needs. The
-/// relay ends when the client disconnects, when the server ends, or when `stop` completes.
+/// JSON values and other texts are forwarded. The relay sends no message of its own, except an error for a request
+/// whose HTTP response has no answer: a rule about servers is checked on the requests that the client sent. It is
+/// skipped if the client did not send the request that the rule needs. The relay ends when the client disconnects, when
+/// the server ends, or when `stop` completes.
 ///
 /// # Cancel safety
 /// Dropping the future ends the connections and the program that was started.
@@ -56,7 +57,8 @@ pub async fn judge_pair(
     stop: impl Future<Output = ()>,
 ) -> Report {
     let mut pair = Pair::default();
-    let connected = match server.open(options.timeout) {
+    // The client has time limits of its own.
+    let connected = match server.open(None) {
         Ok(link) => {
             let mut client = of_this_process();
             pair.relay(&mut client, link, stop).await;
@@ -66,6 +68,12 @@ pub async fn judge_pair(
         Err(wrong) => Err(wrong),
     };
     pair.report(server.name(), connected, options).await
+}
+
+/// Returns all rules that [`judge_pair`] checks.
+pub fn pair_rules() -> impl Iterator<Item = &'static RuleInfo> {
+    let own = [&CONNECTS, &ANSWERS, &ANSWERED];
+    crate::client::rules().chain(own).chain(crate::rule::rules())
 }
 
 /// The messages of both peers.
@@ -124,9 +132,13 @@ impl Pair {
                 Some(Sent::Message(message))
             }
             Received::Garbage(text) => Some(kept(&mut self.garbage, &text)),
-            Received::Unanswered(_, reason) => {
+            Received::Unanswered(id, _) if self.recording.is_cancelled(&id) => None,
+            Received::Unanswered(id, reason) => {
                 kept(&mut self.garbage, &reason);
-                None
+                // Without an answer, the client would wait for one.
+                let message = format!("the server did not answer: {reason}");
+                let error = json!({ "code": -32603, "message": message });
+                Some(Sent::Message(json!({ "jsonrpc": "2.0", "id": id, "error": error })))
             }
             Received::Status(_) | Received::End(_) => None,
         }
@@ -140,8 +152,17 @@ impl Pair {
     ) -> Report {
         let mut results = self.client.judged();
         let mut subject = Subject { target, ..Subject::default() };
-        let opened = self.recording.hello().is_some();
-        let connected = connected.and(if opened || self.recording.unanswered().next().is_none() {
+        let has_hello = self.recording.hello().is_some();
+        let opened = has_hello || self.recording.has_modern_answer();
+        let is_faulty =
+            |result: &RuleResult| result.rule.id == INITIALIZE && result.status == Status::Failed;
+        let refusal = self.recording.refused_initialize().filter(|_| {
+            // A client that sends an invalid `initialize` is to blame for the refusal.
+            !opened && !results.iter().any(is_faulty)
+        });
+        let connected = connected.and(if let Some(refusal) = refusal {
+            Err(format!("`initialize` was answered with {}", shown(refusal)))
+        } else if opened || self.recording.unanswered().next().is_none() {
             Ok(())
         } else {
             Err("the handshake was not answered".to_owned())
@@ -211,6 +232,8 @@ fn why_not(rule: &Rule, session: &Session) -> Option<&'static str> {
     };
     if rule.is_alone || rule.setup == Setup::Bare {
         Some("the rule needs a connection of its own")
+    } else if session.recording.as_ref().is_some_and(|recording| recording.hello().is_none()) {
+        Some("the client did not send `server/discover`, so the capabilities are unknown")
     } else if rule.setup.is_modern() != session.setup.is_modern() {
         Some("the client speaks the other era")
     } else if rule.setup.offers_mgp() && !offers_mgp {

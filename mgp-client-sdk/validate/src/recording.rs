@@ -10,6 +10,12 @@ use crate::json::shown;
 /// The place of the progress token in a request.
 const TOKEN: &str = "/params/_meta/progressToken";
 
+/// The place of the revision in a modern request.
+const REVISION: &str = "/params/_meta/io.modelcontextprotocol~1protocolVersion";
+
+/// The codes of the errors with which a server of the modern era refuses `initialize`.
+const OTHER_ERA: [i64; 2] = [-32601, -32022];
+
 /// The maximum number of messages of each peer that are recorded.
 pub(crate) const MAX_MESSAGES: usize = 10_000;
 
@@ -41,6 +47,8 @@ pub(crate) struct Recording {
     /// The progress tokens of all recorded requests.
     tokens: HashSet<Value>,
     notices: Vec<Value>,
+    /// `true` if a limit was reached: from then on no message is recorded.
+    is_full: bool,
     /// Answers for which there was no open request.
     pub(crate) stray: Vec<String>,
     /// The indexes of the exchanges whose answers the current rule has received.
@@ -64,7 +72,11 @@ impl Recording {
             }
             return;
         };
-        if id.is_null() || self.exchanges.len() >= MAX_MESSAGES {
+        if id.is_null() {
+            return;
+        }
+        self.is_full |= self.exchanges.len() >= MAX_MESSAGES;
+        if self.is_full {
             return;
         }
         self.ids.insert(id.clone());
@@ -86,10 +98,14 @@ impl Recording {
 
     /// Records a message of the server.
     pub(crate) fn server_sent(&mut self, message: &Value) {
-        if message.get("method").is_some() {
-            if self.notices.len() < MAX_MESSAGES {
-                self.notices.push(message.clone());
-            }
+        let is_notice = message.get("method").is_some();
+        self.is_full |= is_notice && self.notices.len() >= MAX_MESSAGES;
+        // An answer to a request that was not recorded, or without all messages before it, would be judged wrongly.
+        if self.is_full {
+            return;
+        }
+        if is_notice {
+            self.notices.push(message.clone());
             return;
         }
         let id = message.get("id").filter(|id| !id.is_null());
@@ -114,6 +130,27 @@ impl Recording {
         })
     }
 
+    /// Returns the error with which the server refused `initialize`. The refusal of a server that has only the modern
+    /// era does not count.
+    pub(crate) fn refused_initialize(&self) -> Option<&Value> {
+        let handshakes = self.exchanges.iter().filter(|e| e.request["method"] == "initialize");
+        let mut errors = handshakes.filter_map(|e| e.answer.as_ref()?.get("error"));
+        errors.find(|error| !OTHER_ERA.iter().any(|code| error["code"] == *code))
+    }
+
+    /// Returns whether the server answered a request of the modern era with a result.
+    pub(crate) fn has_modern_answer(&self) -> bool {
+        self.exchanges.iter().any(|exchange| {
+            exchange.request.pointer(REVISION).is_some()
+                && exchange.answer.as_ref().is_some_and(|answer| answer.get("result").is_some())
+        })
+    }
+
+    /// Returns whether the client cancelled a request with this id.
+    pub(crate) fn is_cancelled(&self, id: &Value) -> bool {
+        self.exchanges.iter().any(|e| e.is_cancelled && e.request.get("id") == Some(id))
+    }
+
     /// Returns all messages of the server that are not answers.
     pub(crate) fn notices(&self) -> &[Value] {
         &self.notices
@@ -124,9 +161,13 @@ impl Recording {
         self.exchanges.iter().filter_map(|exchange| exchange.answer.as_ref())
     }
 
-    /// Returns the requests that have been neither answered nor cancelled.
+    /// Returns the requests that have been neither answered nor cancelled; none if a limit was reached, because the
+    /// answers may have come after it.
     pub(crate) fn unanswered(&self) -> impl Iterator<Item = &Value> {
-        let waits = |exchange: &&Exchange| exchange.answer.is_none() && !exchange.is_cancelled;
+        let is_full = self.is_full;
+        let waits = move |exchange: &&Exchange| {
+            !is_full && exchange.answer.is_none() && !exchange.is_cancelled
+        };
         self.exchanges.iter().filter(waits).map(|exchange| &exchange.request)
     }
 
@@ -217,11 +258,14 @@ impl Recording {
 }
 
 /// Returns the part of the params by which two requests are compared. It contains neither the metadata nor the trace
-/// id, and of the member `_mgp` only the request for chunks.
+/// id nor the time of a health ping, and of the member `_mgp` only the request for chunks.
 fn essence(method: &str, params: Option<&Value>) -> Value {
     let mut params = params.and_then(Value::as_object).cloned().unwrap_or_else(Map::new);
     params.remove("_meta");
     params.remove("trace_id");
+    if method == "mgp/health/ping" {
+        params.remove("timestamp");
+    }
     if let Some(mgp) = params.remove("_mgp")
         && mgp["stream"] == true
     {
@@ -257,6 +301,42 @@ mod tests {
         assert!(recording.take_missed().is_some());
         assert_eq!(recording.stray.len(), 1, "the second answer");
         assert_eq!(recording.unanswered().count(), 1, "the ping");
+    }
+
+    #[test]
+    fn messages_after_the_limit_are_neither_stray_nor_missing() {
+        let chunk = json!({ "method": "notifications/mgp.stream.chunk", "params": {} });
+        let mut recording = Recording::default();
+        recording.client_sent(&request(1, "ping", &json!({})));
+        recording.client_sent(&request(2, "tools/call", &json!({ "name": "a" })));
+        recording.server_sent(&json!({ "id": 1, "result": {} }));
+        for _ in 0..=MAX_MESSAGES {
+            recording.server_sent(&chunk);
+        }
+        recording.server_sent(&json!({ "id": 2, "result": {} }));
+        recording.client_sent(&request(3, "ping", &json!({})));
+        recording.server_sent(&json!({ "id": 3, "result": {} }));
+        assert_eq!((recording.stray.len(), recording.unanswered().count()), (0, 0));
+        assert!(recording.recall("ping", &json!({})).is_some());
+        // One of the chunks is missing, so the call cannot be judged.
+        assert!(recording.recall("tools/call", &json!({ "name": "a" })).is_none());
+
+        let mut recording = Recording::default();
+        for id in 0..=MAX_MESSAGES as u64 {
+            recording.client_sent(&request(id, "ping", &json!({})));
+            recording.server_sent(&json!({ "id": id, "result": {} }));
+        }
+        assert_eq!((recording.stray.len(), recording.unanswered().count()), (0, 0));
+    }
+
+    #[test]
+    fn a_health_ping_is_recalled_with_any_time() {
+        let mut recording = Recording::default();
+        let params = json!({ "timestamp": "2026-02-03T04:05:06Z" });
+        recording.client_sent(&request(1, "mgp/health/ping", &params));
+        recording.server_sent(&json!({ "id": 1, "result": {} }));
+        let asked = json!({ "timestamp": "2026-01-31T12:00:00Z" });
+        assert!(recording.recall("mgp/health/ping", &asked).is_some());
     }
 
     #[test]

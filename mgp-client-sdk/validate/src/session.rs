@@ -8,6 +8,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::json::{MAX_SHOWN, Wrong, shown};
 use crate::link::{Link, Received, Sent, Target};
+use crate::notices::Notices;
 use crate::recording::Recording;
 
 /// The newest revision of the era with a handshake.
@@ -38,14 +39,17 @@ pub(crate) const EXTENSIONS: &[&str] = &[
 /// The time during which a rule waits for messages that must not be sent.
 const QUIET: Duration = Duration::from_millis(150);
 
-/// The maximum number of messages that are kept for a rule to check.
+/// The keywords of a schema that can require arguments which are not in `required`.
+const ALTERNATIVES: [&str; 4] = ["$ref", "allOf", "anyOf", "oneOf"];
+
+/// The maximum number of faults of a kind that are kept for a rule to check.
 const MAX_KEPT: usize = 512;
 
 /// Settings for judging a server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// The maximum time to wait for each answer. Default: 10 s.
+    /// The maximum time to wait for each answer; [`judge_pair`](crate::judge_pair) has no limit. Default: 10 s.
     pub timeout: Duration,
     /// A tool that the judge is allowed to call, with its arguments: rules about results and chunks need one. Default:
     /// a tool that declares to be read-only and needs no arguments.
@@ -145,7 +149,7 @@ pub(crate) struct Session {
     /// `true` if the server accepted an offer of MGP on another connection.
     pub(crate) speaks_mgp: bool,
     /// Notifications and requests of the server, in order.
-    pub(crate) notices: Vec<Value>,
+    pub(crate) notices: Notices,
     /// Texts that the peer sent in place of messages.
     pub(crate) garbage: Vec<String>,
     /// Messages that broke a rule of JSON-RPC.
@@ -193,7 +197,7 @@ impl Session {
         setup: Setup,
         options: &Options,
     ) -> Result<Self, Wrong> {
-        let link = target.open(options.timeout)?;
+        let link = target.open(Some(options.timeout))?;
         let mut session = Self::new(link, setup, options);
         match setup {
             Setup::Bare => {}
@@ -220,7 +224,7 @@ impl Session {
             tools: None,
             tool: options.tool.clone(),
             speaks_mgp: false,
-            notices: Vec::new(),
+            notices: Notices::default(),
             garbage: Vec::new(),
             malformed: Vec::new(),
             end: None,
@@ -266,7 +270,7 @@ impl Session {
                 return Err(format!("`{method}` was not sent"));
             };
             self.last.0 = request;
-            self.notices = notices;
+            self.notices = notices.into();
             return self.read_answer(answer);
         }
         let request = self.request(&id, method, params);
@@ -370,7 +374,7 @@ impl Session {
     /// Waits for a short time, and keeps the messages that the peer sends without a request.
     pub(crate) async fn listen(&mut self) {
         if let Some(recording) = &self.recording {
-            self.notices = recording.notices().to_vec();
+            self.notices = recording.notices().to_vec().into();
             return;
         }
         let deadline = Instant::now() + QUIET;
@@ -420,7 +424,7 @@ impl Session {
                 let _ = output.send(Sent::Message(answer)).await;
             }
         }
-        push_bounded(&mut self.notices, message);
+        self.notices.push(message);
     }
 
     /// Checks the member `jsonrpc` of a message, and records what is wrong with it.
@@ -524,6 +528,10 @@ impl Session {
             return Ok(recording.next_call());
         }
         if self.tool.is_some() {
+            if self.is_http() {
+                // The list names the arguments of the tool that a modern request repeats in headers.
+                let _ = self.tools().await;
+            }
             return Ok(self.tool.clone());
         }
         let tools = self.tools().await?;
@@ -533,6 +541,7 @@ impl Session {
             tool.pointer("/execution/taskSupport") != Some(&json!("required"))
                 && tool.pointer("/annotations/readOnlyHint") == Some(&Value::Bool(true))
                 && required.is_none_or(Vec::is_empty)
+                && ALTERNATIVES.iter().all(|keyword| tool["inputSchema"].get(keyword).is_none())
         });
         let name = harmless.and_then(|tool| tool["name"].as_str());
         Ok(name.map(|name| (name.to_owned(), json!({}))))

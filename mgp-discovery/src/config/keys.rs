@@ -191,11 +191,11 @@ pub const KEYS: &[ConfigKey] = keys! {
     "kernel": {
         "timeout" KeyKind::Duration, "60s", "The time a tool call may take without reporting progress. Waiting for a person or for a free slot does not count.";
         "max_timeout" KeyKind::Duration, "10m", "The time a tool call may take in all, however often it reports progress.";
-        "proxy" KeyKind::Text, "env", "The proxy of connections to servers at a `url`, to their logins, and of what is sent to other machines, e.g. by webhooks and as messages to people: `env` uses `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, `none` connects directly, else `http://HOST:PORT`. Connections are tunnels (CONNECT); this machine is always reached directly.";
+        "proxy" KeyKind::Text, "env", "The proxy of connections to servers at a `url`, to their logins, and of what is sent to other machines, e.g. by webhooks and as messages to people: `env` uses `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, `none` connects directly, else `http://HOST:PORT`. Connections are tunnels (CONNECT); this machine is always reached directly. A change restarts the servers at a `url`; sinks of the audit log and the keys of access tokens use it from the next start of the kernel on.";
         "no_proxy" KeyKind::Texts, "[]", "Hosts, domains (`.example.com`) and networks that are reached without that proxy.";
         "form_timeout" KeyKind::Duration, "10m", "How long a form in an interactive agent's host waits for the person. After that the call stays open in `mgp approvals`.";
         "approval_timeout" KeyKind::Duration, "50s", "How long a call waits for an answer in `mgp approvals` if its agent shows no forms. After that it is refused with the id of the approval, which stays open.";
-        "pass_env" KeyKind::Texts, "[]", "Environment variables of `mgp` that every program inherits, in addition to the basic ones, proxies and certificates. A final `*` matches the rest of a name.";
+        "pass_env" KeyKind::Texts, "[]", "Environment variables of `mgp` that every program inherits, in addition to the basic ones, proxies and certificates. A final `*` matches the rest of a name. A change restarts the configured programs, and applies to registered ones from their next start on.";
         "extensions" KeyKind::Words(PROPOSALS), "", "The proposals (extensions beyond MGP) that callers may negotiate with the kernel: all of them without this key; `[]` offers none. Changes take effect at the next start.";
         "permission_policy" KeyKind::Word(APPROVAL), "interactive", "The policy that decides permissions.";
         "auto_approve_except" KeyKind::Words(PERMISSIONS), "[\"shell.execute\", \"code_execution\"]", "The permissions that `auto_approve` still asks for.";

@@ -179,7 +179,7 @@ impl PublishedServer {
     }
 
     /// Returns whether the package that is started has an exact version. A range or a tag is not exact, because it
-    /// could later mean another version.
+    /// could later mean another version, nor is a package with arguments of `npx` or `uvx` that can add packages.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         let mut reading = Reading::new(&NO_ANSWERS);
@@ -282,6 +282,14 @@ fn is_exact(kind: &str, name: &str, version: Option<&str>) -> bool {
     is_version && !name.contains(':') && name.starts_with(|c: char| c == '@' || c.is_alphanumeric())
 }
 
+/// Returns whether an argument of `npx` or `uvx` is a flag that does not change which packages run, unlike `--package`
+/// and `--with`.
+fn is_plain_flag(argument: &Value) -> bool {
+    let is_plain = |text: &str| ["-y", "--yes", "-q", "--quiet"].contains(&text);
+    let flag = text(argument, "name").filter(|_| text(argument, "type") == Some("named"));
+    text(argument, "value").is_some_and(is_plain) && flag.is_none_or(is_plain)
+}
+
 fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
     value.get(name).and_then(Value::as_str)
 }
@@ -329,7 +337,9 @@ impl<'a> Reading<'a> {
     fn program(&mut self, package: &Value) -> Option<Entry> {
         let kind = text(package, "registryType").or_else(|| text(package, "registry_name"))?;
         let name = text(package, "identifier").or_else(|| text(package, "name"))?;
-        self.is_exact = is_exact(kind, name, text(package, "version"));
+        self.is_exact = is_exact(kind, name, text(package, "version"))
+            && (!["npm", "pypi"].contains(&kind)
+                || list(package, "runtimeArguments").all(is_plain_flag));
         let name = escaped(name);
         let version = text(package, "version").filter(|version| !version.is_empty()).map(escaped);
         let with = |mark: &str| match &version {

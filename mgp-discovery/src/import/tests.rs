@@ -507,6 +507,30 @@ fn answers_take_the_place_of_variables() {
 }
 
 #[test]
+fn a_package_is_exact_only_if_nothing_adds_another_one() {
+    let is_exact = |kind: &str, arguments: serde_json::Value| {
+        let package = serde_json::json!({ "registryType": kind, "identifier": "weather",
+            "version": "1.0.0", "runtimeArguments": arguments });
+        let server = serde_json::json!({ "name": "com.acme/weather", "version": "1",
+            "packages": [package] });
+        PublishedServer::new(serde_json::json!({ "server": server })).unwrap().is_exact()
+    };
+    let yes = serde_json::json!({ "type": "positional", "value": "--yes" });
+    for kind in ["npm", "pypi"] {
+        assert!(is_exact(kind, serde_json::json!([])) && is_exact(kind, serde_json::json!([yes])));
+        for more in [
+            serde_json::json!({ "type": "named", "name": "--with", "value": "helper-x" }),
+            serde_json::json!({ "type": "named", "name": "-p", "value": "--yes" }),
+            serde_json::json!({ "type": "named", "name": "--package" }),
+            serde_json::json!({ "type": "positional", "valueHint": "package" }),
+            serde_json::json!({ "type": "positional", "value": "--from=git+https://a.example" }),
+        ] {
+            assert!(!is_exact(kind, serde_json::json!([yes, more])), "{kind} {more}");
+        }
+    }
+}
+
+#[test]
 fn a_setting_of_a_bundle_with_several_values_becomes_several_arguments() {
     let bundle = Bundle::new(&serde_json::json!({
         "name": "files", "version": "1", "server": { "type": "node", "mcp_config": {

@@ -71,9 +71,14 @@ impl RegistrationState {
         (*by == Creator::of(&cx.principal)).then(|| created.clone())
     }
 
-    /// Binds the server of a stored creation to the caller's session: the server is removed when the session ends.
-    pub(super) fn bind_to_session(self: &Arc<Self>, cx: &Context, server: &ServerId) {
+    /// Ends the announcement of a creation that is stored now; the caller's next registration is an ordinary one.
+    pub(super) fn close_creation(cx: &Context) {
         *cx.scope.state::<OpenCreation>().0.lock() = None;
+    }
+
+    /// Binds the server of a creation to the caller's session: the server is removed when the session ends. A creation
+    /// that is being stored is removed once it is stored.
+    pub(super) fn bind_to_session(self: &Arc<Self>, cx: &Context, server: &ServerId) {
         let (state, server) = (Arc::downgrade(self), server.clone());
         let (by, runtime) = (Creator::of(&cx.principal), Handle::current());
         let ended = cx.scope.on_end(move || {

@@ -40,7 +40,8 @@ impl RegistrationState {
             return Err(unavailable(reason.to_owned()).into());
         };
         let Code::Text { language, text } = code else {
-            let reason = "its code cannot be judged; the command must be an interpreter, and its first argument the script";
+            let reason = "its code cannot be judged; the command must be an interpreter other than \
+                `bun`, and its first argument the script";
             return Err(unavailable(reason.to_owned()).into());
         };
         let script = JudgedScript { server: server.clone(), language, text };

@@ -9,7 +9,7 @@ use mgp_types::mgp::{DefaultPolicy, RestartPolicy, ServerMgpConfig};
 use mgp_types::service::ServerId;
 
 use super::confinement::rights;
-use super::program::{FileCheck, compare_files};
+use super::program::{FileCheck, compare_files, is_python};
 use super::record::{Proposal, Stage};
 use super::refusal::RegistrationError as Refused;
 use super::registrations::RegistrationState;
@@ -116,11 +116,15 @@ fn expanded(
         .chain(secrets)
         .map(|(name, value)| (name.clone(), hidden(value)))
         .collect();
+    // Only the script of a confined program was judged. Without `-I`, Python would also import modules from the folder
+    // of the script, e.g. a `json.py` beside it.
+    let isolated = (rights.is_some() && is_python(program)).then(|| plain("-I"));
+    let args = script.iter().chain(&program.args).map(|arg| plain(arg));
     Ok(ExpandedServer {
         id: program.server(),
         target: ExpandedTarget::Program {
             command: plain(&program.command),
-            args: script.iter().chain(&program.args).map(|arg| plain(arg)).collect(),
+            args: isolated.into_iter().chain(args).collect(),
             cwd: own.unwrap_or_else(|| Path::new(&program.cwd).to_owned()),
             env,
         },

@@ -319,7 +319,7 @@ pub(super) fn code(proposal: &Proposal, config: &RegistrationConfig) -> Result<C
         (Kind::Script, None) => {
             Code::Text { language, text: text(command, &proposal.files, config)? }
         }
-        (Kind::Interpreter, None) if is_script(proposal.args.first(), cwd) => {
+        (Kind::Interpreter, None) if is_script(proposal.args.first(), cwd) && !is_bun(proposal) => {
             let script = cwd.join(&proposal.args[0]);
             Code::Text { language, text: text(&script, &proposal.files, config)? }
         }
@@ -335,6 +335,16 @@ pub(super) fn is_single_script(proposal: &Proposal) -> bool {
         Ok(Kind::Interpreter) => proposal.source.is_some() || is_script(proposal.args.first(), cwd),
         _ => false,
     }
+}
+
+/// Returns whether a proposal runs Python.
+pub(super) fn is_python(proposal: &Proposal) -> bool {
+    matches!(name_of(Path::new(&proposal.command)).as_str(), "python" | "pypy")
+}
+
+/// Returns whether a proposal runs `bun`, which also runs code that a `bunfig.toml` in the working directory names.
+fn is_bun(proposal: &Proposal) -> bool {
+    [&proposal.command, &proposal.real].iter().any(|program| name_of(Path::new(program)) == "bun")
 }
 
 /// Returns whether the first argument of an interpreter is its script.

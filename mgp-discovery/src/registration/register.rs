@@ -83,6 +83,12 @@ impl Registrations {
             }
         }
         state.judged(&stored.record.program).await?;
+        let turn = state.turn().await;
+        state.refresh(&turn).await?;
+        // If another approval has been given meanwhile, the server runs, and its state is no longer an earlier one.
+        if state.stored(server).is_none_or(|now| now.revision != stored.revision) {
+            return Err(Refused::NotWaiting(server.clone()).into());
+        }
         if !stored.record.changed {
             state.clear_earlier_state(server).await?;
         }
@@ -94,7 +100,6 @@ impl Registrations {
         };
         let mut events = vec![Event::registered(by, &record, AuditResult::Success).build()];
         events.extend(record.created.as_ref().map(|_| Event::tool_created(by, &record).build()));
-        let turn = state.turn().await;
         let live = state.decide(turn, Some(stored), record, events).await?;
         state.started(server, live).await
     }
@@ -167,9 +172,13 @@ impl RegistrationState {
         let events = vec![event.build(), question.during(trace).build()];
         let reply = waits(&record.program, Some(&until));
         let is_created = record.created.is_some();
+        if is_created {
+            // The decision is completed even if this future is dropped.
+            self.bind_to_session(cx, &server);
+        }
         self.decide(turn, before, record, events).await?;
         if is_created {
-            self.bind_to_session(cx, &server);
+            Self::close_creation(cx);
         }
         Ok(reply)
     }

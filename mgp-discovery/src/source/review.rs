@@ -8,9 +8,7 @@ use mgp_types::service::ServerId;
 use mgp_types::to_hex;
 use sha2::{Digest as _, Sha256};
 
-use crate::config::{
-    Config, ConfigFinding, GovernanceConfig, LocalFiles, ServerConfig, TargetConfig,
-};
+use crate::config::{Config, ConfigFinding, LocalFiles, ServerConfig, TargetConfig};
 use crate::expand::{Expander, Template, clear_secrets};
 use crate::registration::changes_code;
 
@@ -41,7 +39,7 @@ pub struct ReviewedServer {
     pub id: ServerId,
     /// The program with its arguments, or the URL, as written.
     pub runs: String,
-    /// The references to outside values: `${GITHUB_TOKEN}`, `${file:key}`.
+    /// The references to outside values: `${GITHUB_TOKEN}`, `${file:key}`; variables of `pass_env` are among them.
     pub needs: Vec<String>,
     /// The variables and headers, as [`settings`] shows them.
     pub sets: Vec<String>,
@@ -131,7 +129,11 @@ fn reviewed(
         TargetConfig::InProcess => Vec::new(),
     };
     let mut needs = Vec::new();
-    for need in texts.iter().filter_map(|text| Template::parse(text).ok()).flat_map(|t| t.needs()) {
+    let is_program = matches!(server.target, TargetConfig::Program { .. });
+    let inherited = server.pass_env.iter().filter(|_| is_program);
+    let inherited = inherited.map(|name| format!("${{{}}}", name.escape_debug()));
+    let named = texts.iter().filter_map(|text| Template::parse(text).ok()).flat_map(|t| t.needs());
+    for need in named.chain(inherited) {
         if !needs.contains(&need) {
             needs.push(need);
         }
@@ -151,7 +153,7 @@ fn reviewed(
         needs,
         sets: settings(server),
         files,
-        loosens: server.mgp.as_ref().map(loosens).unwrap_or_default(),
+        loosens: loosens(server),
         overrides: own(server.id.as_str()),
     }
 }
@@ -192,8 +194,17 @@ fn quoted(word: &str) -> String {
     format!("\"{}\"", word.escape_debug())
 }
 
-fn loosens(mgp: &GovernanceConfig) -> Vec<String> {
+fn loosens(server: &ServerConfig) -> Vec<String> {
     let mut loosens = Vec::new();
+    if !server.check_arguments {
+        loosens.push("the check of arguments against the schemas of tools".to_owned());
+    }
+    let Some(mgp) = &server.mgp else { return loosens };
+    if mgp.roots {
+        loosens.push(
+            "roots (it may ask for the folders of one agent, and use them for all)".to_owned(),
+        );
+    }
     if mgp.default_policy == DefaultPolicy::OptOut {
         loosens.push("access (every agent may call it)".to_owned());
     }

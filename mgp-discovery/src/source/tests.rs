@@ -236,6 +236,22 @@ async fn variables_that_change_code_are_shown_and_secrets_are_not() {
 }
 
 #[tokio::test]
+async fn the_review_shows_inherited_variables_and_checks_that_are_off() {
+    let place = Place::new();
+    place.project(
+        "[[servers]]\nid = 'lint'\ncommand = 'lint'\nargs = ['${ZONE}']\npass_env = ['GITHUB_TOKEN', 'ZONE', 'AWS_*']\ncheck_arguments = false\n[servers.mgp]\nroots = true\n[[servers]]\nid = 'plain'\ncommand = 'plain'\ncheck_arguments = false\nmgp = false\n",
+    );
+    let servers = place.sources().review().unwrap().unwrap().servers;
+    assert_eq!(servers[0].needs, ["${ZONE}", "${GITHUB_TOKEN}", "${AWS_*}"]);
+    let arguments = "the check of arguments against the schemas of tools";
+    assert_eq!(
+        servers[0].loosens,
+        [arguments, "roots (it may ask for the folders of one agent, and use them for all)"]
+    );
+    assert_eq!(servers[1].loosens, [arguments]);
+}
+
+#[tokio::test]
 async fn a_named_file_replaces_all_others() {
     let place = Place::new();
     place.user(USER);

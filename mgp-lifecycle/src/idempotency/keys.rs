@@ -22,7 +22,7 @@ pub(super) struct KeyedCall {
     pub(super) arguments: String,
     /// The time for which the key is stored, in milliseconds, if the caller chose one.
     pub(super) ttl_ms: Option<u64>,
-    /// The id that is common to the rounds and attempts of one call.
+    /// The id that is common to the rounds of one call.
     pub(super) logical: Option<ByteString>,
     /// `true` if a second run of the call does no harm.
     pub(super) may_repeat: bool,
@@ -43,6 +43,8 @@ struct Entry {
     /// Signals the end of the run; `None` if the call is not running.
     running: Option<watch::Receiver<()>>,
     logical: Option<ByteString>,
+    /// `true` if the last run ended with questions to the caller, which continues the call with its answers.
+    has_asked: bool,
     /// The sequence number of the key's result; `None` if no result is stored.
     place: Option<u64>,
 }
@@ -104,13 +106,16 @@ impl KeyTable {
         if let Some(end) = &entry.key.end {
             return Ok(Claim::Replay(end.clone(), began_at));
         }
-        // A further round or attempt of the same call is not a repetition by the caller.
-        let continues = call.logical.is_some() && call.logical == entry.logical;
+        // The round that follows a question is not a repetition by the caller. A round that the caller sends again,
+        // although it ended in another way, is a repetition.
+        let is_same = call.logical.is_some() && call.logical == entry.logical;
+        let continues = is_same && entry.has_asked;
         if !continues && !call.may_repeat {
             return Err(LifecycleError::UnknownOutcome(began_at));
         }
         let (sender, running) = watch::channel(());
         entry.running = Some(running);
+        entry.has_asked = false;
         entry.logical.clone_from(&call.logical);
         Ok(Claim::Run(entry.key.clone(), sender))
     }
@@ -143,13 +148,14 @@ impl KeyTable {
     ) {
         self.owners.entry(key.owner.clone()).or_default().keys += 1;
         self.expiry.insert((key.expires_ms, id.clone()));
-        self.entries.insert(id, Entry { key, running, logical, place: None });
+        self.entries.insert(id, Entry { key, running, logical, has_asked: false, place: None });
     }
 
-    /// Marks a run as interrupted: it is unknown whether the run had an effect.
-    pub(super) fn interrupt(&mut self, id: &str) {
+    /// Marks a run as interrupted: it is unknown whether the run had an effect. `has_asked` is `true` if the run ended
+    /// with questions to the caller.
+    pub(super) fn interrupt(&mut self, id: &str, has_asked: bool) {
         if let Some(entry) = self.entries.get_mut(id) {
-            entry.running = None;
+            (entry.running, entry.has_asked) = (None, has_asked);
         }
     }
 

@@ -10,8 +10,8 @@ use mgp_types::proposal::{
     WasReplay,
 };
 use mgp_types::service::{
-    AgentId, BoxFuture, Call, CallRecord, CallerAccess, Context, Either, MgpService, Reply,
-    ServerId, WaitMark,
+    AgentId, BoxFuture, Call, CallRecord, CallerAccess, CallerChannel, Context, Either, MgpService,
+    Reply, ServerId, WaitMark,
 };
 use mgp_types::store::Change;
 use mgp_types::{Payload, RpcError, Sha256Hash, Timestamp, canonical_hash};
@@ -31,7 +31,8 @@ use crate::error::LifecycleError;
 ///
 /// A call with a key continues even if its caller disconnects, so that the caller gets the result when it repeats the
 /// call. A call whose handler can ask a modern caller questions is the exception: it ends when the request of its
-/// current round ends.
+/// current round ends. Only the round that follows a question continues such a call; if another round was interrupted,
+/// its outcome is unknown.
 #[derive(Clone)]
 #[must_use]
 pub struct IdempotencyLayer {
@@ -175,9 +176,13 @@ async fn call_once<S: MgpService>(
         }
     };
     let began_at = key.began_at();
-    let run = Run { keys: layer.keys, id: keyed.id, ended: Some(ended) };
-    let member = keyed.key;
     let cx = call.cx().clone();
+    let asker = match &cx.caller_access {
+        CallerAccess::Channel(asker) => Some(Arc::clone(asker)),
+        _ => None,
+    };
+    let run = Run { keys: layer.keys, id: keyed.id, asker, ended: Some(ended) };
+    let member = keyed.key;
     let running = async move {
         run.store_start(key).await?;
         let outcome = inner.call(call).await;
@@ -226,6 +231,8 @@ fn note_replay(cx: &Context, began_at: &Timestamp) -> Result<(), RpcError> {
 struct Run {
     keys: Idempotency,
     id: String,
+    /// The channel through which the run can ask its caller; `None` if there is none, or if the run has an outcome.
+    asker: Option<Arc<dyn CallerChannel>>,
     /// The sender that signals the end of the run; `None` once the end is recorded.
     ended: Option<watch::Sender<()>>,
 }
@@ -244,6 +251,7 @@ impl Run {
     /// Stores the outcome. If that fails, the error is only logged: the caller still gets the result, and the call is
     /// not run again.
     async fn store_end(mut self, outcome: &Result<Reply, RpcError>) {
+        self.asker = None;
         let stored = match RunEnd::of(outcome) {
             RunEnd::NotRun => {
                 self.keys.forget(&self.id);
@@ -272,7 +280,8 @@ impl Run {
 impl Drop for Run {
     fn drop(&mut self) {
         if self.ended.is_some() {
-            self.keys.0.table.lock().interrupt(&self.id);
+            let has_asked = self.asker.as_ref().is_some_and(|asker| asker.has_suspended());
+            self.keys.0.table.lock().interrupt(&self.id, has_asked);
         }
     }
 }

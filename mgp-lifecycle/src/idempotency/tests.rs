@@ -3,18 +3,19 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use mgp_types::mcp::Revision;
 use mgp_types::mgp::ExtensionSet;
 use mgp_types::service::{
-    BoxFuture, Call, PeerInfo, Principal, Reply, Stack, connection_lost, mock,
+    BoxFuture, Call, CallerRequest, PeerInfo, Principal, Reply, Stack, connection_lost, mock,
 };
 use mgp_types::store::{Change, MemoryStore, Store as _};
-use mgp_types::{ErrorCode, Object, Payload, Recovery, RpcError};
+use mgp_types::{ErrorCode, Object, Payload, Recovery, RpcError, Sealer};
 use tokio::sync::Semaphore;
 use tower_layer::Layer as _;
 
 use super::stored::SPACE;
 use super::{Idempotency, IdempotencyLayer, IdempotencyLimits};
-use crate::ProposalLayer;
+use crate::{ProposalLayer, RoundsLayer};
 
 type Answer = Result<Reply, RpcError>;
 
@@ -43,6 +44,42 @@ impl Runs {
         client.cx.caller = caller.into();
         client
     }
+
+    /// Returns a modern client of a tool that asks its caller first; only the runs after the answer are counted.
+    fn asking_client(
+        &self,
+        layer: &IdempotencyLayer,
+        run: impl Fn() -> BoxFuture<'static, Answer> + Send + Sync + 'static,
+    ) -> mock::Client {
+        let (runs, run) = (Arc::clone(&self.0), Arc::new(run));
+        let tool = Stack::from_fn(move |call: Call| {
+            let (runs, run) = (Arc::clone(&runs), Arc::clone(&run));
+            async move {
+                let question = CallerRequest::new("elicitation/create", Payload::empty_object());
+                call.cx().ask("sure", question).await?;
+                runs.fetch_add(1, Ordering::Relaxed);
+                run().await
+            }
+        });
+        let rounds = RoundsLayer::new(Sealer::random().unwrap()).layer(layer.layer(tool));
+        let mut client = mock::client(Stack::new(ProposalLayer::new().layer(rounds)));
+        let mut caller = PeerInfo::new(Revision::MODERN);
+        caller.mgp = Some(ExtensionSet::PROPOSALS);
+        caller.accepts.elicitation = true;
+        client.cx.caller = caller.into();
+        client
+    }
+}
+
+/// Runs the first round of a call with the key `k`; returns the parameters of the second round.
+async fn second_round(client: &mut mock::Client) -> String {
+    let asked = client.call("tools/call", &params("k", "pay", "{}")).await.unwrap();
+    let Reply::InputRequired(asked) = asked else { panic!("it must ask") };
+    let state = asked.state.unwrap();
+    format!(
+        r#"{{"name":"pay","arguments":{{}},"_meta":{{"idempotency_key":"k"}},
+            "inputResponses":{{"sure":{{}}}},"requestState":"{state}"}}"#
+    )
 }
 
 fn ok() -> BoxFuture<'static, Answer> {
@@ -241,6 +278,43 @@ async fn a_call_runs_on_after_its_caller_left() {
     gate.add_permits(1);
     let result = client.request("tools/call", &params("k", "pay", "{}")).await.unwrap();
     assert!(was_replay(&result));
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn a_round_whose_caller_left_is_not_run_again() {
+    let runs = Runs::default();
+    let mut client = runs.asking_client(&layer(), || Box::pin(std::future::pending()));
+    let second = second_round(&mut client).await;
+    let running = tokio::spawn(client.call("tools/call", &second));
+    while runs.count() == 0 {
+        tokio::task::yield_now().await;
+    }
+    running.abort();
+    assert!(running.await.unwrap_err().is_cancelled());
+    let refused = client.request("tools/call", &second).await.unwrap_err();
+    assert!(refused.message().contains("may have had effects"), "{refused}");
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn a_round_whose_server_was_lost_is_not_run_again() {
+    let runs = Runs::default();
+    let mut client = runs.asking_client(&layer(), fail(connection_lost("it died")));
+    let second = second_round(&mut client).await;
+    client.request("tools/call", &second).await.unwrap_err();
+    let refused = client.request("tools/call", &second).await.unwrap_err();
+    assert!(refused.message().contains("may have had effects"), "{refused}");
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn the_round_after_a_question_runs_once() {
+    let runs = Runs::default();
+    let mut client = runs.asking_client(&layer(), ok);
+    let second = second_round(&mut client).await;
+    assert!(!was_replay(&client.request("tools/call", &second).await.unwrap()));
+    assert!(was_replay(&client.request("tools/call", &second).await.unwrap()));
     assert_eq!(runs.count(), 1);
 }
 

@@ -10,7 +10,8 @@ use tokio::time::Instant;
 /// Settings of a circuit breaker: how many failures open it, and how long it stays open.
 ///
 /// While it is open, calls are refused immediately with 5002. Afterwards one call passes as a probe. If the probe
-/// succeeds, the breaker closes, otherwise it opens again.
+/// succeeds, the breaker closes, otherwise it opens again. If the probe has not ended after
+/// [`open_for`](Self::open_for), e.g. because it waits for a person's approval, another call passes as a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CircuitConfig {
@@ -74,8 +75,9 @@ pub(super) enum Circuit {
     Failing { failures: u32, since: Instant },
     /// Calls are refused until this time.
     Open { until: Instant },
-    /// One call, the probe, is running, and others are refused. The probe's outcome determines the next state.
-    Probing,
+    /// One call, the probe, is running, and others are refused until this time. The probe's outcome determines the next
+    /// state.
+    Probing { until: Instant },
 }
 
 /// The decision whether a call is sent to the server.
@@ -93,25 +95,23 @@ const PROBE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 impl Circuit {
     /// Decides whether a call is sent to the server.
-    pub(super) fn admit(&mut self, now: Instant) -> Admission {
-        match self {
-            Self::Closed | Self::Failing { .. } => Admission::Pass,
-            Self::Open { until } if *until > now => {
-                Admission::Refused(until.saturating_duration_since(now))
-            }
-            Self::Open { .. } => {
-                *self = Self::Probing;
-                Admission::Probe
-            }
-            Self::Probing => Admission::Refused(PROBE_RETRY_DELAY),
+    pub(super) fn admit(&mut self, now: Instant, config: &CircuitConfig) -> Admission {
+        if matches!(self, Self::Closed | Self::Failing { .. }) {
+            return Admission::Pass;
         }
+        let wait = self.refuses_for(now);
+        if !wait.is_zero() {
+            return Admission::Refused(wait);
+        }
+        *self = Self::Probing { until: now.checked_add(config.open_for).unwrap_or(now) };
+        Admission::Probe
     }
 
     /// Returns for how long calls would be refused.
     pub(super) fn refuses_for(&self, now: Instant) -> Duration {
         match self {
             Self::Open { until } => until.saturating_duration_since(now),
-            Self::Probing => PROBE_RETRY_DELAY,
+            Self::Probing { until } => until.saturating_duration_since(now).min(PROBE_RETRY_DELAY),
             _ => Duration::ZERO,
         }
     }
@@ -128,10 +128,10 @@ impl Circuit {
         let next = match (&*self, evidence) {
             (_, Evidence::Answered) => Self::Closed,
             // The probe gave no evidence, so the next call becomes a probe.
-            (Self::Probing, Evidence::Unknown) if by == Admission::Probe => {
+            (Self::Probing { .. }, Evidence::Unknown) if by == Admission::Probe => {
                 Self::Open { until: now }
             }
-            (Self::Probing, Evidence::Unreachable) if by == Admission::Probe => open(),
+            (Self::Probing { .. }, Evidence::Unreachable) if by == Admission::Probe => open(),
             (Self::Closed, Evidence::Unreachable) => {
                 Self::failing(1, now, config).unwrap_or_else(open)
             }
@@ -178,23 +178,39 @@ mod tests {
         let (mut now, mut circuit) = (Instant::now(), Circuit::default());
         assert!(!record(&mut circuit, now, Evidence::Unreachable, 2));
         assert!(!record(&mut circuit, now, Evidence::Unknown, 5));
-        assert_eq!(circuit.admit(now), Admission::Pass);
+        assert_eq!(circuit.admit(now, &config()), Admission::Pass);
         assert!(record(&mut circuit, now, Evidence::Unreachable, 1));
         now += SECOND;
-        assert_eq!(circuit.admit(now), Admission::Refused(4 * SECOND));
+        assert_eq!(circuit.admit(now, &config()), Admission::Refused(4 * SECOND));
         now += 4 * SECOND;
-        assert_eq!(circuit.admit(now), Admission::Probe);
-        assert_eq!(circuit.admit(now), Admission::Refused(SECOND));
+        assert_eq!(circuit.admit(now, &config()), Admission::Probe);
+        assert_eq!(circuit.admit(now, &config()), Admission::Refused(SECOND));
         // A call that was sent earlier and fails now does not change the state.
         assert!(!circuit.record(now, Evidence::Unreachable, Admission::Pass, &config()));
-        assert!(matches!(circuit, Circuit::Probing));
+        assert!(matches!(circuit, Circuit::Probing { .. }));
         assert!(circuit.record(now, Evidence::Unreachable, Admission::Probe, &config()));
         now += 5 * SECOND;
-        assert_eq!(circuit.admit(now), Admission::Probe);
+        assert_eq!(circuit.admit(now, &config()), Admission::Probe);
         assert!(!circuit.record(now, Evidence::Unknown, Admission::Probe, &config()));
-        assert_eq!(circuit.admit(now), Admission::Probe);
+        assert_eq!(circuit.admit(now, &config()), Admission::Probe);
         assert!(!circuit.record(now, Evidence::Answered, Admission::Probe, &config()));
         assert!(circuit.is_closed());
+    }
+
+    #[test]
+    fn a_probe_that_does_not_end_is_followed_by_another() {
+        let (mut now, mut circuit) = (Instant::now(), Circuit::default());
+        assert!(record(&mut circuit, now, Evidence::Unreachable, 3));
+        now += 5 * SECOND;
+        assert_eq!(circuit.admit(now, &config()), Admission::Probe);
+        now += 4 * SECOND;
+        assert_eq!(circuit.admit(now, &config()), Admission::Refused(SECOND));
+        now += SECOND;
+        assert_eq!(circuit.admit(now, &config()), Admission::Probe);
+        assert_eq!(circuit.admit(now, &config()), Admission::Refused(SECOND));
+        // The outcome of the first probe counts, too.
+        assert!(circuit.record(now, Evidence::Unreachable, Admission::Probe, &config()));
+        assert_eq!(circuit.admit(now, &config()), Admission::Refused(5 * SECOND));
     }
 
     #[test]
@@ -214,7 +230,7 @@ mod tests {
         let never = CircuitConfig { failures: 0, ..config() };
         for _ in 0..100 {
             assert!(!circuit.record(now, Evidence::Unreachable, Admission::Pass, &never));
-            assert_eq!(circuit.admit(now), Admission::Pass);
+            assert_eq!(circuit.admit(now, &never), Admission::Pass);
         }
     }
 

@@ -223,7 +223,7 @@ impl<S: MgpService> Service<Call> for Retry<S> {
             return ResponseFuture::pass(self.inner.call(call));
         };
         let server = self.context.of(call.cx().server.as_ref());
-        let probe = match server.admit() {
+        let probe = match server.admit(&self.context.config.circuit) {
             Ok(probe) => probe,
             Err(wait) => return ResponseFuture::refuse(circuit_open(&server, wait)),
         };

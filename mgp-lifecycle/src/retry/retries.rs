@@ -51,7 +51,9 @@ pub(super) async fn retry<S: MgpService>(
         if kept.call.cx().scope.is_ended() {
             break StopReason::Disconnected;
         }
-        let Ok(probe) = kept.server.admit() else { break StopReason::Circuit };
+        let Ok(probe) = kept.server.admit(&kept.context.config.circuit) else {
+            break StopReason::Circuit;
+        };
         kept.probe = probe;
         made += 1;
         let call = kept.attempt(RetryAttempt::new(made, failure.code, wait));
@@ -171,7 +173,7 @@ impl<S: MgpService> RetryableCall<S> {
         if left(end).is_zero() || !self.server.pay(self.context.config.budget) {
             return None;
         }
-        self.probe = self.server.admit().ok()?;
+        self.probe = self.server.admit(&self.context.config.circuit).ok()?;
         let attempt = RetryAttempt::new(made + 1, failure.code, Duration::ZERO).instead_of(&tool);
         let mut call = self.attempt(attempt);
         call.params_mut().set_target(Target::Tool(proposed.into()));

@@ -62,11 +62,14 @@ impl Server {
     ///
     /// # Errors
     /// The time until the server will be tried again.
-    pub(super) fn admit(self: &Arc<Self>) -> Result<Option<Probe>, Duration> {
+    pub(super) fn admit(
+        self: &Arc<Self>,
+        config: &CircuitConfig,
+    ) -> Result<Option<Probe>, Duration> {
         if self.closed.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        match self.state.lock().circuit.admit(Instant::now()) {
+        match self.state.lock().circuit.admit(Instant::now(), config) {
             Admission::Pass => Ok(None),
             Admission::Probe => Ok(Some(Probe { server: Some(Arc::clone(self)) })),
             Admission::Refused(wait) => Err(wait),
@@ -210,12 +213,12 @@ mod tests {
         let server = Server::new(None);
         let config = CircuitConfig { failures: 1, ..CircuitConfig::default() };
         server.record(Evidence::Unreachable, None, &config);
-        assert!(server.admit().is_err());
+        assert!(server.admit(&config).is_err());
         tokio::time::advance(config.open_for).await;
-        let probe = server.admit().unwrap();
-        assert!(probe.is_some() && server.admit().is_err());
+        let probe = server.admit(&config).unwrap();
+        assert!(probe.is_some() && server.admit(&config).is_err());
         drop(probe);
-        let probe = server.admit().unwrap();
+        let probe = server.admit(&config).unwrap();
         assert!(probe.is_some());
         server.record(Evidence::Answered, probe, &config);
         assert!(server.is_closed());

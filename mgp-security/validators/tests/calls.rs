@@ -97,6 +97,45 @@ fn code_in_standard_input_is_judged_in_the_language_of_the_program() {
 }
 
 #[test]
+fn a_newline_in_quotes_or_in_an_item_is_data() {
+    for arguments in [
+        json!({"command": "git commit -m \"Title\n\nBody\""}),
+        json!({"command": "git commit -m 'Title\r\n\r\nBody'"}),
+        json!({"command": "git", "args": ["commit", "-m", "Title\n\nBody"]}),
+        json!({"argv": ["gh", "pr", "create", "--body", "Adds a test.\n"]}),
+        json!({"command": "awk '\n{ print $1 }\n' data.csv"}),
+        json!({"command": "sqlite3 app.db 'select 1;\n.tables'"}),
+    ] {
+        assert_eq!(sandbox(&arguments), Ok(()), "{arguments}");
+    }
+    for arguments in [
+        json!({"command": "ls\nid"}),
+        json!({"command": "ls\rid"}),
+        json!({"command": "ls", "args": "x\nid"}),
+        json!({"commands": ["ls", "ls\nrm -rf x"]}),
+        json!({"command": ["bash", "-c", "ls\nid"]}),
+        json!({"command": "sed 'p\n1e id' f"}),
+        json!({"command": "sed -n 'w /dev/stdout\n1e id' f"}),
+        json!({"command": "awk '1\n{ print | \"sh\" }' f"}),
+        json!({"command": "mysql -e 'select 1;\nsystem id' app"}),
+        json!({"command": "make 'X=a\nid'"}),
+        json!({"command": "ssh build 'ls\nrm -rf x'"}),
+        json!({"command": "watch 'ls\nid'"}),
+    ] {
+        assert!(sandbox(&arguments).is_err(), "{arguments}");
+    }
+}
+
+#[test]
+fn the_placeholder_of_xargs_is_not_a_word_of_its_command() {
+    let args = ["-i", "-t", "nice", "{}"];
+    let arguments = json!({"command": "xargs", "args": args, "stdin": "sudo"});
+    assert!(sandbox(&arguments).is_err());
+    let arguments = json!({"command": "xargs --replace cp {} dest/", "stdin": "a.txt"});
+    assert_eq!(sandbox(&arguments), Ok(()));
+}
+
+#[test]
 fn what_cannot_be_judged_is_blocked() {
     for arguments in [
         json!({}),
@@ -244,6 +283,51 @@ fn code_is_found_by_its_argument_and_judged_in_its_language() {
         validators.check(&Validator::CodeSafety, &call.clone().definition(&definition)).is_err()
     );
     assert!(validators.check(&Validator::CodeSafety, &call).is_err(), "no rules are declared");
+}
+
+#[test]
+fn a_script_feeds_no_command_with_code_that_is_not_judged() {
+    let policy = CodePolicy::new(&CodeSafety::new(CodeSafetyLevel::Standard));
+    let check = |code: &str| {
+        let arguments = json!({"code": code, "language": "bash"});
+        let call = GuardedCall::new("run", &arguments).code(policy.clone());
+        ValidatorSet::new().check(&Validator::CodeSafety, &call)
+    };
+    for code in [
+        "printf '%s\\n' -rf src | xargs rm",
+        "echo sudo | xargs env",
+        "echo x |\n xargs rm",
+        "echo x |& xargs rm",
+        "echo '-cimport os' | xargs python3",
+        "ls | xargs git",
+        "ls | xargs find src",
+        "ls | parallel",
+        "echo '.shell id' | sqlite3 a.db",
+        "sqlite3 a.db < cmds",
+        "echo '\\! id' | nice psql app",
+        "echo 'rm -rf /' | ssh build",
+        "echo 'rm -rf /' | docker exec -i web sh",
+    ] {
+        assert!(check(code).is_err(), "{code}");
+    }
+    for code in [
+        "ls | xargs wc -l",
+        "ls | xargs",
+        "ls | xargs -n 1",
+        "grep -rl foo src | xargs sed -i 's/foo/bar/g'",
+        "ls | xargs -I{} cp {} dest/",
+        "ls | xargs git add",
+        "ls | xargs -n 1 python3 tool.py",
+        "cat a.json | python3 -m json.tool",
+        "cat a.csv | sort | uniq -c > b.csv",
+        "sort < a.txt",
+        "cat a.txt | ssh build 'wc -l'",
+        "echo x | sqlite3 a.db 'select 1'",
+        "true || sqlite3 a.db",
+        "ls | wc -l\nsqlite3 a.db",
+    ] {
+        assert_eq!(check(code), Ok(()), "{code}");
+    }
 }
 
 #[test]

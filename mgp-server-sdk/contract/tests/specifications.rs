@@ -57,10 +57,41 @@ fn a_generated_specification_is_whole_and_reads_back() {
         assert_eq!(tool.version(), read.version());
         // A tool fits its specification, which has no hints, security metadata or settings of tasks.
         for found in [compare(tool, read), compare(read, tool)] {
-            assert!(found.bump < Bump::Minor, "{found:#?}");
+            assert_eq!(found.bump, Bump::None, "{found:#?}");
         }
     }
     assert!(text.contains("**Idempotent**: yes") && text.contains("Permissions: `network`"));
+}
+
+#[test]
+fn notes_and_layout_of_a_specification_are_no_changes_of_the_tools() {
+    let input = json!({ "type": "object" });
+    let tools = [
+        json!({ "name": "a.old", "description": "Old.", "inputSchema": input, "_meta": {
+            "version": "1.2.3", "deprecated": { "in": "1.2.0" },
+        } }),
+        json!({ "name": "a.bare", "inputSchema": input }),
+        json!({ "name": "a.code", "inputSchema": input, "description":
+            "\n  Runs:\r\n\n    if x:\n        > y  \n\nThe tool is deprecated.\n**Version**: 9.9.9\n  " }),
+        json!({ "name": "a.choice", "description": "Chooses.", "inputSchema": input, "outputSchema": {
+            "oneOf": [{ "const": "a" }, { "type": "object", "properties": { "b": {} } }],
+        } }),
+        json!({ "name": "a.any", "description": "Any.", "inputSchema": input, "outputSchema": {} }),
+    ];
+    let tools = tools.map(contract);
+    let read = read_spec(&write_spec("Tools", &tools));
+    assert_eq!(read.contracts.len(), tools.len(), "{:#?}", read.lints);
+    for (tool, read) in tools.iter().zip(&read.contracts) {
+        for found in [compare(tool, read), compare(read, tool)] {
+            assert_eq!(found.bump, Bump::None, "{found:#?}");
+        }
+    }
+    let old = &read.contracts[0];
+    assert_eq!(
+        (old.description(), old.version().unwrap().to_string()),
+        ("Old.", "1.2.3".to_owned())
+    );
+    assert_eq!(read.contracts[2].version(), None);
 }
 
 #[test]

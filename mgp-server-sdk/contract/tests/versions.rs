@@ -309,8 +309,8 @@ const PAIRS: &[(&str, &str, &str, Bump)] = &[
     // A reference changes that has no target in the schema, or is an anchor.
     (
         "in",
-        r##"{"properties":{"a":{"$ref":"#A"}},"$defs":{"x":{"$anchor":"A"},"y":{"$anchor":"B"}}}"##,
-        r##"{"properties":{"a":{"$ref":"#B"}},"$defs":{"x":{"$anchor":"A"},"y":{"$anchor":"B"}}}"##,
+        r##"{"properties":{"a":{"$ref":"#A"}},"$defs":{"x":{"$anchor":"A"},"y":{"$anchor":"B","type":"null"}}}"##,
+        r##"{"properties":{"a":{"$ref":"#B"}},"$defs":{"x":{"$anchor":"A"},"y":{"$anchor":"B","type":"null"}}}"##,
         Major,
     ),
     (

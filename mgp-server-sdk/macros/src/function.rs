@@ -32,6 +32,8 @@ pub(crate) struct Function {
     is_associated: bool,
     parameters: Vec<Parameter>,
     output: ReturnType,
+    /// The attributes `cfg` of the function.
+    pub(crate) conditions: Vec<Attribute>,
 }
 
 /// The maximum number of extractors of a handler; all arguments of the tool together count as one extractor.
@@ -74,6 +76,11 @@ impl Function {
             is_associated: false,
             parameters,
             output: signature.output.clone(),
+            conditions: attributes
+                .iter()
+                .filter(|one| one.path().is_ident("cfg"))
+                .cloned()
+                .collect(),
         };
         function.check_parameters(signature)?;
         Ok(function)

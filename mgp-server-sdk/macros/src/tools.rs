@@ -91,24 +91,40 @@ fn into_tools(block: &ItemImpl, tools: &[Function]) -> TokenStream {
     let (generics, _, condition) = block.generics.split_for_impl();
     let (ty, sdk) = (&block.self_ty, path::sdk());
     let this = format_ident!("this", span = Span::mixed_site());
+    let list = format_ident!("list", span = Span::mixed_site());
     let uses_self = tools.iter().any(|tool| !matches!(tool.own, ReceiverKind::Nothing));
-    let shared = uses_self.then(|| quote!(let #this = ::std::sync::Arc::new(self);));
+    // The tools that use `self` can all be excluded by conditions, so the variable is also used without them.
+    let shared = uses_self.then(|| {
+        quote! {
+            let #this = ::std::sync::Arc::new(self);
+            let _ = &#this;
+        }
+    });
     let each = tools.iter().map(|tool| {
+        // The block is expanded before its conditions are evaluated, so the code for the tool has the conditions too.
+        let conditions = &tool.conditions;
         let (arguments, expression) = (tool.arguments_type(), tool.expression());
         // The checks are generated as items, which cannot use the generic parameters of the block, so a block with
         // generic parameters gets no checks.
         let checks = block.generics.params.is_empty().then(|| tool.checks());
-        quote!({
-            #arguments
-            #checks
-            #expression
-        })
+        quote! {
+            #(#conditions)*
+            let #list = {
+                #arguments
+                #checks
+                let mut #list = #list;
+                #list.push(#expression);
+                #list
+            };
+        }
     });
     quote! {
         impl #generics #sdk::IntoTools for #ty #condition {
             fn into_tools(self) -> ::std::vec::Vec<#sdk::Tool> {
                 #shared
-                ::std::vec![#(#each),*]
+                let #list = ::std::vec::Vec::<#sdk::Tool>::new();
+                #(#each)*
+                #list
             }
         }
     }

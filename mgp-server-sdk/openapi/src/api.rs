@@ -79,17 +79,25 @@ impl Api {
             let Some(item) = resolve(&root, item) else { continue };
             for (key, method) in METHODS.iter().filter(|(key, _)| item[*key].is_object()) {
                 let operation = format!("{method} {path}");
-                let other = api
-                    .described_url
-                    .as_deref()
-                    .and_then(|url| other_url(url, &item[*key]["servers"], &item["servers"]));
+                // Without an address, the document has the address `/` (OpenAPI 3.1 §4.8.1). The operator can set
+                // another one later, so operations are left out only if the document has an address.
+                let document = api.described_url.as_deref();
+                let other =
+                    other_url(document.unwrap_or("/"), &item[*key]["servers"], &item["servers"]);
                 let read = match (api.operations.len() < MAX_OPERATIONS, other) {
                     (false, _) => Err(format!("{MAX_OPERATIONS} operations are possible")),
-                    (_, Some(url)) => Err(format!("it has another address, `{}`", clip(&url, 200))),
+                    (_, Some(url)) if document.is_some() => {
+                        Err(format!("it has another address, `{}`", clip(&url, 200)))
+                    }
                     _ if !path.starts_with('/') => {
                         Err("its path does not begin with `/`".to_owned())
                     }
-                    _ => Operation::read(&root, path, item, method, &mut names),
+                    (_, own_url) => Operation::read(&root, path, item, method, &mut names).map(
+                        |mut operation| {
+                            operation.own_url = own_url;
+                            operation
+                        },
+                    ),
                 };
                 match read {
                     Ok(read) => api.operations.push(read),
@@ -146,9 +154,17 @@ impl Api {
     /// against the URL of the document.
     ///
     /// # Errors
-    /// Returns an error if the document contains no address, or one that is not an `http` or `https` URL.
+    /// Returns an error if the document contains no address, an address of single operations only, or one that is not
+    /// an `http` or `https` URL.
     pub fn address(&self, document_url: Option<&str>) -> Result<String, OpenApiError> {
         let bad = |why: &str| OpenApiError::BaseUrl(why.to_owned());
+        let mut own_urls = self.operations.iter().filter_map(|one| one.own_url.as_deref());
+        if let (None, Some(url)) = (&self.base_url, own_urls.next()) {
+            return Err(OpenApiError::BaseUrl(format!(
+                "the document names addresses of single operations only, e.g. `{}`; set the address with `--base-url`",
+                clip(url, 200)
+            )));
+        }
         let described = self.base_url.as_ref().or(self.described_url.as_ref());
         let described = described.filter(|url| !url.is_empty()).map_or("/", String::as_str);
         let is_complete = placeholders(described).next().is_none();
@@ -178,7 +194,8 @@ impl Api {
         }
     }
 
-    /// Builds the server. Its tools use `fetch` to send requests to `address`, each with the credentials.
+    /// Builds the server. Its tools use `fetch` to send requests to `address`, each with the credentials. Parameters
+    /// that the credentials fill are not arguments of the tools.
     pub fn into_server(
         self,
         address: &str,
@@ -189,7 +206,7 @@ impl Api {
         let address: Arc<str> = address.into();
         let mut server = Server::new(clip(&self.title, 100), clip(&self.version, 40));
         for operation in self.operations {
-            let operation = Arc::new(operation);
+            let operation = Arc::new(operation.without(&credentials));
             let (address, credentials) = (Arc::clone(&address), Arc::clone(&credentials));
             let (own, fetch) = (Arc::clone(&operation), Arc::clone(fetch));
             server = server.tool(operation.tool(move |arguments| {

@@ -52,7 +52,9 @@ pub struct Operation {
     is_deprecated: bool,
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) body: Option<Body>,
-    schema: Value,
+    pub(crate) schema: Value,
+    /// The own address of the operation, if the document has no address for all operations.
+    pub(crate) own_url: Option<String>,
 }
 
 impl Operation {
@@ -120,6 +122,7 @@ impl Operation {
             parameters,
             body,
             schema,
+            own_url: None,
         })
     }
 
@@ -230,6 +233,11 @@ impl<'a> Arguments<'a> {
         let is_required = parameter["required"] == true || place == Place::Path;
         if place == Place::Header && OWN_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
             return Ok(());
+        }
+        if let (Place::Path, Some(style @ ("label" | "matrix"))) =
+            (place, parameter["style"].as_str())
+        {
+            return Err(format!("the style `{style}` of its parameter `{name}` cannot be sent"));
         }
         let content = parameter["content"].as_object().and_then(|kinds| kinds.values().next());
         let style = match content {

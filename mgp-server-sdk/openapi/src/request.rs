@@ -3,13 +3,20 @@
 use std::collections::HashMap;
 
 use mgp_types::service::FetchRequest;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde_json::{Map, Value};
 
 use crate::operation::Operation;
 
 /// The characters that are percent-encoded: all except those that are allowed everywhere (RFC 3986 §2.3).
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The headers of a request for which neither the credentials nor the arguments have a value.
+const USUAL_HEADERS: &[(&str, &str)] = &[
+    ("accept", "application/json, text/*;q=0.9, */*;q=0.5"),
+    // Some APIs refuse requests without this header.
+    ("user-agent", concat!("mgp-openapi/", env!("CARGO_PKG_VERSION"))),
+];
 
 /// The secret headers and query parameters that a server adds to each of its requests to the API, such as API keys.
 #[derive(Clone, Default)]
@@ -47,7 +54,9 @@ pub(crate) enum Style {
     Joined(&'static str),
     /// Each item or member as a separate `name=value` pair.
     Exploded,
-    /// Each member as `name[member]=value`.
+    /// All parts in one text, separated by commas, and each member of an object as `member=value`.
+    Members,
+    /// Each member as `name[member]=value`, and each item of a list as `name[0]=value`.
     Deep,
     /// The whole value as one JSON text.
     Json,
@@ -88,6 +97,7 @@ impl Style {
             (Place::Query, Some("spaceDelimited")) if explodes != Some(true) => Self::Joined("%20"),
             (Place::Query, Some("pipeDelimited")) if explodes != Some(true) => Self::Joined("%7C"),
             (Place::Query, _) if explodes != Some(false) => Self::Exploded,
+            (Place::Path | Place::Header, _) if explodes == Some(true) => Self::Members,
             _ => Self::Joined(","),
         }
     }
@@ -106,7 +116,37 @@ impl BodyKind {
     }
 }
 
+impl Credentials {
+    /// Returns whether the credentials fill the place of a parameter, so that no argument is needed for it.
+    fn fill(&self, Parameter { name, place, .. }: &Parameter) -> bool {
+        let has_header =
+            |name: &str| self.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
+        match place {
+            Place::Path => false,
+            Place::Query => self.query.iter().any(|(own, _)| own == name),
+            Place::Header => has_header(name),
+            Place::Cookie => has_header("cookie"),
+        }
+    }
+}
+
 impl Operation {
+    /// Removes the parameters that the credentials fill, so that no caller is asked for a key.
+    pub(crate) fn without(mut self, credentials: &Credentials) -> Self {
+        let (filled, left): (Vec<_>, Vec<_>) =
+            self.parameters.into_iter().partition(|parameter| credentials.fill(parameter));
+        self.parameters = left;
+        for Parameter { argument, .. } in filled {
+            if let Some(Value::Object(properties)) = self.schema.get_mut("properties") {
+                properties.remove(&argument);
+            }
+            if let Some(Value::Array(required)) = self.schema.get_mut("required") {
+                required.retain(|name| *name != argument);
+            }
+        }
+        self
+    }
+
     /// Builds the request for a call; the error is a message for the model.
     pub(crate) fn request(
         &self,
@@ -115,18 +155,23 @@ impl Operation {
         arguments: &Map<String, Value>,
     ) -> Result<FetchRequest, String> {
         let Placed { path, mut query, mut headers, cookies } = self.place(arguments)?;
-        query.extend(credentials.query.iter().map(|(name, value)| pair(name, value)));
+        // The credentials replace members of the query and headers of the same name that a caller sends.
+        for (name, value) in &credentials.query {
+            query.retain(|sent| !percent_decode_str(name_of(sent)).eq(name.bytes()));
+            query.push(pair(name, value));
+        }
         let mark = if query.is_empty() { "" } else { "?" };
         let url = format!("{}{path}{mark}{}", base.trim_end_matches('/'), query.join("&"));
         let mut request = FetchRequest::get(url);
         request.method = self.method;
-        request.headers.push(("accept".into(), "application/json, text/*;q=0.9, */*;q=0.5".into()));
         if !cookies.is_empty() {
             headers.push(("cookie".to_owned(), cookies.join("; ")));
         }
-        // The operator's headers in `credentials` replace headers of the same name that a caller sends.
         headers.retain(|(name, _)| !credentials.headers.iter().any(|(own, _)| own == name));
         headers.extend(credentials.headers.iter().cloned());
+        let is_set = |name: &str| headers.iter().any(|(own, _)| own == name);
+        let usual = USUAL_HEADERS.iter().filter(|(name, _)| !is_set(name));
+        request.headers = usual.map(|&(name, value)| (name.into(), value.to_owned())).collect();
         request.headers.extend(headers.into_iter().map(|(name, value)| (name.into(), value)));
         if let Some(body) = &self.body
             && let Some(value) = arguments.get(&body.argument)
@@ -209,6 +254,12 @@ fn joined(value: &Value, style: Style, encode: &dyn Fn(&str) -> String) -> Strin
         _ => ",",
     };
     let parts: Vec<String> = match value {
+        Value::Object(members) if style == Style::Members => {
+            let member = |(name, value): (&String, &Value)| {
+                format!("{}={}", encode(name), encode(&text(value)))
+            };
+            members.iter().map(member).collect()
+        }
         Value::Array(items) => items.iter().map(|item| encode(&text(item))).collect(),
         Value::Object(members) => {
             let parts =
@@ -229,16 +280,35 @@ fn pairs(name: &str, value: &Value, style: Style, out: &mut Vec<String>) {
         (Style::Exploded, Value::Object(members)) => {
             out.extend(members.iter().map(|(name, value)| pair(name, &text(value))));
         }
-        (Style::Deep, Value::Object(members)) => {
-            let deep = |member: &str| format!("{}[{}]", encoded(name), encoded(member));
-            let pairs = members.iter().map(|(member, value)| (deep(member), encoded(&text(value))));
-            out.extend(pairs.map(|(name, value)| format!("{name}={value}")));
-        }
+        (Style::Deep, value) => deep(&encoded(name), value, out),
         (style, value) => {
             let value = joined(value, style, &|text| encoded(text));
             out.push(format!("{}={value}", encoded(name)));
         }
     }
+}
+
+/// Writes the parts of a value in the style `deepObject`; OpenAPI does not define the form of lists and nested objects,
+/// so they are written as the usual APIs read them.
+fn deep(name: &str, value: &Value, out: &mut Vec<String>) {
+    match value {
+        Value::Array(items) => {
+            for (at, item) in items.iter().enumerate() {
+                deep(&format!("{name}[{at}]"), item, out);
+            }
+        }
+        Value::Object(members) => {
+            for (member, value) in members {
+                deep(&format!("{name}[{}]", encoded(member)), value, out);
+            }
+        }
+        value => out.push(format!("{name}={}", encoded(&text(value)))),
+    }
+}
+
+/// Returns the encoded name of a name-value pair.
+fn name_of(pair: &str) -> &str {
+    pair.split_once('=').map_or(pair, |(name, _)| name)
 }
 
 fn pair(name: &str, value: &str) -> String {

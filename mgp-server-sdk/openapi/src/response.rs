@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mgp_server_sdk::ToolError;
 use mgp_types::mcp::{CallToolResult, ContentBlock, ImageContent};
-use mgp_types::service::FetchResponse;
+use mgp_types::service::{FetchResponse, shown_url};
 use mgp_types::{Payload, clip};
 
 /// The maximum length of the body of an error response that is passed to the model.
@@ -16,8 +16,9 @@ pub(crate) fn result(response: &FetchResponse) -> Result<CallToolResult, ToolErr
     let kind = response.header("content-type").unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     if (300..400).contains(&status) {
-        let to = response.header("location").unwrap_or("another address");
-        let to = clip(to, 200);
+        // An API repeats the query in the new address, and the query may contain a key of the operator.
+        let to =
+            response.header("location").map_or_else(|| "another address".to_owned(), shown_url);
         return Err(ToolError(format!(
             "HTTP {status}: the API redirects to {to}, which is not followed"
         )));

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use serde_json::{Map, Value, json};
 
 use crate::name;
-use crate::reference::resolve;
+use crate::reference::{resolve, target};
 
 /// The maximum size of the schemas of one tool; schemas beyond it are replaced by one that allows any value.
 const MAX_BYTES: usize = 16 << 10;
@@ -72,8 +72,8 @@ impl<'a> Schemas<'a> {
     pub(crate) fn definitions(mut self) -> BTreeMap<String, Value> {
         let (mut definitions, mut names) = (BTreeMap::new(), Vec::new());
         while let Some(reference) = self.waiting.pop_front() {
-            let found = reference.strip_prefix('#').and_then(|at| self.root.pointer(at));
-            let read = found.map_or_else(|| json!({}), |schema| self.converted(schema, 0));
+            let read = target(self.root, reference)
+                .map_or_else(|| json!({}), |schema| self.converted(schema, 0));
             let read = self.bounded(read);
             definitions.insert(self.names[reference].clone(), read);
             names.push(self.names[reference].clone());

@@ -27,6 +27,13 @@ paths:
         - {name: ids, in: query, explode: false, schema: {type: array, items: {type: integer}}}
         - {name: X-Trace, in: header, schema: {type: string}}
         - {name: Authorization, in: header, schema: {type: string}}
+    head:
+      operationId: keyed
+      parameters:
+        - {name: key, in: query, required: true, schema: {type: string}}
+        - {name: X-Api-Key, in: header, required: true, schema: {type: string}}
+        - {name: more, in: query, schema: {type: object}}
+        - {name: X-Options, in: header, explode: true, schema: {type: object}}
     delete: {operationId: deletePet, deprecated: true}
   /pets:
     post:
@@ -42,6 +49,10 @@ paths:
     post: {operationId: photo, requestBody: {content: {multipart/form-data: {schema: {}}}}}
   /broken/{x}:
     get: {operationId: broken}
+  /matrix{x}:
+    get:
+      operationId: matrix
+      parameters: [{name: x, in: path, required: true, style: matrix, schema: {type: integer}}]
 components:
   schemas:
     Pet:
@@ -90,6 +101,7 @@ async fn call(
     let address = api.address(None).unwrap();
     let mut credentials = Credentials::default();
     credentials.headers.push(("authorization".to_owned(), "Bearer s3cret".to_owned()));
+    credentials.headers.push(("x-api-key".to_owned(), "own".to_owned()));
     credentials.query.push(("key".to_owned(), "k&y".to_owned()));
     let stub = Arc::new(Stub { requests: Arc::default(), response });
     let fetch: SharedFetch = Arc::clone(&stub) as SharedFetch;
@@ -108,14 +120,15 @@ async fn call(
 fn operations_become_tools_and_the_others_are_named_with_the_reason() {
     let api = Api::parse(PETS).unwrap();
     let names: Vec<_> = api.operations().iter().map(mgp_openapi::Operation::tool_name).collect();
-    assert_eq!(names, ["form", "post_pets", "getPet", "deletePet"]);
+    assert_eq!(names, ["form", "post_pets", "getPet", "deletePet", "keyed"]);
     let left_out: Vec<_> =
         api.left_out().iter().map(|one| (one.operation.as_str(), one.why.as_str())).collect();
-    assert_eq!(left_out.len(), 2, "{left_out:?}");
+    assert_eq!(left_out.len(), 3, "{left_out:?}");
     assert!(
         left_out.iter().any(|(name, why)| *name == "POST /photos" && why.contains("multipart"))
     );
     assert!(left_out.iter().any(|(name, why)| *name == "GET /broken/{x}" && why.contains("{x}")));
+    assert!(left_out.iter().any(|(name, why)| *name == "GET /matrix{x}" && why.contains("matrix")));
     let get = api.operations()[2].input_schema();
     assert_eq!(get["required"], json!(["petId"]));
     let names: Vec<_> = get["properties"].as_object().unwrap().keys().collect();
@@ -164,6 +177,8 @@ async fn arguments_fill_their_places_and_credentials_go_along() {
     let header =
         |name: &str| request.headers.iter().find(|(own, _)| own == name).map(|one| &*one.1);
     assert_eq!((header("x-trace"), header("authorization")), (Some("t"), Some("Bearer s3cret")));
+    assert!(header("user-agent").is_some_and(|agent| agent.starts_with("mgp-openapi/")));
+    assert!(header("accept").is_some_and(|kinds| kinds.starts_with("application/json")));
     assert_eq!(result["structuredContent"], json!({"id": 7}));
     assert_eq!(result["content"][0]["text"], r#"{"id": 7}"#);
 
@@ -175,6 +190,41 @@ async fn arguments_fill_their_places_and_credentials_go_along() {
     let body = json!({"body": {"a b": "1&2", "c": [1, 2]}});
     let (_, request) = call("form", body, FetchResponse::new(200, "ok")).await;
     assert_eq!(request.unwrap().body, b"a%20b=1%262&c=1&c=2");
+}
+
+#[tokio::test]
+async fn no_argument_is_sent_in_the_place_of_a_key_and_no_key_is_an_argument() {
+    let arguments = json!({
+        "petId": "a", "key": "made-up", "X-Api-Key": "made-up", "more": {"key": "mine", "x": 1},
+        "X-Options": {"role": "admin", "name": "x"},
+    });
+    let (_, request) = call("keyed", arguments, FetchResponse::new(200, "ok")).await;
+    let request = request.unwrap();
+    assert_eq!(request.url, "https://pets.example/v1/pets/a?x=1&key=k%26y");
+    let values = |name: &str| -> Vec<&str> {
+        request.headers.iter().filter(|(own, _)| own == name).map(|(_, value)| &**value).collect()
+    };
+    assert_eq!((values("x-api-key"), values("user-agent").len()), (vec!["own"], 1));
+    assert_eq!(values("x-options"), ["name=x,role=admin"]);
+    let (result, _) = call("keyed", json!({"petId": "a"}), FetchResponse::new(200, "ok")).await;
+    assert_ne!(result["isError"], true, "{result}");
+
+    let api = Api::parse(PETS).unwrap();
+    let mut credentials = Credentials::default();
+    credentials.headers.push(("x-api-key".to_owned(), "own".to_owned()));
+    credentials.query.push(("key".to_owned(), "k".to_owned()));
+    let stub = Stub { requests: Arc::default(), response: FetchResponse::new(200, "") };
+    let fetch: SharedFetch = Arc::new(stub);
+    let server = api.into_server("https://x.org", credentials, &fetch);
+    let mut client = mock::client(server.into_stack().unwrap());
+    let listed =
+        client.request("tools/list", &json!({ "_meta": meta() }).to_string()).await.unwrap();
+    let listed: Value = listed.as_str().parse().unwrap();
+    let tools = listed["tools"].as_array().unwrap();
+    let schema = &tools.iter().find(|tool| tool["name"] == "keyed").unwrap()["inputSchema"];
+    assert_eq!(schema["required"], json!(["petId"]));
+    let names: Vec<_> = schema["properties"].as_object().unwrap().keys().collect();
+    assert_eq!(names, ["X-Options", "more", "petId"]);
 }
 
 #[tokio::test]
@@ -198,9 +248,12 @@ async fn failures_and_other_media_are_results_that_a_model_can_read() {
     let text = result["content"][0]["text"].as_str().unwrap();
     assert!(result["isError"] == true && text.starts_with("HTTP 404: x") && text.len() < 5_000);
     let mut moved = FetchResponse::new(302, "");
-    moved.headers.push(("location".to_owned(), "http://169.254.169.254/".to_owned()));
+    let to = "http://169.254.169.254/pets/?key=k%26y";
+    moved.headers.push(("location".to_owned(), to.to_owned()));
     let (result, _) = call("getPet", pet(), moved).await;
-    assert!(result["isError"] == true && result.to_string().contains("not followed"), "{result}");
+    let text = result["content"][0]["text"].as_str().unwrap();
+    assert!(result["isError"] == true && text.contains("not followed"), "{result}");
+    assert!(text.contains("http://169.254.169.254/pets/") && !text.contains("k%26y"), "{text}");
     let (result, _) = call("getPet", pet(), response(200, "image/png", [0x89, 0x50])).await;
     assert_eq!(result["content"][0]["type"], "image");
     let (result, _) = call("getPet", pet(), response(200, "application/zip", [0xff, 0xfe])).await;
@@ -215,6 +268,23 @@ async fn members_of_a_form_have_the_style_of_their_encoding_and_override_no_othe
     let (_, request) = call("form", body, FetchResponse::new(200, "ok")).await;
     let body = String::from_utf8(request.unwrap().body).unwrap();
     assert_eq!(body, "amount=5&metadata[amount]=x&tags=a,b&to=%7B%22amount%22%3A1%7D");
+
+    let body = json!({"body": {"metadata": {
+        "items": [{"price": "p", "quantity": 1}, {"price": "q"}], "card": {"address": {"city": "X Y"}},
+    }}});
+    let (_, request) = call("form", body, FetchResponse::new(200, "ok")).await;
+    let body = String::from_utf8(request.unwrap().body).unwrap();
+    let mut pairs: Vec<_> = body.split('&').collect();
+    pairs.sort_unstable();
+    assert_eq!(
+        pairs,
+        [
+            "metadata[card][address][city]=X%20Y",
+            "metadata[items][0][price]=p",
+            "metadata[items][0][quantity]=1",
+            "metadata[items][1][price]=q",
+        ]
+    );
 }
 
 #[test]
@@ -258,7 +328,15 @@ paths:
     assert_eq!((first, second), ("PUT /a", "GET /b"));
     assert!(why.contains("https://upload.x.org"), "{why}");
     let text = text.replace("servers: [{url: \"https://x.org/v1\"}]\npaths", "paths");
-    assert!(Api::parse(&text).unwrap().left_out().is_empty());
+    let api = Api::parse(&text).unwrap();
+    assert!(api.left_out().is_empty());
+    // Without `servers`, the host of the document is the address of those operations only that have none of their own.
+    let error = api.address(Some("https://files.example/api.yml")).unwrap_err().to_string();
+    assert!(error.contains("--base-url") && error.contains("https://upload.x.org"), "{error}");
+    let address = api.clone().base_url("https://x.org").address(None).unwrap();
+    assert_eq!(address, "https://x.org");
+    let address = api.only(&["a"]).unwrap().address(Some("https://files.example/api.yml"));
+    assert_eq!(address.unwrap(), "https://files.example");
 }
 
 /// Returns an API whose document has this address.

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::error::BuildError;
 
+/// The maximum number of bytes that are searched again because the rest of a URI did not match.
+const MAX_SEARCHED: usize = 1 << 20;
+
 /// A URI template, against which URIs are matched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template {
@@ -68,31 +71,56 @@ impl Template {
 
     /// Returns the decoded values of the variables in a URI, or `None` if the URI does not match.
     pub(crate) fn matches(&self, uri: &str) -> Option<BTreeMap<String, String>> {
-        let mut left = uri.strip_prefix(self.head.as_str())?;
-        let mut found = BTreeMap::new();
-        for (place, (variable, behind)) in self.rest.iter().enumerate() {
-            let end = if place + 1 == self.rest.len() {
-                // The last variable is as long as possible, even if the literal text after it also
-                // occurs earlier in the URI.
-                left.len().checked_sub(behind.len()).filter(|&end| left.is_char_boundary(end))?
-            } else {
-                // A variable matches at least one character, so the search for the literal text after it begins at the
-                // second character.
-                let first = left.chars().next()?.len_utf8();
-                first + left[first..].find(behind.as_str())?
-            };
-            let (value, tail) = left.split_at(end);
-            left = tail.strip_prefix(behind.as_str())?;
-            let fits = match variable.reach {
-                Reach::Segment => !value.contains(['/', '?', '#']),
-                Reach::Anything => true,
-            };
-            if value.is_empty() || !fits {
-                return None;
-            }
-            found.insert(variable.name.clone(), unescaped(value)?);
+        let left = uri.strip_prefix(self.head.as_str())?;
+        let mut budget = MAX_SEARCHED;
+        let values = values(&self.rest, left, &mut budget)?;
+        let variables = self.rest.iter().rev().zip(values);
+        variables
+            .map(|((variable, _), value)| Some((variable.name.clone(), unescaped(value)?)))
+            .collect()
+    }
+}
+
+impl Variable {
+    fn fits(&self, value: &str) -> bool {
+        let is_allowed = match self.reach {
+            Reach::Segment => !value.contains(['/', '?', '#']),
+            Reach::Anything => true,
+        };
+        is_allowed && !value.is_empty()
+    }
+}
+
+/// Returns the values of variables in a text, the last one first; `None` if the text does not match. Each variable
+/// except the last one is as short as the rest permits; `budget` is the number of bytes that may be searched again.
+fn values<'a>(
+    rest: &[(Variable, String)],
+    text: &'a str,
+    budget: &mut usize,
+) -> Option<Vec<&'a str>> {
+    let ((variable, behind), others) = rest.split_first()?;
+    if others.is_empty() {
+        // The last variable is as long as possible, even if the literal text after it also occurs earlier in the URI.
+        let value = text.strip_suffix(behind.as_str())?;
+        return variable.fits(value).then(|| vec![value]);
+    }
+    // A variable matches at least one character, so the search for the literal text after it begins at the second one.
+    let mut from = text.chars().next()?.len_utf8();
+    loop {
+        let end = from + text[from..].find(behind.as_str())?;
+        let value = &text[..end];
+        if !variable.fits(value) {
+            return None;
         }
-        left.is_empty().then_some(found)
+        if let Some(mut found) = values(others, &text[end + behind.len()..], budget) {
+            found.push(value);
+            return Some(found);
+        }
+        if variable.reach == Reach::Segment {
+            return None;
+        }
+        *budget = budget.checked_sub(text.len())?;
+        from = end + text[end..].chars().next()?.len_utf8();
     }
 }
 
@@ -153,8 +181,19 @@ mod tests {
         check("x:{a}.txt", "x:a.txt.txt", Some(&[("a", "a.txt")]));
         check("x:{a}-{b}", "x:--b", Some(&[("a", "-"), ("b", "b")]));
         check("file:///{+path}", "file:///a/b.txt", Some(&[("path", "a/b.txt")]));
+        let files = "repo://{+dir}/{name}";
+        check(files, "repo://a/c.txt", Some(&[("dir", "a"), ("name", "c.txt")]));
+        check(files, "repo://a/é/b%2F/c.txt", Some(&[("dir", "a/é/b/"), ("name", "c.txt")]));
+        check(files, "repo://a/b/", None);
+        check("x:{+a}/{+b}/{c}.md", "x:1/2/3/4.md", Some(&[("a", "1"), ("b", "2/3"), ("c", "4")]));
         check("{a}/x", "é/x", Some(&[("a", "é")]));
         check("{a}/é", "bé", None);
+    }
+
+    #[test]
+    fn a_uri_that_fits_no_way_is_not_searched_without_end() {
+        let slashes = "/".repeat(100_000);
+        check("x:{+a}/{+b}/{+c}/{d}", &format!("x:{slashes}?"), None);
     }
 
     #[test]

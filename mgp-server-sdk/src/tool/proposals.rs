@@ -1,7 +1,7 @@
 //! The members that proposals add to the definition of a tool.
 
 use mgp_types::RpcError;
-use mgp_types::mcp::CallToolResult;
+use mgp_types::mcp::{CallToolResult, Era};
 use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::proposal::{ConfirmationRisk, LatencyClass, StructuredError, ToolCost, ToolQuota};
 use mgp_types::service::Reply;
@@ -94,6 +94,13 @@ impl<T: IntoToolResult> IntoToolResult for Result<T, StructuredError> {
     fn into_tool_result(self) -> Result<Reply, RpcError> {
         match self {
             Ok(value) => value.into_tool_result(),
+            Err(error) => error.into_tool_result(),
+        }
+    }
+
+    fn into_result_for(self, era: Era) -> Result<Reply, RpcError> {
+        match self {
+            Ok(value) => value.into_result_for(era),
             Err(error) => error.into_tool_result(),
         }
     }

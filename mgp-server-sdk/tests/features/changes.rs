@@ -1,7 +1,10 @@
 //! Tests of change notifications to legacy sessions, to subscribers of resources, and on modern streams.
 
+use async_trait::async_trait;
 use mgp_server_sdk::prelude::*;
-use mgp_server_sdk::{Prompt, Resource, Resources};
+use mgp_server_sdk::{
+    ChangeNotifier, Prompt, Resource, ResourceSubscriber, ResourceSubscription, Resources,
+};
 use mgp_types::mcp::Era;
 use serde_json::{Value, json};
 
@@ -184,4 +187,33 @@ async fn a_modern_stream_carries_what_was_requested_and_is_offered() {
     tools.add(tool("d"));
     assert!(wire.notices().await.is_empty(), "the stream is closed");
     assert_eq!(code(&wire.ask("subscriptions/listen", json!({})).await), -32602);
+}
+
+/// A subscriber for resources that are stored elsewhere.
+struct Elsewhere;
+
+#[async_trait]
+impl ResourceSubscriber for Elsewhere {
+    async fn subscribe(&self, _: &Context, uri: &str) -> Result<ResourceSubscription, RpcError> {
+        Ok(ResourceSubscription::new(uri))
+    }
+}
+
+#[tokio::test]
+async fn a_notifier_keeps_the_features_that_were_added_before_it() {
+    let notifier = ChangeNotifier::new();
+    let server = Server::new("n", "1").logging().herald(&notifier, Elsewhere).tool(tool("a"));
+    let wire = Wire::join(server, Era::Legacy).await;
+    assert!(wire.hello["capabilities"]["logging"].is_object(), "{}", wire.hello);
+}
+
+#[test]
+fn a_notifier_after_resources_or_prompts_is_refused_instead_of_dropping_them() {
+    let with_prompt = Server::new("n", "1").prompt(Prompt::new("p", "A prompt", || async { "" }));
+    let with_resource = Server::new("n", "1").resource(Resource::text("test://a", "a", "now"));
+    for server in [with_prompt, with_resource] {
+        let server = server.herald(&ChangeNotifier::new(), Elsewhere);
+        let error = server.into_stack().unwrap_err().to_string();
+        assert!(error.contains("`herald`"), "{error}");
+    }
 }

@@ -2,6 +2,7 @@
 
 use mgp_server_sdk::prelude::*;
 use mgp_types::mcp::Era;
+use mgp_types::proposal::StructuredError;
 use mgp_types::{Payload, RawObject};
 use serde_json::{Value, json};
 
@@ -16,7 +17,10 @@ fn server() -> Server {
     let object = Tool::new("object", "An object", || async {
         Ok::<_, RpcError>(Json(std::collections::BTreeMap::from([("a", 1)])))
     });
-    [list, number, failed, object].into_iter().fold(Server::new("s", "1"), Server::tool)
+    let ids = Tool::new("ids", "A list, or a structured error", || async {
+        Ok::<_, StructuredError>(Json(vec![3]))
+    });
+    [list, number, failed, object, ids].into_iter().fold(Server::new("s", "1"), Server::tool)
 }
 
 async fn call(wire: &mut Wire, tool: &str) -> Value {
@@ -32,6 +36,7 @@ async fn a_modern_caller_receives_any_kind_of_value_and_its_schema() {
             ("list", "[1,2]", json!([1, 2])),
             ("number", "7", json!(7)),
             ("object", r#"{"a":1}"#, json!({"a": 1})),
+            ("ids", "[3]", json!([3])),
         ] {
             let result = call(&mut wire, tool).await;
             assert_eq!(result["content"][0]["text"], text);

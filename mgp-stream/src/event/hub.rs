@@ -18,8 +18,11 @@ use super::journal::{EventStore, Journal};
 use super::pattern::Pattern;
 use super::recent::RecentEvents;
 use super::sending::SendingList;
-use super::subscription::{ID_PREFIX, Subscription};
+use super::subscription::Subscription;
 use super::table::Table;
+
+/// The prefix of the ids of callers' subscriptions.
+pub(super) const ID_PREFIX: &str = "sub-";
 
 /// The maximum time for which a publisher waits for subscribers that have not yet received earlier events.
 const ROOM_TIMEOUT: Duration = Duration::from_millis(250);
@@ -486,9 +489,26 @@ impl Hub {
         Some(removed)
     }
 
-    pub(super) fn remove_expired(&self, table: &mut Table) {
-        // Searching the whole table is slow, so do it only if the table is full or its size is a multiple of 64.
-        if !table.len().is_multiple_of(64) && table.len() < self.limits.total {
+    /// Removes a subscription of a principal that has expired, so that the principal can use its id again.
+    pub(super) fn remove_if_expired(&self, principal: &Principal, id: &str) {
+        let mut table = self.table.write();
+        let is_expired = |one: &Arc<Subscription>| {
+            one.principal() == principal && one.is_expired(Instant::now())
+        };
+        if table.get(id).is_some_and(is_expired)
+            && let Some(expired) = table.remove(id)
+        {
+            expired.end();
+        }
+    }
+
+    /// Removes the expired subscriptions if the table is full or this principal has the maximum number; otherwise only
+    /// sometimes.
+    pub(super) fn remove_expired(&self, table: &mut Table, principal: &Principal) {
+        let is_full =
+            table.len() >= self.limits.total || table.is_full_for(&self.limits, principal);
+        // Searching the whole table is slow, so without need do it only if its size is a multiple of 64.
+        if !is_full && !table.len().is_multiple_of(64) {
             return;
         }
         let now = Instant::now();

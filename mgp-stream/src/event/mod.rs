@@ -4,6 +4,7 @@
 //!   events.
 //! - `journal.rs` stores the events of durable subscriptions in an [`EventStore`], which `sqlite.rs` implements.
 
+mod binding;
 mod draft;
 mod event_json;
 mod hub;

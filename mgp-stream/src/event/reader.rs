@@ -107,21 +107,29 @@ impl EventReader {
         let mut last = seq;
         loop {
             let changed = self.subscription.changed.notified();
-            let (cursor, stored) = self.subscription.positions();
+            let (_, cursor, stored) = self.subscription.positions();
             let after = last.max(cursor);
             if after < stored {
                 let id = self.subscription.id();
                 let events = self.hub.0.read_stored(id, after, stored, max).await?;
-                let read = events.iter().map(|(seq, event)| ReadEvent {
-                    seq: *seq,
-                    event: Payload::from_trusted(event.to_json(None, *seq, 0)),
-                });
-                let read: Vec<_> = read.collect();
-                if !read.is_empty() {
-                    return Ok(read);
-                }
-                if after == cursor {
-                    self.subscription.set_cursor(stored);
+                if let Some((first, _)) = events.first() {
+                    let mut dropped = first - seq.max(cursor) - 1;
+                    if dropped > 0 {
+                        tracing::warn!(
+                            subscription = id,
+                            dropped,
+                            "dropped events of a subscription: they waited too long, or were too many"
+                        );
+                    }
+                    let read = events.iter().map(|(seq, event)| ReadEvent {
+                        seq: *seq,
+                        event: Payload::from_trusted(event.to_json(
+                            None,
+                            *seq,
+                            std::mem::take(&mut dropped),
+                        )),
+                    });
+                    return Ok(read.collect());
                 }
                 last = stored;
             }
@@ -151,10 +159,10 @@ impl EventReader {
         self.hub.unsubscribe(principal, id.to_owned()).await;
     }
 
-    /// Returns the number of events after the reader's position.
+    /// Returns the number of stored events after the reader's position.
     #[must_use]
     pub fn waiting(&self) -> u64 {
-        let (cursor, stored) = self.subscription.positions();
-        stored - cursor
+        let (first, cursor, stored) = self.subscription.positions();
+        (stored + 1).saturating_sub(first.max(cursor + 1))
     }
 }

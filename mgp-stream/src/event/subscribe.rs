@@ -7,16 +7,18 @@ use mgp_types::mgp::{
     EventAttachment, EventChannel, EventsReplayParams, EventsReplayResult, Extension, Severity,
     SubscribeEventsParams, SubscribeEventsResult, UnsubscribeResult,
 };
-use mgp_types::service::{CallKey, Context, Principal, ScopeKind};
+use mgp_types::service::{CallKey, Context, Principal, Scope, ScopeId};
 use mgp_types::{ErrorCode, Payload, RpcError, random_name};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::EventHub;
+use super::binding::is_lasting;
+use super::hub::{Hub, ID_PREFIX};
 use super::journal::Journal;
 use super::pattern::Pattern;
 use super::sending::spawn;
-use super::subscription::{ID_PREFIX, Subscription, Target};
+use super::subscription::{Subscription, Target};
 
 /// The maximum number of durable subscriptions of a principal, without those of readers in this process.
 const MAX_DURABLE: usize = 16;
@@ -66,6 +68,7 @@ impl EventHub {
         params: &SubscribeEventsParams,
     ) -> Result<SubscribeEventsResult, RpcError> {
         if let Some(id) = &params.subscription_id {
+            self.0.remove_if_expired(&cx.principal, id);
             match self.0.find(&cx.principal, id) {
                 Ok(known) => return self.resume(cx, &known, params),
                 Err(unknown) if params.channels.is_empty() || !self.0.is_free(id) => {
@@ -98,19 +101,11 @@ impl EventHub {
         }
         let (subscribed, unsupported) = {
             let mut table = self.0.table.write();
-            self.0.remove_expired(&mut table);
+            self.0.remove_expired(&mut table, &cx.principal);
             table.insert(&self.0.limits, &subscription)?;
             self.0.known_channels(&table, cx, &params.channels)?
         };
-        if subscription.scope_id().is_some() {
-            let (hub, id) = (Arc::downgrade(&self.0), id.clone());
-            let end = move || {
-                if let Some(hub) = hub.upgrade() {
-                    hub.remove(&id);
-                }
-            };
-            cx.scope.on_end(end).keep();
-        }
+        self.end_with(&cx.scope, &subscription);
         self.attach_session(cx, &subscription, None);
         let mut result = SubscribeEventsResult::new(subscribed, id);
         result.unsupported = unsupported;
@@ -163,6 +158,8 @@ impl EventHub {
         params: &SubscribeEventsParams,
     ) -> Result<SubscribeEventsResult, RpcError> {
         check_same(subscription, params)?;
+        self.bind_to_caller(cx, subscription)?;
+        subscription.renew();
         let lost = self.attach_session(cx, subscription, params.after_seq);
         self.note_use(subscription);
         let patterns: Vec<_> = subscription.patterns().iter().map(Pattern::to_text).collect();
@@ -182,8 +179,10 @@ impl EventHub {
         subscription: &Arc<Subscription>,
         after: Option<u64>,
     ) -> bool {
-        let is_session = matches!(cx.scope.kind(), ScopeKind::Connection | ScopeKind::Session);
-        if !is_session || cx.caller.era != Era::Legacy || !cx.caller.has(Extension::Events) {
+        if !is_lasting(&cx.scope)
+            || cx.caller.era != Era::Legacy
+            || !cx.caller.has(Extension::Events)
+        {
             return false;
         }
         let target = Target {
@@ -200,7 +199,7 @@ impl EventHub {
     /// [`start`](AttachedEvents::start) is called on the result. Each notification repeats `id`, the id of the stream.
     ///
     /// # Errors
-    /// −32602 if the caller has no such subscription.
+    /// −32602 if the caller has no such subscription; 3001 if one is moved to a connection that has too many.
     pub fn attach(
         &self,
         cx: &Context,
@@ -209,6 +208,9 @@ impl EventHub {
     ) -> Result<AttachedEvents, RpcError> {
         let found = attachments.iter().map(|one| self.0.find(&cx.principal, &one.subscription_id));
         let subscriptions = found.collect::<Result<Vec<_>, _>>()?;
+        for subscription in &subscriptions {
+            self.bind_to_caller(cx, subscription)?;
+        }
         let is_open = watch::Sender::new(false);
         for (subscription, attachment) in subscriptions.iter().zip(attachments) {
             let target = Target {
@@ -328,4 +330,49 @@ fn check_filter(params: &SubscribeEventsParams) -> Result<(), RpcError> {
         )));
     }
     Ok(())
+}
+
+impl EventHub {
+    /// Ends a subscription when the scope to which it belongs ends.
+    pub(super) fn end_with(&self, scope: &Scope, subscription: &Arc<Subscription>) {
+        let id = scope.id();
+        if subscription.binding.scope_id() != Some(id) {
+            return;
+        }
+        let (hub, ending) = (Arc::downgrade(&self.0), Arc::downgrade(subscription));
+        let end = move || {
+            if let (Some(hub), Some(ending)) = (hub.upgrade(), ending.upgrade()) {
+                hub.remove_of(id, &ending);
+            }
+        };
+        subscription.binding.set_guard(id, scope.on_end(end));
+    }
+
+    /// Moves a subscription that ends with another connection or session to that of the caller.
+    pub(super) fn bind_to_caller(
+        &self,
+        cx: &Context,
+        subscription: &Arc<Subscription>,
+    ) -> Result<(), RpcError> {
+        let known = subscription.binding.scope_id();
+        if !is_lasting(&cx.scope) || known.is_none_or(|known| known == cx.scope.id()) {
+            return Ok(());
+        }
+        self.0.table.write().rebind(&self.0.limits, subscription, cx.scope.id())?;
+        self.end_with(&cx.scope, subscription);
+        Ok(())
+    }
+}
+
+impl Hub {
+    /// Removes a subscription at the end of a scope, unless it was continued in another scope.
+    fn remove_of(&self, scope: ScopeId, subscription: &Arc<Subscription>) {
+        let mut table = self.table.write();
+        let is_bound = subscription.binding.scope_id() == Some(scope);
+        if is_bound && table.has(subscription) {
+            table.remove(subscription.id());
+            drop(table);
+            subscription.end();
+        }
+    }
 }

@@ -21,15 +21,14 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use super::EventHub;
+use super::binding::{ScopeBinding, is_lasting};
 use super::draft::{EventSubject, PublishedEvent};
 use super::event_json::Terms;
 use super::hub::Hub;
 use super::journal::StoredSubscription;
 use super::pattern::Pattern;
 use super::sending::{SendingGuard, spawn};
-
-/// The prefix of the ids of callers' subscriptions.
-pub(super) const ID_PREFIX: &str = "sub-";
 
 /// The maximum number of events that a subscription stores in memory; if they are large, fewer are stored.
 pub(super) const MAX_KEPT: usize = 1_024;
@@ -63,9 +62,7 @@ pub(super) struct Subscription {
     principal: Principal,
     patterns: Vec<Pattern>,
     rank: u8,
-    /// The connection or session with which the subscription ends; `None` if the subscription is durable or its request
-    /// belongs to neither.
-    scope: Option<Scope>,
+    pub(super) binding: ScopeBinding,
     pub(super) is_durable: bool,
     state: Mutex<SubscriptionState>,
     /// Notified when events of the subscription were sent.
@@ -138,9 +135,8 @@ impl Subscription {
         rank: u8,
         is_durable: bool,
     ) -> Self {
-        let lasts = matches!(cx.scope.kind(), ScopeKind::Connection | ScopeKind::Session);
-        let scope = (lasts && !is_durable).then(|| cx.scope.clone());
-        let expires_at = (!lasts || is_durable).then(|| Instant::now() + LEASE);
+        let scope = Some(&cx.scope).filter(|scope| is_lasting(scope) && !is_durable);
+        let expires_at = scope.is_none().then(|| Instant::now() + LEASE);
         let state = SubscriptionState {
             kept: VecDeque::new(),
             kept_bytes: 0,
@@ -161,7 +157,7 @@ impl Subscription {
             principal: cx.principal.clone(),
             patterns,
             rank,
-            scope,
+            binding: ScopeBinding::new(scope),
             is_durable,
             state: Mutex::new(state),
             sent: Notify::new(),
@@ -234,10 +230,6 @@ impl Subscription {
 
     pub(super) fn rank(&self) -> u8 {
         self.rank
-    }
-
-    pub(super) fn scope_id(&self) -> Option<ScopeId> {
-        self.scope.as_ref().map(Scope::id)
     }
 
     /// Returns whether the subscription has expired: it has no target, and its last use is too long ago. Durable
@@ -379,6 +371,7 @@ impl Subscription {
                 }
                 dropped = 0;
             }
+            EventHub(Arc::clone(&hub)).note_use(&self);
             self.sent.notify_waiters();
         }
         self.sent.notify_waiters();
@@ -490,10 +483,11 @@ impl Subscription {
         state.cursor = state.cursor.max(seq);
     }
 
-    /// Returns the sequence numbers of the last sent or acknowledged event and of the last stored event.
-    pub(super) fn positions(&self) -> (u64, u64) {
+    /// Returns the sequence numbers of the oldest kept event, of the last sent or acknowledged one, and of the last
+    /// stored one.
+    pub(super) fn positions(&self) -> (u64, u64, u64) {
         let state = self.state.lock();
-        (state.cursor, state.stored)
+        (state.first(), state.cursor, state.stored)
     }
 
     /// Returns the sequence number of the last event.
@@ -519,9 +513,7 @@ impl Subscription {
     /// subscription.
     pub(super) fn replay(&self, after: u64, limit: usize) -> Replayed {
         let mut state = self.state.lock();
-        if state.expires_at.is_some() {
-            state.expires_at = Some(Instant::now() + LEASE);
-        }
+        state.renew();
         let (mut events, dropped) = state.after(after, limit + 1);
         let has_more = events.len() > limit;
         events.truncate(limit);
@@ -547,14 +539,17 @@ impl Subscription {
         is_truncated
     }
 
+    /// Postpones the expiry of the subscription, because it is used.
+    pub(super) fn renew(&self) {
+        self.state.lock().renew();
+    }
+
     /// Detaches a target, if it is still the current one.
     pub(super) fn detach(&self, key: CallKey) {
         let mut state = self.state.lock();
         if state.target.as_ref().is_some_and(|target| target.key == key) {
             state.target = None;
-            if state.expires_at.is_some() {
-                state.expires_at = Some(Instant::now() + LEASE);
-            }
+            state.renew();
         }
         drop(state);
         self.sent.notify_waiters();
@@ -563,6 +558,7 @@ impl Subscription {
     /// Ends the subscription: no more events are sent, except one that is already being sent.
     pub(super) fn end(&self) {
         self.state.lock().is_ended = true;
+        self.binding.release();
         self.ended.notify_one();
         self.sent.notify_waiters();
     }
@@ -574,6 +570,10 @@ impl Subscription {
 }
 
 impl SubscriptionState {
+    fn renew(&mut self) {
+        self.expires_at = self.expires_at.map(|_| Instant::now() + LEASE);
+    }
+
     /// Returns the sequence number of the oldest stored event, or of the next event if none is stored.
     fn first(&self) -> u64 {
         self.next_seq - (self.kept.len() + self.sizes.len()) as u64

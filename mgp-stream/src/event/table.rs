@@ -117,13 +117,13 @@ impl Table {
         subscription: &Arc<Subscription>,
     ) -> Result<(), RpcError> {
         let used = |count: Option<&usize>| count.copied().unwrap_or_default();
-        let scope = subscription.scope_id();
+        let scope = subscription.binding.scope_id();
         let of_scope = scope.map_or(0, |scope| used(self.per_scope.get(&scope)));
         let of_principal = used(self.per_principal.get(subscription.principal()));
         let refusal = if self.by_id.contains_key(subscription.id()) {
             "this subscription exists".to_owned()
         } else if of_scope >= limits.per_scope {
-            format!("a client may have {} subscriptions to events", limits.per_scope)
+            too_many_of_scope(limits)
         } else if of_principal >= limits.per_principal {
             format!("a caller may have {} subscriptions to events", limits.per_principal)
         } else if self.by_id.len() >= limits.total {
@@ -137,13 +137,42 @@ impl Table {
             self.add_to_index(subscription);
             return Ok(());
         };
-        let message = format!("{refusal}; unsubscribe from another one first");
-        Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message))
+        Err(exhausted(&refusal))
+    }
+
+    /// Returns whether the table contains this subscription, and not only another one with its id.
+    pub(super) fn has(&self, subscription: &Arc<Subscription>) -> bool {
+        self.get(subscription.id()).is_some_and(|known| Arc::ptr_eq(known, subscription))
+    }
+
+    /// Counts a subscription for another connection or session, unless that one already has the maximum number. Changes
+    /// nothing if the subscription has ended or has no scope.
+    pub(super) fn rebind(
+        &mut self,
+        limits: &EventLimits,
+        subscription: &Arc<Subscription>,
+        scope: ScopeId,
+    ) -> Result<(), RpcError> {
+        let before = subscription.binding.scope_id().filter(|before| *before != scope);
+        let Some(before) = before.filter(|_| self.has(subscription)) else { return Ok(()) };
+        let count = self.per_scope.entry(scope).or_default();
+        if *count >= limits.per_scope {
+            return Err(exhausted(&too_many_of_scope(limits)));
+        }
+        *count += 1;
+        decrement(&mut self.per_scope, &before);
+        subscription.binding.set_scope(scope);
+        Ok(())
+    }
+
+    /// Returns whether a principal has the maximum number of subscriptions.
+    pub(super) fn is_full_for(&self, limits: &EventLimits, principal: &Principal) -> bool {
+        self.per_principal.get(principal).is_some_and(|count| *count >= limits.per_principal)
     }
 
     pub(super) fn remove(&mut self, id: &str) -> Option<Arc<Subscription>> {
         let removed = self.by_id.remove(id)?;
-        if let Some(scope) = removed.scope_id() {
+        if let Some(scope) = removed.binding.scope_id() {
             decrement(&mut self.per_scope, &scope);
         }
         decrement(&mut self.per_principal, removed.principal());
@@ -168,6 +197,15 @@ impl Table {
             }
         }
     }
+}
+
+fn too_many_of_scope(limits: &EventLimits) -> String {
+    format!("a client may have {} subscriptions to events", limits.per_scope)
+}
+
+fn exhausted(refusal: &str) -> RpcError {
+    let message = format!("{refusal}; unsubscribe from another one first");
+    RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message)
 }
 
 fn decrement<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize, RandomState>, key: &K) {

@@ -11,7 +11,7 @@ use mgp_types::Timestamp;
 use mgp_types::method::KernelServers;
 use mgp_types::mgp::{
     AccessEntry, AccessGrantParams, AccessPermission, AccessQueryParams, AccessQueryResult,
-    AccessRevokeParams, DefaultPolicy, EntryType, KernelServersParams,
+    AccessRevokeParams, AccessSource, DefaultPolicy, EntryType, KernelServersParams,
 };
 use mgp_types::store::Db;
 use serde::Serialize;
@@ -107,7 +107,8 @@ pub(crate) struct QueryResult {
     source: Option<String>,
     /// The access entries that match the agent, the server and the tool.
     entries: Vec<AccessEntry>,
-    /// `allow` or `deny`: what the server's `default_policy` decides without an entry.
+    /// `allow` or `deny`: what the server's `default_policy` decides without an entry; `?` if it is not known, because
+    /// the configuration cannot be loaded.
     by_default: &'static str,
 }
 
@@ -333,10 +334,24 @@ async fn query(global: &Global, target: &Target, backend: &Backend) -> CliResult
     }
     let params = query_params(&target.agent, &target.server, target.tool.as_deref());
     let result = backend.query(params).await?;
-    let trust = Trust::new(Arc::new(state::db(global).await?));
-    let config = Sources::from_env().load(&trust).await.map(|loaded| loaded.config);
-    let by_default = by_default(&config.unwrap_or_default(), &target.server);
+    let by_default = default_of(global, &target.server, backend).await?;
     print(global, &QueryResult::new(target, by_default, result))
+}
+
+/// Returns what the `default_policy` of a server decides; `?` if the configuration cannot be loaded.
+async fn default_of(global: &Global, server: &str, backend: &Backend) -> CliResult<&'static str> {
+    // The kernel may use other configuration files than this command. No agent and no tool has the name `?`, so only
+    // an entry for everyone could decide about them.
+    if let Backend::Kernel(_) = backend {
+        let result = backend.query(query_params("?", server, Some("?"))).await?;
+        if result.source == Some(AccessSource::DefaultPolicy) {
+            let allows = result.permission == Some(AccessPermission::Allow);
+            return Ok(if allows { "allow" } else { "deny" });
+        }
+    }
+    let trust = Trust::new(Arc::new(state::db(global).await?));
+    let loaded = Sources::from_env().load(&trust).await;
+    Ok(loaded.map_or("?", |loaded| by_default(&loaded.config, server)))
 }
 
 impl Target {

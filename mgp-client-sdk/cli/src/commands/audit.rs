@@ -202,6 +202,11 @@ async fn show_newest(global: &Global, tail: &Tail) -> CliResult {
     }
     let events = reader.newest(&filters, records_to_read(tail.lines, is_whole)).await?;
     let mut last = events.iter().filter_map(reader::number).max();
+    if tail.lines == 0 {
+        // No record was read, and the first one to show is the one after the newest.
+        let newest = reader.newest(&Filters::default(), 1).await?;
+        last = newest.iter().filter_map(reader::number).max();
+    }
     let newest = entries(&events, is_whole);
     print_lines(global, &newest[newest.len().saturating_sub(tail.lines)..])?;
     loop {

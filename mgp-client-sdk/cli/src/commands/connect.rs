@@ -283,7 +283,8 @@ impl Change {
         let table = &connect.target.table(syntax, now);
         let of_table = syntax.members(now, table).map_err(unchanged)?;
         let is_connected = of_table.iter().any(|(name, _)| name == ENTRY);
-        let record = Record::read(global, file)?.filter(|_| is_connected);
+        // The host may have removed the entry of mgp, but not its file; the record then still has the removed servers.
+        let record = Record::read(global, file)?.filter(|_| text.is_some());
         // Plan the change from the file as it was before mgp was connected, so that connecting twice has the same
         // result as once.
         let starts_mgp = starts_mgp(global, &connect.target, file, now, table);
@@ -302,6 +303,7 @@ impl Change {
         };
         let present = present(global, connect, file, &base, table);
         let earlier = record.iter().flat_map(|record| &record.taken);
+        let earlier = earlier.filter(|entry| is_connected || !entry.is_in(syntax, now));
         let mut entries: Vec<(Vec<String>, String)> =
             earlier.map(|entry| (entry.path.clone(), entry.name.clone())).collect();
         if connect.replace {
@@ -520,15 +522,20 @@ fn write(file: &Path, before: Option<&str>, after: &str) -> CliResult<Option<Pat
     }
     let failed =
         |error| Failure::failed(format!("`{}` cannot be written: {error}", file.display()));
-    // The host may have changed the file while the command waited for the person's answer.
-    if read(file)?.as_deref() != before {
-        let file = file.display();
-        return Err(Failure::failed(format!("`{file}` was changed by another program; try again")));
-    }
+    check_unchanged(file, before)?;
     if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         fs::create_dir_all(folder).map_err(failed)?;
     }
     config_file::replace_with_backup(file, before, after).map_err(failed)
+}
+
+/// Fails if the file has another text by now: a host may change it while the command waits for the person's answer.
+fn check_unchanged(file: &Path, before: Option<&str>) -> CliResult {
+    if read(file)?.as_deref() == before {
+        return Ok(());
+    }
+    let file = file.display();
+    Err(Failure::failed(format!("`{file}` was changed by another program; try again")))
 }
 
 /// Reads the configuration; if it cannot be read, prints a note and returns an empty one, so that nothing is granted.

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use mgp_contract::{Contract, LockDrift, LockFile, LockedServer};
-use mgp_discovery::{Expander, LoadedConfig, SecretFile, ServerConfig, TargetConfig};
+use mgp_discovery::{
+    ConfigFinding, Expander, FindingSeverity, LoadedConfig, SecretFile, ServerConfig, TargetConfig,
+};
 use serde::Serialize;
 
 use super::contract::{CommonArgs, source};
@@ -122,6 +124,7 @@ pub(crate) async fn run(global: &Global, lock: &Lock) -> CliResult {
         return Err(missing(&path));
     }
     let loaded = source::load(global, &lock.common.config).await?;
+    check_loaded(&loaded, &lock.server)?;
     let mut servers: Vec<&ServerConfig> = loaded.config.servers.iter().collect();
     if !lock.server.is_empty() {
         let named = lock.server.iter().map(|id| source::find(&loaded, id));
@@ -129,16 +132,22 @@ pub(crate) async fn run(global: &Global, lock: &Lock) -> CliResult {
     }
     servers.retain(|server| !matches!(server.target, TargetConfig::InProcess));
     let mut entries = before.as_ref().map(|lock| lock.servers.clone()).unwrap_or_default();
-    if lock.server.is_empty() {
-        entries.retain(|id, _| servers.iter().any(|server| server.id.as_str() == id));
-    }
     let mut rows = Vec::new();
-    for server in servers {
+    for server in &servers {
         let now = read_server(global, &loaded, server, &lock.common).await?;
         let id = server.id.as_str();
         let old = before.as_ref().and_then(|lock| lock.servers.get(id));
         rows.push(row(id, old, &now));
         entries.insert(id.to_owned(), now);
+    }
+    if lock.server.is_empty() {
+        // A server that is switched off keeps its entry for the time when it is on again.
+        let is_kept = |id: &String| {
+            loaded.disabled.contains(id) || servers.iter().any(|server| server.id.as_str() == *id)
+        };
+        let gone = entries.iter().filter(|entry| !is_kept(entry.0));
+        rows.extend(gone.map(|(id, old)| gone_row(id, old)));
+        entries.retain(|id, _| is_kept(id));
     }
     let is_changed = rows.iter().any(|row| row.is_changed);
     if !lock.check {
@@ -150,6 +159,29 @@ pub(crate) async fn run(global: &Global, lock: &Lock) -> CliResult {
         return Err(Failure::failed("a server differs from the lock file"));
     }
     Ok(())
+}
+
+/// Fails if servers could not be loaded: they would be neither checked nor locked, and would lose their entries.
+fn check_loaded(loaded: &LoadedConfig, chosen: &[String]) -> CliResult {
+    let is_loaded =
+        |id: &String| loaded.config.servers.iter().any(|server| server.id.as_str() == *id);
+    if !chosen.is_empty() && chosen.iter().all(is_loaded) {
+        return Ok(());
+    }
+    if let Some(unapproved) = &loaded.unapproved {
+        return Err(Failure::failed(unapproved));
+    }
+    let is_broken =
+        |id: &String| loaded.broken.contains(id) && (chosen.is_empty() || chosen.contains(id));
+    let is_cause = |finding: &&ConfigFinding| {
+        finding.severity == FindingSeverity::Error && finding.server.as_ref().is_none_or(is_broken)
+    };
+    let causes: Vec<String> =
+        loaded.findings.iter().filter(is_cause).map(ToString::to_string).collect();
+    if causes.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::failed(causes.join("\n")))
 }
 
 fn write(path: &Path, servers: BTreeMap<String, LockedServer>) -> CliResult {
@@ -210,5 +242,16 @@ fn row(id: &str, old: Option<&LockedServer>, now: &LockedServer) -> LockedRow {
         package: now.package.as_ref().map(ToString::to_string),
         is_changed: drift.as_ref().is_none_or(|drift| !drift.is_empty()),
         changes: changes.collect(),
+    }
+}
+
+/// Returns the row of a server that is in the lock file, but not in the configuration.
+fn gone_row(id: &str, old: &LockedServer) -> LockedRow {
+    LockedRow {
+        server: id.to_owned(),
+        tools: old.tools.len(),
+        package: old.package.as_ref().map(ToString::to_string),
+        is_changed: true,
+        changes: vec!["the server is not configured any more".to_owned()],
     }
 }

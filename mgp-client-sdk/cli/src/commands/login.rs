@@ -18,10 +18,10 @@ use mgp_kernel::{LoginServer, Logins};
 use mgp_transport::http::Proxy;
 use mgp_types::escape_hidden;
 use mgp_types::method::KernelServersRestart;
-use mgp_types::mgp::{KernelServerParams, Transport};
+use mgp_types::mgp::{KernelServerParams, ServerState, Transport};
 use mgp_types::service::Principal;
 
-use super::known_names::no_server;
+use super::known_names::{check_running, no_server};
 use super::probe;
 use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
@@ -233,14 +233,21 @@ fn create_parent(file: &Path) -> CliResult {
     builder.create(folder).map_err(|error| state::unusable(folder, &error))
 }
 
-/// Restarts the server in the running kernel, so that the kernel uses the new credentials, or none after a logout.
+/// Restarts the server in the running kernel, so that the kernel uses the new credentials, or none after a logout. A
+/// server that has stopped, e.g. because an operator stopped it, is left alone: its next start reads the credentials.
 async fn restart(global: &Global, server: &str, timeout: Duration) {
     let Ok(client) = control::connect_to_change(global).await else { return };
-    let mut params = KernelServerParams::new(server);
-    params.timeout_ms = Some(mgp_types::millis(timeout));
-    let restarted = client.request::<KernelServersRestart>(&params).await;
-    if let Err(error) = restarted {
-        tracing::debug!(%error, "server not restarted");
+    let found = check_running(&client, server).await;
+    let has_stopped = found.is_ok_and(|found| {
+        found.status == ServerState::Disconnected && found.instances.unwrap_or(0) == 0
+    });
+    if !has_stopped {
+        let mut params = KernelServerParams::new(server);
+        params.timeout_ms = Some(mgp_types::millis(timeout));
+        let restarted = client.request::<KernelServersRestart>(&params).await;
+        if let Err(error) = restarted {
+            tracing::debug!(%error, "server not restarted");
+        }
     }
     client.close().await;
 }

@@ -114,7 +114,9 @@ async fn of_server(global: &Global, logs: &Logs, server: &str) -> CliResult {
     };
     check_running(&client, server).await?;
     let mut params = KernelServerLogsParams::new(server);
-    params.lines = Some(logs.lines);
+    // New lines are found by the last line before them, even if no earlier line is shown.
+    params.lines = Some(if logs.follow { logs.lines.max(1) } else { logs.lines });
+    let mut count = usize::try_from(logs.lines).unwrap_or(usize::MAX);
     let mut known: Vec<LogLine> = Vec::new();
     loop {
         let lines = client.request::<KernelServersLogs>(&params).await?.lines;
@@ -122,9 +124,10 @@ async fn of_server(global: &Global, logs: &Logs, server: &str) -> CliResult {
         if !logs.follow {
             return print(global, &LogLines(lines));
         }
-        print_lines(global, new_lines(&known, &lines))?;
+        let new = new_lines(&known, &lines);
+        print_lines(global, &new[new.len().saturating_sub(count)..])?;
         known = lines;
-        params.lines = None;
+        (params.lines, count) = (None, usize::MAX);
         sleep(FOLLOW_INTERVAL).await;
     }
 }

@@ -187,7 +187,9 @@ async fn fetched(url: &str) -> CliResult<(String, bool)> {
     let failed = |error: &dyn std::fmt::Display| Failure::failed(error.to_string());
     let get = async |named| {
         let fetch = fetch(named, DOCUMENT_TIMEOUT, MAX_DOCUMENT).map_err(|error| failed(&error))?;
-        CliResult::Ok(fetch.fetch(FetchRequest::get(url)).await)
+        // Some servers refuse requests without a user agent.
+        let agent = concat!("mgp/", env!("CARGO_PKG_VERSION"));
+        CliResult::Ok(fetch.fetch(FetchRequest::get(url).header("user-agent", agent)).await)
     };
     let public = get(None).await?;
     let is_forbidden = matches!(public, Err(FetchError::Forbidden { .. }));

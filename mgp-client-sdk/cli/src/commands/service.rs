@@ -24,6 +24,9 @@ const UNIT: &str = "mgp.service";
 /// The name of the agent of launchd.
 const AGENT: &str = "mgp.kernel";
 
+/// The file in the state folder for the log of an agent of launchd that serves over HTTP.
+const LOG: &str = "service.log";
+
 /// The seconds that a kernel without an HTTP address keeps running without a host: the highest value, i.e. for ever.
 const LINGER: &str = "4294967295";
 
@@ -66,6 +69,9 @@ pub(crate) struct ServiceStatus {
     is_installed: bool,
     /// `true` if the service is running.
     is_running: bool,
+    /// The place of its log.
+    #[serde(skip)]
+    log: String,
 }
 
 impl Render for ServiceStatus {
@@ -74,7 +80,7 @@ impl Render for ServiceStatus {
         out.line(match (self.is_installed, self.is_running) {
             (false, _) => "not installed; run `mgp service install`".to_owned(),
             (true, true) => format!("running; described in {file}"),
-            (true, false) => format!("installed in {file}, but not running; see `mgp logs`"),
+            (true, false) => format!("installed in {file}, but not running; see {}", self.log),
         });
     }
 }
@@ -153,6 +159,15 @@ impl Manager {
         }
     }
 
+    /// Returns the place of the service's log. A kernel that serves over HTTP logs to standard error.
+    fn log(self, state_folder: &Path, is_http: bool) -> String {
+        match self {
+            _ if !is_http => "`mgp logs`".to_owned(),
+            Self::Systemd => format!("`journalctl --user -u {UNIT}`"),
+            Self::Launchd => format!("`{}`", state_folder.join(LOG).display()),
+        }
+    }
+
     fn is_running(self) -> bool {
         let command = match self {
             Self::Systemd => format!("systemctl --user --quiet is-active {UNIT}"),
@@ -172,6 +187,8 @@ struct Description {
     command: Vec<String>,
     /// The search path (`PATH`) of the service, for the programs of servers.
     path: String,
+    /// The file for its standard error, where the service manager does not keep it; `None` if it has a log of its own.
+    log: Option<String>,
 }
 
 impl Description {
@@ -193,10 +210,12 @@ impl Description {
             }
         }
         let path = std::env::var("PATH").unwrap_or_default();
-        if command.iter().chain([&path]).any(|text| text.contains(char::is_control)) {
+        let log = state::folder(global)?.join(LOG).to_string_lossy().into_owned();
+        let log = install.http.as_ref().map(|_| log);
+        if command.iter().chain([&path]).chain(&log).any(|text| text.contains(char::is_control)) {
             return Err(Failure::failed("a path of the service has a control character"));
         }
-        Ok(Self { command, path })
+        Ok(Self { command, path, log })
     }
 
     /// Returns the unit file of systemd.
@@ -225,15 +244,18 @@ impl Description {
         };
         let command: Vec<String> = self.command.iter().map(|word| text(word)).collect();
         let command = command.join("\n    ");
+        let log = self.log.as_ref().map(|log| text(log));
+        let log = log.map(|log| format!("<key>StandardErrorPath</key>\n  {log}\n  "));
         format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<plist version=\"1.0\">\n<dict>\n  \
              <key>Label</key>\n  {}\n  <key>ProgramArguments</key>\n  <array>\n    {command}\n  </array>\n  \
              <key>EnvironmentVariables</key>\n  <dict>\n    <key>PATH</key>\n    {}\n  </dict>\n  \
              <key>RunAtLoad</key>\n  <true/>\n  <key>KeepAlive</key>\n  <dict>\n    <key>SuccessfulExit</key>\n    \
              <false/>\n  </dict>\n  <key>ThrottleInterval</key>\n  <integer>5</integer>\n  \
-             <key>ExitTimeOut</key>\n  <integer>60</integer>\n</dict>\n</plist>\n",
+             {}<key>ExitTimeOut</key>\n  <integer>60</integer>\n</dict>\n</plist>\n",
             text(AGENT),
             text(&self.path),
+            log.unwrap_or_default(),
         )
     }
 }
@@ -245,11 +267,13 @@ pub(crate) async fn run(global: &Global, service: &Service) -> CliResult {
         Service::Install(install) => self::install(global, install, manager, &file).await,
         Service::Status => {
             let is_installed = file.exists();
+            let is_http = fs::read_to_string(&file).is_ok_and(|text| text.contains("--http"));
             print(
                 global,
                 &ServiceStatus {
                     is_running: is_installed && manager.is_running(),
                     is_installed,
+                    log: manager.log(&state::folder(global)?, is_http),
                     file,
                 },
             )
@@ -276,7 +300,8 @@ async fn install(global: &Global, install: &Install, manager: Manager, file: &Pa
     let mut notes = vec![format!("described in {}", file.display())];
     let is_serving = serves(&socket::path_in(&state_folder)).await;
     if !is_serving {
-        notes.push("it does not serve yet; see `mgp logs`".to_owned());
+        let log = manager.log(&state_folder, install.http.is_some());
+        notes.push(format!("it does not serve yet; see {log}"));
     }
     let status = if is_serving { "running" } else { "started" };
     ActionReport::new("service", status).with_notes(notes).print(global)
@@ -356,7 +381,11 @@ mod tests {
 
     fn service(program: &str) -> Description {
         let words = [program, "serve", "--http", "127.0.0.1:8900"];
-        Description { command: words.map(str::to_owned).to_vec(), path: "/opt/a b:/usr/bin".into() }
+        Description {
+            command: words.map(str::to_owned).to_vec(),
+            path: "/opt/a b:/usr/bin".into(),
+            log: Some("/state/service.log".into()),
+        }
     }
 
     #[test]
@@ -376,6 +405,10 @@ mod tests {
         let agent = service("/home/<b> & c/mgp").agent();
         assert!(agent.contains("<string>/home/&lt;b&gt; &amp; c/mgp</string>"), "{agent}");
         assert!(agent.contains("<key>Label</key>\n  <string>mgp.kernel</string>"), "{agent}");
+        assert!(
+            agent.contains("<key>StandardErrorPath</key>\n  <string>/state/service.log</string>"),
+            "{agent}"
+        );
         // As long as systemd waits for the end of the service.
         assert!(
             agent.contains("<key>ExitTimeOut</key>\n  <integer>60</integer>\n</dict>"),

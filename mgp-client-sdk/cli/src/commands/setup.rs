@@ -332,8 +332,9 @@ pub(crate) async fn run(global: &Global, setup: &Setup) -> CliResult {
             Some(true) => {}
             Some(false) => return Err(Failure::failed("nothing was changed")),
             None => {
-                print_note(global, "nothing was changed; `mgp setup --yes` does it without asking");
-                return Ok(());
+                return Err(Failure::usage(
+                    "nothing was changed: there is no terminal to ask on; `mgp setup --yes` does it without asking, and `mgp setup --dry-run` only looks",
+                ));
             }
         }
     }

@@ -1,5 +1,7 @@
 //! The command `mgp transactions`: shows the transactions of agents, and settles those that could not be rolled back.
 
+use std::collections::BTreeSet;
+
 use clap::Subcommand;
 use mgp_types::method::{KernelTransactions, KernelTransactionsResolve, KernelTransactionsRetry};
 use mgp_types::proposal::{
@@ -26,6 +28,9 @@ pub(crate) enum Transactions {
     Show {
         /// Id of the transaction
         id: String,
+        /// Agent that began it, if several agents chose the same id
+        #[arg(long)]
+        agent: Option<String>,
     },
     /// Try again to undo the steps of a transaction that were not undone
     #[command(after_help = "Example:\n  mgp transactions retry order-7")]
@@ -121,12 +126,11 @@ pub(crate) async fn run(global: &Global, transactions: &Transactions) -> CliResu
             params.all = Some(*all);
             print(global, &TransactionList(list(global, &params).await?))
         }
-        Transactions::Show { id } => {
+        Transactions::Show { id, agent } => {
             let mut params = ListTransactionsParams::new();
             params.transaction_id = Some(id.clone());
-            let mut found = list(global, &params).await?;
-            let unknown = || Failure::failed(format!("there is no transaction `{id}`"));
-            print(global, &WholeTransaction(found.pop().ok_or_else(unknown)?))
+            let found = list(global, &params).await?;
+            print(global, &WholeTransaction(choose(found, id, agent.as_deref())?))
         }
         Transactions::Retry { id, agent } => {
             let mut params = SettleTransactionParams::new(id.as_str());
@@ -155,4 +159,49 @@ async fn list(
     let found = client.request::<KernelTransactions>(params).await;
     client.close().await;
     Ok(found?.transactions.into_iter().collect())
+}
+
+/// Returns the transaction of an agent; fails if several agents chose the id and no agent is named.
+fn choose(
+    mut found: Vec<TransactionRecord>,
+    id: &str,
+    agent: Option<&str>,
+) -> CliResult<TransactionRecord> {
+    found.retain(|one| agent.is_none_or(|agent| one.agent.as_str() == agent));
+    let agents: BTreeSet<&str> = found.iter().map(|one| one.agent.as_str()).collect();
+    if agents.len() > 1 {
+        let agents = agents.into_iter().collect::<Vec<_>>().join(", ");
+        return Err(Failure::failed(format!(
+            "several agents chose the id `{id}`: {agents}; name one with --agent"
+        )));
+    }
+    // Those that wait for a person come first.
+    let first = found.into_iter().next();
+    first.ok_or_else(|| Failure::failed(format!("there is no transaction `{id}`")))
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::Timestamp;
+    use mgp_types::proposal::TransactionStatus;
+
+    use super::*;
+
+    #[test]
+    fn a_transaction_of_one_agent_does_not_hide_that_of_another() {
+        let record = |agent: &str, status: TransactionStatus| {
+            TransactionRecord::new("order-7", agent, status, Timestamp::now())
+        };
+        let found = || {
+            vec![
+                record("ada", TransactionStatus::PartiallyRolledBack),
+                record("bob", TransactionStatus::Committed),
+            ]
+        };
+        let refused = choose(found(), "order-7", None).unwrap_err().to_string();
+        assert!(refused.contains("ada, bob; name one with --agent"), "{refused}");
+        assert_eq!(choose(found(), "order-7", Some("ada")).unwrap().agent, "ada");
+        let refused = choose(found(), "order-7", Some("eve")).unwrap_err().to_string();
+        assert!(refused.contains("there is no transaction"), "{refused}");
+    }
 }

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use mgp_validate::{Options, Report, RuleLevel, Target, judge_client, judge_pair, judge_server};
+use mgp_validate::{
+    Options, Report, RuleInfo, RuleLevel, Target, judge_client, judge_pair, judge_server,
+};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -91,7 +93,7 @@ pub(crate) struct Files {
 /// The table of rules.
 #[derive(Debug, Serialize)]
 struct Rules {
-    rules: Vec<&'static mgp_validate::RuleInfo>,
+    rules: Vec<&'static RuleInfo>,
 }
 
 impl Render for Rules {
@@ -106,8 +108,9 @@ impl Render for Rules {
 
 pub(crate) async fn run(global: &Global, validate: Validate) -> CliResult {
     match validate {
-        Validate::Rules => print(global, &Rules { rules: mgp_validate::rules().collect() }),
+        Validate::Rules => print(global, &Rules { rules: mgp_validate::pair_rules().collect() }),
         Validate::Server(server) => {
+            check_names(&server.judged.only, mgp_validate::rules())?;
             let report = judge_server(&target(&server.judged)?, &options(&server)?).await;
             write_files(&server.judged.files, &report)?;
             if global.json {
@@ -118,6 +121,7 @@ pub(crate) async fn run(global: &Global, validate: Validate) -> CliResult {
             verdict(&report)
         }
         Validate::Pair(pair) => {
+            check_names(&pair.only, mgp_validate::pair_rules())?;
             let mut options = Options::new();
             options.only.clone_from(&pair.only);
             let mut signals = Signals::new()?;
@@ -152,6 +156,16 @@ fn target(server: &Pair) -> Result<Target, Failure> {
         let wrong = || Failure::usage(format!("`{header}` is no header: write `NAME: VALUE`"));
         let (name, value) = header.split_once(':').ok_or_else(wrong)?;
         Ok(target.header(name.trim(), value.trim()))
+    })
+}
+
+/// Checks that each `--only` selects a rule, because a report without rules passes.
+fn check_names(only: &[String], rules: impl Iterator<Item = &'static RuleInfo>) -> CliResult {
+    let ids: Vec<_> = rules.map(|rule| rule.id).collect();
+    let selects = |only: &&String| ids.iter().any(|id| id.starts_with(only.as_str()));
+    only.iter().find(|only| !selects(only)).map_or(Ok(()), |unknown| {
+        let what = "no rule that this command checks begins with";
+        Err(Failure::usage(format!("{what} `{unknown}`; see `mgp validate rules`")))
     })
 }
 

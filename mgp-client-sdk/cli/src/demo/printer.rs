@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::steps::{Step, StepResult};
+use crate::output::print_json_line;
 
 /// A printer of the demo's steps: as text while they run, or as one JSON document at the end.
 pub(super) struct Printer {
@@ -64,7 +65,8 @@ impl Printer {
             }
             return;
         };
-        print_line(&json!({"steps": steps, "ok": failed == 0}).to_string());
+        // Printing fails only if the reader has closed standard output.
+        let _ = print_json_line(&json!({"steps": steps, "ok": failed == 0}));
     }
 
     fn paint(&self, code: &str, text: &str) -> String {

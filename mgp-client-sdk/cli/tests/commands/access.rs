@@ -59,6 +59,47 @@ fn the_matrix_shows_all_agents_and_servers() {
 }
 
 #[test]
+fn the_configuration_decides_about_access_without_a_kernel_too() {
+    let home = Home::new();
+    let config = "[[servers]]\nid = 'a'\ncommand = 'a'\n[[servers]]\nid = 'b'\ncommand = 'b'\nmgp.default_policy = 'opt-out'\n[agents.cursor]\ngroups = ['dev']\n";
+    home.write(".config/mgp/servers.toml", config);
+    home.succeed(&["access", "grant", "group:dev", "a"]);
+    let ask = |agent: &str, server: &str| {
+        let query = ["access", "query", agent, server, "t"];
+        home.json("access-query", &query)["permission"].clone()
+    };
+    assert_eq!((ask("cursor", "a"), ask("ada", "a")), (json!("allow"), json!("deny")));
+    assert_eq!(ask("ada", "b"), "allow");
+    let table = home.succeed(&["access", "matrix"]);
+    let row: Vec<_> = table.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(row, ["a", "-", "yes", "-", "yes"], "{table}");
+}
+
+#[cfg(unix)]
+#[test]
+fn the_default_policy_is_that_of_the_running_kernel() {
+    let clock = program("echo");
+    let kernel = crate::kernel::Kernel::new(&format!(
+        "[[servers]]\nid = 'clock'\ncommand = '{clock}'\nmgp.default_policy = 'opt-out'\n"
+    ));
+    let asked = kernel.home.succeed(&["access", "query", "cursor", "clock"]);
+    assert!(asked.starts_with("allow: no entry for cursor and clock"), "{asked}");
+}
+
+#[test]
+fn a_server_of_another_file_keeps_its_decisions() {
+    let home = Home::with_servers(&["files"]);
+    let other = home.write("other.toml", "[[servers]]\nid = 'files'\ncommand = 'other'\n");
+    home.succeed(&["access", "grant", "ada", "files", "wipe", "--deny"]);
+    let removed = home.run(&["servers", "rm", "files", "--config", other.to_str().unwrap()]);
+    assert_eq!(removed.code, Some(0), "{removed:?}");
+    assert!(removed.err.contains("kept, since there is another server `files`"), "{removed:?}");
+    assert!(home.succeed(&["access", "query", "ada", "files"]).contains("wipe"));
+    let removed = home.run(&["servers", "rm", "files"]);
+    assert!(removed.err.contains("removed with it"), "{removed:?}");
+}
+
+#[test]
 fn a_name_that_nothing_has_is_refused() {
     let home = Home::new();
     home.succeed(&["servers", "add", "files", "--agent", "ada", "--", &program("echo")]);

@@ -1,11 +1,17 @@
 //! Tests of `mgp audit` with a log so long that one query does not read it to its end.
 
 use std::io::Read as _;
+#[cfg(unix)]
+use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
+#[cfg(unix)]
+use std::sync::mpsc::channel;
 use std::thread::sleep;
 use std::time::Duration;
 
 use mgp_security::Governance;
+#[cfg(unix)]
+use mgp_testkit::until_blocking;
 use mgp_types::Timestamp;
 use mgp_types::mgp::{Actor, AuditEvent, AuditResult, EventType};
 
@@ -77,4 +83,29 @@ fn reading_the_log_does_not_prevent_a_kernel_from_starting() {
     assert!(reader.try_wait().unwrap().is_none(), "the reader has finished");
     home.silent(&["stop"]);
     let _ = (reader.kill(), reader.wait(), kernel.wait());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_tail_without_lines_shows_only_what_is_new() {
+    let kernel = crate::kernel::Kernel::new("");
+    let grant = |agent: &str| kernel.home.succeed(&["access", "grant", agent, "bench", "--force"]);
+    grant("first");
+    let mut command = kernel.home.command(&["--json", "audit", "tail", "-n", "0", "--follow"]);
+    let mut tail = command.stdout(Stdio::piped()).spawn().unwrap();
+    let output = BufReader::new(tail.stdout.take().unwrap());
+    let (sender, lines) = channel();
+    let reader = std::thread::spawn(move || {
+        for line in output.lines().map_while(Result::ok) {
+            let _ = sender.send(line);
+        }
+    });
+    let mut shown: Vec<String> = Vec::new();
+    until_blocking("a new event is shown", || {
+        grant("second");
+        shown.extend(lines.try_iter());
+        shown.iter().any(|line| line.contains("\"second\""))
+    });
+    let _ = (tail.kill(), tail.wait(), reader.join());
+    assert!(!shown.iter().any(|line| line.contains("\"first\"")), "{shown:?}");
 }

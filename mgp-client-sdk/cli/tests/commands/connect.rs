@@ -548,7 +548,7 @@ fn setup_puts_mgp_between_all_hosts_and_their_servers_and_undo_restores_every_by
 
     // Without a terminal to answer at, `mgp setup` shows the planned change and makes none.
     let shown = home.run(&["setup"]);
-    assert_eq!(shown.code, Some(0), "{shown:?}");
+    assert_eq!(shown.code, Some(2), "{shown:?}");
     assert!(shown.err.contains("mgp setup --yes") && unchanged(), "{shown:?}");
     assert!(!shown.out.contains("tok-3n") && shown.out.contains("TOKEN"), "{shown:?}");
     for expected in [

@@ -153,7 +153,8 @@ fn the_kernel_runs_as_a_service() {
     assert_eq!(installed.code, Some(0), "{installed:?}");
     // The service manager of this test starts nothing.
     assert!(installed.out.contains("service: started"), "{installed:?}");
-    assert!(installed.err.contains("it does not serve yet; see `mgp logs`"), "{installed:?}");
+    let log = "see `journalctl --user -u mgp.service`";
+    assert!(installed.err.contains(&format!("it does not serve yet; {log}")), "{installed:?}");
     let marker = home.path(".local/state/mgp/service");
     assert_eq!(fs::read_to_string(&marker).unwrap(), unit.to_str().unwrap());
     // The kernel that hosts shared has left the state folder to the service.
@@ -174,7 +175,7 @@ fn the_kernel_runs_as_a_service() {
     assert!(run(&["service", "status"]).out.starts_with("running"));
 
     fs::write(home.path("fails"), "").unwrap();
-    assert!(run(&["service", "status"]).out.contains("not running"));
+    assert!(run(&["service", "status"]).out.contains(&format!("not running; {log}")));
     let failed = run(&["service", "install"]);
     assert_eq!(failed.code, Some(1));
     assert!(!marker.exists(), "hosts start kernels again");

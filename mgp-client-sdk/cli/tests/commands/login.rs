@@ -202,6 +202,17 @@ fn a_login_lasts_until_it_is_revoked_and_then_names_its_remedy() {
 }
 
 #[test]
+fn a_logout_does_not_start_a_server_that_an_operator_stopped() {
+    let world = World::new("");
+    world.log_in("ada", &[]);
+    world.answers("x", "ada");
+    world.home().succeed(&["servers", "stop", "tracker"]);
+    until_blocking("the server is stopped", || world.server()["status"] == "disconnected");
+    world.home().succeed(&["servers", "logout", "tracker"]);
+    assert_eq!(world.server()["status"], "disconnected");
+}
+
+#[test]
 fn two_agents_with_their_own_logins_never_share_a_token() {
     let world = World::new("login = 'agent'");
     world.log_in("kernel", &[]);

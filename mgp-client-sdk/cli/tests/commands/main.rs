@@ -32,6 +32,7 @@ mod forged;
 #[expect(dead_code, reason = "other tests use the rest of it")]
 #[path = "../world/host.rs"]
 mod host;
+mod host_edits;
 #[cfg(unix)]
 mod hostile;
 mod idle;

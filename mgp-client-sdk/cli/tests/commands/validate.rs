@@ -167,3 +167,42 @@ esac; done"#;
     let call = call.clone().find(|result| result["id"] == "mcp.tools.call.result").unwrap();
     assert!(call["sent"].as_str().unwrap().contains("notes.list"), "{call}");
 }
+
+#[test]
+fn a_server_that_refuses_the_handshake_is_at_fault_and_its_client_is_not() {
+    let world = Home::new();
+    let script = r#"while read -r line; do
+echo '{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no licence"}}'; done"#;
+    let initialize = format!("{}\n", PAIR.lines().next().unwrap());
+    let (passed, _, report) = pair(&world, &initialize, &["sh", "-c", script]);
+    assert!(!passed);
+    assert_eq!(results_of(&report, "failed"), ["mcp.connect"], "{report}");
+}
+
+#[test]
+fn a_modern_client_that_does_not_discover_is_judged_with_its_server() {
+    let world = Home::new();
+    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#;
+    let list = format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{{{meta}}}}}\n"
+    );
+    let script = r#"while read -r line; do for i in 1 2; do
+echo '{"jsonrpc":"2.0","id":1,"result":{"tools":[],"resultType":"complete"}}'; done; done"#;
+    let (passed, _, report) = pair(&world, &list, &["sh", "-c", script]);
+    assert!(!passed);
+    assert_eq!(results_of(&report, "failed"), ["pair.answers"], "the second answer: {report}");
+}
+
+#[test]
+fn a_name_that_selects_no_rule_is_an_error() {
+    let world = Home::new();
+    for command in ["server", "pair"] {
+        let words = ["validate", command, "--only", "mcp.tool.list", "--", "sh"];
+        world.fail(2, &words, "no rule that this command checks begins with `mcp.tool.list`");
+    }
+    world.fail(2, &["validate", "server", "--only", "pair.", "--", "sh"], "`pair.`");
+    let rules = world.succeed(&["validate", "rules"]);
+    for rule in ["mcp.ping", "client.ids", "pair.answers"] {
+        assert!(rules.contains(rule), "{rule}: {rules}");
+    }
+}

@@ -178,6 +178,43 @@ fn with_a_passphrase_as_proof_files_are_edited_with_it_only() {
 }
 
 #[test]
+fn what_a_host_writes_while_the_passphrase_is_typed_is_kept() {
+    const QUESTION: &str = "Passphrase of the operator:";
+    let setting = Setting::new(WITH_PASSPHRASE);
+    set_passphrase(&setting.mgp(&["operator", "passphrase", "set"]));
+    let file = setting.path("host.json");
+    let host = file.to_str().unwrap();
+    let connect = ["connect", "generic", host, "--interactive", "no", "--no-grant"];
+    // Runs a command during whose question the host adds a setting; returns its exit code and output.
+    let run_while_edited = |args: &[&str]| {
+        let mut terminal = Terminal::run(&setting.mgp(args));
+        terminal.wait_for(QUESTION);
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(&file, text.replacen('{', "{\"theme\": \"dark\",", 1)).unwrap();
+        terminal.answer(QUESTION, PASSPHRASE);
+        terminal.end()
+    };
+    let connected = || {
+        let mut terminal = Terminal::run(&setting.mgp(&connect));
+        terminal.answer(QUESTION, PASSPHRASE);
+        assert_eq!(terminal.end().0, Some(0));
+    };
+    let entries = json!({"kept": {"command": "/bin/false"}});
+    fs::write(&file, json!({ "mcpServers": entries }).to_string()).unwrap();
+    connected();
+    let (code, shown) = run_while_edited(&["undo"]);
+    assert_eq!(code, Some(0), "{shown}");
+    let left: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(left, json!({"theme": "dark", "mcpServers": entries}));
+    // A file that mgp created is removed only as mgp wrote it.
+    fs::remove_file(&file).unwrap();
+    connected();
+    let (code, shown) = run_while_edited(&["disconnect", "generic", host]);
+    assert!(code == Some(1) && shown.contains("was changed by another program"), "{shown}");
+    assert!(fs::read_to_string(&file).unwrap().contains("dark"));
+}
+
+#[test]
 fn without_a_kernel_the_configured_proof_holds_for_files_too() {
     let world = World::empty();
     let server = world.server("files", &format!("exec {}", program("echo")));

@@ -208,3 +208,20 @@ fn a_watch_asks_the_newest_question_first() {
         call.join().unwrap().unwrap();
     }
 }
+
+#[test]
+fn a_secret_that_is_typed_at_a_terminal_is_stored_whole_or_refused() {
+    let world = World::empty();
+    world.config("");
+    for (length, is_stored) in [(1500, true), (5000, false)] {
+        let value = "x".repeat(length);
+        let mut terminal = Terminal::run(&mgp(&world, &["secrets", "set", "token"]));
+        terminal.answer("Value of `token`:", &value);
+        let (code, shown) = terminal.end();
+        assert_eq!(code, Some(i32::from(!is_stored)), "{shown}");
+        assert!(is_stored || shown.contains("too long for a terminal"), "{shown}");
+        let stored = std::fs::read_to_string(world.state().join("secrets.json")).unwrap();
+        let stored: Value = serde_json::from_str(&stored).unwrap();
+        assert_eq!(stored["secrets"]["token"], "x".repeat(1500));
+    }
+}

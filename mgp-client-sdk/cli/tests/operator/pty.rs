@@ -43,13 +43,19 @@ impl Terminal {
         Self { child, input, pieces, shown: String::new() }
     }
 
+    /// Waits until the terminal shows a text.
+    #[track_caller]
+    pub(crate) fn wait_for(&mut self, text: &str) {
+        within(|| {
+            self.read();
+            self.shown.find(text)
+        });
+    }
+
     /// Waits until the terminal shows a text, then types a line; the next call waits for output after this one.
     #[track_caller]
     pub(crate) fn answer(&mut self, question: &str, line: &str) {
-        within(|| {
-            self.read();
-            self.shown.find(question)
-        });
+        self.wait_for(question);
         self.shown.clear();
         // The command turns the echo off before it shows the question.
         self.input.as_mut().unwrap().write_all(format!("{line}\n").as_bytes()).unwrap();

@@ -9,13 +9,14 @@ use mgp_testkit::until;
 use crate::world::{World, register};
 
 const FILE: &str = "[[servers]]\nid = 'files'\ncommand = 'no-such-program'\n\
-    [[servers]]\nid = 'broken'\ncomand = 'x'\n";
+    [[servers]]\nid = 'broken'\ncomand = 'x'\n\
+    [[servers]]\nid = 'off'\ncommand = 'no-such-program'\nenabled = false\n";
 
 #[tokio::test]
 async fn configured_ids_can_be_neither_registered_nor_deregistered() {
     let world = World::new(FILE).await;
     let (ada, operator) = (world.registrar().await, world.operator().await);
-    for id in ["files", "FILES", "broken", "kernel", "mgp"] {
+    for id in ["files", "FILES", "broken", "off", "kernel", "mgp"] {
         for client in [&ada, &operator] {
             let taken = register(client, &world.asks(id)).await.unwrap_err();
             assert_eq!(taken.code(), ErrorCode::SERVER_ALREADY_REGISTERED, "{id}: {taken}");

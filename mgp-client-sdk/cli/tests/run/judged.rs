@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::program::program;
 use crate::remote::read_request;
@@ -56,7 +56,7 @@ fn keeps_every_rule(
         assert!(inapplicable.iter().any(|name| rule.starts_with(name)), "{target:?}: {rule}");
     }
     let revisions = &report["subject"]["revisions"];
-    assert_eq!(revisions, &serde_json::json!(["2025-11-25", "2026-07-28"]), "{target:?}");
+    assert_eq!(revisions, &json!(["2025-11-25", "2026-07-28"]), "{target:?}");
     report
 }
 
@@ -135,4 +135,51 @@ fn a_url_that_is_no_server_fails_once_with_its_reason() {
     let world = World::empty();
     let (has_passed, report) = judge(&world, &["--timeout", "1", "--url", &url]);
     assert_eq!((has_passed, &*rules(&report, "failed")), (false, &["mcp.connect"][..]));
+}
+
+#[test]
+fn a_client_gets_an_error_if_a_server_at_a_url_sends_no_answer() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let Some((head, body)) = read_request(&stream) else { continue };
+            let id = &body["id"];
+            let result = json!({ "protocolVersion": "2025-11-25", "capabilities": {},
+                "serverInfo": { "name": "s", "version": "1" } });
+            let answer = json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string();
+            let (status, kind, text) = match body["method"].as_str() {
+                _ if head.starts_with("get") => (405, "text/plain", ""),
+                Some("initialize") => (200, "application/json", &*answer),
+                Some("ping") => (200, "text/event-stream", ": end\n\n"),
+                _ => (202, "text/plain", ""),
+            };
+            let head = format!("HTTP/1.1 {status} -\r\ncontent-type: {kind}\r\n");
+            let _ = write!(stream, "{head}connection: close\r\n\r\n{text}");
+        }
+    });
+    let world = World::empty();
+    let mut command = Command::new(&world.program);
+    command.env("MGP_STATE", world.state()).args(["validate", "pair", "--url", &url]);
+    let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = pipes.spawn().unwrap();
+    let client = json!({ "name": "c", "version": "1" });
+    let params =
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
+    let mut input = child.stdin.take().unwrap();
+    for message in [
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }),
+        json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
+        json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" }),
+    ] {
+        writeln!(input, "{message}").unwrap();
+    }
+    let mut answers = BufReader::new(child.stdout.take().unwrap()).lines().map(|line| {
+        let answer: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        answer
+    });
+    let answer = answers.find(|answer| answer["id"] == 2).unwrap();
+    assert_eq!(answer["error"]["code"], -32603, "{answer}");
+    drop(input);
+    child.wait().unwrap();
 }

@@ -49,6 +49,14 @@ fn lock(world: &World, args: &[&str]) -> Output {
     command.arg("--state").arg(world.folder.join("other")).output().unwrap()
 }
 
+/// Runs `mgp lock` for the project in the folder, as a machine does that has not approved the project.
+fn lock_unapproved(world: &World, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mgp"));
+    command.arg("lock").args(args).arg("--state").arg(world.folder.join("other"));
+    command.env_remove("MGP_CONFIG").env_remove("MGP_CONFIG_PATH");
+    command.current_dir(&world.folder).env("HOME", world.folder.join("home")).output().unwrap()
+}
+
 #[track_caller]
 fn locked(world: &World) {
     let output = lock(world, &[]);
@@ -190,4 +198,39 @@ fn a_locked_kernel_needs_a_lock_file_and_its_own_process() {
     world.config(&config.replace("id = \"s\"", "id = \"t\""));
     let refused = call(&world, "t.first").unwrap_err().to_string();
     assert!(refused.contains("is not in mgp.lock") || refused.contains("4001"), "{refused}");
+}
+
+#[test]
+fn servers_that_cannot_be_loaded_are_not_checked_and_keep_their_entries() {
+    let world = world();
+    locked(&world);
+    let file = world.folder.join("mgp.lock");
+    let before = fs::read_to_string(&file).unwrap();
+    let config = fs::read_to_string(world.config_file()).unwrap();
+    for args in [&["--check"][..], &[]] {
+        let output = lock_unapproved(&world, args);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(text(&output.stderr).contains("run `mgp trust`"), "{output:?}");
+    }
+    world.config(&config.replace("command = \"/bin/sh\"", "command = 7"));
+    for args in [&["--check"][..], &[], &["s"]] {
+        let output = lock(&world, args);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(text(&output.stderr).contains(": error: "), "{output:?}");
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap(), before);
+    // A server that is switched off keeps its entry.
+    world.config(&config.replace("id = \"s\"", "id = \"s\"\nenabled = false"));
+    assert!(lock(&world, &["--check"]).status.success());
+    locked(&world);
+    assert_eq!(fs::read_to_string(&file).unwrap(), before);
+    // A server that was removed is a difference.
+    world.config("");
+    let check = lock(&world, &["--check"]);
+    let printed = text(&check.stdout);
+    assert_eq!(check.status.code(), Some(1), "{check:?}");
+    assert!(printed.contains("changed s: 2 tools"), "{printed}");
+    assert!(printed.contains("the server is not configured any more"), "{printed}");
+    locked(&world);
+    assert!(lock(&world, &["--check"]).status.success());
 }

@@ -123,6 +123,18 @@ fn a_message_that_was_not_sent_survives_a_kill_of_the_kernel() {
 }
 
 #[test]
+fn a_message_is_sent_once_the_secret_of_its_place_is_set() {
+    let (url, posted) = receiver(|_, _| 204);
+    let world = world(&format!(
+        "[kernel.notify.topic]\nntfy = \"{url}\"\nsecret = \"${{keyring:phone}}\"\nafter = \"1s\"\nallow_loopback = true"
+    ));
+    let mut host = Host::standalone(&world, &[]);
+    ask(&mut host);
+    mgp_discovery::SecretFile::in_folder(&world.state()).set("phone", "tok").unwrap();
+    assert_eq!(next(&posted).header("authorization"), "bearer tok");
+}
+
+#[test]
 fn quiet_hours_hold_messages_back() {
     let (url, posted) = receiver(|_, _| 204);
     // The quiet hours cover the whole day except its last minute.

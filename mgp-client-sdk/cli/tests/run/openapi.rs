@@ -209,4 +209,6 @@ fn a_document_at_a_url_does_not_choose_who_gets_the_key() {
         let (head, _) = receiver.last();
         assert!(head.contains("/pets/7") && head.contains("of-the-operator"), "{head}");
     }
+    let requests = api.0.lock().unwrap();
+    assert!(requests.iter().all(|(head, _)| head.contains("\nuser-agent: mgp")), "{requests:?}");
 }

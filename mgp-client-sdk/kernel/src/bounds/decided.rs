@@ -73,10 +73,15 @@ impl LimitedCall {
     }
 
     /// Charges the difference if a result states a higher cost than the one that was charged.
-    async fn charge_rest(&self, usage: &Usage, reply: &Reply) -> Result<(), RpcError> {
-        match self.cost.actual(reply).saturating_sub(self.cost.units()) {
-            0 => Ok(()),
-            rest => usage.add(&self.counted(), rest).await,
+    ///
+    /// If the charge cannot be stored, the error is only logged: the call has run, so its caller must get the result.
+    /// The units are counted in memory, and are stored with the next charge.
+    async fn charge_rest(&self, usage: &Usage, reply: &Reply) {
+        let rest = self.cost.actual(reply).saturating_sub(self.cost.units());
+        if rest > 0
+            && let Err(error) = usage.add(&self.counted(), rest).await
+        {
+            tracing::warn!(%error, units = rest, "additional cost of a call not stored");
         }
     }
 }
@@ -134,7 +139,7 @@ impl DecidedLimits {
                 allowed?;
                 limited.charge(&usage).await?;
                 let reply = finished.send(call).await?;
-                limited.charge_rest(&usage, &reply).await?;
+                limited.charge_rest(&usage, &reply).await;
                 Ok(reply)
             }
         });
@@ -142,5 +147,93 @@ impl DecidedLimits {
             stack = bound.layer_running(stack);
         }
         stack
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use mgp_discovery::ServerLimits;
+    use mgp_types::service::{BoxFuture, mock};
+    use mgp_types::store::{Change, LoadedRecords, MemoryStore, PendingEvent, Store, StoreError};
+    use mgp_types::{ErrorCode, Payload};
+    use tokio::sync::watch;
+
+    use super::*;
+
+    /// A store that takes one change and is full after it.
+    #[derive(Default)]
+    struct FullStore {
+        inner: MemoryStore,
+        is_full: AtomicBool,
+    }
+
+    impl Store for FullStore {
+        fn load(
+            &self,
+            space: &'static str,
+        ) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
+            self.inner.load(space)
+        }
+
+        fn changes(
+            &self,
+            space: &'static str,
+            since: u64,
+        ) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
+            self.inner.changes(space, since)
+        }
+
+        fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
+            if self.is_full.swap(true, Ordering::Relaxed) {
+                return Box::pin(ready(Err(StoreError::Busy("it is full"))));
+            }
+            self.inner.commit(change)
+        }
+
+        fn revision(&self) -> watch::Receiver<u64> {
+            self.inner.revision()
+        }
+
+        fn pending_events(
+            &self,
+            log: &str,
+            limit: usize,
+        ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
+            self.inner.pending_events(log, limit)
+        }
+
+        fn acknowledge(
+            &self,
+            log: &str,
+            through: u64,
+        ) -> BoxFuture<'static, Result<(), StoreError>> {
+            self.inner.acknowledge(log, through)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_that_ran_is_answered_although_its_additional_cost_cannot_be_stored() {
+        let usage = Usage::load(Arc::new(FullStore::default())).await.unwrap();
+        let mut limits = ServerLimits::default();
+        limits.calls.units_per_day = Some(5);
+        let server = ServerBound::new("s", &limits);
+        let finished = Stack::from_fn(|_| async {
+            let result = r#"{"content":[],"_meta":{"cost":{"units":5}}}"#;
+            Ok(Reply::raw(Payload::from_trusted(result)))
+        });
+        let recheck: Arc<Recheck> = Arc::new(|_: &Call| Ok(()));
+        let decided = DecidedLimits { usage, recheck, finished };
+        let client = || {
+            let cost = CallCost { configured: None, stated: None };
+            let who = "local/ann".to_owned();
+            let limited = LimitedCall::new(None, server.clone(), who, cost, None);
+            mock::client(decided.stack(Arc::new(limited)))
+        };
+        client().request("tools/call", r#"{"name":"t"}"#).await.unwrap();
+        // The additional units count nevertheless.
+        let refused = client().request("tools/call", r#"{"name":"t"}"#).await.unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::QUOTA_EXCEEDED, "{refused}");
     }
 }

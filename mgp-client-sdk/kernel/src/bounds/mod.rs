@@ -316,7 +316,8 @@ impl BoundTable {
 
 impl Bound {
     fn new(table: LimitTable, limits: &CallLimits) -> Self {
-        let rate = limits.calls_per_minute.map(|max| rate(max, RateKey::AgentName));
+        let rate = limits.calls_per_minute.map(|max| rate(max).by(RateKey::AgentName));
+        let rate = rate.map(RateLayer::new);
         let running = limits.running.map(|max| {
             let mut config = LimitConfig::default();
             config.max_running = usize::MAX / 2;
@@ -374,15 +375,17 @@ impl ServerBound {
             return None;
         }
         let mut all = Bound::new(LimitTable::of_server(id), &limits.calls);
-        // All agents share the rate and the places for running calls; agents that wait for a place take turns.
-        all.rate = limits.calls.calls_per_minute.map(|max| rate(max, RateKey::Server));
+        // All agents of all tenants share the rates and the places for running calls; agents that wait for a place take
+        // turns.
+        let shared = |max, by| RateLayer::new(rate(max).by(by).across_tenants());
+        all.rate = limits.calls.calls_per_minute.map(|max| shared(max, RateKey::Server));
         all.running = limits.calls.running.map(|max| {
             let mut config = LimitConfig::default();
             config.max_running = count(max);
             ConcurrencyLimitLayer::new(config)
         });
         let tools = limits.tool_calls_per_minute.iter();
-        let tools = tools.map(|(tool, max)| (tool.clone(), rate(*max, RateKey::Tool))).collect();
+        let tools = tools.map(|(tool, max)| (tool.clone(), shared(*max, RateKey::Tool))).collect();
         Some(Arc::new(Self { counter: usage::server_key(id), all, limits: limits.clone(), tools }))
     }
 }
@@ -397,8 +400,8 @@ fn keep(before: Option<&Arc<Bound>>, table: LimitTable, limits: &CallLimits) -> 
     Some(same.cloned().unwrap_or_else(|| Arc::new(Bound::new(table, limits))))
 }
 
-fn rate(max: u64, by: RateKey) -> RateLayer {
-    RateLayer::new(RateLimit::per_minute(u32::try_from(max).unwrap_or(u32::MAX)).by(by))
+fn rate(max: u64) -> RateLimit {
+    RateLimit::per_minute(u32::try_from(max).unwrap_or(u32::MAX))
 }
 
 /// Describes how much of a limit of calls a minute is used now; the second value is `true` if the limit would refuse a

@@ -3,7 +3,9 @@
 //! Applies to: inbound.
 
 use std::future::Future;
+use std::sync::LazyLock;
 
+use memchr::memmem::Finder;
 use mgp_security::is_tool_error;
 use mgp_toolindex::{IndexedTool, MetaTool, ToolFeature, UseOutcome};
 use mgp_types::mcp::{CallToolParams, Era, TaskSupport};
@@ -184,10 +186,11 @@ fn check_result(
         #[serde(default, rename = "structuredContent", deserialize_with = "present")]
         content: Option<Payload>,
     }
+    static NAME: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("\"structuredContent\""));
     let Some(body) = reply.as_body() else { return Ok(reply) };
     let is_legacy = cx.caller.era == Era::Legacy;
     // Parse only the results of the few tools that declare an output schema, or that a legacy caller might not accept.
-    let may_not_fit = is_legacy && body.as_raw().as_str().contains("\"structuredContent\"");
+    let may_not_fit = is_legacy && NAME.find(body.as_raw().as_str().as_bytes()).is_some();
     if !tool.may_use(ToolFeature::OutputSchema) && !may_not_fit {
         return Ok(reply);
     }

@@ -1,6 +1,6 @@
 //! Deliveries that the kernel makes on its own: events to URLs, and messages to people (MGP §4.4, §13).
 //!
-//! Each delivery is a durable subscription, so it loses no event while the kernel or the receiver is down.
+//! Each delivery is a durable subscription, which keeps events while the kernel or the receiver is down.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,9 +39,9 @@ const MAX_FAILURES: usize = 100;
 
 /// The maximum number of attempts to deliver an event. They take about ten minutes; then the event is given up.
 const ATTEMPTS: u32 = 12;
-/// The delay before the second attempt to deliver an event, or to use the store.
+/// The delay before the second attempt to deliver an event, to use the store, or to prepare a receiver.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
-/// The maximum delay between two attempts to deliver an event, or to use the store.
+/// The maximum delay between two attempts to deliver an event, to use the store, or to prepare a receiver.
 const MAX_RETRY_DELAY: Duration = Duration::from_mins(2);
 
 /// The time within which a receiver of events must answer a delivery.
@@ -281,26 +281,30 @@ fn start(
     (delivery, task)
 }
 
-/// Delivers events until the store is closed; fails if the configuration of the receiver cannot be used.
+/// Delivers events until the store is closed; fails if the subscription is refused. The subscription is opened first,
+/// so that events are kept while the receiver cannot be prepared.
 async fn run(
     hub: &EventHub,
     context: &DeliveryContext,
     delivery: &Delivery,
     outbound: Outbound,
 ) -> Result<(), String> {
-    let sender = &context.sender;
+    let sender = context.sender.clone();
     let id = outbound.subscription_id(&delivery.name);
     match outbound {
         Outbound::Webhook(config) => {
-            let webhook = webhooks::Webhook::new(sender, config)?;
-            let (channels, min) = (&webhook.config.channels, webhook.config.min_severity.as_ref());
+            let (channels, min) = (&config.channels, config.min_severity.as_ref());
             let Some(reader) = delivery.open(hub, &id, channels, min).await? else { return Ok(()) };
+            let create = move || webhooks::Webhook::new(&sender, config.clone());
+            let webhook = delivery.prepare(create).await;
             webhook.run(delivery, &*context.store, &reader).await;
         }
         Outbound::Notify(config, console) => {
-            let messenger = notify::Messenger::new(sender, &config, console)?;
             let opened = delivery.open(hub, &id, &notify::CHANNELS, None).await?;
             let Some(reader) = opened else { return Ok(()) };
+            let place = config.clone();
+            let create = move || notify::Messenger::new(&sender, &place, console.clone());
+            let messenger = delivery.prepare(create).await;
             notify::run(&messenger, &config, delivery, &*context.store, &reader).await;
         }
     }
@@ -336,6 +340,34 @@ impl Delivery {
         let reader = opened.map_err(|error| error.to_string())?;
         *self.reader.lock() = Some(reader.clone());
         Ok(Some(reader))
+    }
+
+    /// Repeats the preparation of a receiver until it succeeds: e.g. a secret may be set later, or a keyring unlocked.
+    async fn prepare<T: Send + 'static>(
+        &self,
+        create: impl Fn() -> Result<T, String> + Clone + Send + 'static,
+    ) -> T {
+        let mut backoff = Backoff::new(RETRY_DELAY, MAX_RETRY_DELAY);
+        loop {
+            // The expansion of variables blocks: it reads files and runs commands.
+            let created = tokio::task::spawn_blocking(create.clone()).await;
+            let why = match created.unwrap_or_else(|error| Err(error.to_string())) {
+                Ok(receiver) => {
+                    self.state.lock().last_error = None;
+                    return receiver;
+                }
+                Err(why) => why,
+            };
+            let last = self.state.lock().last_error.replace(why.clone());
+            if last.as_ref() != Some(&why) {
+                tracing::error!(
+                    delivery = self.name,
+                    why,
+                    "retry: the receiver cannot be prepared"
+                );
+            }
+            tokio::time::sleep(backoff.next_delay()).await;
+        }
     }
 
     /// Waits for events with a sequence number above `seq`, and returns them. Returns `None` if the store was closed.
@@ -491,9 +523,14 @@ mod tests {
 
     /// Starts a webhook to a forbidden address, so that each attempt fails without a connection.
     fn start_webhook(hub: &EventHub, db: &Db) -> (Arc<Delivery>, JoinSet<()>) {
+        start_with(hub, db, &Expander::new(|_| Some("s3cret".to_owned())))
+    }
+
+    fn start_with(hub: &EventHub, db: &Db, expander: &Expander) -> (Arc<Delivery>, JoinSet<()>) {
         let store: Arc<dyn Store> = Arc::new(db.clone());
-        let context = DeliveryContext::new(&store, &Expander::new(|_| None));
-        let config = "[kernel.webhooks.hook]\nurl = \"https://127.0.0.1/\"\n";
+        let context = DeliveryContext::new(&store, expander);
+        let config =
+            "[kernel.webhooks.hook]\nurl = \"https://127.0.0.1/\"\nsecret = \"${SECRET}\"\n";
         let config = Config::parse("mgp.toml", config).unwrap().config;
         let (name, outbound) = Outbound::of(&config.kernel).pop_first().unwrap();
         start(hub, &context, name, outbound)
@@ -517,6 +554,23 @@ mod tests {
         execute(&db, "DROP TRIGGER no_position").await;
         wait(&db, LONG).await;
         assert_eq!(stored(&db).await, (2, 2), "the delivery continues with the next event");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_delivery_keeps_events_until_its_secret_is_set() {
+        let (hub, db) = hub().await;
+        let secret = Arc::new(OnceLock::<String>::new());
+        let variables = Arc::clone(&secret);
+        let expander = Expander::new(move |_| variables.get().cloned());
+        let (delivery, _task) = start_with(&hub, &db, &expander);
+        wait(&db, 10).await;
+        assert!(delivery.state.lock().last_error.as_ref().unwrap().contains("SECRET"));
+        drop(hub.publish(EventDraft::new("job.one")));
+        wait(&db, 10).await;
+        assert_eq!(delivery.reader.lock().as_ref().unwrap().waiting(), 1);
+        secret.set("s3cret".to_owned()).unwrap();
+        wait(&db, LONG).await;
+        assert_eq!(stored(&db).await, (1, 1), "it was sent, to an address that is forbidden");
     }
 
     #[tokio::test(start_paused = true)]

@@ -16,7 +16,8 @@ const MAX_INSTALLED: usize = 5000;
 
 /// The arguments of a package runner.
 struct Runner {
-    /// The options that name the package. Without them, the first argument that is not an option names the package.
+    /// The options that name the package; the second and further ones name packages beside it. Without them, the first
+    /// argument that is not an option names the package.
     package: &'static [&'static str],
     /// The options that name further packages to install beside the package.
     beside: &'static [&'static str],
@@ -87,8 +88,8 @@ type Variable<'a> = dyn Fn(&str) -> Option<OsString> + 'a;
 /// A package that is named in the arguments of a package runner, such as `npx`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Package {
-    /// A package of npm, as `name` or `name@version`.
-    Npm(String),
+    /// A package of npm, as `name` or `name@version`, and the packages beside it, written in the same way.
+    Npm(String, Vec<String>),
     /// A package of PyPI, as `name`, `name==version` or `name@version`, and the names of the packages beside it.
     Pypi(String, Vec<String>),
 }
@@ -112,7 +113,8 @@ impl Package {
         if package.starts_with(['.', '/']) || cwd.join(&package).is_file() {
             return None;
         }
-        Some(if name == "npx" { Self::Npm(package) } else { Self::Pypi(package, beside) })
+        let is_npm = name == "npx";
+        Some(if is_npm { Self::Npm(package, beside) } else { Self::Pypi(package, beside) })
     }
 
     /// Reads the version and the hash of the installed package.
@@ -122,13 +124,13 @@ impl Package {
         variable: &Variable<'_>,
     ) -> Result<LockedPackage, String> {
         match self {
-            Self::Npm(spec) => read_npm(spec, cwd, variable),
+            Self::Npm(spec, beside) => read_npm(spec, beside, cwd, variable),
             Self::Pypi(spec, beside) => read_pypi(spec, beside, variable),
         }
     }
 }
 
-/// Returns the package that the arguments of a runner name, and the names of the packages beside it.
+/// Returns the package that the arguments of a runner name, and the packages beside it.
 fn named(args: &[&str], runner: &Runner) -> Option<(String, Vec<String>)> {
     let (mut package, mut beside) = (None, Vec::new());
     let mut args = args.iter().copied();
@@ -144,8 +146,10 @@ fn named(args: &[&str], runner: &Runner) -> Option<(String, Vec<String>)> {
             continue;
         }
         let Some(value) = value.or_else(|| args.next()) else { break };
-        if is_one_of(runner.package) {
-            package = package.or(Some(value));
+        if is_one_of(runner.package) && package.is_some() {
+            beside.push(value.to_owned());
+        } else if is_one_of(runner.package) {
+            package = Some(value);
         } else if is_one_of(runner.beside) {
             beside.extend(names_of(value));
         }
@@ -200,30 +204,69 @@ fn split_pypi(spec: &str) -> (&str, &str) {
 }
 
 /// Reads a package that the project or the cache of `npx` contains.
-fn read_npm(spec: &str, cwd: &Path, variable: &Variable<'_>) -> Result<LockedPackage, String> {
-    let (name, _) = split_npm(spec);
+fn read_npm(
+    spec: &str,
+    beside: &[String],
+    cwd: &Path,
+    variable: &Variable<'_>,
+) -> Result<LockedPackage, String> {
+    let (name, wanted) = split_npm(spec);
     let local = cwd.join("node_modules");
     let cache = variable("npm_config_cache").map(PathBuf::from);
     let cache = cache.or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(".npm")));
-    let modules = if local.join(name).join("package.json").is_file() {
+    let modules = if is_local(&local, name, wanted)? {
         Some(local)
     } else {
-        cache.and_then(|cache| find_npx(&cache.join("_npx"), spec))
+        cache.and_then(|cache| find_npx(&cache.join("_npx"), spec, beside))
     };
     let modules = modules.ok_or_else(|| not_installed(spec))?;
-    let version = json_of(&modules.join(name).join("package.json"))
-        .and_then(|package| Some(package.get("version")?.as_str()?.to_owned()))
-        .ok_or_else(|| not_installed(spec))?;
+    let version = npm_version(&modules, name).ok_or_else(|| not_installed(spec))?;
     let hash = tree::hash_folder(&modules)?;
     Ok(LockedPackage { kind: "npm".to_owned(), name: name.to_owned(), version, hash })
 }
 
-/// Finds the folder in the cache of `npx` in which `npx` has installed a package.
-fn find_npx(cache: &Path, spec: &str) -> Option<PathBuf> {
+/// Returns whether `npx` starts a package from the project's folder `node_modules`, and not from its cache.
+///
+/// # Errors
+/// The package is in that folder, but a range or tag such as `latest` does not show whether `npx` uses it.
+fn is_local(local: &Path, name: &str, wanted: Option<&str>) -> Result<bool, String> {
+    if !local.join(name).join("package.json").is_file() {
+        return Ok(false);
+    }
+    let Some(wanted) = wanted else { return Ok(true) };
+    let version = npm_version(local, name);
+    if version.as_deref() == Some(wanted) || is_exact(wanted) {
+        return Ok(version.as_deref() == Some(wanted));
+    }
+    Err(format!(
+        "`{name}` is in `{}`, and `npx` may start another copy of `{name}@{wanted}`; name the exact version",
+        local.display()
+    ))
+}
+
+/// Returns whether a version of npm is a single version such as `1.2.3` or `1.2.3-beta.1`, and not a range or a tag.
+fn is_exact(version: &str) -> bool {
+    let numbers = version.split(['-', '+']).next().unwrap_or_default();
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    numbers.split('.').count() == 3 && numbers.split('.').all(is_number)
+}
+
+fn npm_version(modules: &Path, name: &str) -> Option<String> {
+    let package = json_of(&modules.join(name).join("package.json"))?;
+    Some(package.get("version")?.as_str()?.to_owned())
+}
+
+/// Finds the folder in the cache of `npx` in which `npx` has installed a package with exactly these packages beside it.
+fn find_npx(cache: &Path, spec: &str, beside: &[String]) -> Option<PathBuf> {
     let folders = fs::read_dir(cache).ok()?.take(MAX_INSTALLED).filter_map(Result::ok);
+    let mut wanted: Vec<_> = beside.iter().map(String::as_str).chain([spec]).collect();
+    wanted.sort_unstable();
     let is_for = |folder: &PathBuf| {
         let packages = json_of(&folder.join("package.json"))?.get("_npx")?.get("packages")?.clone();
-        Some(packages.as_array()?.iter().any(|package| package == spec))
+        let mut packages: Vec<_> =
+            packages.as_array()?.iter().map(Value::as_str).collect::<Option<_>>()?;
+        packages.sort_unstable();
+        Some(packages == wanted)
     };
     let mut found = folders.map(|entry| entry.path());
     found.find(|folder| is_for(folder) == Some(true)).map(|folder| folder.join("node_modules"))
@@ -291,7 +334,7 @@ mod tests {
     #[test]
     fn the_package_of_a_runner_is_found_in_its_arguments() {
         let of = |command: &str, args: &[&str]| Package::of(command, args, Path::new("/"));
-        let npm = |name: &str| Some(Package::Npm(name.to_owned()));
+        let npm = |name: &str| Some(Package::Npm(name.to_owned(), Vec::new()));
         let beside = |name: &str, others: &[&str]| {
             let others = others.iter().map(|&other| other.to_owned()).collect();
             Some(Package::Pypi(name.to_owned(), others))
@@ -300,6 +343,8 @@ mod tests {
         assert_eq!(of("npx", &["-y", "@a/b@1.0.0", "/srv"]), npm("@a/b@1.0.0"));
         assert_eq!(of("/usr/bin/npx", &["--package=x", "bin"]), npm("x"));
         assert_eq!(of("npm", &["exec", "x"]), npm("x"));
+        let both = Some(Package::Npm("x".to_owned(), vec!["y@2".to_owned()]));
+        assert_eq!(of("npx", &["-p", "x", "--package=y@2", "bin"]), both);
         assert_eq!(of("uvx", &["mcp-server-git", "--from", "y"]), pypi("mcp-server-git"));
         assert_eq!(of("uvx", &["--from", "y==2", "bin"]), pypi("y==2"));
         assert_eq!(of("uv", &["tool", "run", "z"]), pypi("z"));
@@ -353,7 +398,7 @@ mod tests {
         };
         let variable = |name: &str| (name == "HOME").then(|| home.path().as_os_str().to_owned());
         let read = |package: Package| package.read(home.path(), &variable);
-        let npm = || read(Package::Npm("@a/b".to_owned()));
+        let npm = || read(Package::Npm("@a/b".to_owned(), Vec::new()));
         assert!(npm().unwrap_err().contains("not installed"));
         write(".npm/_npx/0f/package.json", r#"{"_npx":{"packages":["@a/b"]}}"#);
         write(".npm/_npx/0f/node_modules/@a/b/package.json", r#"{"version":"1.2.3"}"#);
@@ -362,6 +407,13 @@ mod tests {
         assert_eq!((&*first.name, &*first.version), ("@a/b", "1.2.3"));
         write(".npm/_npx/0f/node_modules/dependency/index.js", "2");
         assert_ne!(npm().unwrap().hash, first.hash);
+
+        // A folder with another package is another installation.
+        write(".npm/_npx/00/package.json", r#"{"_npx":{"packages":["x","@a/b"]}}"#);
+        write(".npm/_npx/00/node_modules/@a/b/package.json", r#"{"version":"1.0.0"}"#);
+        assert_eq!(npm().unwrap().version, "1.2.3");
+        let both = read(Package::Npm("@a/b".to_owned(), vec!["x".to_owned()]));
+        assert_eq!(both.unwrap().version, "1.0.0");
 
         let pypi = |spec: &str| read(Package::Pypi(spec.to_owned(), Vec::new()));
         write(
@@ -377,5 +429,29 @@ mod tests {
         write(&format!("{both}/mcp_server_git-2.1.dist-info/RECORD"), "");
         write(&format!("{both}/pandas-3.0.dist-info/RECORD"), "");
         assert_eq!(with().unwrap().version, "2.1");
+    }
+    #[test]
+    fn a_package_of_the_project_counts_only_if_npx_starts_it() {
+        let home = mgp_testkit::temp_dir();
+        let write = |name: &str, text: &str| {
+            let path = home.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let variable = |name: &str| (name == "HOME").then(|| home.path().as_os_str().to_owned());
+        let version = |spec: &str| {
+            let read = Package::Npm(spec.to_owned(), Vec::new()).read(home.path(), &variable);
+            read.map(|package| package.version)
+        };
+        write("node_modules/foo/package.json", r#"{"version":"1.5.0"}"#);
+        assert_eq!(version("foo").unwrap(), "1.5.0");
+        assert_eq!(version("foo@1.5.0").unwrap(), "1.5.0");
+        assert!(version("foo@2.0.0").unwrap_err().contains("not installed"));
+        write(".npm/_npx/0f/package.json", r#"{"_npx":{"packages":["foo@2.0.0"]}}"#);
+        write(".npm/_npx/0f/node_modules/foo/package.json", r#"{"version":"2.0.0"}"#);
+        assert_eq!(version("foo@2.0.0").unwrap(), "2.0.0");
+        for range in ["foo@^1.0.0", "foo@1", "foo@1.x.0", "foo@latest"] {
+            assert!(version(range).unwrap_err().contains("exact version"), "{range}");
+        }
     }
 }

@@ -9,6 +9,7 @@ mod inline;
 mod table;
 
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -27,7 +28,7 @@ use mgp_types::{RpcError, Sha256Hash, Timestamp};
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use self::table::{KnownReference, KnownReferences};
+use self::table::{KnownReference, KnownReferences, MAX_BYTES, MAX_CALLER_BYTES, MAX_REFERENCES};
 use crate::caller_view::CallerView;
 use crate::error::KernelError;
 use crate::login;
@@ -42,6 +43,10 @@ pub(crate) struct References(Option<Arc<Broker>>);
 struct Broker {
     server: ReferenceServer,
     known: KnownReferences,
+    /// The beginning of the URLs at the address on which `server` listens.
+    own_url: String,
+    /// The fetcher of data from `server`.
+    own: Arc<GuardedFetch>,
     /// The fetcher of data from servers on this machine.
     local: Arc<GuardedFetch>,
     /// The fetcher of data from servers on other machines.
@@ -73,11 +78,17 @@ impl References {
         let Some(listen) = config.references.listen else { return Ok(Self::default()) };
         let mut settings = ReferenceSettings::default();
         (settings.listen, settings.url) = (listen, config.references.url.clone());
+        (settings.max_references, settings.max_bytes) = (MAX_REFERENCES, MAX_BYTES);
+        let server = ReferenceServer::start(settings).await?;
+        let address = reachable(server.local_addr());
+        let own = GuardedFetch::new().and_then(|own| own.allow_host(address.ip().to_string()));
         let local = GuardedFetch::for_server("http://127.0.0.1/").map_err(io::Error::other)?;
         let public = GuardedFetch::new().and_then(|fetch| fetch.proxy(login::proxy(config)));
         let broker = Broker {
-            server: ReferenceServer::start(settings).await?,
+            server,
             known: KnownReferences::default(),
+            own_url: format!("http://{address}"),
+            own: Arc::new(own.map_err(io::Error::other)?),
             local: Arc::new(local),
             public: Arc::new(public.map_err(io::Error::other)?),
             keep: config.references.keep,
@@ -199,7 +210,8 @@ impl References {
 }
 
 impl Broker {
-    /// Stores a reference for a caller, and returns it as the caller receives it; `None` if there are too many.
+    /// Stores a reference for a caller, and returns it as the caller receives it; `None` if it cannot be stored. If the
+    /// caller has too many references, its oldest ones are dropped.
     fn keep(
         &self,
         cx: &Context,
@@ -212,22 +224,31 @@ impl Broker {
         let left = named.map(|time| time.duration_since(SystemTime::now()).unwrap_or_default());
         let ttl = left.map_or(self.keep, |left| left.min(self.keep));
         reference.expires_at = Some(Timestamp::from(SystemTime::now() + ttl));
-        let inserted = self.server.insert(data, &*reference.mime_type, reference.size_bytes, ttl);
-        let id = inserted
-            .inspect_err(
-                |error| tracing::warn!(%error, server = %origin, "data reference not kept"),
-            )
-            .ok()?;
-        let url = self.server.url(&id, ttl).ok()?;
-        let known = KnownReference {
+        let bytes = if let ReferenceData::Bytes(bytes) = &data { bytes.len() } else { 0 };
+        if bytes > MAX_CALLER_BYTES {
+            tracing::warn!(bytes, server = %origin, "data reference not kept: the data are too long");
+            return None;
+        }
+        let mut known = KnownReference {
             owner: cx.principal.clone(),
             origin: origin.clone(),
             tool: tool.to_owned(),
             reference: reference.clone(),
-            id,
-            url,
+            bytes,
+            id: String::new(),
+            url: String::new(),
             expires_at: Instant::now() + ttl,
         };
+        for dropped in self.known.make_room(&known) {
+            self.server.remove(&dropped);
+        }
+        let inserted = self.server.insert(data, &*reference.mime_type, reference.size_bytes, ttl);
+        known.id = inserted
+            .inspect_err(
+                |error| tracing::warn!(%error, server = %origin, "data reference not kept"),
+            )
+            .ok()?;
+        known.url = self.server.url(&known.id, ttl).ok()?;
         for dropped in self.known.insert(known) {
             self.server.remove(&dropped);
         }
@@ -259,9 +280,22 @@ impl Broker {
     /// Returns a reader of the data that also verifies its size and checksum.
     fn reader(&self, known: &KnownReference) -> Result<ReferenceReader, RpcError> {
         let sha256 = known.reference.checksum.as_ref().map(Checksum::to_sha256).transpose()?;
-        Ok(ReferenceReader::new(known.url.clone(), Arc::clone(&self.local))
-            .expect(known.reference.size_bytes, sha256))
+        // The URL for servers can lead through a proxy, or to a name that only they can resolve.
+        let path = known.url.strip_prefix(self.server.base_url()).unwrap_or_default();
+        let reader = ReferenceReader::new(format!("{}{path}", self.own_url), Arc::clone(&self.own));
+        Ok(reader.expect(known.reference.size_bytes, sha256))
     }
+}
+
+/// Returns the address at which this process reaches a listener: a loopback address if the listener is bound to all
+/// addresses of this machine.
+fn reachable(listener: SocketAddr) -> SocketAddr {
+    let ip = match listener.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listener.port())
 }
 
 /// Returns the reference that a call names, in `_meta` or in the arguments of a tool that imports references.
@@ -312,4 +346,20 @@ fn is_local(server: &ServerConfig) -> bool {
 /// Returns the error for the caller if the data of a reference cannot be read.
 fn unreadable(error: &ReferenceError) -> RpcError {
     RpcError::invalid_params(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_on_all_addresses_is_reached_at_a_loopback_address() {
+        for (listener, expected) in [
+            ("0.0.0.0:7070", "127.0.0.1:7070"),
+            ("[::]:7070", "[::1]:7070"),
+            ("192.168.1.5:7070", "192.168.1.5:7070"),
+        ] {
+            assert_eq!(reachable(listener.parse().unwrap()).to_string(), expected);
+        }
+    }
 }

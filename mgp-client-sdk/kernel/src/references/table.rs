@@ -1,5 +1,7 @@
 //! The references that servers returned, each for the caller that received it.
 
+use std::collections::HashMap;
+
 use mgp_types::proposal::DataReference;
 use mgp_types::service::{Principal, ServerId};
 use mgp_types::sync::Mutex;
@@ -7,6 +9,18 @@ use tokio::time::Instant;
 
 /// The maximum number of references per caller; a further one replaces the caller's oldest one.
 const MAX_PER_CALLER: usize = 128;
+
+/// The maximum number of references of all callers together; a further one replaces the oldest one of the caller with
+/// the most references.
+pub(super) const MAX_REFERENCES: usize = 1024;
+
+/// The maximum number of bytes in memory per caller. Data with more bytes are not kept; if further data do not fit,
+/// they replace the caller's oldest ones.
+pub(super) const MAX_CALLER_BYTES: usize = 16 << 20;
+
+/// The maximum number of bytes in memory of all callers together; if further data do not fit, they replace the oldest
+/// ones of the caller with the most bytes.
+pub(super) const MAX_BYTES: usize = 64 << 20;
 
 /// A reference that a server returned to a caller.
 #[derive(Clone)]
@@ -18,6 +32,8 @@ pub(super) struct KnownReference {
     pub(super) tool: String,
     /// The reference in the form that the caller received, without its URL.
     pub(super) reference: DataReference,
+    /// The number of bytes of the data that the kernel keeps in memory; 0 if a server keeps the data.
+    pub(super) bytes: usize,
     /// The id of the data at the kernel's server for references.
     pub(super) id: String,
     /// The URL of the data at that server; the same for each call, so that confirmations and keys of calls stay valid.
@@ -25,30 +41,43 @@ pub(super) struct KnownReference {
     pub(super) expires_at: Instant,
 }
 
-/// The references of all callers, the oldest first. The kernel's server for references limits their number.
+impl KnownReference {
+    fn is_replaced_by(&self, new: &Self) -> bool {
+        self.owner == new.owner
+            && self.origin == new.origin
+            && self.reference.ref_id == new.reference.ref_id
+    }
+}
+
+/// The references of all callers, the oldest first.
 #[derive(Default)]
 pub(super) struct KnownReferences(Mutex<Vec<KnownReference>>);
 
 impl KnownReferences {
-    /// Adds a reference; returns the ids of the references that were removed for it: one with the same id of the same
-    /// server, or the caller's oldest one if there were too many.
-    pub(super) fn insert(&self, new: KnownReference) -> Vec<String> {
+    /// Removes references until there is room for a new one; returns the ids of the removed ones. Call this before the
+    /// data of the new reference are stored.
+    ///
+    /// A reference with the same id of the same server is removed, and then old ones of the caller if it has too many,
+    /// or else of the caller that has the most.
+    pub(super) fn make_room(&self, new: &KnownReference) -> Vec<String> {
         let now = Instant::now();
         let mut all = self.0.lock();
         all.retain(|known| known.expires_at > now);
-        let is_replaced = |known: &KnownReference| {
-            known.owner == new.owner
-                && known.origin == new.origin
-                && known.reference.ref_id == new.reference.ref_id
-        };
-        let mut dropped: Vec<_> = all.extract_if(.., |known| is_replaced(known)).collect();
-        if all.iter().filter(|known| known.owner == new.owner).count() >= MAX_PER_CALLER
-            && let Some(oldest) = all.iter().position(|known| known.owner == new.owner)
-        {
-            dropped.push(all.remove(oldest));
+        let mut dropped: Vec<_> = all.extract_if(.., |known| known.is_replaced_by(new)).collect();
+        while let Some(at) = next_to_drop(&all, new) {
+            dropped.push(all.remove(at));
         }
-        all.push(new);
         dropped.into_iter().map(|known| known.id).collect()
+    }
+
+    /// Adds a reference. Returns the ids of the references that it replaces, because they were added after room was
+    /// made for it, and have the same id and server.
+    pub(super) fn insert(&self, new: KnownReference) -> Vec<String> {
+        let mut all = self.0.lock();
+        let dropped = all.extract_if(.., |known| known.is_replaced_by(&new));
+        let dropped = dropped.map(|known| known.id).collect();
+        all.push(new);
+        dropped
     }
 
     /// Returns a reference of a caller; `None` if it is unknown, or if several servers use the id and `origin` is
@@ -72,6 +101,34 @@ impl KnownReferences {
     }
 }
 
+/// Returns the place of the reference that must be removed to make room for a new one; `None` if there is room.
+fn next_to_drop(all: &[KnownReference], new: &KnownReference) -> Option<usize> {
+    let mut counts = HashMap::<&Principal, usize>::new();
+    let mut bytes = HashMap::<&Principal, usize>::new();
+    for known in all {
+        *counts.entry(&known.owner).or_default() += 1;
+        *bytes.entry(&known.owner).or_default() += known.bytes;
+    }
+    let largest = |used: &HashMap<&Principal, usize>| {
+        used.iter().max_by_key(|(_, used)| **used).map(|(owner, _)| (*owner).clone())
+    };
+    let own = |used: &HashMap<&Principal, usize>| used.get(&new.owner).copied().unwrap_or_default();
+    // A reference without bytes in memory makes no room for data.
+    let (owner, min_bytes) = if own(&bytes) + new.bytes > MAX_CALLER_BYTES {
+        (Some(new.owner.clone()), 1)
+    } else if bytes.values().sum::<usize>() + new.bytes > MAX_BYTES {
+        (largest(&bytes), 1)
+    } else if own(&counts) >= MAX_PER_CALLER {
+        (Some(new.owner.clone()), 0)
+    } else if all.len() >= MAX_REFERENCES {
+        (largest(&counts), 0)
+    } else {
+        return None;
+    };
+    let owner = owner?;
+    all.iter().position(|known| known.owner == owner && known.bytes >= min_bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -86,10 +143,20 @@ mod tests {
             origin: origin.into(),
             tool: "export".to_owned(),
             reference,
+            bytes: 0,
             id: format!("{agent} {origin} {ref_id}"),
             url: String::new(),
             expires_at: Instant::now() + Duration::from_mins(1),
         }
+    }
+
+    /// Adds a reference to so many MiB; returns the ids of the references that were removed for it.
+    fn add(all: &KnownReferences, agent: &str, ref_id: &str, mib: usize) -> Vec<String> {
+        let mut new = known(agent, "a", ref_id);
+        new.bytes = mib << 20;
+        let dropped = all.make_room(&new);
+        assert!(all.insert(new).is_empty());
+        dropped
     }
 
     #[tokio::test(start_paused = true)]
@@ -111,9 +178,40 @@ mod tests {
         let all = KnownReferences::default();
         all.insert(known("bob", "a", "r"));
         let dropped: Vec<_> = (0..=MAX_PER_CALLER)
-            .flat_map(|count| all.insert(known("ada", "a", &count.to_string())))
+            .flat_map(|count| add(&all, "ada", &count.to_string(), 0))
             .collect();
         assert_eq!(dropped, ["ada a 0"]);
+        assert_eq!(add(&all, "ada", "7", 0), ["ada a 7"], "replaced");
         assert!(all.get(&Principal::local().agent("bob"), "r", None).is_some());
+    }
+
+    #[test]
+    fn a_caller_with_much_data_replaces_its_own_and_not_that_of_others() {
+        let all = KnownReferences::default();
+        let bob = Principal::local().agent("bob");
+        add(&all, "bob", "r", 4);
+        add(&all, "ada", "without bytes", 0);
+        let of_ada = (0..5).flat_map(|count| add(&all, "ada", &count.to_string(), 5));
+        assert_eq!(of_ada.collect::<Vec<_>>(), ["ada a 0", "ada a 1"]);
+        for agent in ["c", "d"] {
+            assert!(add(&all, agent, "r", 16).is_empty(), "{agent}");
+        }
+        // There are 51 MiB, and the caller with the most has 16 MiB.
+        let dropped = add(&all, "e", "r", 14);
+        assert!(dropped == ["c a r"] || dropped == ["d a r"], "{dropped:?}");
+        assert!(all.get(&bob, "r", None).is_some());
+    }
+
+    #[test]
+    fn callers_with_many_references_do_not_exclude_others() {
+        let all = KnownReferences::default();
+        for caller in 0..MAX_REFERENCES / MAX_PER_CALLER {
+            for count in 0..MAX_PER_CALLER {
+                assert!(add(&all, &caller.to_string(), &count.to_string(), 0).is_empty());
+            }
+        }
+        let dropped = add(&all, "bob", "r", 1);
+        assert!(matches!(&dropped[..], [one] if one.ends_with(" a 0")), "{dropped:?}");
+        assert_eq!(all.0.lock().len(), MAX_REFERENCES);
     }
 }

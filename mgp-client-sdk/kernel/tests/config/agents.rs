@@ -86,6 +86,20 @@ async fn limits_of_an_agent_count_all_its_users() {
 }
 
 #[tokio::test]
+async fn limits_of_a_server_count_the_calls_of_all_tenants() {
+    for limits in ["calls_per_minute = 1", "tool_calls_per_minute = { look = 1 }"] {
+        let world = World::new(&format!("{OPEN}[servers.limits]\n{limits}")).await;
+        world.knows("a").await;
+        world.agent("ada").await.call("look").await.unwrap();
+        let other = Principal::new("acme", "ann").agent("ada");
+        let other = world.connect(other, Client::builder("host", "1")).await;
+        let refused = other.call("look").await.unwrap_err();
+        assert_eq!(refused.code().0, 3000, "{limits}: {refused}");
+        world.end().await;
+    }
+}
+
+#[tokio::test]
 async fn an_agent_may_have_a_budget_other_than_that_of_the_kernel() {
     let world = World::new(&format!(
         "{OPEN}[kernel.tool_context_budget]\nmax_tokens = 6000\npinned_reserve = 1000\n\

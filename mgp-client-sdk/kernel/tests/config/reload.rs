@@ -1,8 +1,10 @@
 //! Tests of reloading the configuration, and of servers whose tools the kernel knows without starting them.
 
 use mgp_security::AuditQuery;
-use mgp_types::method::{KernelReload, ToolsSession};
-use mgp_types::mgp::{KernelReloadParams, ServerState, SessionParams};
+use mgp_types::method::{KernelInfo, KernelReload, ToolsSession};
+use mgp_types::mgp::{
+    KernelFinding, KernelInfoParams, KernelReloadParams, ServerState, SessionParams,
+};
 
 use crate::world::{World, until};
 
@@ -134,6 +136,35 @@ async fn a_changed_limit_of_messages_restarts_the_server() {
         .await;
     agent.call("look").await.unwrap();
     assert_ne!(world.server("a").pid.unwrap(), pid);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn changed_variables_of_all_programs_restart_them() {
+    let world = World::new(A).await;
+    world.knows("a").await;
+    let agent = world.agent("ada").await;
+    let pid = world.server("a").pid.unwrap();
+    world.write(&format!("[kernel]\npass_env = ['NO_SUCH_VARIABLE']\n{A}"));
+    until("the server was replaced", || world.kernel.servers().iter().any(|a| a.pid != Some(pid)))
+        .await;
+    agent.call("look").await.unwrap();
+    assert_ne!(world.server("a").pid.unwrap(), pid);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_changed_file_that_could_not_be_applied_is_a_finding() {
+    let world = World::new(A).await;
+    world.knows("a").await;
+    let operator = world.operator().await;
+    // No change of a policy can be recorded any more.
+    world.kernel.governance().log().unwrap().clone().close().await.unwrap();
+    world.write(&A.replace("opt-out", "opt-in"));
+    world.kernel.reload().await.unwrap_err();
+    let status = operator.request::<KernelInfo>(&KernelInfoParams::new()).await.unwrap();
+    let is_reported = |finding: &KernelFinding| finding.message.contains("run `mgp reload`");
+    assert!(status.findings.iter().any(is_reported), "{status:?}");
     world.end().await;
 }
 

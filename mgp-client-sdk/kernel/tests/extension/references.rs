@@ -222,6 +222,21 @@ async fn a_plain_server_gets_the_data_as_an_argument_and_its_long_result_is_a_re
 }
 
 #[tokio::test]
+async fn data_reach_an_argument_although_the_url_for_servers_leads_elsewhere() {
+    let builder = builder(&format!("{ENABLED}\nurl = 'http://kernel.invalid:7070'"))
+        .local_with("exporter", open(&["list"]), exporter)
+        .local_with("importer", open(&["import_from_ref"]), importer)
+        .local_with("plain", open(&["measure"]), plain);
+    let kernel = kernel(builder).await;
+    let client = connect(&kernel, "ada").await;
+    let reference = export(&client).await;
+    let argument = json!({ "data_reference": { "ref_id": reference.ref_id } });
+    let result = client.call("measure").arg("text", argument).await.unwrap();
+    assert_eq!(result.to_text(), format!("{} {}", CSV.len(), Sha256Hash::digest(CSV.as_bytes())));
+    kernel.stop().await;
+}
+
+#[tokio::test]
 async fn a_reference_as_a_url_is_the_same_in_each_call() {
     #[derive(Deserialize, JsonSchema)]
     struct Place {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use mgp_types::mcp::Revision;
+use mgp_types::mcp::{ListToolsResult, Revision};
 use mgp_types::method::ToolsCall;
 use mgp_types::service::{PeerInfo, Stack, mock};
 
@@ -72,6 +72,27 @@ async fn tools_that_cannot_be_called_are_not_listed() {
     assert_eq!(list.tools[0].name, "valid");
     modern.request(ToolsCall::METHOD, CALL).await.unwrap();
     assert_eq!(lists.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn a_tool_that_cannot_be_read_costs_no_other_tool_its_headers() {
+    let calls: Arc<Mutex<Vec<bool>>> = Arc::default();
+    let called = Arc::clone(&calls);
+    let server = Stack::from_fn(move |call: Call| {
+        let answer = if call.is::<ToolsCall>() {
+            called.lock().push(call.cx().extensions.get::<HeaderParams>().is_some());
+            "{}".to_owned()
+        } else {
+            format!(r#"{{"tools":[{{"name":"no schema"}},{VALID},{INVALID}],"ttlMs":5}}"#)
+        };
+        async move { Ok(Reply::raw(Payload::from_trusted(answer))) }
+    });
+    let mut modern = client(&HeaderMirrorLayer::new(9), server, Revision::MODERN);
+    modern.request(ToolsCall::METHOD, CALL).await.unwrap();
+    assert_eq!(*calls.lock(), [true]);
+    let list = modern.request(ToolsList::METHOD, "{}").await.unwrap();
+    let kept = format!(r#"{{"tools":[{{"name":"no schema"}},{VALID}],"ttlMs":5}}"#);
+    assert_eq!(list.as_str(), kept);
 }
 
 #[tokio::test]

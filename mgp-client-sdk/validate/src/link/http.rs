@@ -1,5 +1,6 @@
 //! Messages as POST requests to a URL; responses are JSON or event streams.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,12 +11,27 @@ use hyper_rustls::{ConfigBuilderExt as _, HttpsConnector, HttpsConnectorBuilder}
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use mgp_types::clip;
+use mgp_types::service::{HeaderPlan, shown_url};
+use mgp_types::{RawObject, clip};
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
 
 use super::{Link, MAX_MESSAGE, Received, Sent};
 use crate::json::MAX_SHOWN;
+
+/// The time for which later messages wait until the server accepts a notification.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The time after which a stream that ended is opened again, if the server names no other.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// The minimum time after which a stream that ended is opened again.
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(100);
+
+/// The maximum number of times that the stream of an answer is opened again without receiving an event.
+const MAX_EMPTY_STREAMS: u32 = 60;
 
 type HttpClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
@@ -27,16 +43,20 @@ struct Endpoint {
     headers: HeaderMap,
     /// The headers with the session id and the negotiated revision; each request repeats those that the server has set.
     session: Arc<Mutex<HeaderMap>>,
-    timeout: Duration,
+    /// The arguments that the listed tools want repeated in headers.
+    plans: Arc<Mutex<HashMap<String, HeaderPlan>>>,
+    /// The maximum time for each message and its answer; `None` for a relay, whose client has limits of its own.
+    timeout: Option<Duration>,
 }
 
 /// Connects to a URL.
 pub(super) fn open(
     url: &str,
     headers: &[(String, String)],
-    timeout: Duration,
+    timeout: Option<Duration>,
 ) -> Result<Link, String> {
-    let uri: Uri = url.parse().map_err(|error| format!("`{url}` is not a URL: {error}"))?;
+    let uri: Uri =
+        url.parse().map_err(|error| format!("`{}` is not a URL: {error}", shown_url(url)))?;
     let mut map = HeaderMap::new();
     for (name, value) in headers {
         let name = HeaderName::try_from(name.as_str());
@@ -53,48 +73,87 @@ pub(super) fn open(
     let connector =
         HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build();
     let client = Client::builder(TokioExecutor::new()).build(connector);
-    let session = Arc::default();
-    let endpoint = Endpoint { client, uri, headers: map, session, timeout };
-    let (mut link, mut sent, received) = Link::new(true);
-    link.tasks.spawn(async move {
-        let mut requests = tokio::task::JoinSet::new();
-        while let Some(message) = sent.recv().await {
-            let (endpoint, received) = (endpoint.clone(), received.clone());
-            requests.spawn(async move {
-                let timeout = endpoint.timeout;
-                let _ = tokio::time::timeout(timeout, endpoint.exchange(message, received)).await;
-            });
-        }
-        requests.join_all().await;
-    });
+    let (session, plans) = (Arc::default(), Arc::default());
+    let endpoint = Endpoint { client, uri, headers: map, session, plans, timeout };
+    let (mut link, sent, received) = Link::new(true);
+    link.tasks.spawn(endpoint.run(sent, received));
     Ok(link)
 }
 
 impl Endpoint {
-    async fn exchange(&self, message: Sent, received: mpsc::Sender<Received>) {
-        if let Err(reason) = self.post(message, &received).await {
-            let _ = received.send(Received::End(reason)).await;
+    /// Sends each message as a request of its own, and waits for the answers of all.
+    async fn run(self, mut sent: mpsc::Receiver<Sent>, received: mpsc::Sender<Received>) {
+        let (mut requests, mut streams) = (JoinSet::new(), JoinSet::new());
+        while let Some(message) = sent.recv().await {
+            let is_request = message.id().is_some();
+            let opens_stream = self.is_relay() && message.is_initialized();
+            let (endpoint, to) = (self.clone(), received.clone());
+            let (accepts, accepted) = oneshot::channel();
+            requests.spawn(async move { endpoint.exchange(message, accepts, to).await });
+            if !is_request {
+                // A request must not overtake the notification before it, e.g. the end of the handshake.
+                let limit =
+                    self.timeout.map_or(ORDER_TIMEOUT, |limit| ORDER_TIMEOUT.min(limit / 2));
+                let _ = timeout(limit, accepted).await;
+            }
+            if opens_stream {
+                let (endpoint, to) = (self.clone(), received.clone());
+                streams.spawn(async move { endpoint.listen(&to).await });
+            }
         }
+        // The stream of a session has no end, so dropping it must end its task.
+        drop(streams);
+        requests.join_all().await;
     }
 
-    async fn post(&self, message: Sent, received: &mpsc::Sender<Received>) -> Result<(), String> {
+    fn is_relay(&self) -> bool {
+        self.timeout.is_none()
+    }
+
+    async fn exchange(
+        &self,
+        message: Sent,
+        accepts: oneshot::Sender<()>,
+        received: mpsc::Sender<Received>,
+    ) {
+        let id = message.id().cloned();
+        let posted = self.post(message, accepts, &received);
+        let outcome = match self.timeout {
+            // The judge has the same limit and reports that the answer is missing.
+            Some(limit) => timeout(limit, posted).await.unwrap_or(Ok(())),
+            None => posted.await,
+        };
+        let Err(reason) = outcome else { return };
+        let item = match id {
+            Some(id) if self.is_relay() => Received::Unanswered(id, reason),
+            // In a relay, one failed notification does not end the client's connection.
+            None if self.is_relay() => return,
+            _ => Received::End(reason),
+        };
+        let _ = received.send(item).await;
+    }
+
+    async fn post(
+        &self,
+        message: Sent,
+        accepts: oneshot::Sender<()>,
+        received: &mpsc::Sender<Received>,
+    ) -> Result<(), String> {
         let request = self.request(&message)?;
         let response = self.client.request(request).await.map_err(|error| error.to_string())?;
         let (parts, body) = response.into_parts();
+        let _ = accepts.send(());
         if let Some(id) = parts.headers.get("mcp-session-id") {
             self.remember("mcp-session-id", id.clone());
         }
-        let kind = parts.headers.get("content-type").and_then(|kind| kind.to_str().ok());
-        let is_stream = kind.is_some_and(|kind| kind.starts_with("text/event-stream"));
-        let status = parts.status.as_u16();
-        if is_stream {
-            return self.read_events(body, received).await;
+        let (status, id) = (parts.status.as_u16(), message.id());
+        if is_event_stream(&parts.headers) {
+            return self.read_stream(body, id, received).await;
         }
         let body = collect(body).await?;
-        let id = message.id();
         let item = match (serde_json::from_slice::<Value>(&body), id) {
             (Ok(value), id) => {
-                self.note_revision(&value);
+                self.note_result(&value);
                 let is_refused = status >= 400 && value.get("id") != id;
                 let refused = id.filter(|_| is_refused).map(|id| unanswered(id, status));
                 for item in std::iter::once(Received::Message(value)).chain(refused) {
@@ -126,14 +185,74 @@ impl Endpoint {
             headers.extend(self.session().clone());
             if let Some(value) = value {
                 add_mirrored(headers, value);
+                self.add_arguments(headers, value);
             }
         }
         request.body(Full::new(Bytes::from(body))).map_err(|error| error.to_string())
     }
 
+    /// Reads the messages that the server sends outside of its answers, if it has a stream for them.
+    async fn listen(&self, received: &mpsc::Sender<Received>) {
+        let mut position = Position::default();
+        while let Ok(Some(body)) = self.get(position.last_id.as_ref()).await {
+            // A stream that breaks is opened again like one that ends.
+            let _ = self.read_events(body, &mut position, received).await;
+            sleep(position.retry_delay()).await;
+        }
+    }
+
+    /// Opens an event stream, which continues after an event; returns `None` if the server has no such stream.
+    async fn get(&self, last_id: Option<&HeaderValue>) -> Result<Option<Incoming>, String> {
+        let mut request = Request::get(self.uri.clone()).header("accept", "text/event-stream");
+        if let Some(headers) = request.headers_mut() {
+            headers.extend(self.headers.clone());
+            headers.extend(self.session().clone());
+            if let Some(last_id) = last_id {
+                headers.insert("last-event-id", last_id.clone());
+            }
+        }
+        let request = request.body(Full::default()).map_err(|error| error.to_string())?;
+        let response = self.client.request(request).await.map_err(|error| error.to_string())?;
+        let (parts, body) = response.into_parts();
+        let is_stream = parts.status.is_success() && is_event_stream(&parts.headers);
+        Ok(is_stream.then_some(body))
+    }
+
+    /// Reads the event stream with the answer to a request. A stream that ends before its answer is continued where it
+    /// ended, which revision 2025-11-25 permits a server to ask for.
+    async fn read_stream(
+        &self,
+        mut body: Incoming,
+        id: Option<&Value>,
+        received: &mpsc::Sender<Received>,
+    ) -> Result<(), String> {
+        let mut position = Position { wanted: id, ..Position::default() };
+        loop {
+            self.read_events(body, &mut position, received).await?;
+            if id.is_none() || position.is_answered {
+                return Ok(());
+            }
+            position.empty_streams += 1;
+            let next = match &position.last_id {
+                Some(last_id) if position.empty_streams <= MAX_EMPTY_STREAMS => {
+                    sleep(position.retry_delay()).await;
+                    self.get(Some(last_id)).await?
+                }
+                _ => None,
+            };
+            match next {
+                Some(next) => body = next,
+                // The judge waits until its own time limit.
+                None if !self.is_relay() => return Ok(()),
+                None => return Err("the event stream ended without the answer".to_owned()),
+            }
+        }
+    }
+
     async fn read_events(
         &self,
         mut body: Incoming,
+        position: &mut Position<'_>,
         received: &mpsc::Sender<Received>,
     ) -> Result<(), String> {
         let mut events = EventBuffer::default();
@@ -145,27 +264,36 @@ impl Endpoint {
                 return Err("an event is longer than 16 MiB".to_owned());
             }
             while let Some(event) = events.next() {
+                position.note_event(&event);
                 let data = data_of(&event);
                 if data.is_empty() {
                     continue;
                 }
                 let item = match serde_json::from_str::<Value>(&data) {
                     Ok(value) => {
-                        self.note_revision(&value);
+                        self.note_result(&value);
+                        position.note_message(&value);
                         Received::Message(value)
                     }
                     Err(_) => Received::Garbage(data),
                 };
-                if received.send(item).await.is_err() {
-                    return Ok(());
-                }
+                received.send(item).await.map_err(|_| "closed".to_owned())?;
             }
         }
         Ok(())
     }
 
-    /// Adds the negotiated revision as a header to each later request of a legacy session.
-    fn note_revision(&self, message: &Value) {
+    /// Records what later requests repeat in headers: the negotiated revision of a legacy session, and arguments of the
+    /// listed tools.
+    fn note_result(&self, message: &Value) {
+        for tool in message.pointer("/result/tools").and_then(Value::as_array).into_iter().flatten()
+        {
+            let schema = RawObject::of(&tool["inputSchema"]).ok();
+            let plan = schema.and_then(|schema| HeaderPlan::of(&schema).ok());
+            if let (Some(name), Some(plan)) = (tool["name"].as_str(), plan) {
+                self.plans().insert(name.to_owned(), plan);
+            }
+        }
         let revision = message.pointer("/result/protocolVersion").and_then(Value::as_str);
         if let Some(Ok(revision)) = revision.map(HeaderValue::try_from) {
             self.remember("mcp-protocol-version", revision);
@@ -176,8 +304,66 @@ impl Endpoint {
         self.session().insert(name, value);
     }
 
+    /// Adds the headers that repeat arguments of a modern tool call.
+    fn add_arguments(&self, headers: &mut HeaderMap, message: &Value) {
+        let is_modern = message.pointer(REVISION).is_some();
+        if !is_modern || message["method"] != "tools/call" {
+            return;
+        }
+        let name = message.pointer("/params/name").and_then(Value::as_str).unwrap_or_default();
+        let arguments = message.pointer("/params/arguments").map(Value::to_string);
+        let arguments = arguments.unwrap_or_else(|| "{}".to_owned());
+        let repeated = self.plans().get(name).and_then(|plan| plan.headers(&arguments).ok());
+        let Some(repeated) = repeated else { return };
+        for (name, value) in repeated.iter() {
+            let name = HeaderName::try_from(format!("mcp-param-{name}"));
+            if let (Ok(name), Ok(value)) = (name, HeaderValue::try_from(value)) {
+                headers.insert(name, value);
+            }
+        }
+    }
+
+    fn plans(&self) -> std::sync::MutexGuard<'_, HashMap<String, HeaderPlan>> {
+        self.plans.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
     fn session(&self) -> std::sync::MutexGuard<'_, HeaderMap> {
         self.session.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// The position in an event stream.
+#[derive(Debug, Default)]
+struct Position<'a> {
+    /// The id of the request whose answer the stream has.
+    wanted: Option<&'a Value>,
+    is_answered: bool,
+    /// The id of the last event, after which the stream is continued.
+    last_id: Option<HeaderValue>,
+    /// The delay that the server named.
+    retry: Option<Duration>,
+    /// The number of streams since the last event.
+    empty_streams: u32,
+}
+
+impl Position<'_> {
+    fn note_event(&mut self, event: &str) {
+        self.empty_streams = 0;
+        if let Some(id) = values(event, "id").last() {
+            self.last_id = HeaderValue::try_from(id).ok().filter(|id| !id.is_empty());
+        }
+        if let Some(Ok(delay)) = values(event, "retry").last().map(str::parse::<u64>) {
+            self.retry = Some(Duration::from_millis(delay));
+        }
+    }
+
+    fn note_message(&mut self, message: &Value) {
+        let is_answer = message.get("method").is_none();
+        self.is_answered |= is_answer && self.wanted.is_some() && message.get("id") == self.wanted;
+    }
+
+    fn retry_delay(&self) -> Duration {
+        self.retry.unwrap_or(RETRY_DELAY).max(MIN_RETRY_DELAY)
     }
 }
 
@@ -220,19 +406,30 @@ impl EventBuffer {
 
 /// Returns the data of an event.
 fn data_of(event: &str) -> String {
-    let lines = event.lines().filter_map(|line| line.strip_prefix("data:"));
-    let data: Vec<_> = lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect();
-    data.join("\n")
+    values(event, "data").collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the values of a field of an event.
+fn values<'a>(event: &'a str, field: &'a str) -> impl Iterator<Item = &'a str> {
+    let values = event.lines().filter_map(move |line| line.strip_prefix(field)?.strip_prefix(':'));
+    values.map(|value| value.strip_prefix(' ').unwrap_or(value))
+}
+
+fn is_event_stream(headers: &HeaderMap) -> bool {
+    let kind = headers.get("content-type").and_then(|kind| kind.to_str().ok());
+    kind.is_some_and(|kind| kind.starts_with("text/event-stream"))
 }
 
 fn unanswered(id: &Value, status: u16) -> Received {
     Received::Unanswered(id.clone(), format!("HTTP status {status} without a message"))
 }
 
+/// The place of the revision in a modern message.
+const REVISION: &str = "/params/_meta/io.modelcontextprotocol~1protocolVersion";
+
 /// Adds the headers that repeat parts of a modern message.
 fn add_mirrored(headers: &mut HeaderMap, message: &Value) {
-    let pointer = "/params/_meta/io.modelcontextprotocol~1protocolVersion";
-    let Some(revision) = message.pointer(pointer).and_then(Value::as_str) else { return };
+    let Some(revision) = message.pointer(REVISION).and_then(Value::as_str) else { return };
     let method = message.get("method").and_then(Value::as_str);
     let named = ["/params/name", "/params/uri"].iter().find_map(|at| message.pointer(at));
     let mirrored = [
@@ -262,31 +459,4 @@ async fn collect(mut body: Incoming) -> Result<Vec<u8>, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Returns the data of all events in a stream that arrives in these parts.
-    fn read(parts: &[&[u8]]) -> Vec<String> {
-        let mut events = EventBuffer::default();
-        let mut all = Vec::new();
-        for part in parts {
-            events.push(part);
-            while let Some(event) = events.next() {
-                all.push(data_of(&event));
-            }
-        }
-        all
-    }
-
-    #[test]
-    fn events_do_not_depend_on_the_parts_in_which_they_arrive() {
-        let text = "event: message\r\ndata: {\"a\":\"ü 文\"}\r\n\r\n: ping\n\ndata:1\ndata: 2\n\r\ndata: 3";
-        let stream = text.as_bytes();
-        let expected = ["{\"a\":\"ü 文\"}", "", "1\n2"];
-        assert_eq!(read(&stream.chunks(1).collect::<Vec<_>>()), expected);
-        for at in 0..=stream.len() {
-            let (first, second) = stream.split_at(at);
-            assert_eq!(read(&[first, second]), expected, "{at}");
-        }
-    }
-}
+mod tests;

@@ -5,6 +5,7 @@ mod stream;
 
 use std::time::Duration;
 
+use mgp_types::service::shown_url;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
@@ -46,6 +47,11 @@ impl Sent {
             Self::Message(message) if message.get("method").is_some() => message.get("id"),
             _ => None,
         }
+    }
+
+    /// Returns whether this message ends the handshake of a legacy session.
+    fn is_initialized(&self) -> bool {
+        matches!(self, Self::Message(message) if message["method"] == "notifications/initialized")
     }
 }
 
@@ -113,17 +119,18 @@ impl Target {
         Self(TargetKind::Memory(Opener(std::sync::Arc::new(boxed))))
     }
 
-    /// Returns the name of the target in reports: its command or URL.
+    /// Returns the name of the target in reports: its command or URL, without possible secrets.
     pub(crate) fn name(&self) -> String {
         match &self.0 {
-            TargetKind::Command(command) => command.join(" "),
-            TargetKind::Url(url, _) => url.clone(),
+            TargetKind::Command(command) => shown_command(command),
+            TargetKind::Url(url, _) => shown_url(url),
             TargetKind::Memory(_) => "a server in memory".to_owned(),
         }
     }
 
-    /// Opens a connection.
-    pub(crate) fn open(&self, timeout: Duration) -> Result<Link, String> {
+    /// Opens a connection. To a server at a URL, each message and its answer have this time limit; without a limit, the
+    /// connection relays the messages of a client, and a request that fails does not end it.
+    pub(crate) fn open(&self, timeout: Option<Duration>) -> Result<Link, String> {
         match &self.0 {
             TargetKind::Command(command) => stream::start(command),
             TargetKind::Url(url, headers) => http::open(url, headers, timeout),
@@ -156,7 +163,58 @@ impl Link {
     }
 }
 
+/// Returns a command without possible secrets: the value of a flag or variable whose name looks like a secret's is
+/// replaced by `…`, and URLs are shortened.
+fn shown_command(command: &[String]) -> String {
+    let mut hides_next = false;
+    let words = command.iter().map(|word| {
+        let is_hidden = std::mem::take(&mut hides_next);
+        let named = word.split_once(['=', ':']).filter(|(name, _)| names_secret(name));
+        hides_next = named.is_none() && word.starts_with('-') && names_secret(word);
+        match named {
+            _ if is_hidden => "…".to_owned(),
+            Some((name, _)) => format!("{name}=…"),
+            None if word.contains("://") => shown_url(word),
+            None => word.clone(),
+        }
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn names_secret(name: &str) -> bool {
+    const WORDS: [&str; 8] =
+        ["token", "secret", "passw", "api_key", "apikey", "api-key", "credential", "authorization"];
+    let name = name.to_ascii_lowercase();
+    name.trim_start_matches('-') == "key" || WORDS.iter().any(|word| name.contains(word))
+}
+
 /// Connects to the client on standard input and output of this process.
 pub(crate) fn of_this_process() -> Link {
     stream::over(tokio::io::stdin(), tokio::io::stdout())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_target_has_no_secrets() {
+        let url = Target::url("https://me:s3cret@example.com/mcp?api_key=s3cret");
+        assert_eq!(url.name(), "https://example.com/mcp");
+        let words = [
+            "npx",
+            "-y",
+            "notes",
+            "--api-key",
+            "s3cret",
+            "--token=s3cret",
+            "DB_PASSWORD=s3cret",
+            "postgres://me:s3cret@db/notes",
+            "--port",
+            "80",
+        ];
+        let shown =
+            "npx -y notes --api-key … --token=… DB_PASSWORD=… postgres://db/notes --port 80";
+        assert_eq!(Target::command(words).name(), shown);
+    }
 }

@@ -19,8 +19,8 @@ server_rules! { Tier3;
         "the health status has the counts of tools and requests" => status;
     "mgp.lifecycle.shutdown", "MGP §11.4", Must, LegacyMgp ["lifecycle"] alone,
         "a request to shut down is answered, and refused only for lack of rights" => shutdown;
-    "mgp.lifecycle.shutdown.reason", "MGP §11.4", Must, LegacyMgp ["lifecycle"],
-        "a request to shut down without a reason or with a wrong time is refused" => bad_shutdown;
+    "mgp.lifecycle.shutdown.reason", "MGP §11.4", Must, LegacyMgp ["lifecycle"] alone,
+        "a request to shut down with a wrong time is refused" => bad_shutdown;
     "mgp.lifecycle.ends", "MGP §11.4", Must, LegacyMgp ["lifecycle"] alone,
         "a server that accepted to shut down ends its connection" => shutdown_ends;
 }
@@ -69,10 +69,16 @@ fn request() -> serde_json::Value {
     json!({ "reason": "operator_request", "timeout_ms": 1000 })
 }
 
-async fn shutdown(session: &mut Session) -> Check {
+/// Skips a rule that asks the server to shut down if the server is at a URL.
+fn may_stop(session: &Session) -> Check {
     if session.is_http() {
         return Err(skip("a server at a URL serves others too, so it is not asked to stop"));
     }
+    Ok(())
+}
+
+async fn shutdown(session: &mut Session) -> Check {
+    may_stop(session)?;
     match session.ask("mgp/lifecycle/shutdown", request()).await? {
         Answer::Result(result) => {
             boolean(&result, "accepted")?;
@@ -88,6 +94,8 @@ async fn shutdown(session: &mut Session) -> Check {
 }
 
 async fn bad_shutdown(session: &mut Session) -> Check {
+    // A server that ignores the wrong time would stop.
+    may_stop(session)?;
     let params = json!({ "reason": "operator_request", "timeout_ms": "soon" });
     let answer = session.ask("mgp/lifecycle/shutdown", params).await?;
     answer.error("mgp/lifecycle/shutdown", &[-32602, 1000, 1001, 4000])?;
@@ -95,9 +103,7 @@ async fn bad_shutdown(session: &mut Session) -> Check {
 }
 
 async fn shutdown_ends(session: &mut Session) -> Check {
-    if session.is_http() {
-        return Err(skip("requests over HTTP have no connection that ends"));
-    }
+    may_stop(session)?;
     let accepted = match session.ask("mgp/lifecycle/shutdown", request()).await? {
         Answer::Result(result) => boolean(&result, "accepted")?,
         Answer::Error { .. } => false,
@@ -112,4 +118,25 @@ async fn shutdown_ends(session: &mut Session) -> Check {
         }
     }
     ensure(session.end.is_some(), || "the connection is still open 10 s later".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::Link;
+    use crate::rule::Outcome;
+    use crate::session::{Options, Setup};
+
+    #[tokio::test]
+    async fn a_server_at_a_url_is_never_asked_to_stop() {
+        let mut link = Link::closed();
+        link.is_http = true;
+        let mut session = Session::new(link, Setup::LegacyMgp, &Options::new());
+        let stopping = RULES.iter().filter(|rule| rule.info.id.starts_with("mgp.lifecycle."));
+        for rule in stopping {
+            let outcome = (rule.play)(&mut session).await;
+            assert!(matches!(outcome, Err(Outcome::Skipped(_))), "{}: {outcome:?}", rule.info.id);
+            assert!(session.sent().is_null(), "{}", rule.info.id);
+        }
+    }
 }

@@ -113,7 +113,7 @@ async fn result(session: &mut Session) -> Check {
         return Err(skip("no tool may be called: name one with `--tool`"));
     };
     let params = json!({ "name": name, "arguments": arguments });
-    let result = session.ask("tools/call", params).await?.result("tools/call")?;
+    let result = super::tools::call(session, params).await?;
     let kind = text(&result, "resultType")?;
     if kind == "complete" {
         return Ok(super::tools::check_result(&result)?);

@@ -34,7 +34,7 @@ server_rules! { Tier1;
     "mgp.extensions.unknown", "MGP §2.4", Must, Bare alone,
         "unknown extensions are ignored" => unknown_extension;
     "mgp.malformed", "MGP §2.4", Must, Bare alone,
-        "a malformed offer means plain MCP" => malformed_offer;
+        "a malformed offer means plain MCP, or is refused" => malformed_offer;
     "mgp.modern.answer", "MGP §2.3", Must, ModernMgp,
         "`server/discover` answers an offer of MGP with version and extensions" => modern_answer at_once;
 }
@@ -184,8 +184,15 @@ async fn unknown_extension(session: &mut Session) -> Check {
 }
 
 async fn malformed_offer(session: &mut Session) -> Check {
-    let hello = hello_to(session, json!("yes")).await?;
-    silent(&hello)
+    let mut params = session.initialize();
+    params["capabilities"]["mgp"] = json!("yes");
+    match session.ask("initialize", params).await? {
+        Answer::Result(hello) => silent(&hello),
+        refused @ Answer::Error { .. } => {
+            refused.error("initialize with a malformed offer", &[-32602, -32600])?;
+            Ok(())
+        }
+    }
 }
 
 fn modern_answer(session: &mut Session) -> Check {

@@ -60,6 +60,9 @@ async fn each(session: &mut Session, check: impl Fn(&Value) -> Result<(), Wrong>
 }
 
 async fn metadata(session: &mut Session) -> Check {
+    if session.capability("tools").is_none() {
+        return Err(skip("the server declares no tools"));
+    }
     let tools = session.tools().await?;
     let without = tools.iter().find(|tool| !tool["security"].is_object());
     match without {

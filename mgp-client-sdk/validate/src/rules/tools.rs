@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 
 use crate::json::{Wrong, list, member, object, shown, text, texts};
-use crate::rule::{Check, ensure, server_rules, skip};
+use crate::rule::{Check, Outcome, ensure, server_rules, skip};
 use crate::session::{Answer, Session};
 
 server_rules! { Mcp;
@@ -59,7 +59,7 @@ async fn capability(session: &mut Session) -> Check {
 }
 
 /// Returns the tools of the server; skips the rule if it has none.
-async fn some_tools(session: &mut Session) -> Result<Vec<Value>, crate::rule::Outcome> {
+async fn some_tools(session: &mut Session) -> Result<Vec<Value>, Outcome> {
     if session.capability("tools").is_none() {
         return Err(skip("the server declares no tools"));
     }
@@ -248,13 +248,24 @@ pub(super) fn check_result(result: &Value) -> Result<(), Wrong> {
     }
 }
 
+/// Calls a tool and returns the result. Skips the rule if the server refuses the call, e.g. because of a rate limit.
+pub(super) async fn call(session: &mut Session, params: Value) -> Result<Value, Outcome> {
+    let name = shown(&params["name"]);
+    match session.ask("tools/call", params).await? {
+        Answer::Error { code, error } if code != -32601 => {
+            Err(skip(&format!("the call of {name} was refused: {}", shown(&error))))
+        }
+        answer => Ok(answer.result("tools/call")?),
+    }
+}
+
 async fn result(session: &mut Session) -> Check {
     let Some((name, arguments)) = session.callable().await? else {
         return Err(skip("no tool may be called: name one with `--tool`"));
     };
     let declared = session.tools().await?.into_iter().find(|tool| tool["name"] == json!(name));
     let params = json!({ "name": name, "arguments": arguments });
-    let result = session.ask("tools/call", params).await?.result("tools/call")?;
+    let result = call(session, params).await?;
     check_result(&result)?;
     let promises =
         declared.is_some_and(|tool| tool.get("outputSchema").is_some_and(Value::is_object));

@@ -1,10 +1,13 @@
 //! Servers that keep every rule.
 
+use std::collections::BTreeSet;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use mgp_server_sdk::prelude::*;
 use mgp_transport::{Connection, duplex};
 use mgp_validate::{Options, Status, Target};
+use serde_json::{Value, json};
 
 use crate::{broken_rules, judged, options, scripted};
 
@@ -71,10 +74,15 @@ async fn what_mcp_permits_breaks_no_rule() {
                         "inputSchema": { "type": "object", "properties": { "a": {} },
                             "patternProperties": { "^x-": {} }, "required": ["x-id"] } });
                     tools.insert(0, task);
+                    let either = serde_json::json!({ "name": "either", "description": "Reads",
+                        "inputSchema": { "type": "object",
+                            "anyOf": [{ "required": ["a"] }, { "required": ["b"] }] },
+                        "annotations": { "readOnlyHint": true } });
+                    tools.insert(0, either);
                     tools.push(open);
                 }
             }
-            "tools/call" if message.value["params"]["name"] == "slow" => *replies = vec![refusal],
+            "tools/call" if message.value["params"]["name"] != "echo" => *replies = vec![refusal],
             "resources/templates/list" => *replies = vec![refusal],
             _ => {}
         }
@@ -90,6 +98,134 @@ async fn what_mcp_permits_breaks_no_rule() {
     for (rule, status) in expected {
         let result = report.results.iter().find(|result| result.rule.id == rule).unwrap();
         assert_eq!(result.status, status, "{rule}: {}", report.to_text());
+    }
+}
+
+/// Checks the outcomes of some rules.
+#[track_caller]
+fn check(report: &mgp_validate::Report, expected: &[(&str, Status)]) {
+    for (rule, status) in expected {
+        let result = report.results.iter().find(|result| result.rule.id == *rule).unwrap();
+        assert_eq!(result.status, *status, "{rule}: {}", report.to_text());
+    }
+}
+
+#[tokio::test]
+async fn a_refused_call_breaks_no_rule() {
+    let limited: scripted::Change = |message, replies| {
+        if message.method() == "tools/call" {
+            let error = json!({ "code": 3000, "message": "too many calls" });
+            *replies = vec![json!({ "jsonrpc": "2.0", "id": message.value["id"], "error": error })];
+        }
+    };
+    let expected =
+        ["mcp.tools.call.result", "modern.tools.call.result"].map(|rule| (rule, Status::Skipped));
+    let mut options = options();
+    options.only = expected.iter().map(|(rule, _)| (*rule).to_owned()).collect();
+    check(&judged(scripted::server(limited), &options).await, &expected);
+}
+
+#[tokio::test]
+async fn what_the_specification_of_mgp_leaves_open_breaks_no_rule() {
+    let change: scripted::Change = |message, replies| {
+        let id = &message.value["id"];
+        let result = |result: Value| vec![json!({ "jsonrpc": "2.0", "id": id, "result": result })];
+        let error = |code: i64| {
+            let error = json!({ "code": code, "message": "no" });
+            vec![json!({ "jsonrpc": "2.0", "id": id, "error": error })]
+        };
+        let has_fault = message.value.pointer("/params/capabilities/mgp") == Some(&json!("yes"));
+        match message.method() {
+            "initialize" if has_fault => *replies = error(-32602),
+            "initialize" if message.has_mgp => {
+                let capabilities = &mut replies[0]["result"]["capabilities"];
+                capabilities.as_object_mut().unwrap().remove("tools");
+            }
+            "tools/list" if message.has_mgp => *replies = error(-32601),
+            "mgp/discovery/deregister" => *replies = result(json!({ "status": "not_found" })),
+            "mgp/tools/session/evict" => *replies = result(json!({ "evicted": [] })),
+            _ => {}
+        }
+    };
+    let expected = [
+        ("mgp.malformed", Status::Passed),
+        ("mgp.tools.security", Status::Skipped),
+        ("mgp.discovery.deregister", Status::Passed),
+        ("mgp.tools.evict", Status::Passed),
+    ];
+    let mut options = options();
+    options.only = expected.iter().map(|(rule, _)| (*rule).to_owned()).collect();
+    check(&judged(scripted::server(change), &options).await, &expected);
+}
+
+fn streams(message: &scripted::Message) -> bool {
+    message.value.pointer("/params/_mgp/stream") == Some(&json!(true))
+}
+
+fn result_of(replies: &mut [Value]) -> &mut Value {
+    replies.iter_mut().find_map(|reply| reply.get_mut("result")).unwrap()
+}
+
+#[tokio::test]
+async fn streams_that_the_specification_permits_break_no_rule() {
+    // The first two replies to a streamed call are its chunks.
+    let many: scripted::Change = |message, replies| {
+        if !streams(message) {
+            return;
+        }
+        let chunk = replies[0].clone();
+        let text = chunk["params"]["content"]["text"].as_str().unwrap().repeat(1000);
+        let chunks = (0..1000).map(|index| {
+            let mut chunk = chunk.clone();
+            chunk["params"]["index"] = json!(index);
+            chunk["params"]["done"] = json!(index == 999);
+            chunk
+        });
+        replies.splice(0..2, chunks.collect::<Vec<_>>());
+        let result = result_of(replies);
+        result["content"][0]["text"] = json!(text);
+        result["_mgp"]["chunks_sent"] = json!(1000);
+    };
+    let fails: scripted::Change = |message, replies| {
+        if streams(message) {
+            let result = result_of(replies);
+            result["content"][0]["text"] = json!("disk full");
+            result["isError"] = json!(true);
+        }
+    };
+    let has_more: scripted::Change = |message, replies| {
+        if streams(message) {
+            result_of(replies)["content"][0]["text"] = json!("to be or not to be");
+        }
+    };
+    let repeats: scripted::Change = |message, replies| {
+        if streams(message) {
+            let mut again = replies[0].clone();
+            again["params"]["_mgp"] = json!({ "retransmit": true });
+            replies.insert(2, again);
+        }
+    };
+    let is_strict: scripted::Change = |message, replies| {
+        static IDS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+        let id = &message.value["id"];
+        if streams(message) && !IDS.lock().unwrap().insert(id.to_string()) {
+            let error = json!({ "code": -32600, "message": "the id was used before" });
+            *replies = vec![json!({ "jsonrpc": "2.0", "id": id, "error": error })];
+        }
+    };
+    for (name, change, whole) in [
+        ("many", many, Status::Passed),
+        ("fails", fails, Status::Skipped),
+        ("has more", has_more, Status::Passed),
+        ("repeats", repeats, Status::Passed),
+        ("is strict", is_strict, Status::Passed),
+    ] {
+        let mut options = options();
+        options.only = vec!["mgp.stream.".to_owned()];
+        let report = judged(scripted::server(change), &options).await;
+        assert_eq!(broken_rules(&report), [], "{name}: {}", report.to_text());
+        let others = ["mgp.stream.chunks", "mgp.stream.totals"].map(|rule| (rule, Status::Passed));
+        check(&report, &[&others[..], &[("mgp.stream.whole", whole)]].concat());
     }
 }
 

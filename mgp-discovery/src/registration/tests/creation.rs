@@ -1,6 +1,8 @@
 //! Tests of servers that agents create in a session.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
 use async_trait::async_trait;
 use mgp_testkit::until;
@@ -49,6 +51,33 @@ async fn a_created_server_ends_with_its_session_waiting_or_running() {
     client.cx.scope.end();
     until("the server is removed", async || world.stored().await == 0).await;
     assert!(world.fake.running().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_creation_ends_with_its_session_although_its_request_was_dropped() {
+    // Drops the request at each point at which it waits.
+    for polls in 1..40 {
+        let world = world();
+        let mut client = world.client(maker());
+        world.registrations.expect_creation(&client.cx, &[]).unwrap();
+        let mut request = client.call(DiscoveryRegister::METHOD, &source());
+        let mut done = false;
+        for _ in 0..polls {
+            done = poll_fn(|task| Poll::Ready(request.as_mut().poll(task).is_ready())).await;
+            if done {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        drop(request);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        client.cx.scope.end();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(world.stored().await, 0, "after {polls} polls");
+        if done {
+            break;
+        }
+    }
 }
 
 #[tokio::test]

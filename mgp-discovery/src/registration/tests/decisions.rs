@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use mgp_types::mgp::{CodeRejection, Permission, RejectionStatus};
 use mgp_types::store::Change;
 use mgp_types::{Payload, Sha256Hash};
+use tokio::sync::Barrier;
 
 use super::*;
 
@@ -294,7 +295,8 @@ async fn a_judge_decides_before_an_operator_is_asked_and_again_before_the_start(
         "pending_approval"
     );
     world.approve().await.unwrap();
-    assert_eq!(world.fake.log(), ["remove made", "start made made.py x"]);
+    // A `json.py` beside the script, which was not judged, must not be imported.
+    assert_eq!(world.fake.log(), ["remove made", "start made -I made.py x"]);
 
     fs::write(world.folder.join("evil.py"), "evil()").unwrap();
     let evil = |args: Value| json!({ "id": "evil", "command": "python3.11", "args": args });
@@ -307,6 +309,9 @@ async fn a_judge_decides_before_an_operator_is_asked_and_again_before_the_start(
     {
         refused(world.register(maker(), evil(args)).await, 4100, "cannot be judged");
     }
+    program(&world.folder.join("bin/bun"), "\u{7f}ELF");
+    let bun = json!({ "id": "evil", "command": "bun", "args": ["made.py"] });
+    refused(world.register(maker(), bun).await, 4100, "other than `bun`");
     // The script was changed to evil code after the request: the approval notices the change, and then judges the new
     // code.
     fs::write(world.folder.join("evil.py"), "good()").unwrap();
@@ -315,6 +320,37 @@ async fn a_judge_decides_before_an_operator_is_asked_and_again_before_the_start(
     assert_eq!(RpcError::from(world.approve().await.unwrap_err()).code().0, 4004);
     assert_eq!(RpcError::from(world.approve().await.unwrap_err()).code().0, 1011);
     assert!(world.fake.log().is_empty());
+}
+
+/// A judge that accepts every script. Each judgement but the first waits for the next one.
+struct InPairs {
+    count: AtomicU32,
+    pair: Barrier,
+}
+
+#[async_trait]
+impl CodeJudge for InPairs {
+    async fn judge(&self, _: JudgedScript) -> Result<CodeVerdict, RpcError> {
+        if self.count.fetch_add(1, Ordering::Relaxed) > 0 {
+            self.pair.wait().await;
+        }
+        Ok(CodeVerdict::Accepted)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_approvals_at_once_the_second_does_not_stop_the_server() {
+    let judge = InPairs { count: AtomicU32::new(0), pair: Barrier::new(2) };
+    let world = World::with(|_| {}, |builder| builder.judge(Arc::new(judge)));
+    world.register(maker(), script("made")).await.unwrap();
+    let (waiting, by) = (world.waiting().await.remove(0), operator());
+    let approve = || world.registrations.approve(&by, &waiting.server, &waiting.fingerprint, &[]);
+    let (one, two) = tokio::join!(approve(), approve());
+    let (approved, refused) = if one.is_ok() { (one, two) } else { (two, one) };
+    assert_eq!(serde_json::to_value(approved.unwrap()).unwrap()["status"], "connected");
+    assert_eq!(RpcError::from(refused.unwrap_err()).code().0, 4004);
+    assert_eq!(world.fake.log(), ["remove made", "start made -I made.py x"]);
+    assert_eq!(world.fake.running().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -150,7 +150,9 @@ impl CountedCall<'_> {
     fn hash_owner(&self, limit: usize, hasher: &mut impl Hasher) {
         let (principal, by) = (&self.call.cx().principal, self.state.limits[limit].by);
         limit.hash(hasher);
-        principal.tenant().hash(hasher);
+        if !by.are_across_tenants() {
+            principal.tenant().hash(hasher);
+        }
         if by.has(RateKey::Agent) || by.has(RateKey::Subject) {
             principal.subject().hash(hasher);
         }
@@ -284,6 +286,20 @@ mod tests {
                 let expected = if apart(by, name) { 0 } else { 3000 };
                 assert_eq!(code(&mut client, tool).await, expected, "{by:?}, {name}");
             }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_tenants_share_a_limit_that_is_across_tenants() {
+        for by in [RateKey::Server, RateKey::Tool] {
+            let layer = RateLayer::new(RateLimit::per_minute(1).by(by).across_tenants());
+            let mut client = client(&layer);
+            client.cx.principal = Principal::new("t", "ann");
+            assert_eq!(code(&mut client, "a").await, 0, "{by:?}");
+            client.cx.principal = Principal::new("u", "bob").agent("x");
+            assert_eq!(code(&mut client, "a").await, 3000, "{by:?}");
+            client.cx.server = Some("s".into());
+            assert_eq!(code(&mut client, "b").await, 0, "{by:?}");
         }
     }
 

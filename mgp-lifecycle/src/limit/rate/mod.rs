@@ -62,7 +62,7 @@ pub struct RateUse {
     pub next_in: Option<Duration>,
 }
 
-/// A set of keys; the tenant is always included.
+/// A set of keys; the tenant is included unless the set has the flag [`Keys::ACROSS_TENANTS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Keys(u8);
 
@@ -84,7 +84,8 @@ impl RateLimit {
 
     /// Creates a limit of calls per window. A limit of zero refuses all calls.
     ///
-    /// Without a [key](Self::by), all calls of a tenant are counted together.
+    /// Without a [key](Self::by), all calls of a tenant are counted together. The calls of different tenants are
+    /// counted separately, unless the limit is [across tenants](Self::across_tenants).
     pub const fn every(window: Duration, limit: u32) -> Self {
         Self { limit, window, burst: limit, by: Keys(0) }
     }
@@ -100,6 +101,13 @@ impl RateLimit {
     /// tool.
     pub const fn by(mut self, key: RateKey) -> Self {
         self.by = Keys(self.by.0 | 1 << key as u8);
+        self
+    }
+
+    /// Counts the calls of all tenants together, e.g. because they use the same account of a server. Keys with equal
+    /// names, e.g. of two agents, are then the same key although they belong to different tenants.
+    pub const fn across_tenants(mut self) -> Self {
+        self.by = Keys(self.by.0 | Keys::ACROSS_TENANTS);
         self
     }
 }
@@ -132,15 +140,24 @@ impl RateKey {
 }
 
 impl Keys {
+    /// The flag of a limit that counts the calls of all tenants together; the keys use the lower bits.
+    const ACROSS_TENANTS: u8 = 1 << 7;
+
     const fn has(self, key: RateKey) -> bool {
         self.0 & (1 << key as u8) != 0
+    }
+
+    const fn are_across_tenants(self) -> bool {
+        self.0 & Self::ACROSS_TENANTS != 0
     }
 }
 
 impl fmt::Display for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut words = RateKey::ALL.iter().filter(|key| self.has(**key));
-        let Some(first) = words.next() else { return f.write_str("tenant") };
+        let Some(first) = words.next() else {
+            return f.write_str(if self.are_across_tenants() { "all tenants" } else { "tenant" });
+        };
         f.write_str(first.as_str())?;
         words.try_for_each(|key| write!(f, " and {}", key.as_str()))
     }

@@ -88,8 +88,8 @@ async fn each_server_has_its_circuit_and_management_requests_pass() {
     assert_eq!(server.count(), 8);
 }
 
-#[tokio::test(start_paused = true)]
-async fn after_a_dropped_probe_the_next_call_probes() {
+/// Returns a client whose first call finds the server unreachable, and whose second call does not end.
+fn client_with_endless_probe() -> mock::Client {
     let tries = Arc::new(Mutex::new(0));
     let count = Arc::clone(&tries);
     let stack = Stack::from_fn(move |_| {
@@ -104,11 +104,30 @@ async fn after_a_dropped_probe_the_next_call_probes() {
             }
         }
     });
-    let mut client = mock::client(Stack::new(circuit(1).layer(stack)));
+    mock::client(Stack::new(circuit(1).layer(stack)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_dropped_probe_the_next_call_probes() {
+    let mut client = client_with_endless_probe();
     client.request("tools/call", CALL).await.unwrap_err();
     advance(Duration::from_secs(5)).await;
     let probe = client.call("tools/call", CALL);
     assert!(tokio::time::timeout(Duration::from_secs(1), probe).await.is_err());
+    client.request("tools/call", CALL).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_does_not_end_holds_up_other_calls_only_for_a_while() {
+    let mut client = client_with_endless_probe();
+    client.request("tools/call", CALL).await.unwrap_err();
+    advance(Duration::from_secs(5)).await;
+    let probe = client.call("tools/call", CALL);
+    let refused = client.request("tools/call", CALL).await.unwrap_err();
+    assert!(refused.message().contains("several times"), "{refused}");
+    advance(Duration::from_secs(5)).await;
+    client.request("tools/call", CALL).await.unwrap();
+    drop(probe);
     client.request("tools/call", CALL).await.unwrap();
 }
 

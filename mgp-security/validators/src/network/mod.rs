@@ -165,8 +165,10 @@ fn check_text(
     match kind {
         Kind::Text => Ok(()),
         Kind::Command => embedded(trimmed, rules),
-        Kind::Url => check_reference(&without_breaks(trimmed), rules),
-        Kind::Host if has_scheme(trimmed) && trimmed.contains("//") => rules.check_url(trimmed),
+        Kind::Url => each(trimmed, |url| check_reference(&without_breaks(url), rules)),
+        Kind::Host if has_scheme(trimmed) && trimmed.contains("//") => {
+            each(trimmed, |url| rules.check_url(url))
+        }
         Kind::Host if trimmed.contains(char::is_whitespace) && !trimmed.contains(',') => {
             embedded(trimmed, rules)
         }
@@ -176,9 +178,26 @@ fn check_text(
             None => rules.check_host(one),
         }),
         // Under an unknown key, a text is a target only if the whole text is a URL.
-        Kind::Other if is_url(&without_breaks(trimmed)) => rules.check_url(trimmed),
+        Kind::Other if is_url(&without_breaks(trimmed)) => {
+            each(trimmed, |url| rules.check_url(url))
+        }
         Kind::Other => Ok(()),
     }
+}
+
+/// Checks a text as a single URL, and if it is a list of several URLs, also checks each of them.
+fn each(text: &str, check: impl Fn(&str) -> Result<(), String>) -> Result<(), String> {
+    let is_separator = |c: char| c.is_whitespace() || matches!(c, ',' | ';' | '|');
+    check(text)?;
+    let mut from = 0;
+    for (at, separator) in text.match_indices(is_separator) {
+        let next = at + separator.len();
+        if begins_url(&text[next..]) {
+            check(text[from..at].trim_matches(is_separator))?;
+            from = next;
+        }
+    }
+    if from > 0 { check(&text[from..]) } else { Ok(()) }
 }
 
 /// Checks a text where a URL is expected; the URL may lack its scheme.
@@ -199,11 +218,20 @@ fn check_reference(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
 
 /// Returns whether a whole text is the URL of a server or of a file.
 fn is_url(text: &str) -> bool {
-    let network = ["http:", "https:", "ws:", "wss:", "ftp:", "file:", "gopher:", "dict:"];
-    let lower = text.to_ascii_lowercase();
     has_scheme(text)
         && !text.contains(char::is_whitespace)
-        && (network.iter().any(|scheme| lower.starts_with(scheme)) || lower.contains("://"))
+        && (begins_url(text) || text.contains("://"))
+}
+
+/// Returns whether a text begins with a scheme and two slashes, or with the scheme of a URL of a server or of a file.
+fn begins_url(text: &str) -> bool {
+    let network = ["http", "https", "ws", "wss", "ftp", "file", "gopher", "dict"];
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '+' | '-' | '.'));
+    let Some((scheme, rest)) = end.map(|at| text.split_at(at)) else { return false };
+    scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && (rest.starts_with("://")
+            || rest.starts_with(':')
+                && network.iter().any(|known| scheme.eq_ignore_ascii_case(known)))
 }
 
 /// Checks those words of a command that are URLs, or hosts with a port.
@@ -212,18 +240,22 @@ fn embedded(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
         c.is_whitespace()
             || matches!(c, '"' | '\'' | '`' | '(' | ')' | '<' | '>' | ';' | '|' | '&' | ',')
     }) {
-        let word = word
-            .rsplit_once("=http")
-            .map_or(word, |(_, _)| &word[word.rfind("=http").map_or(0, |at| at + 1)..]);
-        let lower = word.to_ascii_lowercase();
-        let host = word.split(['/', ':']).next().unwrap_or(word);
-        if lower.contains("://") || lower.starts_with("http:") || lower.starts_with("file:") {
-            rules.check_url(word)?;
-        } else if host == "localhost"
+        // The name of an option or of a value can precede a URL, e.g. `--proxy=http://…`.
+        let target = match word.split_once("=http") {
+            Some((name, _)) if !begins_url(word) => &word[name.len() + 1..],
+            _ => word,
+        };
+        let lower = target.to_ascii_lowercase();
+        let place = word.split(['/', '?', '#']).next().unwrap_or(word);
+        let host = place.split(':').next().unwrap_or(place);
+        if host == "localhost"
             || host.parse::<IpAddr>().is_ok()
             || word.starts_with('[') && word.contains("::")
         {
-            rules.check_host(word.split('/').next().unwrap_or(word))?;
+            rules.check_host(place)?;
+        }
+        if lower.contains("://") || lower.starts_with("http:") || lower.starts_with("file:") {
+            rules.check_url(target)?;
         }
     }
     Ok(())

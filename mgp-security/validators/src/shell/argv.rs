@@ -1,6 +1,8 @@
 //! Options and operands of an argument vector.
 
 use super::lex::Word;
+use crate::words::has;
+use std::collections::BTreeSet;
 
 /// The reason why a command is refused.
 pub(super) type Refusal = String;
@@ -112,22 +114,51 @@ impl<'a> Args<'a> {
         Args(self.0.get(at..).unwrap_or_default())
     }
 
-    /// Returns the options before the first operand. An option that ends with a letter of `valued` takes the next
-    /// argument as its value.
-    pub(super) fn leading(self, valued: &str) -> Self {
+    /// Returns the options before the first operand, with their values. An option that ends with a letter of `valued`
+    /// takes the next argument as its value, and so does one without `=` for which `takes_next` returns `true`.
+    pub(super) fn leading(self, valued: &str, takes_next: impl Fn(&str) -> bool) -> Self {
         let mut at = 0;
         while let Some(word) = self.0.get(at) {
             let text = word.text.as_str();
-            if !text.starts_with('-') || text == "-" || text == "--" {
+            // Shells turn an option off with a plus sign.
+            if !text.starts_with(['-', '+']) || matches!(text, "-" | "--") {
                 break;
             }
-            let takes = !text.starts_with("--")
+            let ends_with_valued = !text.starts_with("--")
                 && text[1..]
                     .find(|c| valued.contains(c))
                     .is_some_and(|found| found + 2 == text.len());
+            let takes = ends_with_valued || !text.contains('=') && takes_next(text);
             at = (at + if takes { 2 } else { 1 }).min(self.0.len());
         }
         Args(&self.0[..at])
+    }
+
+    /// Returns the indices at which the operands can begin, if the options begin at one of `places`; `None` if one of
+    /// the options is refused. An option that is not in `options` may or may not take the next argument as its value,
+    /// so there can be several indices. The format of `options` is that of [`width`].
+    pub(super) fn operand_starts(
+        self,
+        mut places: BTreeSet<usize>,
+        options: &str,
+    ) -> Option<BTreeSet<usize>> {
+        let mut starts = BTreeSet::new();
+        while let Some(at) = places.pop_first() {
+            let Some(word) = self.0.get(at) else { continue };
+            let text = word.text.as_str();
+            if text == "--" {
+                starts.insert(at + 1);
+            } else if !text.starts_with('-') || text == "-" {
+                starts.insert(at);
+            } else {
+                match width(text, options) {
+                    Width::Known(count) => places.extend([at + count]),
+                    Width::Unknown => places.extend([at + 1, at + 2]),
+                    Width::Refused => return None,
+                }
+            }
+        }
+        Some(starts)
     }
 
     pub(super) fn skip(self, count: usize) -> Self {
@@ -139,4 +170,69 @@ impl<'a> Args<'a> {
 pub(super) fn long_name(text: &str) -> Option<&str> {
     let name = text.strip_prefix("--")?.split('=').next().unwrap_or_default();
     (!name.is_empty()).then_some(name)
+}
+
+/// The maximum number of letters of a group of short options that are read.
+const MAX_GROUP: usize = 64;
+
+/// The number of arguments that an option occupies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Width {
+    /// The option and its separate values occupy this number of arguments.
+    Known(usize),
+    /// The option is not listed, so the next argument may or may not be its value.
+    Unknown,
+    /// The option executes a text or loads a library.
+    Refused,
+}
+
+/// Returns the width of the option `text`.
+///
+/// In `options`, `-v` takes no separate value, `-n=` takes the next argument as its value and `--mca==` the next two;
+/// `-c!` is refused, and `*` means all other options, which then take no separate value.
+fn width(text: &str, options: &str) -> Width {
+    let listed = || {
+        options.split_ascii_whitespace().map(|option| {
+            let name = option.trim_end_matches(['=', '!']);
+            match &option[name.len()..] {
+                "!" => (name, Width::Refused),
+                values => (name, Width::Known(1 + values.len())),
+            }
+        })
+    };
+    let other = if has(options, "*") { Width::Known(1) } else { Width::Unknown };
+    let (name, is_glued) = text.split_once('=').map_or((text, false), |(name, _)| (name, true));
+    let is_long = name.starts_with("--");
+    let exact = listed().find(|(known, _)| *known == name).map(|(_, width)| width);
+    let found = exact.or_else(|| {
+        let mut abbreviated = listed()
+            .filter(|(known, _)| is_long && known.starts_with(name))
+            .map(|(_, width)| width);
+        let first = abbreviated.next()?;
+        abbreviated.all(|width| width == first).then_some(first)
+    });
+    match found {
+        Some(Width::Refused) => return Width::Refused,
+        Some(_) if is_glued => return Width::Known(1),
+        Some(width) => return width,
+        None if is_long => return if is_glued { Width::Known(1) } else { other },
+        None => {}
+    }
+    if text[1..].bytes().all(|b| b.is_ascii_digit()) {
+        return Width::Known(1);
+    }
+    for (at, c) in text.char_indices().skip(1) {
+        let (letter, rest) = text[at..].split_at(c.len_utf8());
+        let found = listed().find(|(known, _)| known.strip_prefix('-') == Some(letter));
+        match found.map(|(_, width)| width) {
+            _ if at > MAX_GROUP => return other,
+            Some(Width::Known(1)) => {}
+            Some(Width::Known(count)) if !rest.is_empty() => return Width::Known(count - 1),
+            Some(width) => return width,
+            // The value of an option whose value is optional, e.g. `-i{}` of `xargs`.
+            None if at > 1 && !c.is_ascii_alphanumeric() => return Width::Known(1),
+            None => return other,
+        }
+    }
+    Width::Known(1)
 }

@@ -15,11 +15,11 @@ pub(super) struct Frame<'a> {
 /// The standard input of a command.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) enum Stdin<'a> {
-    /// The call has no argument for the standard input.
+    /// The call has no argument for the standard input, and no pipe or file is redirected to it.
     #[default]
     Unnamed,
     Text(&'a str),
-    /// The call has an argument for the standard input, but it is not text.
+    /// The call has an argument for the standard input that is not text, or a pipe or file is redirected to it.
     Unreadable,
 }
 
@@ -33,10 +33,20 @@ impl<'a> Frame<'a> {
     /// # Errors
     /// A description of the reason if the commands are nested too deeply.
     pub(super) fn inner(self) -> Result<Self, Refusal> {
-        if self.depth >= MAX_DEPTH {
+        self.inner_of(1)
+    }
+
+    /// Returns the context for each of `count` commands, one of which is run by the command of this context. They count
+    /// as nested commands, which bounds the number of commands that are checked.
+    ///
+    /// # Errors
+    /// A description of the reason if the commands are nested too deeply.
+    pub(super) fn inner_of(self, count: usize) -> Result<Self, Refusal> {
+        let depth = self.depth + count;
+        if depth > MAX_DEPTH {
             return Err(format!("more than {MAX_DEPTH} commands run one another"));
         }
-        Ok(Self { depth: self.depth + 1, ..self })
+        Ok(Self { depth, ..self })
     }
 
     /// Returns the context without the standard input, for a command that is run by e.g. `xargs`, which reads the input

@@ -146,16 +146,15 @@ pub(super) fn check(args: Args<'_>) -> Result<(), Refusal> {
     }
     for (options, subs) in OPTIONS {
         for option in *options {
-            let given = own.texts().any(|arg| {
+            let long = own.texts().any(|arg| {
                 let name = arg.split('=').next().unwrap_or(arg);
-                let long = option.starts_with("--")
+                option.starts_with("--")
                     && name.len() >= 6
                     && option.starts_with(name)
-                    && (name == *option || !matches!(name, "--exec" | "--config" | "--force"));
-                let short = option.len() == 2 && arg.starts_with(option) && !arg.starts_with("--");
-                long || short
+                    && (name == *option || !matches!(name, "--exec" | "--config" | "--force"))
             });
-            if given && (subs.is_empty() || subs.contains(&sub)) {
+            let short = option.len() == 2 && own.short(&option[1..], valued_letters(sub));
+            if (long || short) && (subs.is_empty() || subs.contains(&sub)) {
                 return refuse(option);
             }
         }
@@ -179,8 +178,20 @@ pub(super) fn check(args: Args<'_>) -> Result<(), Refusal> {
     if acts { refuse(sub) } else { Ok(()) }
 }
 
+/// Returns the letters of the options of a subcommand that take the rest of a group of options as their value.
+fn valued_letters(sub: &str) -> &'static str {
+    match sub {
+        "grep" => "efABCm",
+        "clone" => "obcj",
+        "rebase" => "sXCS",
+        "push" | "archive" | "ls-remote" => "o",
+        "config" => "f",
+        _ => "",
+    }
+}
+
 /// Splits the arguments into the options of git itself, the subcommand, and the arguments of the subcommand.
-fn parts(args: Args<'_>) -> (Args<'_>, &str, Args<'_>) {
+pub(super) fn parts(args: Args<'_>) -> (Args<'_>, &str, Args<'_>) {
     const VALUED: &[&str] =
         &["-c", "-C", "--git-dir", "--work-tree", "--namespace", "--config-env"];
     let rest = args.after_options(VALUED);

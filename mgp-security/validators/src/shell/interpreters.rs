@@ -1,8 +1,10 @@
-//! Interpreters: code in arguments, programs from standard input, and the languages of awk and sed.
+//! Interpreters: code in arguments, and programs from standard input.
 
-#![expect(clippy::match_same_arms, reason = "a row for each program")]
-
-use super::argv::{Args, Refusal};
+use super::{
+    argv::{Args, Refusal, long_name},
+    filters::{awk, sed},
+};
+use crate::words::has;
 
 /// Returns whether a command is an interpreter. The options of an interpreter end at the name of the program that it
 /// runs.
@@ -37,17 +39,34 @@ fn information_of(name: &str) -> &'static [&'static str] {
     }
 }
 
-/// Options with which awk loads or writes something.
-const AWK_OPTIONS: &[&str] = &[
-    "--load",
-    "--source",
-    "--exec",
-    "--include",
-    "--dump-variables",
-    "--debug",
-    "--pretty-print",
-    "--profile",
-];
+/// Interpreters, apart from shells, of which every option with one letter and a value is in the rules of its row.
+const LISTED: &str = "\
+    python pypy ipython micropython perl ruby node nodejs php lua luajit julia deno bun";
+/// Options of Node.js that take the next argument as their value, without their dashes.
+const NODE_VALUED: &str = "\
+    allow-fs-read allow-fs-write build-snapshot-config conditions cpu-prof-dir cpu-prof-interval \
+    cpu-prof-name debug-port diagnostic-dir disable-proto disable-warning dns-result-order env-file \
+    env-file-if-exists experimental-config-file experimental-default-type experimental-loader \
+    experimental-policy experimental-sea-config experimental-test-isolation heap-prof-dir \
+    heap-prof-interval heap-prof-name heapsnapshot-near-heap-limit heapsnapshot-signal icu-data-dir \
+    import input-type inspect-port inspect-publish-uid loader localstorage-file \
+    max-http-header-size max-old-space-size-percentage network-family-autoselection-attempt-timeout \
+    openssl-config policy-integrity redirect-warnings report-dir report-directory report-filename \
+    report-signal require secure-heap secure-heap-min snapshot-blob test-concurrency \
+    test-coverage-branches test-coverage-exclude test-coverage-functions test-coverage-include \
+    test-coverage-lines test-global-setup test-isolation test-name-pattern test-reporter \
+    test-reporter-destination test-rerun-failures test-shard test-skip-pattern test-timeout title \
+    tls-cipher-list tls-keylog trace-event-categories trace-event-file-pattern trace-require-module \
+    unhandled-rejections use-largepages v8-pool-size watch-kill-signal watch-path";
+const PHP_VALUED: &str = "bindpath docroot file php-ini rfile zend-extension";
+const RUBY_VALUED: &str = "\
+    backtrace-limit disable dump enable encoding external-encoding internal-encoding parser";
+/// Options of other interpreters that take no value, without their dashes.
+const PLAIN: &str = "\
+    debugger disable-debugger dump-po-strings dump-strings help no norc norcs noediting noinform \
+    non-interactive noprofile noprint posix private project protected quiet restricted silent slave \
+    vanilla verbose version";
+
 const SHELLS: &[&str] = &[
     "sh",
     "bash",
@@ -112,7 +131,7 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     }
     match name {
         "python" | "pypy" | "ipython" | "micropython" => {
-            if runs_module(args) {
+            if runs_module(name, args) {
                 inline
             } else {
                 Ok(())
@@ -167,162 +186,67 @@ fn stdin(arg: &str) -> bool {
     arg == "-" || arg.starts_with("/dev/") || arg.starts_with("/proc/") || arg.contains("://")
 }
 
+/// Returns the options of an interpreter with their values: the arguments before the program that it runs. `valued` has
+/// the letters of the options that take the next argument as their value.
+pub(super) fn own_options<'a>(name: &str, args: Args<'a>, valued: &str) -> Args<'a> {
+    args.leading(valued, |option| takes_next(name, option))
+}
+
+/// Returns whether an option of an interpreter may take the next argument as its value. An option that is not known may
+/// do so, unless the interpreter has only the options that are known here.
+fn takes_next(name: &str, option: &str) -> bool {
+    let Some(long) = long_name(option) else {
+        let is_listed = SHELLS.contains(&name) || has(LISTED, name);
+        return !is_listed && option.starts_with('-');
+    };
+    match name {
+        "node" | "nodejs" => has(NODE_VALUED, &long.replace('_', "-")),
+        "php" => has(PHP_VALUED, long),
+        "ruby" => has(RUBY_VALUED, long),
+        "perl" | "lua" | "luajit" => false,
+        _ => !long.starts_with("no-") && !has(PLAIN, long),
+    }
+}
+
 fn shell(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     let inline = Err(format!("`{name}` runs code in its arguments, or from standard input"));
-    let script = args.skip(args.leading("oO").0.len()).operands().next();
     let lower: Vec<String> = args.texts().map(str::to_ascii_lowercase).collect();
-    let args = args.leading("oO");
+    let own = own_options(name, args, if name == "fish" { "oOdDpf" } else { "oO" });
+    let script = args.skip(own.0.len()).operands().next();
     let windows = matches!(name, "pwsh" | "powershell" | "cmd")
         && lower
             .iter()
             .any(|arg| ["-c", "-e", "/c", "/k", "/r"].iter().any(|flag| arg.starts_with(flag)));
     let long =
         ["--command", "--init-command", "--init-file", "--rcfile", "--interactive", "--login"];
-    let code = args.short("csiCl", "oO") || args.any(&long) || windows;
-    if code || script.is_none_or(stdin) && !args.short("n", "") {
+    let code = own.short("csiCl", "oO") || own.any(&long) || windows;
+    if code || script.is_none_or(stdin) && !own.short("n", "") {
         return inline;
     }
     Ok(())
 }
 
-/// Returns whether Python runs code from its arguments, or a module that does so.
-fn runs_module(args: Args<'_>) -> bool {
-    let module = args.0.iter().position(|word| word.text.starts_with("-m")).map(|at| {
-        let glued = &args.0[at].text[2..];
-        if glued.is_empty() { args.skip(at + 1).first() } else { glued }
-    });
-    let code = args.leading("WXQm").short("ci", "WXmQ");
-    let module = module.filter(|_| args.leading("WXQm").texts().any(|arg| arg.starts_with("-m")));
-    code || module.is_some_and(|module| PYTHON_MODULES.contains(&module))
-}
-
-fn awk(args: Args<'_>) -> Result<(), Refusal> {
-    let refuse = |what: &str| Err(format!("{what} in an awk program"));
-    if args.short("leEiodpD", "Fvf") || args.any(AWK_OPTIONS) {
-        return refuse("an option that loads or writes");
-    }
-    let from_file = args.short("f", "Fv") || args.any(&["--file"]);
-    let rest = args.after_options(&["-F", "-v", "--field-separator", "--assign"]);
-    let program = rest.first();
-    if from_file || program.is_empty() { Ok(()) } else { awk_program(program) }
-}
-
-/// Checks an awk program; it is refused if it executes, loads or writes something.
-pub(super) fn awk_program(program: &str) -> Result<(), Refusal> {
-    let refuse = |what: &str| Err(format!("{what} in an awk program"));
-    let (mut chars, mut word, mut printing, mut depth) =
-        (program.chars().peekable(), String::new(), false, 0usize);
-    let mut before = '\n';
-    while let Some(c) = chars.next() {
-        if c.is_ascii_alphanumeric() || c == '_' {
-            word.push(c);
-            before = c;
-            continue;
+/// Returns whether Python runs code from its arguments, or a module that does so. Arguments after a module belong to
+/// the module.
+fn runs_module(name: &str, args: Args<'_>) -> bool {
+    let mut rest = args;
+    loop {
+        let text = rest.first();
+        if !text.starts_with('-') || matches!(text, "-" | "--") {
+            return false;
         }
-        let name = std::mem::take(&mut word);
-        printing |= matches!(name.as_str(), "print" | "printf");
-        match c {
-            '"' => skip_to('"', &mut chars),
-            '#' => while chars.next_if(|&c| c != '\n').is_some() {},
-            '/' if !(before.is_ascii_alphanumeric() || matches!(before, ')' | ']' | '_'))
-                || matches!(name.as_str(), "print" | "return") =>
-            {
-                skip_to('/', &mut chars);
+        let letter = text.char_indices().skip(1).find(|(_, c)| "cimWXQ".contains(*c));
+        let letter = letter.filter(|_| !text.starts_with("--"));
+        let is_last = letter.is_some_and(|(at, _)| at + 1 == text.len());
+        let takes = match letter {
+            Some((_, 'c' | 'i')) => return true,
+            Some((at, 'm')) => {
+                let module = if is_last { rest.skip(1).first() } else { &text[at + 1..] };
+                return PYTHON_MODULES.contains(&module);
             }
-            '(' if name == "system" => return refuse("`system(`"),
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            '|' if chars.next_if_eq(&'|').is_none() => {
-                return refuse("a pipe to or from a command");
-            }
-            '>' if printing && depth == 0 => {
-                let standard = chars
-                    .clone()
-                    .skip_while(|c| *c == '>' || *c == ' ')
-                    .take(13)
-                    .collect::<String>();
-                if !standard.starts_with("\"/dev/stderr\"")
-                    && !standard.starts_with("\"/dev/stdout\"")
-                {
-                    return refuse("a redirection");
-                }
-            }
-            '@' => return refuse("a directive or an indirect call"),
-            ';' | '}' | '\n' | '{' => printing = false,
-            ' ' if name == "system" => word = name,
-            _ => {}
-        }
-        if !c.is_whitespace() {
-            before = c;
-        }
+            Some(_) => is_last,
+            None => !text.contains('=') && takes_next(name, text),
+        };
+        rest = rest.skip(1 + usize::from(takes));
     }
-    Ok(())
-}
-
-/// Skips to the end of a quoted text in which a backslash escapes the next character.
-fn skip_to(end: char, chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
-    while let Some(c) = chars.next() {
-        match c {
-            '\\' => drop(chars.next()),
-            c if c == end => return,
-            _ => {}
-        }
-    }
-}
-
-fn sed(args: Args<'_>) -> Result<(), Refusal> {
-    let mut scripts: Vec<&str> = args.values(&["-e", "--expression"]).collect();
-    scripts.extend(args.texts().filter_map(|arg| {
-        let cluster = arg.strip_prefix('-')?;
-        (cluster.ends_with('e') && cluster.len() > 1 && !cluster.starts_with(['-', 'i', 'e']))
-            .then_some(())?;
-        let at = args.texts().position(|other| std::ptr::eq(other, arg))?;
-        args.texts().nth(at + 1)
-    }));
-    if scripts.is_empty() && !args.short("f", "iel") && !args.any(&["--file"]) {
-        scripts.extend(args.after_options(&["-l", "--line-length"]).texts().next());
-    }
-    scripts.into_iter().try_for_each(sed_script)
-}
-
-/// Checks the commands of a sed script. Commands that execute or write are refused, and so are unknown commands.
-pub(super) fn sed_script(script: &str) -> Result<(), Refusal> {
-    let refuse =
-        |c: char| Err(format!("the command `{c}` of sed executes or writes, or is unknown"));
-    let mut chars = script.chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            _ if c.is_whitespace() || c.is_ascii_digit() => {}
-            ';' | '{' | '}' | '!' | ',' | '$' | '~' | '+' | 'I' | 'M' => {}
-            '/' => skip_to('/', &mut chars),
-            '\\' => {
-                let Some(end) = chars.next() else { return refuse('\\') };
-                skip_to(end, &mut chars);
-            }
-            's' | 'y' => {
-                let Some(end) = chars.next() else { return refuse(c) };
-                skip_to(end, &mut chars);
-                skip_to(end, &mut chars);
-                while let Some(flag) = chars.next_if(char::is_ascii_alphanumeric) {
-                    if matches!(flag, 'e' | 'w') {
-                        return refuse(flag);
-                    }
-                }
-            }
-            'a' | 'i' | 'c' | 'r' | 'R' | 'b' | 't' | 'T' | ':' | 'v' | '#' => {
-                let to_line = matches!(c, 'a' | 'i' | 'c' | 'r' | 'R' | '#');
-                while chars
-                    .next_if(|&next| next != '\n' && (to_line || !matches!(next, ';' | '}')))
-                    .is_some()
-                {}
-            }
-            'd' | 'D' | 'g' | 'G' | 'h' | 'H' | 'n' | 'N' | 'p' | 'P' | 'x' | 'z' | '=' | 'F'
-            | 'q' | 'Q' | 'l' => {}
-            'w' | 'W' if chars.clone().collect::<String>().trim().starts_with("/dev/std") => {
-                return Ok(());
-            }
-            other => return refuse(other),
-        }
-    }
-    Ok(())
 }

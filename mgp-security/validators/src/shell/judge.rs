@@ -3,8 +3,8 @@
 use super::{
     argv::{Args, Refusal, long_name},
     environment, files,
-    frame::Frame,
-    interpreters::is_interpreter,
+    frame::{Frame, Stdin},
+    interpreters::{is_interpreter, own_options},
     lex::{Grammar, Word, is_name, read},
     paths::is_system,
     programs, runners, stdin, tables, targets,
@@ -96,13 +96,15 @@ fn named(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
             Some(start) => first.starts_with(start),
             None => first == word || word == "()" && first.is_empty(),
         };
-        if !allowed.split_ascii_whitespace().any(fits) {
+        // A semicolon ends a command of tmux, and any command can follow.
+        let continues = name == "tmux" && args.texts().any(|arg| arg.ends_with(';'));
+        if continues || !allowed.split_ascii_whitespace().any(fits) {
             return Err(format!("this form of `{name}` changes the system"));
         }
     }
     for risky in tables::RISKY.iter().filter(|risky| has(risky.names, name)) {
         // Options after the name of the interpreted program belong to that program.
-        let args = if is_interpreter(name) { args.leading(risky.valued) } else { args };
+        let args = if is_interpreter(name) { own_options(name, args, risky.valued) } else { args };
         let least = if name == "rm" { 1 } else { 3 };
         let long = |long: &&str| args.texts().any(|arg| is_long(arg, long, risky.safe, least));
         if let Some(long) = risky.long.split_ascii_whitespace().find(long) {
@@ -135,7 +137,7 @@ fn is_long(arg: &str, long: &str, safe: &str, least: usize) -> bool {
 }
 
 /// Returns the name and value of an assignment `NAME=value`.
-pub(super) fn assignment(word: &Word) -> Option<(&str, &str)> {
+fn assignment(word: &Word) -> Option<(&str, &str)> {
     let (name, value) = word.text.split_once('=')?;
     let name = name.strip_suffix('+').unwrap_or(name);
     is_name(name).then_some((name, value))
@@ -211,7 +213,8 @@ pub(crate) fn script(text: &str) -> Result<(), String> {
         {
             return Err(format!("a redirection to `{}`", target.text));
         }
-        judge(&simple.words, Frame::default())?;
+        let stdin = if simple.reads { Stdin::Unreadable } else { Stdin::Unnamed };
+        judge(&simple.words, Frame::new(stdin))?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Splits shell commands into words and removes quotes; refuses whatever is not in the [`Grammar`].
 //!
-//! [`Grammar::Command`] accepts only one simple command. Operators, redirections, substitutions and newlines are errors
-//! there, so a shell construct is refused even if this code does not know it.
+//! [`Grammar::Command`] accepts only one simple command. Operators, redirections, substitutions and unquoted newlines
+//! are errors there, so a shell construct is refused even if this code does not know it.
 
 /// The maximum length of a command in bytes.
 pub(super) const MAX_COMMAND: usize = 64 * 1024;
@@ -57,6 +57,8 @@ pub(super) enum Grammar {
 pub(super) struct Simple {
     pub(super) words: Vec<Word>,
     pub(super) writes: Vec<Word>,
+    /// `true` if the command reads a pipe or a file as its standard input.
+    pub(super) reads: bool,
 }
 
 /// Parses a command or a script.
@@ -100,8 +102,11 @@ impl Reader<'_> {
     fn character(&mut self, c: char) -> Result<(), String> {
         match c {
             ' ' | '\t' => self.end_word(),
-            '\n' | ';' | '&' | '|' if self.grammar == Grammar::Script => return self.end_command(),
-            '\n' => return Err("a newline separates commands".to_owned()),
+            '|' if self.grammar == Grammar::Script => return self.pipe(),
+            '\n' | ';' | '&' if self.grammar == Grammar::Script => return self.end_command(),
+            '\n' | '\r' if self.grammar == Grammar::Command => {
+                return Err("a newline separates commands".to_owned());
+            }
             '<' | '>' if self.grammar == Grammar::Script => return self.redirection(c),
             ';' | '&' | '|' | '<' | '>' | '(' | ')' => return Err(format!("the operator `{c}`")),
             '`' => return Err("a command substitution".to_owned()),
@@ -151,9 +156,6 @@ impl Reader<'_> {
         loop {
             match self.rest.next() {
                 Some('\'') => return Ok(()),
-                Some('\n') if self.grammar == Grammar::Command => {
-                    return Err("a newline in quotes".to_owned());
-                }
                 Some(c) => self.word().push(c),
                 None => return Err("an unclosed quote".to_owned()),
             }
@@ -167,13 +169,7 @@ impl Reader<'_> {
                 Some('"') => return Ok(()),
                 Some('`') => return Err("a command substitution".to_owned()),
                 Some('$') => self.dollar(true)?,
-                Some('\n') if self.grammar == Grammar::Command => {
-                    return Err("a newline in quotes".to_owned());
-                }
                 Some('\\') => match self.rest.next_if(|c| "$`\"\\\n".contains(*c)) {
-                    Some('\n') if self.grammar == Grammar::Command => {
-                        return Err("a newline in quotes".to_owned());
-                    }
                     // A shell removes both characters.
                     Some('\n') => {}
                     escaped => self.word().push(escaped.unwrap_or('\\')),
@@ -220,6 +216,7 @@ impl Reader<'_> {
     }
 
     fn redirection(&mut self, c: char) -> Result<(), String> {
+        self.now.reads |= c == '<';
         // A number directly before a redirection is a file descriptor.
         if self.word.as_ref().is_some_and(|word| word.text.bytes().all(|b| b.is_ascii_digit())) {
             self.word = None;
@@ -260,7 +257,21 @@ impl Reader<'_> {
         let done = std::mem::take(&mut self.now);
         if !done.words.is_empty() || !done.writes.is_empty() {
             self.done.push(done);
+        } else {
+            // The command after a pipe can be in the next line.
+            self.now.reads = done.reads;
         }
+        Ok(())
+    }
+
+    /// Ends a command at `|`, `|&` or `||`; after `||`, the next command does not read its output.
+    fn pipe(&mut self) -> Result<(), String> {
+        let is_pipe = self.rest.next_if_eq(&'|').is_none();
+        if is_pipe {
+            self.rest.next_if_eq(&'&');
+        }
+        self.end_command()?;
+        self.now.reads = is_pipe;
         Ok(())
     }
 }

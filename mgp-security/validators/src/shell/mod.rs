@@ -3,6 +3,7 @@
 mod argv;
 mod environment;
 mod files;
+mod filters;
 mod frame;
 mod git;
 mod interpreters;
@@ -189,7 +190,8 @@ fn words(key: &str, value: &Value) -> Result<Vec<Word>, String> {
                 Value::String(text) if OPERATORS.contains(&text.trim()) => {
                     Err(format!("`{key}` has the operator `{}`", text.trim()))
                 }
-                Value::String(text) if text.len() <= MAX_COMMAND => match hidden(text, false) {
+                // A newline in an item is data, like an operator in it.
+                Value::String(text) if text.len() <= MAX_COMMAND => match hidden(text, true) {
                     Some(c) => {
                         Err(format!("`{key}` has the control character U+{:04X}", u32::from(c)))
                     }
@@ -204,7 +206,7 @@ fn words(key: &str, value: &Value) -> Result<Vec<Word>, String> {
 }
 
 fn simple(text: &str) -> Result<Vec<Word>, String> {
-    if let Some(c) = hidden(text, false) {
+    if let Some(c) = hidden(text, true) {
         return Err(format!("the control character U+{:04X}", u32::from(c)));
     }
     Ok(read(text, Grammar::Command)?.pop().unwrap_or_default().words)

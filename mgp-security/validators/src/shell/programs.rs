@@ -130,7 +130,9 @@ const FUNCTIONS: &[&str] = &[
 ];
 
 fn database(name: &str, args: Args<'_>) -> Result<(), Refusal> {
-    args.texts().try_for_each(|arg| database_text(name, arg))?;
+    // A client reads its own commands at the beginning of a line.
+    let mut lines = args.texts().flat_map(|arg| arg.lines().chain([arg]));
+    lines.try_for_each(|line| database_text(name, line))?;
     if args.any(&["-cmd", "-init", "--init", "-f", "--file"]) && name.starts_with("sqlite")
         || name == "psql" && args.short("oL", "cdfhpUvPFRT")
     {
@@ -360,6 +362,7 @@ fn make(args: Args<'_>) -> Result<(), Refusal> {
             || value.contains('`')
             || value.contains(';')
             || value.contains('|')
+            || value.contains('\n')
     };
     let input = args
         .values(&["-f", "--file", "--makefile"])

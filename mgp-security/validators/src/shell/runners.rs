@@ -4,285 +4,418 @@ use super::{
     argv::{Args, Refusal},
     environment,
     frame::Frame,
-    judge::{assignment, judge},
+    judge::judge,
     lex::{Grammar, Word, read},
 };
+use crate::words::has;
+use std::collections::BTreeSet;
 
 /// A command whose operands are another command to run.
 struct Runner {
-    names: &'static [&'static str],
-    /// Options that take the next argument as their value.
-    valued: &'static [&'static str],
+    /// The names of the command, separated by blanks.
+    names: &'static str,
+    /// The options of the command, in the format of [`Args::operand_starts`]. Options that execute a text or load a
+    /// library are refused.
+    options: &'static str,
     /// The number of operands before the inner command.
     operands: usize,
-    /// Options that execute a text or load a library.
-    refused: &'static [&'static str],
 }
 
-const fn runner(
-    names: &'static [&'static str],
-    valued: &'static [&'static str],
-    operands: usize,
-    refused: &'static [&'static str],
-) -> Runner {
-    Runner { names, valued, operands, refused }
+const fn runner(names: &'static str, options: &'static str, operands: usize) -> Runner {
+    Runner { names, options, operands }
 }
 
 const RUNNERS: &[Runner] = &[
     runner(
-        &[
-            "nohup",
-            "setsid",
-            "builtin",
-            "busybox",
-            "toybox",
-            "unbuffer",
-            "fakeroot",
-            "catchsegv",
-            "xvfb-run",
-            "caffeinate",
-            "proxychains",
-            "torsocks",
-            "tsocks",
-            "rlwrap",
-            "ts",
-            "systemd-inhibit",
-            "dbus-launch",
-            "ssh-agent",
-            "setarch",
-            "linux",
-            "x86_",
-            "torify",
-            "systemd-cat",
-            "chronic",
-            "ifne",
-            "ccache",
-            "sccache",
-            "icecc",
-            "distcc",
-            "bear",
-            "scan-build",
-            "intercept-build",
-            "dumb-init",
-            "tini",
-            "grc",
-            "colour",
-            "multitime",
-            "cross-env",
-            "catatonit",
-            "ld.so",
-            "unclutter",
-            "socksify",
-            "genie",
-            "numad",
-            "gtime",
-            "winpty",
-            "wine",
-            "qemu-x86_",
-            "qemu-aarch",
-            "box",
-            "fex",
-        ],
-        &["-s", "-n", "-w", "-t", "-c"],
+        "\
+        nohup setsid builtin busybox toybox unbuffer catchsegv tsocks torify chronic ifne ccache \
+        sccache icecc distcc cross-env catatonit valgrind firejail linux x86_ setarch winpty wine \
+        colour box fex",
+        "*",
         0,
-        &[],
     ),
-    runner(&["exec"], &["-a"], 0, &[]),
-    runner(&["time", "gtime"], &["-f", "-o", "--format", "--output"], 0, &[]),
-    runner(&["nice"], &["-n", "--adjustment"], 0, &[]),
-    runner(&["ionice"], &["-c", "-n", "-p", "--class", "--classdata"], 0, &[]),
-    runner(&["chrt"], &["-T", "-P", "-D"], 1, &[]),
-    runner(&["taskset"], &[], 1, &[]),
-    runner(&["numactl"], &["-N", "-m", "-C", "-i", "-p"], 0, &[]),
-    runner(&["timeout", "gtimeout"], &["-s", "-k", "--signal", "--kill-after"], 1, &[]),
-    runner(&["stdbuf", "gstdbuf"], &["-i", "-o", "-e"], 0, &[]),
-    runner(&["prlimit"], &["-p"], 0, &[]),
+    runner("socksify unclutter numad rr dotenv chamber", "", 0),
+    runner("fakeroot", "-l= --lib= --faked= -i= -s= -u --unknown-is-real -b= --fd-base=", 0),
     runner(
-        &["softlimit", "chpst", "choom", "cgexec", "faketime"],
-        &["-n", "-p", "-u", "-g", "-m"],
+        "xvfb-run",
+        "\
+        -a --auto-servernum -d --auto-display -e= --error-file= -f= --auth-file= -l --listen-tcp \
+        -n= --server-num= -p= --xauth-protocol= -s= --server-args= -w= --wait=",
+        0,
+    ),
+    runner("caffeinate", "-d -i -m -s -u -t= -w=", 0),
+    runner("proxychains", "-q -f=", 0),
+    runner(
+        "torsocks",
+        "\
+        -a= --address= -P= --port= -u= --user= -p= --pass= -i --isolate -d --debug -q --quiet",
+        0,
+    ),
+    runner(
+        "rlwrap",
+        "\
+        -a -A -b= -c -C= -D= -e= -f= --file= -g= -h -H= --history-filename= -i -I -l= -m -M= -n -N \
+        -o -O= -p -P= -q= -r -R -s= -S= -t= -T -u -U -v -w= -W -x -z! --filter!",
+        0,
+    ),
+    runner("ts", "-n -f -m -i -s -r -g -E -B -L= -N= -D= -W=", 0),
+    runner(
+        "systemd-inhibit",
+        "--what= --who= --why= --mode= --list --no-pager --no-legend --no-ask-password",
+        0,
+    ),
+    runner(
+        "dbus-launch",
+        "\
+        --autolaunch= --config-file= --auto-syntax --binary-syntax --close-stderr \
+        --exit-with-session --exit-with-x11 --sh-syntax --csh-syntax",
+        0,
+    ),
+    runner("ssh-agent", "-a= -E= -O= -P= -t= -c -s -k -d -D", 0),
+    runner(
+        "systemd-cat",
+        "-t= --identifier= -p= --priority= --stderr-priority= --level-prefix= --namespace=",
+        0,
+    ),
+    runner(
+        "bear scan-build intercept-build",
+        "\
+        -o= --output= --cdb= --append -a -v --verbose --force-wrapper --force-preload --use-cc= \
+        --use-c++= --use-analyzer= -enable-checker= -disable-checker= -k -V --status-bugs",
+        0,
+    ),
+    runner("dumb-init", "-c --single-child -r= --rewrite= -v --verbose", 0),
+    runner("tini", "-s -v -w -g -l -p= -e=", 0),
+    runner("grc", "-e -s -c= --config= --colour= --pty", 0),
+    runner("multitime", "-n= -i! -o! -r! -b! -I= -q -s= -f= -l -v", 0),
+    runner(
+        "ld.so",
+        "\
+        --preload! --audit! --library-path! --inhibit-rpath= --argv0= --glibc-hwcaps-prepend= \
+        --glibc-hwcaps-mask= --inhibit-cache --list --verify --list-tunables --list-diagnostics",
+        0,
+    ),
+    runner("genie", "-c --command -s --shell -i -l -u", 0),
+    runner(
+        "qemu-x86_ qemu-aarch",
+        "\
+        -L= -E= -U= -0= -g= -s= -cpu= -B= -R= -d= -D= -p= -r= -seed= -plugin! -strace -singlestep",
+        0,
+    ),
+    runner("exec", "-a= -c -l", 0),
+    runner(
+        "time gtime",
+        "\
+        -f= -o= --format= --output= -a --append -v --verbose -p --portability -q --quiet -l -h",
+        0,
+    ),
+    runner("nice", "-n= --adjustment=", 0),
+    runner(
+        "ionice",
+        "-c= -n= -p= -P= -u= --class= --classdata= --pid= --pgid= --uid= -t --ignore",
+        0,
+    ),
+    runner(
+        "chrt",
+        "\
+        -T= -P= -D= --sched-runtime= --sched-period= --sched-deadline= -b --batch -d --deadline -f \
+        --fifo -i --idle -o --other -r --rr -R --reset-on-fork -a --all-tasks -m --max -p --pid -v \
+        --verbose",
         1,
-        &[],
     ),
-    runner(&["flock"], &["-w", "-E"], 1, &["-c", "--command"]),
+    runner("taskset", "-a --all-tasks -c --cpu-list -p --pid", 1),
     runner(
-        &["strace", "ltrace"],
-        &["-e", "-o", "-p", "-s", "-u", "-E", "-P", "-S", "-a", "-b", "-I", "-O", "-X"],
+        "numactl",
+        "\
+        -N= --cpunodebind= -m= --membind= -C= --physcpubind= -i= --interleave= -p= --preferred= \
+        --preferred-many= --localalloc -l --all -a --show -s --hardware -H",
         0,
-        &[],
-    ),
-    runner(&["valgrind"], &[], 0, &[]),
-    runner(&["sshpass"], &["-p", "-f", "-d", "-P"], 0, &[]),
-    runner(&["aa-exec"], &["-p", "-n", "--profile", "--namespace"], 0, &[]),
-    runner(&["openvt", "open"], &["-c"], 0, &[]),
-    runner(&["logsave", "setlock", "dtach", "abduco", "lockf", "firejoin"], &["-t", "-e"], 1, &[]),
-    runner(
-        &["mpirun", "mpiexec", "orterun", "prun", "srun"],
-        &["-n", "-np", "-c", "-N", "-H", "--host", "--hostfile", "-x", "-w", "-p", "-t"],
-        0,
-        &[],
-    ),
-    runner(&["rr"], &[], 1, &[]),
-    runner(
-        &["xargs", "gxargs"],
-        &[
-            "-I",
-            "-n",
-            "-L",
-            "-P",
-            "-s",
-            "-d",
-            "-a",
-            "-E",
-            "-i",
-            "--max-args",
-            "--max-procs",
-            "--delimiter",
-            "--arg-file",
-            "--replace",
-            "--max-lines",
-        ],
-        0,
-        &[],
     ),
     runner(
-        &["parallel", "sem"],
-        &["-j", "--jobs", "-a", "-S", "--colsep", "-I", "-N", "-n", "--timeout", "--delay"],
-        0,
-        &["-S", "--sshlogin", "--tmux", "--sql"],
+        "timeout gtimeout",
+        "\
+        -s= -k= --signal= --kill-after= -v --verbose -f --foreground -p --preserve-status",
+        1,
     ),
-    runner(&["entr"], &[], 0, &["-s"]),
-    runner(&["firejail", "bwrap"], &[], 0, &[]),
-    runner(&["doppler", "dotenv", "op", "direnv", "chamber"], &[], 1, &[]),
+    runner("stdbuf gstdbuf", "-i= -o= -e= --input= --output= --error=", 0),
+    runner("prlimit", "-p= --pid= -o= --output= --noheadings --raw --verbose -v -n -c -t -u -s", 0),
+    runner("softlimit", "-a= -c= -d= -f= -l= -m= -o= -p= -r= -s= -t=", 0),
     runner(
-        &[
-            "poetry",
-            "pipenv",
-            "uv",
-            "pdm",
-            "hatch",
-            "rye",
-            "bundle",
-            "rbenv",
-            "pyenv",
-            "nodenv",
-            "mise",
-            "asdf",
-            "opam",
-            "stack",
-            "pixi",
-            "conda",
-            "mamba",
-            "micromamba",
-            "yarn",
-            "pnpm",
-            "rustup",
-            "cabal",
-            "dotenvx",
-            "apptainer",
-            "singularity",
-            "lxc",
-            "distrobox",
-            "toolbox",
-            "buildah",
-            "heroku",
-            "fly",
-            "flyctl",
-            "guix",
-            "devbox",
-            "fnm",
-            "volta",
-            "infisical",
-            "teller",
-            "sops",
-        ],
-        &["-n", "--name", "-p", "--prefix", "--directory", "--project", "-C"],
+        "chpst",
+        "\
+        -u= -U= -b= -e= -/= -C= -n= -l= -L= -m= -d= -o= -p= -f= -c= -t= -r= -a= -v -V -P -0 -1 -2",
         0,
-        &[],
+    ),
+    runner("choom", "-n= --adjust= -p= --pid=", 0),
+    runner("cgexec", "-g= --sticky", 0),
+    runner("faketime", "-f -m -p= --pid= --exclude-monotonic", 1),
+    runner(
+        "flock",
+        "\
+        -w= --timeout= --wait= -E= --conflict-exit-code= -c! --command! -s --shared -x -e \
+        --exclusive -u --unlock -n --nb --nonblock -o --close -F --no-fork --verbose",
+        1,
+    ),
+    runner(
+        "strace",
+        "\
+        -e= -o= -p= -s= -u= -E= -P= -S= -a= -b= -I= -O= -X= -U= --abbrev= --argv0= --attach= \
+        --columns= --detach-on= --env= --fault= --inject= --interruptible= --output= --raw= --read= \
+        --signal= --status= --string-limit= --summary-columns= --summary-sort-by= --trace= \
+        --trace-fds= --trace-path= --user= --verbose= --write= -A -c -C -d -D -f -F -h -i -k -n -N \
+        -q -r -t -T -v -V -w -x -y -Y -z -Z --decode-fds --decode-pids --follow-forks --quiet \
+        --relative-timestamps --stack-traces --summary --summary-only --summary-wall-clock \
+        --syscall-times --successful-only --failed-only",
+        0,
+    ),
+    runner(
+        "ltrace",
+        "\
+        -a= -A= -D= -e= -F= -l= -n= -o= -p= -s= -u= -w= -x= -X= -b -c -C -f -i -L -r -S -t -T -V",
+        0,
+    ),
+    runner("sshpass", "-p= -f= -d= -P= -e -v -V -h", 0),
+    runner("aa-exec", "-p= -n= --profile= --namespace= -i --immediate -v --verbose -d --debug", 0),
+    runner(
+        "openvt open",
+        "\
+        -c= --console= -e --exec -f --force -l --login -u --user -s --switch -v --verbose -w --wait",
+        0,
+    ),
+    runner(
+        "logsave setlock dtach abduco lockf firejoin",
+        "-t= -e= -r= -a -s -v -n -N -x -X -k -c -A -E -z -f -q -l -w -p",
+        1,
+    ),
+    runner(
+        "mpirun mpiexec orterun prun",
+        "\
+        -n= -np= --np= -c= -N= -H= -host= --host= -hostfile= --hostfile= -machinefile= \
+        --machinefile= -x= -ppn= -wdir= --wdir= -map-by= --map-by= -bind-to= --bind-to= -rank-by= \
+        --rank-by= -mca== --mca== -gmca== --gmca== -genv== -env== --oversubscribe \
+        --allow-run-as-root --report-bindings --tag-output -q -v",
+        0,
+    ),
+    runner(
+        "srun",
+        "\
+        -n= -N= -c= -p= -t= -w= -A= -J= -o= -e= -i= -x= -C= -G= -d= -D= --account= --chdir= \
+        --constraint= --cpus-per-task= --error= --gpus= --gres= --job-name= --mem= --nodelist= \
+        --nodes= --ntasks= --output= --partition= --time= -u -l -v -Q -k -K -E -O -s",
+        0,
+    ),
+    runner(
+        "xargs gxargs",
+        "\
+        -a= -d= -E= -I= -J= -L= -n= -P= -R= -s= -S= --arg-file= --delimiter= --max-args= \
+        --max-chars= --max-procs= --process-slot-var= -0 -e -i -l -o -p -r -t -x --eof --exit \
+        --interactive --max-lines --no-run-if-empty --null --open-tty --replace --show-limits \
+        --verbose",
+        0,
+    ),
+    runner(
+        "parallel sem",
+        "\
+        -j= --jobs= -P= --max-procs= -a= --arg-file= -C= --colsep= -I= -n= --max-args= -N= -L= \
+        --timeout= --delay= --joblog= --results= --retries= --tmpdir= --halt= --load= --memfree= \
+        --nice= --id= -S! --sshlogin! --tmux! --sql! -0 --null -k --keep-order -q --quote -t -u -v \
+        -X -m --bar --eta --progress --dry-run --fg --bg --wait --will-cite --line-buffer --lb \
+        --tag --pipe --ungroup --verbose",
+        0,
+    ),
+    runner("entr", "-a -c -d -n -p -r -x -z -s!", 0),
+    runner(
+        "bwrap",
+        "\
+        --bind== --bind-try== --dev-bind== --dev-bind-try== --ro-bind== --ro-bind-try== --bind-fd== \
+        --ro-bind-fd== --bind-data== --ro-bind-data== --file== --setenv== --symlink== --chmod== \
+        --overlay=== --args= --argv0= --userns= --userns2= --pidns= --uid= --gid= --hostname= \
+        --chdir= --unsetenv= --lock-file= --sync-fd= --remount-ro= --overlay-src= --tmp-overlay= \
+        --ro-overlay= --exec-label= --file-label= --proc= --dev= --tmpfs= --mqueue= --dir= \
+        --seccomp= --add-seccomp-fd= --block-fd= --userns-block-fd= --info-fd= --json-status-fd= \
+        --perms= --size= --cap-add= --cap-drop= --unshare-all --unshare-user --unshare-user-try \
+        --unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup \
+        --unshare-cgroup-try --share-net --clearenv --new-session --die-with-parent --as-pid-1 \
+        --disable-userns --assert-userns-disabled",
+        0,
+    ),
+    runner("direnv", "", 2),
+    runner(
+        "doppler op",
+        "\
+        --command! --env-file= --project= --config= --token= --account= --no-masking --preserve-env \
+        --silent",
+        1,
     ),
 ];
+/// Commands that accept another operand before the inner command, e.g. `setarch x86_64 ls`.
+const OPTIONAL: &str = "setarch rr dotenv";
+/// Commands that accept any number of operands before the inner command, and then `--`.
+const DASHED: &str = "chamber mise";
 
+/// Tools in which only subcommands such as `run` and `exec` run another command.
+const PROJECTS: &str = "\
+    poetry pipenv uv pdm hatch rye bundle rbenv pyenv nodenv mise asdf opam stack pixi conda mamba \
+    micromamba yarn pnpm rustup cabal dotenvx apptainer singularity lxc distrobox toolbox buildah \
+    heroku fly flyctl guix devbox fnm volta infisical teller sops";
+const PROJECT_OPTIONS: &str = "\
+    --name= --with= --from= --python= --env= --env-file= --environment= --extra= --group= \
+    --package= --prefix= --cwd= --pwd= --home= --directory= --project= --manifest-path= --using= \
+    --with-requirements= --with-editable= --index-url= --default-index= --bind= --container= -C= \
+    --command! --active --all-extras --all-groups --all-packages --dev --exact --frozen --install \
+    --isolated --live-stream --locked --no-cache --no-capture-output --no-dev --no-project \
+    --no-sync --offline --quiet -q --refresh --verbose -v";
 /// Programs that expect a container, an image or a version before the inner command.
-const PLACED: &[&str] = &["rustup", "apptainer", "singularity", "lxc", "distrobox", "buildah"];
+const PLACED: &str = "rustup apptainer singularity lxc distrobox buildah";
+
+const ENV_OPTIONS: &str = "\
+    -u= --unset= -C= --chdir= -P= -a= --argv0= -S! --split-string! -i --ignore-environment -0 --null \
+    -v --debug --block-signal --default-signal --ignore-signal --list-signal-handling";
+const WATCH_OPTIONS: &str = "\
+    -n= --interval= -q= --equexit= -b --beep -c --color -C --no-color -d --differences -e --errexit \
+    -g --chgexit -p --precise -r --no-rerun -t --no-title -w --no-wrap -x --exec";
+const HYPERFINE_OPTIONS: &str = "\
+    -n= -w= --warmup= -r= --runs= -m= --min-runs= -M= --max-runs= -i --ignore-failure -N \
+    --show-output --export-json= --export-csv= --export-markdown= --style=";
+const PERF_OPTIONS: &str = "\
+    -e= --event= -o= --output= -F= --freq= -p= --pid= -C= --cpu= -t= --call-graph= --count= \
+    --repeat= --delay= --filter= -g -a --all-cpus -v --verbose";
 
 /// Checks the inner command that a command runs.
 pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     match name {
-        "env" | "genv" => return env(args, frame),
+        "env" | "genv" => return env(name, args, frame),
         "command" => {
             let rest = args.after_options(&[]);
-            let looks_up = args.short("vV", "");
-            return if looks_up { Ok(()) } else { inner(rest, frame) };
+            let own = Args(&args.0[..args.0.len() - rest.0.len()]);
+            let looks_up = own.short("vV", "");
+            return if looks_up { Ok(()) } else { inner(rest, frame.inner()?) };
         }
-        "watch" | "hyperfine" | "concurrently" => {
-            let rest = args.after_options(&[
-                "-n",
-                "--interval",
-                "-w",
-                "--warmup",
-                "-r",
-                "--runs",
-                "-m",
-                "-M",
-            ]);
-            let joined = rest.texts().collect::<Vec<_>>();
-            return match name {
-                "watch" => text(&joined.join(" "), frame),
-                _ => joined.into_iter().try_for_each(|command| text(command, frame)),
+        "watch" => {
+            let all = starts(name, args, WATCH_OPTIONS, 0)?;
+            let outer = frame.inner_of(all.len().saturating_sub(1))?;
+            let joined = |rest: Args<'_>| rest.texts().collect::<Vec<_>>().join(" ");
+            return all.into_iter().try_for_each(|rest| text(&joined(rest), outer));
+        }
+        "hyperfine" | "concurrently" => {
+            // The first place has all operands; a value among them is checked like a command.
+            let first = starts(name, args, HYPERFINE_OPTIONS, 0)?.into_iter().next();
+            let commands = first.unwrap_or(Args(&[]));
+            return commands.texts().try_for_each(|command| text(command, frame));
+        }
+        "perf" => {
+            let operands = match args.first() {
+                "stat" | "record" | "trace" | "ftrace" => 0,
+                "mem" | "c2c" | "lock" | "sched" | "kmem" | "timechart" => 1,
+                _ => return Ok(()),
             };
+            return judge_each(starts(name, args.skip(1), PERF_OPTIONS, operands)?, frame);
         }
-        "perf" if matches!(args.first(), "stat" | "record" | "trace" | "mem" | "c2c") => {
-            return inner(
-                args.skip(1).after_options(&["-e", "-o", "-F", "-c", "-r", "-p", "-t", "-g"]),
-                frame,
-            );
-        }
+        _ if has(PROJECTS, name) => return project(name, args, frame),
         _ => {}
     }
-    let Some(runner) = RUNNERS.iter().find(|runner| runner.names.contains(&name)) else {
+    let Some(runner) = RUNNERS.iter().find(|runner| has(runner.names, name)) else {
         return Ok(());
     };
-    if args.any(runner.refused) {
-        return Err(format!("an option of `{name}` runs a text"));
+    let args = after_dashes(name, args);
+    let mut all = starts(name, args, runner.options, runner.operands)?;
+    if has(OPTIONAL, name) {
+        all.extend(starts(name, args, runner.options, runner.operands + 1)?);
     }
-    let rest = args.after_options(runner.valued);
-    if runner.names.contains(&"poetry") {
-        return project(name, rest, frame);
+    if has("parallel sem", name) {
+        for rest in &mut all {
+            let end = rest.texts().position(|arg| arg.starts_with(":::"));
+            // Without a command, each of the arguments is one.
+            if end == Some(0) {
+                let mut commands = rest.texts().filter(|arg| !arg.starts_with(":::"));
+                commands.try_for_each(|command| text(command, frame))?;
+            }
+            rest.0 = &rest.0[..end.unwrap_or(rest.0.len())];
+        }
     }
-    let rest = rest.skip(runner.operands);
-    let end = rest.texts().position(|arg| arg.starts_with(":::")).unwrap_or(rest.0.len());
-    inner(Args(&rest.0[..end]), frame)
+    judge_each(all, frame)
 }
 
 /// Checks a tool such as `poetry`, in which only subcommands such as `run` and `exec` run another command.
-fn project(name: &str, rest: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
-    let rest = if rest.first() == "tool" { rest.skip(1) } else { rest };
-    match rest.first() {
-        "run" | "exec" | "enter" if !matches!(name, "yarn" | "pnpm") || rest.first() == "exec" => {
-            let command = rest.skip(1).after_options(&[
-                "-n", "-p", "--name", "--with", "--from", "--python", "-e", "--env",
-            ]);
-            let command = command.skip(usize::from(PLACED.contains(&name)));
-            inner(command.after_options(&[]), frame)
+fn project(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
+    let mut all = Vec::new();
+    for rest in starts(name, args, PROJECT_OPTIONS, 0)? {
+        let rest = if rest.first() == "tool" { rest.skip(1) } else { rest };
+        let runs = match rest.first() {
+            "run" | "enter" => !matches!(name, "yarn" | "pnpm"),
+            "exec" => true,
+            "x" => name == "mise",
+            "dlx" => return Err(format!("`{name} dlx` downloads and runs a package")),
+            _ => false,
+        };
+        if runs {
+            let own = after_dashes(name, rest.skip(1));
+            let operands = usize::from(has(PLACED, name));
+            all.extend(starts(name, own, PROJECT_OPTIONS, operands)?);
         }
-        "dlx" => Err(format!("`{name} dlx` downloads and runs a package")),
-        _ => Ok(()),
     }
+    judge_each(all, frame)
 }
 
+/// Returns the arguments from the first `--` on for a command in [`DASHED`], and all arguments for other commands.
+fn after_dashes<'a>(name: &str, args: Args<'a>) -> Args<'a> {
+    let dashes = args.texts().position(|arg| arg == "--").filter(|_| has(DASHED, name));
+    args.skip(dashes.unwrap_or_default())
+}
+
+/// Returns the commands that `name` may run after its options and `operands` other operands. There are several if it
+/// is not known which options have a value.
+fn starts<'a>(
+    name: &str,
+    args: Args<'a>,
+    options: &str,
+    operands: usize,
+) -> Result<Vec<Args<'a>>, Refusal> {
+    let first = args.operand_starts(BTreeSet::from([0]), options);
+    let all = if operands == 0 {
+        first
+    } else {
+        first.and_then(|first| {
+            let after = first.into_iter().map(|at| at + operands).collect();
+            args.operand_starts(after, options)
+        })
+    };
+    let all = all.ok_or_else(|| format!("an option of `{name}` runs a text or loads a library"))?;
+    Ok(all.into_iter().map(|at| args.skip(at)).filter(|rest| !rest.0.is_empty()).collect())
+}
+
+/// Checks each command that a command may run.
+fn judge_each(all: Vec<Args<'_>>, frame: Frame<'_>) -> Result<(), Refusal> {
+    let frame = frame.inner_of(all.len())?;
+    all.into_iter().try_for_each(|rest| inner(rest, frame))
+}
+
+/// Checks an inner command; `frame` is its context.
 fn inner(rest: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
-    judge(rest.0, frame.inner()?)
+    // A number is the value of an option before the command.
+    let is_number = |text: &&str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let rest = rest.skip(rest.texts().take_while(is_number).count());
+    if rest.first().starts_with('-') {
+        return Err(format!("the option `{}` is in the place of a command", rest.first()));
+    }
+    judge(rest.0, frame)
 }
 
-fn env(args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
-    if args.short("S", "uC") || args.long("split-string", 1) {
-        return Err("an option of `env` runs a text".to_owned());
+fn env(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
+    let all = starts(name, args, ENV_OPTIONS, 0)?;
+    let frame = frame.inner_of(all.len())?;
+    for mut rest in all {
+        // A single dash has the meaning of `-i`.
+        while rest.first() == "-" {
+            rest = rest.skip(1);
+        }
+        while let Some((variable, value)) = rest.first().split_once('=') {
+            environment::check(variable, value)?;
+            rest = rest.skip(1);
+        }
+        inner(rest, frame)?;
     }
-    let mut rest = args.after_options(&["-u", "-C", "--unset", "--chdir"]);
-    while let Some((name, value)) = rest.0.first().and_then(assignment) {
-        environment::check(name, value)?;
-        rest = rest.skip(1);
-    }
-    inner(rest, frame)
+    Ok(())
 }
 
 /// Checks a text that a shell will execute.

@@ -2,8 +2,9 @@
 
 use super::{
     argv::{Args, Refusal},
+    filters::{awk_program, sed_script},
     frame::{Frame, Stdin},
-    interpreters::{awk_program, is_interpreter, sed_script},
+    interpreters::is_interpreter,
     judge::{judge, plain_name, script},
     lex::Word,
     programs::database_text,
@@ -76,6 +77,9 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
         Stdin::Text(text) => text,
         // Without input, a database client just ends, and `xargs` has no arguments to append.
         Stdin::Unnamed if !matches!(language, Language::Sed | Language::Awk) => return Ok(()),
+        Stdin::Unreadable if matches!(language, Language::Arguments) => {
+            return probed(name, args, frame);
+        }
         Stdin::Unnamed | Stdin::Unreadable => {
             return Err(format!("`{name}` reads its program from an input that cannot be judged"));
         }
@@ -141,10 +145,10 @@ fn appended(name: &str, args: Args<'_>, text: &str, frame: Frame<'_>) -> Result<
     // Checking each word separately covers every way of grouping the words and every place where a word can be
     // inserted.
     let inner = frame.inner()?.without_input();
+    let mark = replaced(args);
     for word in &input {
         let word = word.trim_matches(['"', '\'']);
         let mut with = words.clone();
-        let mark = args.values(&["-I", "-i", "--replace"]).next().unwrap_or("{}");
         let mut placed = false;
         for at in &mut with {
             if !mark.is_empty()
@@ -163,6 +167,41 @@ fn appended(name: &str, args: Args<'_>, text: &str, frame: Frame<'_>) -> Result<
     }
     words.extend(input.iter().map(|word| Word::literal(word.trim_matches(['"', '\'']))));
     judge(&words, inner)
+}
+
+/// Returns the text that `xargs` replaces by words of its input.
+fn replaced(args: Args<'_>) -> &str {
+    let next = args.texts().skip(1).chain([""]);
+    let marks = args.texts().zip(next).find_map(|(text, next)| match text {
+        "-I" => Some(next),
+        "-i" | "--replace" => Some("{}"),
+        _ => {
+            let glued = text.strip_prefix("-I").or_else(|| text.strip_prefix("-i"));
+            glued.or_else(|| text.strip_prefix("--replace="))
+        }
+    });
+    marks.unwrap_or("{}")
+}
+
+/// Checks the command of `xargs` if the words of the input are unknown: it must also be harmless with some words that
+/// make other commands dangerous.
+fn probed(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
+    const PROBES: &[&str] = &["-rf", "sudo"];
+    const CODE: &[&str] = &["-c", "-e", "-ccore.pager=id", "-exec", "-delete"];
+    // Without a command, `xargs` prints its input.
+    let is_value = |word: &str| word.parse::<u32>().is_ok();
+    if matches!(name, "xargs" | "gxargs") && args.operands().all(is_value) {
+        return Ok(());
+    }
+    let executes = |word: &str| {
+        let program = plain_name(word.rsplit('/').next().unwrap_or(word));
+        is_interpreter(&program) || matches!(program.as_str(), "git" | "find" | "fd")
+    };
+    let code = if args.texts().any(executes) { CODE } else { &[] };
+    PROBES.iter().chain(code).try_for_each(|probe| {
+        appended(name, args, probe, frame)
+            .map_err(|why| format!("`{name}` appends words of an input that is not known: {why}"))
+    })
 }
 
 /// Returns whether an option is a group of short options that ends with `f`, the option for a file, e.g. `-nf`.

@@ -1,8 +1,12 @@
 //! URLs and hosts to which network programs connect, checked by the rules of `network_restricted`.
 
-use super::argv::{Args, Refusal, long_name};
+use super::{
+    argv::{Args, Refusal, long_name},
+    git,
+};
 use crate::network::NetworkRules;
 use crate::words::{Words, has};
+use std::net::Ipv6Addr;
 use url::{Host, Url};
 
 /// A program that connects to targets that its arguments name.
@@ -10,6 +14,10 @@ struct Client {
     names: &'static str,
     /// Short options whose value does not name a target.
     valued: &'static str,
+    /// Those of `valued` whose value is data, so that even a URL in it is not a target.
+    data: &'static str,
+    /// Short options whose value is a target.
+    targets: &'static str,
     /// Long options whose value does not name a target.
     long: &'static str,
     /// The form of the command's operands.
@@ -18,13 +26,17 @@ struct Client {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operands {
-    /// The operands are URLs, with or without a scheme.
+    /// The operands are URLs, with or without a scheme, or hosts.
     Urls,
     /// The operands are a host, followed by other words.
     Host,
+    /// The operands are a URL, possibly after an HTTP method, followed by other words.
+    Request,
     /// The operands are hosts or remote paths, e.g. `user@host` or `host:path`; the host can be an alias from the
     /// program's configuration.
     Remotes,
+    /// The operands are URLs, remote paths such as `host:path`, or local paths.
+    Paths,
     /// The targets are the words that begin with a scheme, and remote paths with a user, e.g. `git@host:path`.
     Schemes,
     /// The operands are addresses such as `TCP:host:port`.
@@ -37,55 +49,120 @@ const fn client(
     long: &'static str,
     operands: Operands,
 ) -> Client {
-    Client { names, valued, long, operands }
+    Client { names, valued, data: "", targets: "", long, operands }
 }
 
 const CLIENTS: &[Client] = &[
+    Client {
+        data: "de",
+        targets: "x",
+        ..client(
+            "curl",
+            "dHuoFAebcCmrTwXyYzQEtUKPD",
+            "data data-raw data-binary data-ascii data-urlencode json header user output form form-string \
+            user-agent referer cookie cookie-jar continue-at max-time range upload-file write-out request \
+            cert key cacert capath config url-query connect-timeout retry retry-delay retry-max-time \
+            limit-rate ciphers output-dir max-redirs max-filesize speed-limit speed-time interface \
+            stderr trace trace-ascii dump-header alt-svc aws-sigv4 cert-type create-file-mode crlfile \
+            curves delegation dns-interface dns-ipv4-addr dns-ipv6-addr dns-servers etag-compare \
+            etag-save expect100-timeout ftp-account ftp-method ftp-port happy-eyeballs-timeout-ms \
+            haproxy-clientip help hostpubmd5 hostpubsha256 hsts ip-tos keepalive-cnt keepalive-time \
+            key-type krb libcurl local-port login-options mail-auth mail-from mail-rcpt netrc-file noproxy \
+            oauth2-bearer parallel-max pass pinnedpubkey proto proto-default proto-redir proxy-cacert \
+            proxy-capath proxy-cert proxy-cert-type proxy-ciphers proxy-crlfile proxy-header proxy-key \
+            proxy-key-type proxy-pass proxy-pinnedpubkey proxy-service-name proxy-tls13-ciphers \
+            proxy-tlsauthtype proxy-tlspassword proxy-tlsuser proxy-user pubkey quote random-file rate \
+            request-target sasl-authzid service-name telnet-option tftp-blksize time-cond tls-max \
+            tls13-ciphers tlsauthtype tlspassword tlsuser trace-config variable vlan-priority",
+            Operands::Urls,
+        )
+    },
+    Client {
+        data: "e",
+        ..client(
+            "wget",
+            "oOaPUtTQBADRIXwlie",
+            "output-document output-file append-output directory-prefix user-agent header post-data \
+            body-data method user password http-user http-password ftp-user ftp-password tries timeout \
+            dns-timeout connect-timeout read-timeout wait waitretry limit-rate level accept reject \
+            accept-regex reject-regex regex-type domains exclude-domains include-directories \
+            exclude-directories follow-tags ignore-tags referer quota cut-dirs load-cookies save-cookies \
+            input-file execute bind-address max-redirect progress report-speed prefer-family compression \
+            certificate certificate-type private-key private-key-type ca-certificate ca-directory crl-file \
+            secure-protocol pinnedpubkey ciphers start-pos default-page local-encoding remote-encoding \
+            rejected-log hsts-file proxy-user proxy-password warc-file warc-header warc-max-size",
+            Operands::Urls,
+        )
+    },
     client(
-        "curl",
-        "dHuoFAebcCmrTwXyYzQEtUKP",
-        "data data-raw data-binary data-ascii data-urlencode json header user output form form-string \
-        user-agent referer cookie cookie-jar continue-at max-time range upload-file write-out request \
-        cert key cacert capath config url-query connect-timeout retry retry-delay retry-max-time \
-        limit-rate ciphers output-dir max-redirs max-filesize speed-limit speed-time interface \
-        stderr trace trace-ascii dump-header",
+        "aria2c",
+        "dojsxklauitmTMO",
+        "out dir header split max-connection-per-server min-split-size max-concurrent-downloads \
+        seed-time seed-ratio timeout connect-timeout max-tries retry-wait user-agent referer \
+        load-cookies save-cookies http-user http-passwd max-download-limit max-overall-download-limit \
+        max-upload-limit max-overall-upload-limit lowest-speed-limit input-file log checksum \
+        listen-port dht-listen-port bt-max-peers file-allocation select-file",
         Operands::Urls,
     ),
-    client(
-        "wget",
-        "oOaPUtTQBADRIXwliS",
-        "output-document output-file append-output directory-prefix user-agent header post-data \
-        body-data method user password http-user http-password tries timeout wait limit-rate level \
-        accept reject domains referer quota cut-dirs load-cookies save-cookies input-file",
-        Operands::Urls,
-    ),
-    client(
-        "aria2c axel lwp-request lwp-download httrack",
-        "odjxskUHn",
-        "out dir header",
-        Operands::Urls,
-    ),
+    client("axel lwp-request lwp-download httrack", "osOUHn", "out dir header", Operands::Urls),
     client("lynx w3m links elinks links2 browsh", "T", "", Operands::Urls),
     client(
         "http https xh xhs httpie",
-        "apsovA",
-        "auth print session output verify timeout",
-        Operands::Host,
+        "apPsoA",
+        "auth auth-type print style session session-read-only output verify timeout max-redirects \
+        cert cert-key ssl ciphers raw boundary response-charset response-mime history-print",
+        Operands::Request,
     ),
+    Client {
+        targets: "x",
+        ..client(
+            "nc ncat netcat nc.traditional nc.openbsd",
+            "pswiIXOTqgGPmMVWo",
+            "source source-port wait delay idle-timeout output hex-dump max-conns proxy-type proxy-auth",
+            Operands::Host,
+        )
+    },
+    client("telnet", "SXbekln", "", Operands::Host),
+    client("rlogin rsh", "ekl", "", Operands::Host),
+    // `s` and `P` of nmap only form groups such as `-sS` and `-Pn`.
     client(
-        "nc ncat netcat nc.traditional nc.openbsd telnet rlogin rsh nping hping nmap masscan",
-        "pswiXIOTqgGPSDmc",
-        "source-port wait",
-        Operands::Host,
+        "nmap masscan",
+        "psPSTegDboiM",
+        "exclude excludefile max-retries min-rate max-rate rate host-timeout scan-delay max-scan-delay \
+        top-ports port-ratio version-intensity min-parallelism max-parallelism min-hostgroup \
+        max-hostgroup min-rtt-timeout max-rtt-timeout initial-rtt-timeout source-port data-length ttl \
+        dns-servers script-args stylesheet mtu exclude-ports max-os-tries spoof-mac",
+        Operands::Urls,
     ),
-    client("ftp lftp tftp ncftp ncftpget smbclient", "ueopPc", "", Operands::Urls),
+    client("nping hping", "pscgiaIdtwMLNEeCKom89", "", Operands::Urls),
+    client("ftp", "oPrqsTN", "", Operands::Urls),
+    client("lftp ncftp ncftpget", "upPoefcj", "", Operands::Urls),
+    client("tftp", "m", "", Operands::Urls),
+    Client {
+        targets: "I",
+        ..client("smbclient", "RMUAdslOnWimptDcb", "user workgroup port", Operands::Urls)
+    },
+    Client {
+        targets: "J",
+        ..client("ssh mosh sftp ssh-copy-id", "BbcDEeFIiLlmOoPpQRSWw", "", Operands::Remotes)
+    },
+    Client { targets: "J", ..client("autossh", "MBbcDEeFIiLlmOoPpQRSWw", "", Operands::Remotes) },
+    client("ssh-keyscan", "fpTtO", "", Operands::Remotes),
+    Client { targets: "J", ..client("scp", "cDFiloPSX", "", Operands::Paths) },
+    client("sshfs", "opF", "", Operands::Paths),
     client(
-        "ssh scp sftp autossh mosh rsync sshfs ssh-copy-id ssh-keyscan",
-        "pPiloFcbmeEILRDOQSwBfT",
-        "",
-        Operands::Remotes,
+        "rsync",
+        "efTBM@",
+        "exclude exclude-from include include-from files-from filter temp-dir partial-dir backup-dir \
+        suffix chmod chown usermap groupmap bwlimit max-size min-size max-delete timeout contimeout \
+        port block-size out-format compare-dest copy-dest link-dest info debug compress-level \
+        skip-compress modify-window sockopts iconv password-file",
+        Operands::Paths,
     ),
-    client("git hg svn", "mCcbSFLn", "message branch depth author", Operands::Schemes),
+    Client {
+        data: "mS",
+        ..client("git hg svn", "mCcbSFL", "message branch depth author", Operands::Schemes)
+    },
     client(
         "ffmpeg ffprobe mpv vlc yt-dlp youtube-dl gallery-dl wkhtmltopdf wkhtmltoimage chromium \
         google-chrome chrome firefox weasyprint pandoc convert magick rclone aws grpcurl websocat wscat \
@@ -98,11 +175,28 @@ const CLIENTS: &[Client] = &[
     client("socat", "bTtx", "", Operands::Parts),
 ];
 
+/// Subcommands of git that connect to the repository that they name.
+const TRANSFERS: &str = "clone fetch pull push ls-remote remote submodule";
+/// The form of the arguments of these subcommands. In those of others, e.g. `show`, a colon can also follow a commit.
+static TRANSFER: Client = client(
+    "git",
+    "CcbojX",
+    "branch depth origin jobs reference filter shallow-since shallow-exclude separate-git-dir template \
+    server-option",
+    Operands::Paths,
+);
+
 /// Long options of any client whose value is a target or contains one.
 static TARGETS: Words = Words::new(
     "\
     proxy preproxy socks4 socks4a socks5 socks5-hostname proxy1.0 resolve connect-to doh-url url \
     base endpoint endpoint-url index-url extra-index-url registry host connect server",
+);
+/// Long options of any client whose value is data, so that even a URL in it is not a target.
+static DATA: Words = Words::new(
+    "\
+    data data-raw data-binary data-ascii data-urlencode json form form-string header proxy-header \
+    referer user-agent cookie url-query post-data body-data raw message variable write-out",
 );
 
 /// Checks the targets in the arguments of a network program.
@@ -110,7 +204,7 @@ static TARGETS: Words = Words::new(
 /// # Errors
 /// A description of the reason why a target is refused.
 pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
-    let Some(client) = CLIENTS.iter().find(|client| has(client.names, name)) else { return Ok(()) };
+    let Some(client) = client_of(name, args) else { return Ok(()) };
     let refused = |why: String| format!("`{name}` connects to a place that is not public: {why}");
     if name == "openssl" {
         openssl(args).map_err(refused)?;
@@ -124,10 +218,8 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
                 None if has(client.long, long) || TARGETS.has(long) => words.next(),
                 None => None,
             };
-            match value {
-                Some(value) if TARGETS.has(long) => named(value).map_err(refused)?,
-                Some(value) if !has(client.long, long) => with_scheme(value).map_err(refused)?,
-                _ => {}
+            if let Some(value) = value {
+                option(client, long, value).map_err(refused)?;
             }
         } else if word.len() > 1 && word.starts_with('-') {
             short(client, word, &mut words).map_err(refused)?;
@@ -137,6 +229,28 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
         }
     }
     Ok(())
+}
+
+/// Returns the form of the arguments of a network program.
+fn client_of(name: &str, args: Args<'_>) -> Option<&'static Client> {
+    if name == "git" && has(TRANSFERS, git::parts(args).1) {
+        return Some(&TRANSFER);
+    }
+    CLIENTS.iter().find(|client| has(client.names, name))
+}
+
+/// Checks the value of a long option.
+fn option(client: &Client, long: &str, value: &str) -> Result<(), String> {
+    if long == "url" {
+        operand(client.operands, 1, value)?;
+    }
+    if TARGETS.has(long) {
+        named(value)
+    } else if !has(client.long, long) || is_url(value) && !DATA.has(long) {
+        with_scheme(value)
+    } else {
+        Ok(())
+    }
 }
 
 /// Checks the targets of `openssl`, whose options have long names after one dash.
@@ -156,7 +270,7 @@ fn openssl(args: Args<'_>) -> Result<(), Refusal> {
         } else if value.contains("://") {
             with_scheme(value)
         } else {
-            place(value)
+            place(value, true)
         }
     })
 }
@@ -166,78 +280,161 @@ fn short<'a>(
     client: &Client,
     word: &str,
     words: &mut impl Iterator<Item = &'a str>,
-) -> Result<(), Refusal> {
+) -> Result<(), String> {
     let letters = &word[1..];
     for (at, letter) in letters.char_indices() {
-        let is_target = matches!(letter, 'x' | 'J') && client.operands != Operands::Schemes;
+        let is_target = client.targets.contains(letter);
         if !client.valued.contains(letter) && !is_target {
             continue;
         }
         let rest = &letters[at + letter.len_utf8()..];
         let value = if rest.is_empty() { words.next().unwrap_or_default() } else { rest };
-        return if is_target { named(value) } else { Ok(()) };
+        return if is_target {
+            named(value)
+        } else if is_url(value) && !client.data.contains(letter) {
+            // The option names a file or a list, which some programs also read from a URL.
+            with_scheme(value)
+        } else {
+            Ok(())
+        };
     }
     Ok(())
 }
 
-fn operand(form: Operands, at: usize, word: &str) -> Result<(), Refusal> {
+fn operand(form: Operands, at: usize, word: &str) -> Result<(), String> {
+    if matches!(form, Operands::Urls | Operands::Host | Operands::Request)
+        && let Some(url) = with_slashes(word)
+    {
+        with_scheme(&url)?;
+    }
+    if form == Operands::Urls {
+        single(word)?;
+    }
     if word.contains("://") {
         return with_scheme(word);
     }
     match form {
-        Operands::Urls => place(word.split(['/', '?', '#']).next().unwrap_or(word)),
+        Operands::Urls => place(authority(word), true),
         // An HTTP method can precede the host; `:8080` is a port of the local machine.
-        Operands::Host if at <= 2 => {
+        Operands::Host | Operands::Request if at <= 2 => {
             if word.starts_with(':') {
                 return Err(format!("`{word}` is a port of this machine"));
             }
-            place(word.split(['/', '?', '#']).next().unwrap_or(word))
+            place(authority(word), at == 1 || form == Operands::Request)
         }
-        Operands::Remotes | Operands::Schemes => match word.split_once(':') {
-            // This is a remote path such as `git@host:path`. A local path has no colon, or only after a slash.
-            Some((host, _))
-                if !host.contains('/') && (form == Operands::Remotes || host.contains('@')) =>
-            {
-                place(host)
+        Operands::Host | Operands::Request => Ok(()),
+        Operands::Remotes if user_removed(word).parse::<Ipv6Addr>().is_ok() => place(word, true),
+        Operands::Remotes | Operands::Paths | Operands::Schemes => match remote_host(word) {
+            Some(host) if form != Operands::Schemes || host.contains('@') => place(host, true),
+            None if form == Operands::Remotes && !word.contains('/') => {
+                // The words after the host are a command for the other machine, in which `0` is a number.
+                place(word, at == 1 || word.contains('@'))
             }
-            None if form == Operands::Remotes && !word.contains('/') => place(word),
             _ => Ok(()),
         },
-        Operands::Parts => word.split([':', ',']).skip(1).try_for_each(place),
-        Operands::Host => Ok(()),
+        Operands::Parts => {
+            let address = word.split(',').next().unwrap_or(word);
+            // The last part is the port, and the host before it can be an IPv6 address.
+            let target = address.split_once(':').and_then(|(_, rest)| rest.rsplit_once(':'));
+            target.map_or(Ok(()), |(host, _)| place(host, true))?;
+            word.split([':', ',']).skip(1).try_for_each(|part| place(part, false))
+        }
     }
+}
+
+/// Returns the host of a remote path such as `git@host:path` or `[::1]:path`. A local path has no colon, or only after
+/// a slash.
+fn remote_host(word: &str) -> Option<&str> {
+    let (host, _) = word.split_once("]:").or_else(|| word.split_once(':'))?;
+    (!host.contains('/')).then_some(host)
+}
+
+/// Returns the part of a URL without a scheme that contains its host.
+fn authority(word: &str) -> &str {
+    word.split(['/', '?', '#']).next().unwrap_or(word)
+}
+
+/// Returns a text after the user that precedes a host.
+fn user_removed(text: &str) -> &str {
+    text.rsplit('@').next().unwrap_or(text)
+}
+
+/// Returns a word as a URL with two slashes, if clients would also read it as a URL, e.g. `http:/host` and `//host`.
+fn with_slashes(word: &str) -> Option<String> {
+    let is_scheme = |scheme: &str| {
+        scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+            && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
+    };
+    let (scheme, rest) = match word.split_once(":/") {
+        Some((scheme, rest)) if is_scheme(scheme) => (scheme, rest),
+        _ => ("http", word.strip_prefix("//").or_else(|| word.strip_prefix("\\\\"))?),
+    };
+    Some(format!("{scheme}://{}", rest.trim_start_matches(['/', '\\'])))
+}
+
+/// Refuses a pattern such as `http://10.0.0.[1-9]/` or `{a,b}.example`, from which curl makes several hosts.
+fn single(word: &str) -> Result<(), String> {
+    let (scheme, rest) = word.split_once("://").unwrap_or(("", word));
+    let given = authority(rest);
+    let (user, host) = given.rsplit_once('@').unwrap_or(("", given));
+    let host = match host.strip_prefix('[').and_then(|host| host.split_once(']')) {
+        Some((address, port)) if without_zone(address).parse::<Ipv6Addr>().is_ok() => port,
+        _ => host,
+    };
+    if [scheme, user, host].iter().any(|part| part.contains(['[', ']', '{', '}'])) {
+        return Err(format!("`{word}` is a pattern of several hosts"));
+    }
+    Ok(())
+}
+
+/// Returns an IPv6 address without its zone, e.g. `fe80::1` for `fe80::1%eth0`.
+fn without_zone(address: &str) -> &str {
+    address.split('%').next().unwrap_or(address)
+}
+
+/// Returns whether a text is a URL of a server and nothing else.
+fn is_url(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    ["http://", "https://", "ftp://"].iter().any(|scheme| lower.starts_with(scheme))
+        && !text.contains(char::is_whitespace)
 }
 
 /// Checks the value of an option that contains a target, e.g. `example.com:80:10.0.0.1` of `--resolve`.
-fn named(value: &str) -> Result<(), Refusal> {
-    if value.contains("://") {
-        with_scheme(value)
-    } else {
-        value.split([':', ',']).try_for_each(place)
+fn named(value: &str) -> Result<(), String> {
+    if let Some(url) = with_slashes(value) {
+        with_scheme(&url)?;
     }
+    if value.contains("://") {
+        return with_scheme(value);
+    }
+    // Brackets enclose an IPv6 address.
+    let in_brackets = value.split('[').skip(1).filter_map(|part| part.split(']').next());
+    in_brackets.chain(value.split([':', ','])).try_for_each(|part| place(part, true))
 }
 
 /// Checks the host of a URL with any scheme; does nothing if a word is not a URL.
-fn with_scheme(word: &str) -> Result<(), Refusal> {
+fn with_scheme(word: &str) -> Result<(), String> {
     let Ok(url) = Url::parse(word) else {
-        // The word can be a URL pattern of curl, e.g. `http://10.0.0.[1-9]/`.
         let rest = word.split_once("://").map_or("", |(_, rest)| rest);
-        return place(
-            rest.split(['/', '?', '#', '[', '{']).next().unwrap_or(rest).trim_end_matches('.'),
-        );
+        let host = user_removed(authority(rest));
+        // The word can be a URL pattern of curl, e.g. `http://10.0.0.[1-9]/`, or have an IPv6 address with a zone.
+        let is_address = host.starts_with('[');
+        let host = if is_address { host } else { host.split(['[', '{']).next().unwrap_or(host) };
+        return place(host.trim_end_matches('.'), true);
     };
     match (url.scheme(), url.host_str()) {
         ("file" | "data", _) | (_, None) => Ok(()),
-        (_, Some(host)) => place(host),
+        (_, Some(host)) => place(host, true),
     }
 }
 
-/// Checks a host, which can have a user and a port.
+/// Checks a host, which can have a user and a port. `is_host` is `false` for a word that can also be a number, e.g. a
+/// port.
 ///
 /// A name without a dot can be an alias from the program's configuration, so of these names only `localhost` and
 /// similar ones are refused.
-fn place(text: &str) -> Result<(), Refusal> {
-    let host = text.rsplit('@').next().unwrap_or(text);
+fn place(text: &str, is_host: bool) -> Result<(), String> {
+    let host = user_removed(text);
     let bare = host.trim_start_matches('[').split(']').next().unwrap_or(host);
     let host = match host.rsplit_once(':') {
         Some((name, port)) if !name.contains(':') && port.bytes().all(|b| b.is_ascii_digit()) => {
@@ -245,11 +442,15 @@ fn place(text: &str) -> Result<(), Refusal> {
         }
         _ => bare,
     };
+    let number = host.parse::<u32>();
+    if number == Ok(0) && (is_host || host != text) {
+        return NetworkRules::new().check_host("0.0.0.0");
+    }
     // A small number is not an address but a port, a time or a count.
-    if host.is_empty() || host.parse::<u32>().is_ok_and(|number| number < 1 << 24) {
+    if host.is_empty() || number.is_ok_and(|number| number < 1 << 24) {
         return Ok(());
     }
-    let parsed = match bare.parse() {
+    let parsed = match without_zone(bare).parse() {
         Ok(address) => Host::Ipv6(address),
         Err(_) => match Host::parse(host) {
             Ok(parsed) => parsed,

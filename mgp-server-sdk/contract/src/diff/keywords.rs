@@ -21,6 +21,9 @@ const UPPER_BOUNDS: &[&str] =
 /// Keywords whose presence restricts the values; their contents are not compared further.
 const RESTRICTIONS: &[&str] = &["pattern", "format"];
 
+/// Keywords that refer to another schema.
+pub(super) const REFERENCES: &[&str] = &["$ref", "$dynamicRef", "$recursiveRef"];
+
 /// Keywords that do not affect which values are valid.
 const TEXTS: &[&str] = &[
     "title",
@@ -44,23 +47,53 @@ pub(super) fn is_known(keyword: &str) -> bool {
 
 /// Returns whether a schema restricts values by other members than a reference.
 pub(super) fn restrict(schema: &Map<String, Value>) -> bool {
-    let is_text = |keyword: &str| is_text(keyword) || matches!(keyword, "default" | "definitions");
-    schema.keys().any(|keyword| !is_text(keyword))
+    let is_reference = |keyword: &str| REFERENCES.contains(&keyword);
+    schema.keys().any(|keyword| is_restriction(keyword) && !is_reference(keyword))
+}
+
+/// Returns the alternatives of a schema that restricts values only by `anyOf`.
+pub(super) fn alternatives(schema: &Value) -> Option<&[Value]> {
+    let members = schema.as_object()?;
+    let list = members.get("anyOf")?.as_array()?;
+    let is_plain = members.keys().all(|keyword| keyword == "anyOf" || !is_restriction(keyword));
+    is_plain.then_some(list.as_slice())
+}
+
+/// Returns whether two schemas restrict values by the same members, so that they differ at most in texts, the default,
+/// and the schemas to which they refer.
+pub(super) fn are_alike(old: &Value, new: &Value) -> bool {
+    let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else { return false };
+    let mut keywords = old.keys().chain(new.keys()).filter(|keyword| is_restriction(keyword));
+    keywords.all(|keyword| old.get(keyword) == new.get(keyword))
+}
+
+/// Returns whether a keyword can affect which values are valid.
+fn is_restriction(keyword: &str) -> bool {
+    !is_text(keyword) && !matches!(keyword, "default" | "definitions")
 }
 
 /// Returns whether a keyword does not affect which values are valid.
 fn is_text(keyword: &str) -> bool {
-    TEXTS.contains(&keyword) || keyword.starts_with("x-") || keyword.starts_with('$')
+    TEXTS.contains(&keyword)
+        || keyword.starts_with("x-")
+        || keyword.starts_with('$') && !REFERENCES.contains(&keyword)
 }
 
 /// Returns how the change of a keyword that [`compare`] does not examine affects the valid values.
 pub(super) fn relation_of_other(
     keyword: &str,
-    old: Option<&Value>,
-    new: Option<&Value>,
+    old: &Map<String, Value>,
+    new: &Map<String, Value>,
 ) -> Relation {
-    match (old, new) {
+    // Where other members are refused or restricted, the members that match a pattern are an exception.
+    let is_open = |schema: &Map<String, Value>| {
+        ["additionalProperties", "unevaluatedProperties"]
+            .iter()
+            .all(|keyword| matches!(schema.get(*keyword), None | Some(Value::Bool(true))))
+    };
+    match (old.get(keyword), new.get(keyword)) {
         _ if is_text(keyword) => Relation::Text,
+        _ if keyword == "patternProperties" && !(is_open(old) && is_open(new)) => Relation::Other,
         (None, Some(_)) => Relation::Narrower,
         (Some(_), None) => Relation::Wider,
         _ => Relation::Other,

@@ -119,12 +119,8 @@ pub fn compare_all(old: &[Contract], new: &[Contract]) -> Vec<ToolDifference> {
 #[must_use]
 pub fn compare(old: &Contract, new: &Contract) -> ToolDifference {
     let mut changes = Vec::new();
-    // A specification has no other texts than the description, and none of the members that are compared below.
-    let is_whole = old.is_whole && new.is_whole;
-    let texts =
-        if is_whole { &["title", "description", "icons"][..] } else { &["description"][..] };
-    compare_texts(old, new, texts, &mut changes);
-    if is_whole {
+    if old.is_whole && new.is_whole {
+        compare_texts(old, new, &mut changes);
         compare_task_support(old, new, &mut changes);
         compare_hints(old, new, &mut changes);
         compare_idempotency(old, new, &mut changes);
@@ -132,6 +128,9 @@ pub fn compare(old: &Contract, new: &Contract) -> ToolDifference {
         compare_confirmation(old, new, &mut changes);
         compare_scopes(old, new, &mut changes);
         compare_deprecation(old, new, &mut changes);
+    } else if !has_same_lines(old.description(), new.description()) {
+        // A specification has no other texts than the description, and none of the members that are compared above.
+        changes.push(change(Bump::Patch, "/description", "the description changed"));
     }
     changes.extend(SchemaDiff::of(&old.input, &new.input, Side::Input, "/inputSchema"));
     let path = "/outputSchema";
@@ -148,8 +147,14 @@ fn change(bump: Bump, path: impl Into<String>, what: impl Into<String>) -> Chang
     Change { bump, path: path.into(), what: what.into() }
 }
 
-fn compare_texts(old: &Contract, new: &Contract, members: &[&str], changes: &mut Vec<Change>) {
-    for member in members {
+/// Returns whether two descriptions are equal except for the space around them and the kind of their line breaks, which
+/// a specification does not keep.
+fn has_same_lines(old: &str, new: &str) -> bool {
+    old.trim().lines().eq(new.trim().lines())
+}
+
+fn compare_texts(old: &Contract, new: &Contract, changes: &mut Vec<Change>) {
+    for member in ["title", "description", "icons"] {
         if old.definition.get(member) != new.definition.get(member) {
             let what = format!("the {member} changed");
             changes.push(change(Bump::Patch, format!("/{member}"), what));

@@ -1,10 +1,11 @@
 //! Compares the structure of two JSON Schemas.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
+use super::keywords::REFERENCES;
 use super::{Bump, Change, keywords};
 
 /// The maximum depth of schemas and references that are compared; deeper parts are only compared for equality.
@@ -36,10 +37,17 @@ pub(super) enum Relation {
     Text,
 }
 
+/// A whole schema, within which references are resolved.
+struct Root<'a> {
+    schema: &'a Value,
+    /// The parts of the schema that have a name of their own: `#` and the anchor, or the `$id`.
+    named: HashMap<String, &'a Value>,
+}
+
 /// The comparison of two schemas.
 pub(super) struct SchemaDiff<'a> {
-    old_root: &'a Value,
-    new_root: &'a Value,
+    old_root: Root<'a>,
+    new_root: Root<'a>,
     side: Side,
     compared: usize,
     /// The pairs of definitions to which references have led so far. Each pair is compared only once, because
@@ -51,10 +59,15 @@ pub(super) struct SchemaDiff<'a> {
 /// The keywords that this module compares itself, and those that have no effect of their own on the valid values.
 const STRUCTURE: &[&str] = &[
     "$ref",
+    "$dynamicRef",
+    "$recursiveRef",
     "$defs",
     "definitions",
     "$schema",
     "$id",
+    "$anchor",
+    "$dynamicAnchor",
+    "$recursiveAnchor",
     "properties",
     "required",
     "additionalProperties",
@@ -67,12 +80,43 @@ const STRUCTURE: &[&str] = &[
 
 static ANYTHING: Value = Value::Bool(true);
 
+impl<'a> Root<'a> {
+    fn new(schema: &'a Value) -> Self {
+        let mut named = HashMap::new();
+        let mut parts = vec![schema];
+        while let Some(part) = parts.pop() {
+            let text = |keyword: &str| part.get(keyword).and_then(Value::as_str);
+            let anchors = [text("$anchor"), text("$dynamicAnchor")].into_iter().flatten();
+            let names = anchors.map(|anchor| format!("#{anchor}"));
+            for name in names.chain(text("$id").map(str::to_owned)) {
+                named.entry(name).or_insert(part);
+            }
+            match part {
+                Value::Array(items) => parts.extend(items),
+                Value::Object(members) => parts.extend(members.values()),
+                _ => {}
+            }
+        }
+        Self { schema, named }
+    }
+
+    /// Returns the schema to which a local reference points; `None` if the schema has no local reference.
+    fn target(&self, schema: &Value) -> Option<&'a Value> {
+        let reference = REFERENCES.iter().find_map(|keyword| schema.get(*keyword)?.as_str())?;
+        if let Some(&part) = self.named.get(reference) {
+            return Some(part);
+        }
+        let fragment = percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()?;
+        self.schema.pointer(&fragment)
+    }
+}
+
 impl<'a> SchemaDiff<'a> {
     /// Returns the changes between an old and a new schema.
     pub(super) fn of(old: &'a Value, new: &'a Value, side: Side, path: &str) -> Vec<Change> {
         let mut diff = Self {
-            old_root: old,
-            new_root: new,
+            old_root: Root::new(old),
+            new_root: Root::new(new),
             side,
             compared: 0,
             visited: HashSet::new(),
@@ -90,14 +134,20 @@ impl<'a> SchemaDiff<'a> {
             }
             return;
         }
-        let targets = (target(self.old_root, old), target(self.new_root, new));
+        if self.compare_alternatives(old, new, path, depth) {
+            return;
+        }
+        let targets = (self.old_root.target(old), self.new_root.target(new));
         if targets != (None, None) {
             self.compare_references(old, new, targets, path, depth);
             return;
         }
-        // A reference to an anchor or to another document has no target that could be compared.
-        if old.get("$ref") != new.get("$ref") {
-            self.report(Relation::Other, &format!("{path}/$ref"), "the reference changed");
+        // A reference to another document has no target that could be compared.
+        for keyword in REFERENCES {
+            if old.get(*keyword) != new.get(*keyword) {
+                let path = format!("{path}/{keyword}");
+                self.report(Relation::Other, &path, "the reference changed");
+            }
         }
         match (old, new) {
             _ if old == new && !old.is_object() => {}
@@ -146,6 +196,49 @@ impl<'a> SchemaDiff<'a> {
         }
     }
 
+    /// Compares a schema with a list of alternatives that contains the same schema, e.g. with `anyOf` of itself and
+    /// `null`: only the other alternatives are added or removed. Returns `false` if the schemas are not such a pair.
+    fn compare_alternatives(
+        &mut self,
+        old: &'a Value,
+        new: &'a Value,
+        path: &str,
+        depth: usize,
+    ) -> bool {
+        let (list, relation, what) =
+            match (keywords::alternatives(old), keywords::alternatives(new)) {
+                (None, Some(list)) => (list, Relation::Wider, "added"),
+                (Some(list), None) => (list, Relation::Narrower, "removed"),
+                _ => return false,
+            };
+        let pair = |part: &'a Value| {
+            if relation == Relation::Wider { (old, part) } else { (part, new) }
+        };
+        let found = list.iter().position(|part| {
+            let (old, new) = pair(part);
+            let old_target = self.old_root.target(old).unwrap_or(old);
+            let new_target = self.new_root.target(new).unwrap_or(new);
+            keywords::are_alike(old, new) || keywords::are_alike(old_target, new_target)
+        });
+        let Some(found) = found else { return false };
+        let list_path = format!("{path}/anyOf");
+        let part_path = format!("{list_path}/{found}");
+        let (before, after) = pair(&list[found]);
+        let known = self.changes.len();
+        self.compare(before, after, &part_path, depth + 1);
+        // The default of the whole is beside the list of alternatives, so it is compared there.
+        let default_path = format!("{part_path}/default");
+        let changes = self.changes.split_off(known);
+        self.changes.extend(changes.into_iter().filter(|change| change.path != default_path));
+        if let (Some(old), Some(new)) = (old.as_object(), new.as_object()) {
+            self.compare_defaults(old, new, path);
+        }
+        for (_, part) in list.iter().enumerate().filter(|(at, _)| *at != found) {
+            self.report(relation, &list_path, &format!("{} is {what}", describe(part)));
+        }
+        true
+    }
+
     fn compare_objects(
         &mut self,
         old: &'a Map<String, Value>,
@@ -190,7 +283,7 @@ impl<'a> SchemaDiff<'a> {
         for name in names {
             let is_known = STRUCTURE.contains(&name.as_str()) || keywords::is_known(name);
             if !is_known && old.get(name) != new.get(name) {
-                let relation = keywords::relation_of_other(name, old.get(name), new.get(name));
+                let relation = keywords::relation_of_other(name, old, new);
                 self.report(relation, &format!("{path}/{name}"), &format!("`{name}` changed"));
             }
         }
@@ -331,12 +424,6 @@ fn accepts_all(schema: &Value) -> bool {
         Value::Object(members) => members.is_empty(),
         _ => false,
     }
-}
-
-/// Returns the schema to which a local reference points; `None` if the schema has no local reference.
-fn target<'a>(root: &'a Value, schema: &'a Value) -> Option<&'a Value> {
-    let fragment = schema.get("$ref")?.as_str()?.strip_prefix('#')?;
-    root.pointer(&percent_decode_str(fragment).decode_utf8().ok()?)
 }
 
 /// Returns the pairs of schemas in two lists that belong together, each with its place in the old list: the equal ones,

@@ -4,12 +4,17 @@ use semver::Version;
 use serde_json::Value;
 
 use super::parts::Part;
+use super::write::{DEPRECATED, UNDESCRIBED};
 use crate::checker::first_violation;
 use crate::contract::Contract;
 use crate::lint::{Lint, LintLevel, lint};
 
 /// The maximum number of tools in a specification.
 const MAX_TOOLS: usize = 10_000;
+
+/// The keywords by which a JSON Schema is recognized.
+const KEYWORDS: &[&str] =
+    &["$ref", "$schema", "allOf", "anyOf", "const", "enum", "not", "oneOf", "properties", "type"];
 
 /// The contents of a specification.
 #[derive(Clone, Debug, Default)]
@@ -238,8 +243,12 @@ impl Section {
 
     fn contract(&self, name: &str, input: Value, output: Option<Value>) -> Contract {
         let text = self.part(Part::Purpose).map_or("", |body| body.text.as_str());
-        let lines = text.lines().filter(|line| !line.contains("**Version**"));
-        let lines = lines.map(|line| line.trim_start_matches('>').trim());
+        let is_note =
+            |line: &str| [DEPRECATED, UNDESCRIBED].contains(&line) || line.contains("**Version**");
+        let lines = text.lines().filter_map(|line| match line.strip_prefix('>') {
+            Some(quoted) => Some(quoted.strip_prefix(' ').unwrap_or(quoted)),
+            None => Some(line.trim()).filter(|line| !is_note(line)),
+        });
         let description = lines.collect::<Vec<_>>().join("\n").trim().to_owned();
         let mut contract = Contract::from_parts(name, &description, input, output);
         if let Some(version) = &self.version {
@@ -248,7 +257,8 @@ impl Section {
         contract
     }
 
-    /// Returns the schema in a part: its first JSON block that is an object with a type or properties.
+    /// Returns the schema in a part: its first JSON block that is an object with a keyword of JSON Schema, or an empty
+    /// object.
     fn schema(
         &self,
         part: Part,
@@ -259,12 +269,11 @@ impl Section {
         let mut broken = None;
         for (line, block) in &body.blocks {
             match serde_json::from_str::<Value>(block) {
-                Ok(value)
-                    if ["type", "properties", "$ref"]
-                        .iter()
-                        .any(|key| value.get(key).is_some()) =>
+                Ok(Value::Object(members))
+                    if members.is_empty()
+                        || KEYWORDS.iter().any(|keyword| members.contains_key(*keyword)) =>
                 {
-                    return Some(value);
+                    return Some(members.into());
                 }
                 Ok(_) => {}
                 Err(error) => broken = broken.or(Some((*line, error.to_string()))),

@@ -50,16 +50,22 @@ fn quote(text: &str, out: &mut String) {
     }
 }
 
+/// The note that a tool is deprecated, which is not a part of its description.
+pub(super) const DEPRECATED: &str = "The tool is deprecated.";
+
+/// The note in place of a missing description.
+pub(super) const UNDESCRIBED: &str = "The tool has no description.";
+
 fn purpose(tool: &Contract, out: &mut String) {
     if let Some(version) = tool.version() {
         let _ = writeln!(out, "**Version**: {version}\n");
     }
     if tool.is_deprecated() {
-        out.push_str("The tool is deprecated.\n\n");
+        let _ = writeln!(out, "{DEPRECATED}\n");
     }
     let text = tool.description().trim();
     if text.is_empty() {
-        out.push_str("The tool has no description.\n");
+        let _ = writeln!(out, "{UNDESCRIBED}");
     }
     quote(text, out);
 }

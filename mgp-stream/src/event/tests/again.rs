@@ -55,6 +55,38 @@ async fn a_subscription_of_an_ended_server_starts_again_under_its_id_and_number(
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_subscription_that_is_continued_outlives_its_first_connection() {
+    let limits = EventLimits { per_scope: 1, ..EventLimits::default() };
+    let hub = EventHub::with_limits(limits, |_, _| true);
+    let (mut first, mut second) = (Subscriber::new(&hub), Subscriber::new(&hub));
+    let id = first.subscribe(&["*"]).await;
+    let again = json!({"channels": [], "subscription_id": id});
+    second.request("mgp/events/subscribe", again).await.unwrap();
+    // It now counts for the second connection.
+    first.subscribe(&["a"]).await;
+    let more = json!({"channels": ["a"]});
+    assert_eq!(second.request("mgp/events/subscribe", more).await, Err(3001));
+    first.client.cx.scope.end();
+    hub.publish(EventDraft::new("b")).await.unwrap();
+    settle().await;
+    assert_eq!(second.channels(), ["b"]);
+    second.client.cx.scope.end();
+    assert_eq!(hub.subscriptions(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_connection_leaves_a_later_subscription_with_the_same_id() {
+    let hub = EventHub::new();
+    let (mut first, mut second) = (Subscriber::new(&hub), Subscriber::new(&hub));
+    let id = first.subscribe(&["*"]).await;
+    first.request("mgp/events/unsubscribe", json!({"subscription_id": id})).await.unwrap();
+    let again = json!({"channels": ["*"], "subscription_id": id});
+    second.request("mgp/events/subscribe", again).await.unwrap();
+    first.client.cx.scope.end();
+    assert_eq!(hub.subscriptions(), 1);
+}
+
 #[tokio::test]
 async fn a_call_settles_once_its_events_are_sent_and_does_not_wait_for_a_stuck_reader() {
     let received = Arc::new(AtomicUsize::new(0));

@@ -65,6 +65,7 @@ async fn stored_events_are_bounded_and_the_loss_is_reported() {
     let mut one = Subscriber::new(&hub);
     let answer = one.request("mgp/events/subscribe", durable()).await.unwrap();
     let id = &answer["subscription_id"];
+    let reader = hub.reader("hook", &["a.*"], None).await.unwrap();
     one.client.cx.scope.end();
     for _ in 0..10_500 {
         drop(hub.publish(EventDraft::new("a.b")));
@@ -76,6 +77,11 @@ async fn stored_events_are_bounded_and_the_loss_is_reported() {
         (&replayed["events"][0]["_mgp"]["seq"], &replayed["truncated"]),
         (&json!(501), &json!(true))
     );
+    assert_eq!(reader.waiting(), 10_000);
+    let read = reader.read(2).await.unwrap();
+    let numbers = |at: usize| read[at].event.get::<serde_json::Value>().unwrap()["_mgp"].clone();
+    assert_eq!(numbers(0), json!({"seq": 501, "dropped": 500}));
+    assert_eq!(numbers(1), json!({"seq": 502}));
     for number in 0..15 {
         assert!(one.request("mgp/events/subscribe", durable()).await.is_ok(), "{number}");
     }
@@ -162,7 +168,7 @@ async fn each_use_of_a_durable_subscription_keeps_it_from_being_removed_as_unuse
     let answer = one.request("mgp/events/subscribe", durable()).await.unwrap();
     let id = answer["subscription_id"].as_str().unwrap();
     hub.reader("hook", &["a.*"], None).await.unwrap();
-    for used in ["resume", "replay", "attach", "reader"] {
+    for used in ["send", "resume", "replay", "attach", "reader"] {
         // A use is stored once an hour.
         tokio::time::pause();
         tokio::time::advance(std::time::Duration::from_hours(2)).await;
@@ -170,6 +176,7 @@ async fn each_use_of_a_durable_subscription_keeps_it_from_being_removed_as_unuse
         let sql = "UPDATE events_subscriptions SET used_at = 0";
         db.write(move |tx| Ok(tx.execute(sql, [])?)).await.unwrap();
         match used {
+            "send" => hub.publish(EventDraft::new("a.b")).await.unwrap(),
             "resume" => {
                 let params = json!({"channels": [], "subscription_id": id});
                 one.request("mgp/events/subscribe", params).await.unwrap();
@@ -186,8 +193,11 @@ async fn each_use_of_a_durable_subscription_keeps_it_from_being_removed_as_unuse
             }
             _ => drop(hub.reader("hook", &["a.*"], None).await.unwrap()),
         }
-        let sql = "SELECT count(*) FROM events_subscriptions WHERE used_at > 0";
-        let count = db.write(move |tx| Ok(tx.query_row(sql, [], |row| row.get::<_, u32>(0))?));
-        assert_eq!(count.await.unwrap(), 1, "{used}");
+        let is_noted = async || {
+            let sql = "SELECT count(*) FROM events_subscriptions WHERE used_at > 0";
+            let count = db.write(move |tx| Ok(tx.query_row(sql, [], |row| row.get::<_, u32>(0))?));
+            count.await.unwrap() == 1
+        };
+        mgp_testkit::until(used, is_noted).await;
     }
 }

@@ -183,6 +183,24 @@ async fn a_subscriber_without_a_connection_polls_and_expires() {
     assert!(polling.events().is_empty(), "nothing is sent to a request that is over");
     tokio::time::sleep(super::subscription::LEASE * 2).await;
     assert_eq!(polling.request("mgp/events/replay", params).await, Err(-32602));
+    let again = json!({"channels": ["a"], "subscription_id": id});
+    assert!(polling.request("mgp/events/subscribe", again).await.is_ok(), "its id is free");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_subscription_does_not_count_and_a_continued_one_does_not_expire() {
+    let limits = EventLimits { per_principal: 1, ..EventLimits::default() };
+    let hub = EventHub::with_limits(limits, |_, _| true);
+    let mut polling = Subscriber::new(&hub);
+    polling.client.cx.scope = Scope::new(ScopeKind::Request);
+    polling.subscribe(&["a"]).await;
+    tokio::time::sleep(super::subscription::LEASE * 2).await;
+    let id = polling.subscribe(&["a"]).await;
+    for _ in 0..3 {
+        tokio::time::sleep(super::subscription::LEASE / 2).await;
+        let again = json!({"channels": [], "subscription_id": id});
+        assert!(polling.request("mgp/events/subscribe", again).await.is_ok());
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,12 +1,12 @@
-//! Settings of a legacy session, which are replayed in the next one (MCP resources, logging; MGP §3.6).
+//! Settings of a legacy session, which are replayed in the next one (MCP resources, logging; MGP §3.6, §13.2).
 
 use mgp_types::mcp::SubscribeParams;
 use mgp_types::method::{
     LoggingSetLevel, PermissionGrant, PermissionResponse, ResourcesSubscribe, ResourcesUnsubscribe,
 };
-use mgp_types::service::{Call, CallKey, Deadline, Extensions, Outlet};
+use mgp_types::service::{Call, CallKey, Deadline, Extensions, Outlet, SessionReplay};
 
-/// The maximum number of subscribed resources that are recorded; further subscriptions are not replayed.
+/// The maximum number of subscribed resources that are recorded, and of other calls; further ones are not replayed.
 const MAX_WATCHED: usize = 4096;
 
 /// Settings of a session.
@@ -16,6 +16,8 @@ pub(super) struct SessionSettings {
     /// The latest call that set the permissions; each such call replaces all earlier ones.
     permissions: Option<Call>,
     watched: Vec<(String, Call)>,
+    /// The calls that are replayed with other params, e.g. subscriptions to events.
+    replays: Vec<(Call, SessionReplay)>,
 }
 
 /// A change of the settings, which a request makes when the server accepts it.
@@ -24,6 +26,7 @@ pub(super) enum SettingChange {
     Permissions(Call),
     Watch(String, Call),
     Unwatch(String),
+    Replay(Call, SessionReplay),
 }
 
 /// A marker in the extensions of a replayed request, which must not open another session if it finds its own session
@@ -38,6 +41,9 @@ impl SettingChange {
         }
         if call.is::<PermissionResponse>() || call.is::<PermissionGrant>() {
             return Some(Self::Permissions(replay_of(call)));
+        }
+        if let Some(replay) = call.cx().extensions.get::<SessionReplay>() {
+            return Some(Self::Replay(replay_of(call), replay.clone()));
         }
         let watches = call.is::<ResourcesSubscribe>();
         if !watches && !call.is::<ResourcesUnsubscribe>() {
@@ -66,15 +72,27 @@ impl SessionSettings {
                     );
                 }
             }
+            SettingChange::Replay(call, replay) => {
+                self.replays.retain(|(_, known)| !known.is_over());
+                if self.replays.len() < MAX_WATCHED {
+                    self.replays.push((call, replay));
+                }
+            }
         }
     }
 
     /// Returns the requests to replay in a new session.
     pub(super) fn requests(&self) -> Vec<Call> {
         let watched = self.watched.iter().map(|(_, call)| call);
+        let replays = self.replays.iter().filter_map(|(call, replay)| {
+            let mut call = replay_of(call);
+            *call.params_mut() = replay.params()?;
+            Some(call)
+        });
         // The permissions are replayed first: a new session has no permissions, and calls that need some can follow
         // immediately.
-        self.permissions.iter().chain(&self.level).chain(watched).map(replay_of).collect()
+        let settings = self.permissions.iter().chain(&self.level).chain(watched);
+        settings.map(replay_of).chain(replays).collect()
     }
 }
 
@@ -93,13 +111,24 @@ fn replay_of(call: &Call) -> Call {
 
 #[cfg(test)]
 mod tests {
-    use mgp_types::method::{Request as _, ToolsCall};
-    use mgp_types::service::{Context, Method, Params, Peer, Principal, Scope, ScopeKind};
+    use std::sync::Arc;
+
+    use mgp_types::method::{EventsSubscribe, Request as _, ToolsCall};
+    use mgp_types::service::{
+        Context, Method, Params, Peer, Principal, Scope, ScopeKind, SessionReplayFn,
+    };
 
     use super::*;
 
     fn change(method: &str, params: &str) -> Option<SettingChange> {
-        let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Session), Principal::local());
+        change_in(context(), method, params)
+    }
+
+    fn context() -> Context {
+        Context::new(Peer::none(), Scope::new(ScopeKind::Session), Principal::local())
+    }
+
+    fn change_in(cx: Context, method: &str, params: &str) -> Option<SettingChange> {
         let params = Params::split(method, params.to_owned().into()).unwrap();
         SettingChange::of(&Call::request(Method::of(method), params, cx))
     }
@@ -125,6 +154,21 @@ mod tests {
         assert!(asked[0].contains("denied"), "{asked:?}");
         assert!(asked[1].contains("debug") && asked[2].contains("a:2"), "{asked:?}");
         assert!(change(ToolsCall::METHOD, r#"{"name":"t"}"#).is_none());
+    }
+
+    #[test]
+    fn a_call_is_replayed_with_other_params_until_its_caller_drops_it() {
+        let mut settings = SessionSettings::default();
+        let params = || Params::split(EventsSubscribe::METHOD, r#"{"after_seq":7}"#.into()).ok();
+        let replay: Arc<SessionReplayFn> = Arc::new(params);
+        let mut cx = context();
+        cx.extensions.insert(SessionReplay::new(&replay));
+        settings.keep(change_in(cx, EventsSubscribe::METHOD, "{}").unwrap());
+        let requests = settings.requests();
+        assert_eq!(requests.len(), 1);
+        assert_eq!(requests[0].params().body().as_deref(), Some(r#""after_seq":7"#));
+        drop(replay);
+        assert!(settings.requests().is_empty());
     }
 
     #[test]

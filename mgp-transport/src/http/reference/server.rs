@@ -88,6 +88,7 @@ struct Shared {
     sealer: Sealer,
     /// The beginning of URLs, without a slash at the end.
     base: String,
+    address: SocketAddr,
     settings: ReferenceSettings,
     table: Mutex<ReferenceTable>,
 }
@@ -110,7 +111,8 @@ impl ReferenceServer {
         let base = base.trim_end_matches('/').to_owned();
         let limits =
             ConnectionLimits { connections: settings.max_readers, ..ConnectionLimits::default() };
-        let shared = Arc::new(Shared { sealer, base, settings, table: Mutex::default() });
+        let shared = Shared { sealer, base, address, settings, table: Mutex::default() };
+        let shared = Arc::new(shared);
         let (stop, stopped) = oneshot::channel::<()>();
         let service = ReferenceService(Arc::clone(&shared));
         tokio::spawn(listen(listener, service, limits, async {
@@ -157,6 +159,12 @@ impl ReferenceServer {
     #[must_use]
     pub fn base_url(&self) -> &str {
         &self.shared.base
+    }
+
+    /// Returns the address on which the server listens.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.shared.address
     }
 }
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::present::starts_mgp;
 use super::record::{self, ENTRY, Record, Restored};
 use super::syntax::Syntax;
-use super::{HostTarget, read, undo, write};
+use super::{HostTarget, check_unchanged, read, undo, write};
 use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
 use crate::operator::admit_edit;
@@ -78,10 +78,10 @@ pub(crate) async fn run(global: &Global, disconnect: &Disconnect) -> CliResult {
     let syntax = Syntax::of(&file);
     let table = &disconnect.target.table(syntax, &now);
     let servers = syntax.members(&now, table).map_err(unchanged)?;
-    if servers.iter().all(|(name, _)| name != ENTRY) {
+    let record = Record::read(global, &file)?;
+    if record.is_none() && servers.iter().all(|(name, _)| name != ENTRY) {
         return Err(not_connected());
     }
-    let record = Record::read(global, &file)?;
     let starts_mgp = starts_mgp(global, &disconnect.target, &file, &now, table);
     let restored = match &record {
         Some(record) => {
@@ -101,8 +101,7 @@ pub(crate) async fn run(global: &Global, disconnect: &Disconnect) -> CliResult {
         },
     };
     let is_there = |entry: &&record::TakenEntry| {
-        let members = restored.text.as_deref().map(|text| syntax.members(text, &entry.path));
-        members.is_some_and(|all| all.is_ok_and(|all| all.iter().any(|one| one.0 == entry.name)))
+        restored.text.as_deref().is_some_and(|text| entry.is_in(syntax, text))
     };
     let taken = record.iter().flat_map(|record| &record.taken);
     let names = taken.filter(is_there).map(|entry| entry.name.clone()).collect();
@@ -110,6 +109,7 @@ pub(crate) async fn run(global: &Global, disconnect: &Disconnect) -> CliResult {
     let backup = if let Some(text) = &restored.text {
         write(&file, Some(&now), text)?
     } else {
+        check_unchanged(&file, Some(&now))?;
         fs::remove_file(&file).map_err(|error| unchanged(error.to_string()))?;
         None
     };

@@ -57,6 +57,14 @@ pub(crate) struct TakenEntry {
     value: String,
 }
 
+impl TakenEntry {
+    /// Returns whether a text has an entry of this name at the same place.
+    pub(super) fn is_in(&self, syntax: Syntax, text: &str) -> bool {
+        let members = syntax.members(text, &self.path);
+        members.is_ok_and(|all| all.iter().any(|(name, _)| *name == self.name))
+    }
+}
+
 /// The result of taking mgp out of the text of a host's file.
 pub(crate) struct Restored {
     /// The text; `None` if there was no file before mgp was connected.

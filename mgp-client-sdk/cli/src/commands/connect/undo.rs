@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::record::{ENTRY, Record, Restored, is_same};
 use super::syntax::Syntax;
-use super::{HostTarget, read, write};
+use super::{HostTarget, check_unchanged, read, write};
 use crate::args::{ConfigArg, Global};
 use crate::config_file;
 use crate::exit::{CliResult, Failure};
@@ -25,6 +25,9 @@ const MAX_CHANGES: usize = 20;
 
 /// The maximum size of the file that stores the changes. The oldest changes are dropped to stay below it.
 const MAX_BYTES: u64 = 16 << 20;
+
+/// The maximum size of a file's text that is stored with the change. A longer one is only in the back-up.
+const MAX_STORED_BYTES: usize = 1 << 20;
 
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -61,8 +64,11 @@ struct FileChange {
     #[serde(flatten)]
     run: CommandRun,
     file: PathBuf,
-    /// The text before the change; `None` if there was no file.
+    /// The text before the change; `None` if there was no file, or if the text is only in the back-up.
     before: Option<String>,
+    /// The SHA-256 of the text before the change, if that text is only in the back-up.
+    #[serde(default)]
+    before_sha256: Option<String>,
     /// The SHA-256 of the text after the change; `None` if the file was removed.
     after_sha256: Option<String>,
     /// The record of `mgp connect` about the file, as it was before the change.
@@ -146,10 +152,12 @@ pub(super) fn remember(
     let store = store(global)?;
     let lock = store.lock(LOCK_TIMEOUT)?;
     let mut changes = read_all(&store)?;
+    let is_long = |text: &str| backup.is_some() && text.len() > MAX_STORED_BYTES;
     changes.push(FileChange {
         run,
         file: file.to_owned(),
-        before: before.map(str::to_owned),
+        before: before.filter(|text| !is_long(text)).map(str::to_owned),
+        before_sha256: before.filter(|text| is_long(text)).map(digest),
         after_sha256: after.map(digest),
         record,
         entry: after.and_then(|after| entry_in(file, after)).map(|found| found.entry),
@@ -166,42 +174,83 @@ pub(super) fn remember(
 
 pub(crate) async fn run(global: &Global, undo: &Undo) -> CliResult {
     let store = store(global)?;
-    let lock = store.lock(LOCK_TIMEOUT)?;
-    let mut changes = read_all(&store)?;
+    let changes = read_all(&store)?;
     if undo.list {
         let rows = changes.into_iter().rev().map(|change| change.row(None)).collect();
         return print(global, &UndoResult { rows, is_list: true });
     }
-    let Some(last) = changes.last().map(|change| change.run.clone()) else {
-        return Err(Failure::failed("mgp has changed no host's file that it could restore"));
-    };
-    let kept = changes.iter().rposition(|change| change.run != last).map_or(0, |at| at + 1);
-    let plan = |change: &FileChange| if undo.force { Ok(None) } else { change.merged(global) };
-    let mut merged = changes[kept..].iter().map(plan).collect::<CliResult<Vec<_>>>()?;
+    let no_change = || Failure::failed("mgp has changed no host's file that it could restore");
+    if changes.is_empty() {
+        return Err(no_change());
+    }
+    // The files are read after this: hosts may change them while the person types the passphrase.
     admit_edit(global, &ConfigArg::default()).await?;
+    let lock = store.lock(LOCK_TIMEOUT)?;
+    let mut changes = read_all(&store)?;
+    let last = changes.last().map(|change| change.run.clone()).ok_or_else(no_change)?;
+    let kept = changes.iter().rposition(|change| change.run != last).map_or(0, |at| at + 1);
+    let plan = |change: &FileChange| change.plan(global, undo.force);
+    let mut plans = changes[kept..].iter().map(plan).collect::<CliResult<Vec<_>>>()?;
     let mut rows = Vec::new();
     while changes.len() > kept
-        && let Some(change) = changes.pop()
+        && let (Some(change), Some(plan)) = (changes.pop(), plans.pop())
     {
-        let merged = merged.pop().flatten();
-        let backup = change.take_back(merged.as_ref())?;
+        let backup = change.take_back(&plan)?;
         Record::write(global, &change.file, change.record.clone())?;
         change.remove_backup();
         store.replace(&lock, &serde_json::to_vec(&changes)?)?;
-        rows.push(UndoRow { differs: merged.map(|merged| merged.differs), ..change.row(backup) });
+        let differs = plan.merged.map(|merged| merged.differs);
+        rows.push(UndoRow { differs, ..change.row(backup) });
     }
     print(global, &UndoResult { rows, is_list: false })
 }
 
+/// The plan to take a change back.
+struct UndoPlan {
+    /// The text of the file for which the plan was made; `None` if there is no file.
+    now: Option<String>,
+    /// The text of the file before the change.
+    before: Option<String>,
+    /// The text without the change, if another program has changed the file since.
+    merged: Option<Restored>,
+}
+
 impl FileChange {
-    /// Returns the current text without this change if another program has changed the file since; otherwise `None`.
+    /// Returns the plan to take this change back. With `is_forced`, later changes of the file are taken back too.
+    fn plan(&self, global: &Global, is_forced: bool) -> CliResult<UndoPlan> {
+        let (now, before) = (read(&self.file)?, self.before()?);
+        let is_same = now.as_deref().map(digest) == self.after_sha256;
+        let merged = if is_forced || is_same {
+            None
+        } else {
+            Some(self.merged(global, now.clone(), before.as_deref())?)
+        };
+        Ok(UndoPlan { now, before, merged })
+    }
+
+    /// Returns the text before the change; `None` if there was no file.
+    fn before(&self) -> CliResult<Option<String>> {
+        let (Some(sha256), Some(backup)) = (&self.before_sha256, &self.backup) else {
+            return Ok(self.before.clone());
+        };
+        let text = fs::read_to_string(backup).ok().filter(|text| digest(text) == *sha256);
+        text.map(Some).ok_or_else(|| {
+            let (file, backup) = (self.file.display(), backup.display());
+            Failure::failed(format!(
+                "`{file}` cannot be restored, because its copy `{backup}` was changed or removed"
+            ))
+        })
+    }
+
+    /// Returns the current text of a file without this change.
     ///
     /// Fails if the change cannot be separated from the later ones, e.g. because these include the entry of mgp itself.
-    fn merged(&self, global: &Global) -> CliResult<Option<Restored>> {
-        let now = read(&self.file)?;
-        if now.as_deref().map(digest) == self.after_sha256 {
-            return Ok(None);
-        }
+    fn merged(
+        &self,
+        global: &Global,
+        now: Option<String>,
+        before: Option<&str>,
+    ) -> CliResult<Restored> {
         let (file, command) = (self.file.display(), &self.run.command);
         let failed = |what: &str| {
             Failure::failed(format!(
@@ -213,7 +262,7 @@ impl FileChange {
         let now = now.ok_or_else(changed)?;
         // Only the change that first connected mgp can be taken out of a later text: other changes do not record what
         // they removed.
-        if self.entry.is_none() || self.before.as_deref().is_some_and(is_connected) {
+        if self.entry.is_none() || before.is_some_and(is_connected) {
             return Err(changed());
         }
         let found = entry_in(&self.file, &now);
@@ -221,25 +270,26 @@ impl FileChange {
         let found =
             found.ok_or_else(|| failed(&format!("the entry of mgp in `{file}` was changed")))?;
         let record = Record::read(global, &self.file)?.ok_or_else(changed)?;
-        record.restore(found.syntax, &found.table, &now, true).map(Some).map_err(|_| changed())
+        record.restore(found.syntax, &found.table, &now, true).map_err(|_| changed())
     }
 
     /// Restores the file, or writes the merged text. Returns the path of a back-up of the replaced text; `None` if that
     /// text is exactly what mgp had written.
-    fn take_back(&self, merged: Option<&Restored>) -> CliResult<Option<PathBuf>> {
+    fn take_back(&self, plan: &UndoPlan) -> CliResult<Option<PathBuf>> {
         let file = &self.file;
-        let text = merged.map_or(&self.before, |merged| &merged.text);
-        match (text, read(file)?) {
-            (Some(before), Some(now)) if self.after_sha256 == Some(digest(&now)) => {
+        let text = plan.merged.as_ref().map_or(&plan.before, |merged| &merged.text);
+        check_unchanged(file, plan.now.as_deref())?;
+        match (text, &plan.now) {
+            (Some(before), Some(now)) if self.after_sha256 == Some(digest(now)) => {
                 replace_file(file, before).map(|()| None).map_err(|error| {
                     Failure::failed(format!("`{}` cannot be written: {error}", file.display()))
                 })
             }
             (Some(before), now) => write(file, now.as_deref(), before),
             (None, Some(now)) => {
-                let is_ours = self.after_sha256 == Some(digest(&now));
+                let is_ours = self.after_sha256 == Some(digest(now));
                 let backup =
-                    (!is_ours).then(|| config_file::write_backup(file, &now)).transpose()?;
+                    (!is_ours).then(|| config_file::write_backup(file, now)).transpose()?;
                 fs::remove_file(file).map(|()| backup).map_err(|error| {
                     Failure::failed(format!("`{}` cannot be removed: {error}", file.display()))
                 })
@@ -251,10 +301,11 @@ impl FileChange {
     /// Removes the back-up of this change if the file now has the same text, unless a record still needs the back-up.
     fn remove_backup(&self) {
         let Some(backup) = &self.backup else { return };
+        let Ok(Some(before)) = self.before() else { return };
         let is_needed =
             self.record.as_ref().is_some_and(|kept| kept.before.as_ref() == Some(backup));
-        let has = |path: &Path| fs::read_to_string(path).ok() == self.before;
-        if !is_needed && self.before.is_some() && has(backup) && has(&self.file) {
+        let has = |path: &Path| fs::read_to_string(path).is_ok_and(|text| text == before);
+        if !is_needed && has(backup) && has(&self.file) {
             // A copy that remains does no harm.
             let _ = fs::remove_file(backup);
         }
@@ -296,4 +347,28 @@ fn read_all(store: &PrivateFile) -> CliResult<Vec<FileChange>> {
         let path = store.path().display();
         Failure::failed(format!("`{path}` is damaged ({error}); move it away to go on without it"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_file_displaces_no_other_change_and_is_restored_from_its_backup() {
+        let folder = mgp_testkit::temp_dir();
+        let global = Global { state: Some(folder.path().join("state")), json: false, verbose: 0 };
+        let (file, run) = (folder.path().join("mcp.json"), CommandRun::of("setup"));
+        let long = format!("{{\"history\": \"{}\"}}", "x".repeat(17 << 20));
+        let backup = config_file::write_backup(&file, &long).unwrap();
+        for (before, backup) in [("{}", None), (&*long, Some(backup.clone()))] {
+            remember(&global, run.clone(), &file, (Some(before), Some("{}")), None, backup)
+                .unwrap();
+        }
+        let changes = read_all(&store(&global).unwrap()).unwrap();
+        assert_eq!(changes.len(), 2);
+        assert!(changes[1].before().unwrap().as_deref() == Some(&*long), "byte for byte");
+        fs::write(&backup, "other").unwrap();
+        let refused = changes[1].before().unwrap_err().to_string();
+        assert!(refused.ends_with("was changed or removed"), "{refused}");
+    }
 }

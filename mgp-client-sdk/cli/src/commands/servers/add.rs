@@ -26,12 +26,13 @@ use crate::{control, state};
 /// `mgp servers add`.
 #[derive(Clone, Debug, Args)]
 #[command(disable_version_flag = true)]
+#[command(group = clap::ArgGroup::new("target").args(["url", "command"]))]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Add {
     /// Id of the server: letters, digits, `.`, `_`, `-`; or its name in the registry, or a bundle (`FILE.mcpb`)
     pub(super) id: String,
     /// Id of a server from the registry or a bundle; the default is the last part of its name
-    #[arg(long = "id", value_name = "ID")]
+    #[arg(long = "id", value_name = "ID", conflicts_with_all = ["url", "command"])]
     pub(super) new_id: Option<String>,
     /// Version in the registry; the default is the latest
     #[arg(long, value_name = "VERSION", conflicts_with_all = ["url", "command"])]
@@ -51,16 +52,16 @@ pub(crate) struct Add {
     #[arg(long, conflicts_with = "command")]
     url: Option<String>,
     /// Header of every request; write secrets as ${VAR}; may be given several times
-    #[arg(long, value_name = "NAME=VALUE", requires = "url", value_parser = pair)]
+    #[arg(long, value_name = "NAME=VALUE", requires = "url", conflicts_with = "command", value_parser = pair)]
     header: Vec<(String, String)>,
     /// Environment variable of the program; write secrets as ${VAR}; may be given several times
-    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    #[arg(long, value_name = "NAME=VALUE", requires = "command", conflicts_with = "url", value_parser = pair)]
     env: Vec<(String, String)>,
     /// Working folder of the program
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", requires = "command", conflicts_with = "url")]
     cwd: Option<String>,
-    /// Era of MCP to use with the server; the default is the newest one it supports
-    #[arg(long, value_parser = ["auto", "modern", "legacy"])]
+    /// Era of MCP to use with a program or URL; the default is the newest one it supports
+    #[arg(long, requires = "target", value_parser = ["auto", "modern", "legacy"])]
     era: Option<String>,
     /// Agent that gets access; the default is `default`, the agents of connected hosts, and those of your configuration
     #[arg(long, value_name = "NAME")]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_discovery::{Config, Registrations, TargetConfig, Trust};
+use mgp_discovery::{Config, LoadedConfig, Registrations, Sources, TargetConfig, Trust};
 use mgp_security::ServerHoldings;
 use mgp_toolindex::{Erase, History, HistoryConfig, HistoryScope};
 use mgp_types::method::{KernelReload, KernelServers};
@@ -108,17 +108,25 @@ fn remove_bundle(folder: &Path, arg: &ConfiguredServer) -> String {
 
 /// Erases the searches that led to the tools of a removed server, so that they do not change the ranking of a later
 /// server with the same id.
-async fn forget_searches(db: Db, id: &str, config: &Config) -> CliResult {
+async fn forget_searches(db: Db, id: &str, configs: &[&Config]) -> CliResult {
     // With this scope the history has the searches of every agent, whatever the configuration learns from.
     let options = HistoryConfig::new().scope(HistoryScope::Agent);
     let registered = Registrations::registered_in(&db).await?;
     let history = History::open(db, options).await?;
-    let is_server =
-        |id: &str| config.server(id).is_some() || registered.contains(&ServerId::from(id));
+    let is_server = |id: &str| {
+        configs.iter().any(|config| config.server(id).is_some())
+            || registered.contains(&ServerId::from(id))
+    };
     for tool in history.called_tools(id, is_server).await? {
         history.erase(Erase::Tool(&tool)).await?;
     }
     Ok(history.flush().await?)
+}
+
+/// Returns whether a configuration has a server, even one that is broken or switched off.
+fn has(loaded: &LoadedConfig, id: &str) -> bool {
+    let mut unused = loaded.broken.iter().chain(&loaded.disabled);
+    loaded.config.server(id).is_some() || unused.any(|other| other == id)
 }
 
 /// Deletes the decisions about a removed server, so that a later server with the same id does not inherit them.
@@ -138,12 +146,18 @@ async fn forget(global: &Global, arg: &ConfiguredServer) -> CliResult<Vec<String
             client.request::<KernelReload>(&params).await?.forgotten.contains(id)
         }
         Backend::Folder(governance, _) => {
-            // A project's configuration can define another server with this id, which keeps the decisions.
-            let config = arg.config.sources().load(&trust).await?.config;
-            let is_gone = config.server(id).is_none();
+            // Another file of the user, or a project's, can define another server with this id, which keeps the
+            // decisions. So does a registered one.
+            let named = arg.config.sources().load(&trust).await?;
+            let own = Sources::from_env().load(&trust).await;
+            let server = ServerId::from(&**id);
+            let is_gone = !has(&named, id)
+                && own.as_ref().is_ok_and(|own| !has(own, id))
+                && !Registrations::is_approved_in(&db, &server).await?;
             if is_gone {
-                governance.remove_server(&ServerId::from(&**id)).await?;
-                forget_searches(db, id, &config).await?;
+                governance.remove_server(&server).await?;
+                let configs = [&named].into_iter().chain(&own).map(|loaded| &loaded.config);
+                forget_searches(db, id, &configs.collect::<Vec<_>>()).await?;
             }
             is_gone
         }

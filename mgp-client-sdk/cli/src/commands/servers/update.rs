@@ -24,7 +24,7 @@ use crate::commands::tools::{fetch_tools, needs_decision};
 use crate::config_file::ConfigFile;
 use crate::exit::{CliResult, Failure};
 use crate::operator::admit_edit;
-use crate::output::{Cell, Color, Output, Render, first_line, print, print_note};
+use crate::output::{Cell, Color, Output, Render, first_line, plural, print, print_note};
 use crate::{control, prompt};
 
 /// The time that the command waits for an updated server to start and to list its tools.
@@ -83,6 +83,13 @@ struct ServerUpdate {
     /// `true` if the server came from a bundle, so no registry has its other versions.
     #[serde(skip)]
     is_bundle: bool,
+}
+
+impl ServerUpdate {
+    fn fail(&mut self, why: String) {
+        self.status = "failed";
+        self.changes = vec![why];
+    }
 }
 
 impl Render for UpdateReport {
@@ -182,10 +189,23 @@ pub(super) async fn run(global: &Global, update: &Update) -> CliResult {
         confirm(global, update, &plans)?;
         admit_edit(global, &update.config).await?;
         for plan in &mut plans {
-            apply(global, update, &file, plan).await?;
+            if let Err(failure) = apply(global, update, &file, plan).await {
+                plan.report.fail(failure.to_string());
+            }
         }
     }
-    print(global, &UpdateReport(plans.into_iter().map(|plan| plan.report).collect()))
+    finish(global, &UpdateReport(plans.into_iter().map(|plan| plan.report).collect()))
+}
+
+/// Prints the result; fails if a server could not be updated.
+fn finish(global: &Global, report: &UpdateReport) -> CliResult {
+    print(global, report)?;
+    match report.0.iter().filter(|server| server.status == "failed").count() {
+        0 => Ok(()),
+        failed => {
+            Err(Failure::failed(format!("{} could not be updated", plural(failed, "server"))))
+        }
+    }
 }
 
 /// Returns whether a published name comes from a bundle, which only `--bundle` updates. Names of a registry have a `/`.
@@ -249,8 +269,7 @@ impl PlannedUpdate {
     }
 
     fn fail(mut self, why: impl Into<String>) -> Self {
-        self.report.status = "failed";
-        self.report.changes = vec![why.into()];
+        self.report.fail(why.into());
         self
     }
 }
@@ -436,10 +455,7 @@ fn confirm(global: &Global, update: &Update, plans: &[PlannedUpdate]) -> CliResu
             print_note(global, &format!("  {change}"));
         }
     }
-    match prompt::confirm(
-        global,
-        &format!("Update {}?", crate::output::plural(newer().count(), "server")),
-    )? {
+    match prompt::confirm(global, &format!("Update {}?", plural(newer().count(), "server")))? {
         Some(true) => Ok(()),
         Some(false) => Err(Failure::failed("nothing was changed")),
         None => Err(Failure::usage(

@@ -133,6 +133,9 @@ fn a_published_server_is_added_updated_and_removed() {
     let newer = run(&home, &with(&["servers", "update", "--check"]));
     assert!(newer.out.starts_with("newer desk  1.0.0 → 1.1.0"), "{newer:?}");
     assert!(newer.out.contains("runs @acme/desk@1.1.0 instead of @acme/desk@1.0.0"), "{newer:?}");
+    let failed = run(&home, &with(&["servers", "update", "desk", "--version", "9.9.9", "--yes"]));
+    assert!(failed.code == Some(1) && failed.out.starts_with("failed desk"), "{failed:?}");
+    assert!(failed.err.contains("1 server could not be updated"), "{failed:?}");
     assert_eq!(fs::read_to_string(home.own()).unwrap(), text);
     update_and_return(home, &with);
 }
@@ -298,4 +301,25 @@ fn a_server_of_a_package_without_registry_is_updated_by_hand() {
     assert_eq!(all.code, Some(0), "{all:?}");
     assert!(all.err.contains("put `--refresh` before `mcp-time`"), "{all:?}");
     assert!(all.err.contains("`mcp-time==VERSION`, in the `args`"), "{all:?}");
+}
+
+#[test]
+fn an_option_that_a_server_cannot_use_is_refused() {
+    let home = Home::new();
+    let name = &["io.acme/desk"][..];
+    let url = &["desk", "--url", "http://127.0.0.1:9/mcp"][..];
+    let command = &["desk", "--", "true"][..];
+    for (target, option, error) in [
+        (name, ["--env", "LOG=debug"], "not provided"),
+        (name, ["--cwd", "."], "not provided"),
+        (name, ["--era", "legacy"], "not provided"),
+        (url, ["--env", "LOG=debug"], "cannot be used with"),
+        (url, ["--id", "other"], "cannot be used with"),
+        (command, ["--header", "A=b"], "cannot be used with"),
+    ] {
+        let all = [&["servers", "add", "--no-grant"][..], &option[..], target].concat();
+        home.fail(2, &all, error);
+        assert!(!home.own().exists(), "{all:?}");
+    }
+    home.succeed(&[&["servers", "add", "--no-grant", "--era", "legacy"][..], url].concat());
 }

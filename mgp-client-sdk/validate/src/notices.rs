@@ -1,0 +1,54 @@
+//! The messages that a server sent without being asked, as far as they are kept for a rule to check.
+
+use std::ops::Deref;
+
+use serde_json::Value;
+
+/// The maximum size of the messages that are kept, in bytes of JSON.
+const MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// Notifications and requests of the server, in order; further ones are dropped when their size reaches a limit.
+#[derive(Debug, Default)]
+pub(crate) struct Notices {
+    kept: Vec<Value>,
+    bytes: usize,
+    has_dropped: bool,
+}
+
+impl Notices {
+    /// Keeps a message, or drops it if too many are kept.
+    pub(crate) fn push(&mut self, message: Value) {
+        let bytes = message.to_string().len();
+        if self.has_dropped || bytes > MAX_BYTES - self.bytes {
+            self.has_dropped = true;
+            return;
+        }
+        self.bytes += bytes;
+        self.kept.push(message);
+    }
+
+    /// Forgets all messages.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Returns whether a message was dropped, so that rules about complete sequences cannot be checked.
+    pub(crate) fn has_dropped(&self) -> bool {
+        self.has_dropped
+    }
+}
+
+impl Deref for Notices {
+    type Target = [Value];
+
+    fn deref(&self) -> &[Value] {
+        &self.kept
+    }
+}
+
+impl From<Vec<Value>> for Notices {
+    /// Takes messages of a recording, which has a limit of its own.
+    fn from(kept: Vec<Value>) -> Self {
+        Self { kept, bytes: MAX_BYTES, has_dropped: false }
+    }
+}
