@@ -78,6 +78,9 @@ const JAVASCRIPT: &[&str] = &[
     "zlib",
 ];
 
+/// Members of Python modules through which a script could import code that was not checked.
+const LOADERS: [&str; 4] = ["sys.path", "sys.pycache_prefix", "sys.remote_exec", ".__path__"];
+
 impl StandardValidators {
     /// Checks the script of a sandboxed server against the rules of the level `strict`; `interpreter` is the name of
     /// the program that runs it, e.g. `python`.
@@ -92,7 +95,7 @@ impl StandardValidators {
         rules.language = Some(interpreter.to_owned());
         rules.max_code_size_bytes = Some(MAX_SCRIPT);
         rules.blocked_imports = texts(&BLOCKED_IMPORTS);
-        rules.blocked_patterns = texts(&BLOCKED_PATTERNS);
+        rules.blocked_patterns = texts(&[&BLOCKED_PATTERNS[..], &LOADERS].concat());
         rules.allowed_imports = texts(if is_javascript { JAVASCRIPT } else { PYTHON });
         CodePolicy::new(&rules).check(text).map_err(|rejection| Box::new(rejection.body()))
     }
@@ -113,8 +116,13 @@ mod tests {
             ("python", "import requests"),
             ("python", "import random\nx = random._os"),
             ("python", "from random import _os"),
+            ("python", "import sys\nsys.path.insert(0, '/tmp')\nimport json"),
+            ("python", "from sys import path"),
+            ("python", "import json\njson.__path__.insert(0, '/tmp')\nimport json.tool"),
             ("python", "x = ("),
             ("node", "require('fs')"),
+            ("node", "require('url/')"),
+            ("node", "import x from 'node:util/x'"),
             ("bash", "echo $(id)"),
             ("perl", "print 1"),
         ] {

@@ -44,6 +44,20 @@ static IMPORTS: Words = Words::new(
     node-pty ffi-napi bun:ffi",
 );
 
+/// Builtin modules of Node that other code may use. Below them Node looks for a package of the same name in the folders
+/// of the script: `require('url/')` loads `node_modules/url`.
+static NODE_MODULES: Words = Words::new(
+    "\
+    assert async_hooks buffer console constants crypto diagnostics_channel dns events path perf_hooks \
+    punycode querystring readline stream string_decoder sys timers tty url util zlib",
+);
+/// The modules of Node below those in `NODE_MODULES`.
+static NODE_SUBMODULES: Words = Words::new(
+    "\
+    assert/strict dns/promises path/posix path/win32 readline/promises stream/consumers \
+    stream/promises stream/web timers/promises util/types",
+);
+
 /// Names of functions that execute something, on whatever object they are called.
 static DANGEROUS: Words = Words::new(
     "\
@@ -122,7 +136,12 @@ fn modules(policy: &CodePolicy, values: &Values, found: &mut Findings) {
             }
             None => module.split('/').next().unwrap_or(&module).to_owned(),
         };
-        if policy.blocks_import(&module, None) || IMPORTS.has(top.as_str()) || remote {
+        let is_package = policy.is_strict()
+            && top != module
+            && NODE_MODULES.has(top.as_str())
+            && !NODE_SUBMODULES.has(module.as_str());
+        let is_blocked = policy.blocks_import(&module, None) || IMPORTS.has(top.as_str());
+        if is_blocked || remote || is_package {
             found.import(&module);
         }
         for pattern in policy.blocked_patterns.iter().filter(|pattern| is_path(pattern)) {

@@ -15,11 +15,13 @@ pub(super) struct Frame<'a> {
 /// The standard input of a command.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) enum Stdin<'a> {
-    /// The call has no argument for the standard input, and no pipe or file is redirected to it.
+    /// The call has no argument for the standard input, and a script redirects nothing to it.
     #[default]
     Unnamed,
     Text(&'a str),
-    /// The call has an argument for the standard input that is not text, or a pipe or file is redirected to it.
+    /// A file that a script redirects to the standard input.
+    File,
+    /// An argument for the standard input that is not text, or a pipe or descriptor of a script.
     Unreadable,
 }
 

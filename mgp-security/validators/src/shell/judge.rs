@@ -3,7 +3,7 @@
 use super::{
     argv::{Args, Refusal, long_name},
     environment, files,
-    frame::{Frame, Stdin},
+    frame::Frame,
     interpreters::{is_interpreter, own_options},
     lex::{Grammar, Word, is_name, read},
     paths::is_system,
@@ -213,8 +213,7 @@ pub(crate) fn script(text: &str) -> Result<(), String> {
         {
             return Err(format!("a redirection to `{}`", target.text));
         }
-        let stdin = if simple.reads { Stdin::Unreadable } else { Stdin::Unnamed };
-        judge(&simple.words, Frame::new(stdin))?;
+        judge(&simple.words, Frame::new(simple.stdin))?;
     }
     Ok(())
 }

@@ -3,6 +3,8 @@
 //! [`Grammar::Command`] accepts only one simple command. Operators, redirections, substitutions and unquoted newlines
 //! are errors there, so a shell construct is refused even if this code does not know it.
 
+use super::frame::Stdin;
+
 /// The maximum length of a command in bytes.
 pub(super) const MAX_COMMAND: usize = 64 * 1024;
 
@@ -57,8 +59,8 @@ pub(super) enum Grammar {
 pub(super) struct Simple {
     pub(super) words: Vec<Word>,
     pub(super) writes: Vec<Word>,
-    /// `true` if the command reads a pipe or a file as its standard input.
-    pub(super) reads: bool,
+    /// The standard input of the command.
+    pub(super) stdin: Stdin<'static>,
 }
 
 /// Parses a command or a script.
@@ -216,7 +218,11 @@ impl Reader<'_> {
     }
 
     fn redirection(&mut self, c: char) -> Result<(), String> {
-        self.now.reads |= c == '<';
+        if c == '<' {
+            let is_only = matches!(self.now.stdin, Stdin::Unnamed);
+            let is_file = self.rest.peek() != Some(&'&');
+            self.now.stdin = if is_only && is_file { Stdin::File } else { Stdin::Unreadable };
+        }
         // A number directly before a redirection is a file descriptor.
         if self.word.as_ref().is_some_and(|word| word.text.bytes().all(|b| b.is_ascii_digit())) {
             self.word = None;
@@ -259,7 +265,7 @@ impl Reader<'_> {
             self.done.push(done);
         } else {
             // The command after a pipe can be in the next line.
-            self.now.reads = done.reads;
+            self.now.stdin = done.stdin;
         }
         Ok(())
     }
@@ -271,7 +277,7 @@ impl Reader<'_> {
             self.rest.next_if_eq(&'&');
         }
         self.end_command()?;
-        self.now.reads = is_pipe;
+        self.now.stdin = if is_pipe { Stdin::Unreadable } else { Stdin::Unnamed };
         Ok(())
     }
 }

@@ -63,17 +63,21 @@ fn ssh(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     if name != "ssh" {
         return Ok(());
     }
-    let rest = args.after_options(&[
-        "-b", "-c", "-e", "-i", "-J", "-L", "-l", "-m", "-o", "-p", "-Q", "-W", "-D", "-B", "-O",
-    ]);
-    let operands: Vec<&str> =
-        rest.skip(1).after_options(&["-p", "-i", "-l", "-o"]).texts().collect();
+    let operands: Vec<&str> = ssh_command(args).texts().collect();
     // A shell on the other machine runs the command, so it is checked as a shell command.
     if operands.is_empty() {
         Ok(())
     } else {
         text(&operands.join(" "), frame).or_else(|why| remote(&operands, frame).and(Err(why)))
     }
+}
+
+/// Returns the command that `ssh` passes to the other machine; it is empty if `ssh` starts a shell there.
+pub(super) fn ssh_command(args: Args<'_>) -> Args<'_> {
+    let rest = args.after_options(&[
+        "-b", "-c", "-e", "-i", "-J", "-L", "-l", "-m", "-o", "-p", "-Q", "-W", "-D", "-B", "-O",
+    ]);
+    rest.skip(1).after_options(&["-p", "-i", "-l", "-o"])
 }
 
 fn fetch(name: &str, args: Args<'_>) -> Result<(), Refusal> {

@@ -34,7 +34,8 @@ const RUNNERS: &[Runner] = &[
         "*",
         0,
     ),
-    runner("socksify unclutter numad rr dotenv chamber", "", 0),
+    runner("socksify unclutter numad rr chamber", "", 0),
+    runner("dotenv", "-e= -f= -v= -o --override", 0),
     runner("fakeroot", "-l= --lib= --faked= -i= -s= -u --unknown-is-real -b= --fd-base=", 0),
     runner(
         "xvfb-run",
@@ -342,8 +343,9 @@ fn project(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> 
     for rest in starts(name, args, PROJECT_OPTIONS, 0)? {
         let rest = if rest.first() == "tool" { rest.skip(1) } else { rest };
         let runs = match rest.first() {
-            "run" | "enter" => !matches!(name, "yarn" | "pnpm"),
-            "exec" => true,
+            // With these tools, `run` names a script, a task or a program of the project.
+            "run" if has("yarn pnpm mise stack cabal", name) => false,
+            "run" | "enter" | "exec" => true,
             "x" => name == "mise",
             "dlx" => return Err(format!("`{name} dlx` downloads and runs a package")),
             _ => false,

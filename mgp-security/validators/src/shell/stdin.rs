@@ -7,8 +7,9 @@ use super::{
     interpreters::is_interpreter,
     judge::{judge, plain_name, script},
     lex::Word,
-    programs::database_text,
+    programs::{database_text, ssh_command},
 };
+use crate::words::has;
 
 /// The maximum number of words of the input that `xargs` can append; a longer input is refused.
 const MAX_WORDS: usize = 1_000;
@@ -55,6 +56,32 @@ const OTHERS: &[&str] = &[
 ];
 const SQL: &[&str] =
     &["sqlite3", "sqlite", "duckdb", "psql", "mysql", "mariadb", "redis-cli", "mongosh"];
+/// Options of `redis-cli` that take the next argument as their value.
+const REDIS_VALUED: &[&str] = &[
+    "-h",
+    "-p",
+    "-t",
+    "-s",
+    "-a",
+    "-u",
+    "-r",
+    "-i",
+    "-d",
+    "-D",
+    "-n",
+    "-X",
+    "--user",
+    "--pass",
+    "--sni",
+    "--cacert",
+    "--cacertdir",
+    "--cert",
+    "--key",
+];
+/// Options of `sqlite3` and `duckdb` that take the next argument as their value, without their dashes.
+const SQLITE_VALUED: &str = "\
+    separator nullvalue newline cmd init vfs mmap maxsize lookaside pagecache heap nonce escape \
+    storage-version";
 
 /// The language in which a command reads its standard input.
 enum Language {
@@ -77,10 +104,12 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
         Stdin::Text(text) => text,
         // Without input, a database client just ends, and `xargs` has no arguments to append.
         Stdin::Unnamed if !matches!(language, Language::Sed | Language::Awk) => return Ok(()),
-        Stdin::Unreadable if matches!(language, Language::Arguments) => {
+        // Files are not judged, and `psql -f` reads them in the same way.
+        Stdin::File if matches!(language, Language::Sql) => return Ok(()),
+        Stdin::File | Stdin::Unreadable if matches!(language, Language::Arguments) => {
             return probed(name, args, frame);
         }
-        Stdin::Unnamed | Stdin::Unreadable => {
+        Stdin::Unnamed | Stdin::File | Stdin::Unreadable => {
             return Err(format!("`{name}` reads its program from an input that cannot be judged"));
         }
     };
@@ -110,13 +139,10 @@ fn language(name: &str, args: Args<'_>) -> Option<Language> {
         }
         "xargs" | "gxargs" | "parallel" | "sem" => Some(Language::Arguments),
         _ if SQL.contains(&name) => {
-            let given = args.any(&["-c", "--command", "-e", "--execute", "--eval"])
-                || name.starts_with("sqlite") && args.operands().count() > 1
-                || name == "redis-cli" && args.operands().any(|word| word.parse::<u32>().is_err());
-            (!given || file(&["-f", "--file"])).then_some(Language::Sql)
+            (!has_statement(name, args) || file(&["-f", "--file"])).then_some(Language::Sql)
         }
         // If `ssh` gets no command, the other machine starts a shell that reads the input.
-        "ssh" => (args.operands().count() <= 1).then_some(Language::Shell),
+        "ssh" => ssh_command(args).0.is_empty().then_some(Language::Shell),
         "docker" | "podman" | "nerdctl" | "kubectl" | "oc" | "crictl" => {
             let runs = args.operands().any(|word| matches!(word, "exec" | "run" | "attach"));
             let program = args.operands().last().map(plain_name).filter(|_| runs)?;
@@ -130,6 +156,25 @@ fn language(name: &str, args: Args<'_>) -> Option<Language> {
             Some(Language::Unknown)
         }
         _ => None,
+    }
+}
+
+/// Returns whether the arguments of a database client have a statement, so that it reads none from its input.
+fn has_statement(name: &str, args: Args<'_>) -> bool {
+    match name {
+        "psql" => args.short("c", "dfFhLopPRTUv") || args.long("command", 3),
+        "mysql" | "mariadb" => args.short("e", "DhpPSu") || args.long("execute", 3),
+        "mongosh" => args.any(&["--eval"]),
+        "redis-cli" => !args.after_options(REDIS_VALUED).0.is_empty(),
+        // The first operand is the database.
+        _ => {
+            let before = [""].into_iter().chain(args.texts());
+            let is_value = |before: &str| has(SQLITE_VALUED, before.trim_start_matches('-'));
+            let is_operand =
+                |(text, before): &(&str, &str)| !text.starts_with('-') && !is_value(before);
+            name == "duckdb" && args.any(&["-c", "-s"])
+                || args.texts().zip(before).filter(is_operand).count() > 1
+        }
     }
 }
 

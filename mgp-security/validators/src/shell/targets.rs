@@ -161,7 +161,7 @@ const CLIENTS: &[Client] = &[
     ),
     Client {
         data: "mS",
-        ..client("git hg svn", "mCcbSFL", "message branch depth author", Operands::Schemes)
+        ..client("git hg svn", "mCcbSFL", "message branch depth author grep", Operands::Schemes)
     },
     client(
         "ffmpeg ffprobe mpv vlc yt-dlp youtube-dl gallery-dl wkhtmltopdf wkhtmltoimage chromium \
@@ -169,7 +169,7 @@ const CLIENTS: &[Client] = &[
         ab wrk hey siege k6 vegeta oha nikto sqlmap ffuf gobuster dirb wfuzz pip npm yarn pnpm go cargo \
         podman docker helm kubectl gh glab openssl",
         "odmHtTc",
-        "header output data message",
+        "header output data message body title notes",
         Operands::Schemes,
     ),
     client("socat", "bTtx", "", Operands::Parts),
@@ -196,7 +196,8 @@ static TARGETS: Words = Words::new(
 static DATA: Words = Words::new(
     "\
     data data-raw data-binary data-ascii data-urlencode json form form-string header proxy-header \
-    referer user-agent cookie url-query post-data body-data raw message variable write-out",
+    referer user-agent cookie url-query post-data body-data raw message variable write-out \
+    body title notes grep",
 );
 
 /// Checks the targets in the arguments of a network program.
@@ -381,7 +382,9 @@ fn single(word: &str) -> Result<(), String> {
         Some((address, port)) if without_zone(address).parse::<Ipv6Addr>().is_ok() => port,
         _ => host,
     };
-    if [scheme, user, host].iter().any(|part| part.contains(['[', ']', '{', '}'])) {
+    // `xargs` replaces `{}`.
+    let is_pattern = |part: &str| part.replace("{}", "").contains(['[', ']', '{', '}']);
+    if [scheme, user, host].into_iter().any(is_pattern) {
         return Err(format!("`{word}` is a pattern of several hosts"));
     }
     Ok(())
