@@ -223,14 +223,12 @@ impl ServerPolicy {
 
 /// Returns whether a list of withheld permissions contains a permission: by its name, a short name or a wildcard.
 ///
-/// Unlike the wildcards of granted permissions, these also cover permissions that the specification does not define.
+/// Unlike the wildcards of granted permissions, these also cover permissions that the specification does not define,
+/// and need no dot before the `*`.
 pub(crate) fn withholds(list: &[Permission], permission: &Permission) -> bool {
     let names = permission.expand();
     list.iter().any(|entry| match entry.as_str().strip_suffix('*') {
-        Some("") => true,
-        Some(family) => {
-            family.ends_with('.') && names.iter().any(|name| name.as_str().starts_with(family))
-        }
+        Some(prefix) => names.iter().any(|name| name.as_str().starts_with(prefix)),
         None => entry.expand().iter().any(|name| names.contains(name)),
     })
 }
@@ -386,6 +384,24 @@ mod tests {
         let text = serde_json::to_string(&policy).unwrap();
         assert_eq!(serde_json::from_str::<ServerPolicy>(&text).unwrap(), policy);
         assert_eq!(serde_json::from_str::<ServerPolicy>("{}").unwrap(), ServerPolicy::default());
+    }
+
+    #[test]
+    fn a_wildcard_withholds_every_name_that_it_begins() {
+        for (entry, withheld, other) in [
+            ("shell*", "shell.execute", "filesystem.read"),
+            ("code*", "code_execution", "shell.execute"),
+            ("filesystem.*", "filesystem.chown", "network.outbound"),
+        ] {
+            let policy = ServerPolicy::default()
+                .permission_policy(ApprovalPolicy::AutoApprove)
+                .auto_approve_except([Permission::from(entry)]);
+            let decides = |name: &str| policy.decides(&Permission::from(name)).clone();
+            assert_eq!(decides(withheld), ApprovalPolicy::Interactive, "{entry}");
+            assert_eq!(decides(other), ApprovalPolicy::AutoApprove, "{entry}");
+        }
+        let all = [Permission::from("*")];
+        assert!(withholds(&all, &Permission::CodeExecution));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 #[cfg(test)]
 pub(crate) mod brittle;
 mod remove;
+mod replace;
 #[cfg(test)]
 mod tests;
 

@@ -15,7 +15,9 @@ use mgp_types::mgp::{
     AccessGrantParams, AccessPermission, AccessRevokeParams, DefaultPolicy, EntryType,
     GrantDecision, Permission, RiskLevel, Validator,
 };
-use mgp_types::service::{Context, MemoryAudit, Principal, Reply, ServerId, Stack, mock};
+use mgp_types::service::{
+    Call, Context, MemoryAudit, Method, Params, Principal, Reply, ServerId, Stack, WaitMark, mock,
+};
 use mgp_types::{Payload, RpcError, Sha256Hash};
 use tokio::sync::Semaphore;
 use tower_layer::Layer;
@@ -101,9 +103,12 @@ impl World {
         let (announces, listings) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         let (announced, counted) = (Arc::clone(&announces), Arc::clone(&listings));
         let definitions = governance.definitions().clone();
+        let recheck = governance.layer("disk").recheck();
         let tools = Stack::from_fn(move |call| {
+            // A layer that makes calls wait decides again before they run.
+            let allowed = recheck(&call);
             let answer = if call.tool().is_some() {
-                count.fetch_add(1, Ordering::Relaxed);
+                count.fetch_add(usize::from(allowed.is_ok()), Ordering::Relaxed);
                 "{}"
             } else {
                 counted.fetch_add(1, Ordering::Relaxed);
@@ -112,7 +117,7 @@ impl World {
                 }
                 *listed.lock().unwrap()
             };
-            async move { Ok(Reply::raw(Payload::from_trusted(answer))) }
+            async move { allowed.map(|()| Reply::raw(Payload::from_trusted(answer))) }
         });
         let client = mock::client(Stack::new(governance.layer("disk").layer(tools)));
         Self { governance, person, audit, client, lists, announces, listings, ran }
@@ -278,6 +283,33 @@ async fn a_permission_that_ended_while_a_person_confirmed_does_not_count() {
     tokio::time::sleep(Duration::from_millis(500)).await;
     world.person.permits.add_permits(1);
     world.refused(call.await.unwrap(), 1000, "ended permission");
+}
+
+#[tokio::test]
+async fn an_entry_that_spared_the_confirmation_and_was_revoked_does_not_count_for_a_waiting_call() {
+    let mut world = World::new();
+    world.grant_access(None).await;
+    world.governance.permissions().approve(&operator(), World::shell()).await.unwrap();
+    let sparing =
+        AccessGrantParams::new(EntryType::ToolGrant, "local", "disk", AccessPermission::Allow);
+    let sparing = sparing.tool("wipe").without_confirmation();
+    world.governance.access().grant(&operator(), sparing).await.unwrap();
+    // This call also lists the tools.
+    world.client.request("tools/call", CALL).await.unwrap();
+    assert_eq!(world.person.asked.load(Ordering::Relaxed), 0);
+
+    let mut cx = world.client.cx.clone();
+    WaitMark::mark(&mut cx);
+    let params = Params::tool("wipe", &Payload::empty_object());
+    let waiting = Call::request(Method::of("tools/call"), params, cx);
+    let recheck = world.governance.layer("disk").recheck();
+    recheck(&waiting).unwrap();
+    let revoke = AccessRevokeParams::server_grant("local", "disk").tool("wipe");
+    world.governance.access().revoke(&operator(), revoke).await.unwrap();
+    let refused = recheck(&waiting).unwrap_err();
+    assert_eq!(i64::from(refused.code().0), 1000, "{refused}");
+    let details = refused.as_recovery().unwrap().details.clone().unwrap();
+    assert_eq!(details.decode::<String>("status").unwrap().unwrap(), "newly_needed");
 }
 
 #[tokio::test]

@@ -96,7 +96,7 @@ pub(crate) enum BuildError {
     #[error("the server is governed twice; one `governed` is enough")]
     GovernedTwice,
     /// [`Server::herald`](crate::Server::herald) was called after resources or prompts were added.
-    #[error("`herald` comes after resources or prompts; call it before they are added")]
+    #[error("resources or prompts were added before `herald`; call `herald` first")]
     LateHerald,
     /// Two prompts have the same name, or two resources the same URI.
     #[error("{0} is defined twice; rename one")]

@@ -57,12 +57,7 @@ pub(crate) struct ShutdownNotice {
 
 impl Default for Features {
     fn default() -> Self {
-        Self::new(Subscribers::default())
-    }
-}
-
-impl Features {
-    pub(crate) fn new(subscribers: Subscribers) -> Self {
+        let subscribers = Subscribers::default();
         Self {
             structured_errors: None,
             resources: Resources::new(subscribers.clone()),
@@ -78,7 +73,9 @@ impl Features {
             errors: Vec::new(),
         }
     }
+}
 
+impl Features {
     /// Replaces the subscribers to changes, and keeps all features that do not depend on them.
     pub(crate) fn replace_subscribers(&mut self, subscribers: Subscribers) {
         // These entries would be lost, because they notify the subscribers that they were given.

@@ -130,8 +130,13 @@ pub(crate) struct Greeting {
     stream: socket::AsyncStream,
 }
 
-/// Sends the first line to the kernel at a socket; asks for the passphrase if the kernel needs it.
-pub(crate) async fn greet(path: &Path, mut hello: Hello<'_>) -> CliResult<Greeting> {
+/// Sends the first line to the user's kernel at a socket; sends the result of `passphrase` if the kernel needs it.
+/// Returns `None` if the socket, or the program there, belongs to another user.
+pub(crate) async fn greet(
+    path: &Path,
+    mut hello: Hello<'_>,
+    passphrase: impl Fn() -> CliResult<String>,
+) -> CliResult<Option<Greeting>> {
     let no_kernel = |error: io::Error| match error.kind() {
         // Something accepted the connection, so a kernel can be running.
         ErrorKind::TimedOut | ErrorKind::WouldBlock => socket_hello::no_answer(path),
@@ -139,7 +144,8 @@ pub(crate) async fn greet(path: &Path, mut hello: Hello<'_>) -> CliResult<Greeti
     };
     let mut is_asked = false;
     loop {
-        let mut stream = socket::connect_async(path).await.map_err(no_kernel)?;
+        let stream = socket::connect_to_own(path).await.map_err(no_kernel)?;
+        let Some(mut stream) = stream else { return Ok(None) };
         // A kernel that refuses the connection does not read; its reply has the reason.
         let _ = stream.write_all(&hello.line()).await;
         let reply = socket_hello::read_line(&mut stream, MAX_REPLY_BYTES);
@@ -147,16 +153,22 @@ pub(crate) async fn greet(path: &Path, mut hello: Hello<'_>) -> CliResult<Greeti
         let reply = reply.map_err(|_| socket_hello::no_answer(path))?;
         let (line, rest) = reply.map_err(no_kernel)?;
         if !HelloReply::is_passphrase_question(&line) || is_asked {
-            return Ok(Greeting { line, rest, stream });
+            return Ok(Some(Greeting { line, rest, stream }));
         }
-        hello.set_passphrase(prompt::operator_passphrase()?);
+        hello.set_passphrase(passphrase()?);
         is_asked = true;
     }
 }
 
 async fn open(global: &Global, hello: Hello<'_>, timeout: Option<Duration>) -> CliResult<Client> {
     let path = socket::path_in(&state::folder(global)?);
-    let Greeting { line, rest, stream } = greet(&path, hello).await?;
+    let greeting = greet(&path, hello, prompt::operator_passphrase).await?;
+    let Some(Greeting { line, rest, stream }) = greeting else {
+        return Err(Failure::failed(format!(
+            "the kernel at `{}` belongs to another user; name another folder with --state DIR",
+            path.display()
+        )));
+    };
     HelloReply::read(&line, &path)?;
     let (reader, writer) = stream.into_split();
     let reader = std::io::Cursor::new(rest).chain(reader);

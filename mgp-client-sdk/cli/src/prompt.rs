@@ -12,9 +12,10 @@ use mgp_types::sync::Mutex;
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 
-/// The length from which a typed line may have been cut, in bytes: terminals on Linux cut longer lines without notice.
+/// The length from which a typed line may have been cut, in bytes. Terminals drop what is beyond the length of a line:
+/// 4,095 bytes on Linux, 1,023 on macOS.
 #[cfg(unix)]
-const MAX_LINE_BYTES: usize = 4095;
+const MAX_LINE_BYTES: usize = if cfg!(target_os = "linux") { 4095 } else { 1023 };
 
 /// The operator's passphrase after the first prompt. A command can connect several times, but should ask only once.
 static PASSPHRASE: Mutex<Option<String>> = Mutex::new(None);
@@ -77,13 +78,18 @@ pub(crate) fn has_passphrase() -> bool {
 
 /// Asks for the operator's passphrase, at most once per command.
 pub(crate) fn operator_passphrase() -> CliResult<String> {
+    operator_passphrase_for("Passphrase of the operator: ")
+}
+
+/// Asks like [`operator_passphrase`], with a question that names the kernel.
+pub(crate) fn operator_passphrase_for(question: &str) -> CliResult<String> {
     if NO_PASSPHRASES.load(Ordering::Relaxed) {
         return Err(Failure::failed("this command asks for no passphrase"));
     }
     let mut known = PASSPHRASE.lock();
     match &*known {
         Some(passphrase) => Ok(passphrase.clone()),
-        None => Ok(known.insert(passphrase("Passphrase of the operator: ")?).clone()),
+        None => Ok(known.insert(passphrase(question)?).clone()),
     }
 }
 

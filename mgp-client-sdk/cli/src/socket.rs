@@ -24,7 +24,7 @@ use self::loopback as transport;
 use self::transport::Listener;
 #[cfg(not(target_os = "linux"))]
 pub(crate) use self::transport::process_id;
-pub(crate) use self::transport::{AsyncStream, Stream, connect, connect_async};
+pub(crate) use self::transport::{AsyncStream, Stream, connect, connect_async, connect_to_own};
 #[cfg(unix)]
 use self::unix as transport;
 use crate::exit::{CliResult, Failure};

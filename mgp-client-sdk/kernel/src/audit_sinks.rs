@@ -56,8 +56,8 @@ enum Target {
     Socket(PathBuf),
 }
 
-/// An attempt to append a line to a file. It goes on after its caller stopped waiting, because a blocked thread cannot
-/// be interrupted.
+/// An attempt to append a line to a file. It continues after its caller stops waiting, because a blocked thread
+/// cannot be interrupted.
 struct Append {
     line: String,
     thread: JoinHandle<io::Result<()>>,

@@ -87,9 +87,15 @@ impl Callers {
         own.outlet = Outlet::none();
         own.wire_id = None;
         own.extensions = Extensions::default();
-        // Keep the caller's credentials, because they limit what the caller sees.
+        // Keep the caller's credentials, because they limit what the caller sees. In a session, the end of a token does
+        // not count, because the client renews it, and each stream of the session ends with its own credentials.
         if let Some(pass) = cx.extensions.get::<CredentialGrant>() {
-            own.extensions.insert(pass.clone());
+            let is_renewed = cx.scope.kind() == ScopeKind::Session && pass.key().is_none();
+            own.extensions.insert(if is_renewed {
+                CredentialGrant::new(pass.permissions().iter().cloned(), || true)
+            } else {
+                pass.clone()
+            });
         }
         if own.caller.era == Era::Legacy {
             own.caller_access = CallerAccess::Peer(own.peer.clone());
@@ -162,7 +168,7 @@ impl Callers {
 
 #[cfg(test)]
 mod tests {
-    use mgp_types::service::{Reply, Stack, mock};
+    use mgp_types::service::{Reply, Scope, Stack, mock};
 
     use super::*;
 
@@ -187,5 +193,31 @@ mod tests {
         assert_eq!(callers.level(|_| true), Some(LogLevel::Error), "it is still the same caller");
         client.cx.scope.end();
         assert!(callers.all(|_| true).is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_session_receives_messages_after_its_first_token_has_expired() {
+        let callers = Callers::default();
+        for (key, is_admitted) in [(None, true), (Some("key"), false)] {
+            let notes = callers.clone();
+            let mut client = mock::client(Stack::from_fn(move |call| {
+                notes.note(&call);
+                async { Ok(Reply::empty()) }
+            }));
+            let ended = CredentialGrant::new(["tools.list"], || false);
+            let ended = match key {
+                Some(key) => ended.of_key(key),
+                None => ended,
+            };
+            client.cx.scope = Scope::new(ScopeKind::Session);
+            client.cx.extensions.insert(ended);
+            client.notify("notifications/initialized", "{}").await.unwrap();
+            let sees = |cx: &Context| {
+                let grant = cx.extensions.get::<CredentialGrant>();
+                grant.is_some_and(|grant| grant.is_valid() && grant.permits("tools.list"))
+            };
+            assert_eq!(callers.all(sees).len(), usize::from(is_admitted), "{key:?}");
+            client.cx.scope.end();
+        }
     }
 }

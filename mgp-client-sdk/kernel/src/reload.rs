@@ -214,22 +214,17 @@ fn reconfigure_servers(
     after: &Config,
     change: &ConfigChange,
 ) -> Vec<ServerConfig> {
-    let must_restart = |server: &ServerConfig| {
-        before.server(server.id.as_str()).is_some_and(|old| {
-            supervision(old) != supervision(server)
-                || reads_changed(&before.kernel, &after.kernel, server)
-        })
-    };
-    let is_changed = |server: &&ServerConfig| {
-        change.changed.iter().any(|changed| changed.server.id == server.id)
-    };
-    let unchanged = after.servers.iter().filter(|server| !is_changed(server));
-    let mut replaced: Vec<_> = unchanged.filter(|server| must_restart(server)).cloned().collect();
-    for changed in &change.changed {
-        if changed.effect == ChangeEffect::Restart || must_restart(&changed.server) {
-            replaced.push(changed.server.clone());
-        } else {
-            kernel.0.fleet.reconfigure(changed.server.clone());
+    let mut replaced = Vec::new();
+    for server in &after.servers {
+        let Some(old) = before.server(server.id.as_str()) else { continue };
+        let changed = change.changed.iter().find(|changed| changed.server.id == server.id);
+        if changed.is_some_and(|changed| changed.effect == ChangeEffect::Restart)
+            || supervision(old) != supervision(server)
+            || reads_changed(&before.kernel, &after.kernel, server)
+        {
+            replaced.push(server.clone());
+        } else if changed.is_some() {
+            kernel.0.fleet.reconfigure(server.clone());
         }
     }
     replaced

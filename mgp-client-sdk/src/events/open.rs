@@ -176,15 +176,13 @@ async fn keep_open(
         }
         let mut ended = listen(&stack, own, id, received.load(Ordering::Relaxed)).await;
         let is_lost = matches!(&ended, Err(error) if error.code() == ErrorCode::INVALID_PARAMS);
-        if is_lost && !is_new {
+        if !std::mem::take(&mut is_new) && is_lost {
             let again = continued(params, id, received);
             ended = subscribe_again(&stack, renewed(&cx), &again).await;
             is_new = ended.is_ok();
             if is_new {
                 continue;
             }
-        } else {
-            is_new = false;
         }
         if let Err(error) = &ended
             && matches!(error.code(), ErrorCode::INVALID_PARAMS | ErrorCode::METHOD_NOT_FOUND)

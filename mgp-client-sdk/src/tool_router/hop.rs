@@ -22,7 +22,7 @@ use mgp_types::{Object, Payload, RpcError, random_name};
 use serde::{Deserialize, Serialize};
 
 use super::answers::AnswerCache;
-use super::parked::{ParkedCall, ParkedCalls, ParkedEvent};
+use super::parked::{ParkedCall, ParkedCalls, ParkedEvent, ParkedGuard, RoundGuard};
 use super::task_waiter::TaskWaiter;
 use crate::client::Client;
 use crate::supervised::SupervisedClient;
@@ -199,9 +199,7 @@ impl Round {
     ) -> Result<Object, RpcError> {
         // Record the call before asking a modern caller, because this future is dropped when the round ends.
         let logical = cx.logical.as_deref().filter(|_| cx.caller.era == Era::Modern);
-        if let Some(logical) = logical {
-            waiting.open_round(logical);
-        }
+        let open = logical.map(|logical| RoundGuard::open(waiting, logical, cx));
         let asking = self.asks.iter().map(|question| async {
             let ask = CallerRequest::new(question.method.clone(), question.params.clone());
             let key = upstream_key(server, self.number, &question.key, &self.earlier);
@@ -209,8 +207,8 @@ impl Round {
             answer.map(|answer| (question.key.clone(), answer))
         });
         let answers = join_all(asking).await;
-        if let Some(logical) = logical {
-            waiting.close_round(logical);
+        if let Some(open) = open {
+            open.close();
         }
         answers.into_iter().collect()
     }
@@ -329,14 +327,14 @@ async fn send_parked(
             ParkedEvent::Asks(asks) => asks,
         };
         // Store the call before asking the caller, because this future is dropped when the round ends.
-        parked_calls.put(&name, running)?;
+        let parked = ParkedGuard::put(&parked_calls, &name, running, &cx);
         asker.keep(PARKED_KEY, &Payload::of(&name)?);
         let answers = join_all(asks.into_iter().map(|(key, ask)| async {
             let answer = cx.ask_again(&upstream_key(&server, 0, &key, &[]), ask).await;
             (key, answer)
         }))
         .await;
-        running = parked_calls.take(&name, &cx.principal)?;
+        running = parked.take()?;
         for (key, answer) in answers {
             running.answer(&key, answer);
         }

@@ -2,22 +2,28 @@
 //!
 //! A call to a legacy callee is parked: it goes on running, and is cancelled when its entry is dropped. A call to a
 //! modern callee has ended its round; only its id is stored, so that the callee does not count as idle. The number of
-//! entries is limited, and each has a time limit. A parked call belongs to the principal that made it.
+//! entries is limited, and each has a time limit. A parked call belongs to the principal that made it, and ends with
+//! the connection or session of its caller.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use mgp_types::service::{BoxFuture, CallerChannel, CallerRequest, Principal, Reply};
+use mgp_types::service::{
+    BoxFuture, CallerAccess, CallerChannel, CallerRequest, Context, EndGuard, Principal, Reply,
+    Scope, ScopeKind,
+};
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Payload, RpcError};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// The maximum number of calls that are parked at the same time, and of ids of calls to modern callees.
+/// The maximum number of calls that are parked at the same time, and of ids of calls to modern callees. At this limit
+/// the oldest parked call of the principal with the most is dropped.
 const MAX_PARKED: usize = 1024;
 /// The default time limit for the caller of a waiting call to send the answer.
 const PARK_TTL: Duration = Duration::from_mins(15);
@@ -34,6 +40,8 @@ pub(crate) struct ParkedCall {
 impl Drop for ParkedCall {
     fn drop(&mut self) {
         self.running.abort();
+        // The futures that wait for answers contain the channel to this call, so they cannot notice its end themselves.
+        self.questions.close();
     }
 }
 
@@ -91,6 +99,8 @@ type Answer = oneshot::Sender<Result<Payload, RpcError>>;
 struct OpenQuestions {
     asks: Vec<(String, CallerRequest, Answer)>,
     waker: Option<Waker>,
+    /// `true` after the end of the call, when no question can be answered any more.
+    is_closed: bool,
 }
 
 impl Questions {
@@ -113,6 +123,16 @@ impl Questions {
             let _ = sender.send(answer);
         }
     }
+
+    /// Fails the open questions and all further ones.
+    fn close(&self) {
+        let asks = {
+            let mut open = self.0.lock();
+            open.is_closed = true;
+            std::mem::take(&mut open.asks)
+        };
+        drop(asks);
+    }
 }
 
 struct ParkedChannel(Arc<Questions>);
@@ -122,7 +142,9 @@ impl CallerChannel for ParkedChannel {
         let (sender, receiver) = oneshot::channel();
         let waker = {
             let mut open = self.0.0.lock();
-            open.asks.push((key.to_owned(), ask, sender));
+            if !open.is_closed {
+                open.asks.push((key.to_owned(), ask, sender));
+            }
             open.waker.take()
         };
         if let Some(waker) = waker {
@@ -137,6 +159,12 @@ impl CallerChannel for ParkedChannel {
             })
         })
     }
+
+    fn can_ask_now(&self) -> bool {
+        let open = self.0.0.lock();
+        // While the call is parked, only the caller's next round takes out questions, even if they were withdrawn.
+        !open.is_closed && open.asks.is_empty()
+    }
 }
 
 // === The table ===
@@ -147,12 +175,20 @@ pub(crate) struct ParkedCalls(Arc<Mutex<Table>>);
 
 struct Table {
     /// The parked calls, by random names that cannot be guessed.
-    parked: HashMap<String, (Instant, ParkedCall)>,
+    parked: HashMap<String, Entry>,
     /// The times at which calls to modern callees expire, by the ids of the logical calls.
     rounds: HashMap<String, Instant>,
     ttl: Duration,
     /// `true` while a task drops expired parked calls.
     has_sweeper: bool,
+}
+
+/// A parked call in the table.
+struct Entry {
+    until: Instant,
+    call: ParkedCall,
+    /// The hook that drops the call when the connection or session of its caller ends.
+    hook: Option<EndGuard>,
 }
 
 impl Default for Table {
@@ -166,8 +202,20 @@ impl Table {
     /// Drops expired parked calls; returns the time at which the next one expires.
     fn drop_expired(&mut self) -> Option<Instant> {
         let now = Instant::now();
-        self.parked.retain(|_, (until, _)| *until > now);
-        self.parked.values().map(|(until, _)| *until).min()
+        self.parked.retain(|_, entry| entry.until > now);
+        self.parked.values().map(|entry| entry.until).min()
+    }
+
+    /// Returns the name of the oldest parked call of the principal with the most.
+    fn oldest_of_most(&self) -> Option<String> {
+        let mut counts = HashMap::<&Principal, usize>::new();
+        for entry in self.parked.values() {
+            *counts.entry(&entry.call.principal).or_default() += 1;
+        }
+        let order = |(_, entry): &(&String, &Entry)| {
+            (Reverse(counts.get(&entry.call.principal).copied()), entry.until)
+        };
+        self.parked.iter().min_by_key(order).map(|(name, _)| name.clone())
     }
 }
 
@@ -177,37 +225,63 @@ impl ParkedCalls {
         self.0.lock().ttl = ttl.min(MAX_PARK_TTL);
     }
 
-    /// Parks a call; dropping the entry cancels the call.
-    pub(crate) fn put(&self, name: &str, parked: ParkedCall) -> Result<(), RpcError> {
+    /// Parks a call; dropping the entry cancels the call. If there are too many, another one is dropped.
+    pub(crate) fn put(&self, name: &str, call: ParkedCall) {
         let mut table = self.0.lock();
         table.drop_expired();
-        if table.parked.len() >= MAX_PARKED {
-            return Err(RpcError::new(
-                ErrorCode::RESOURCE_EXHAUSTED,
-                "too many calls wait for answers of their callers; try again once some have theirs",
-            ));
+        if table.parked.len() >= MAX_PARKED
+            && let Some(oldest) = table.oldest_of_most()
+        {
+            table.parked.remove(&oldest);
         }
         let until = Instant::now() + table.ttl;
-        table.parked.insert(name.to_owned(), (until, parked));
+        table.parked.insert(name.to_owned(), Entry { until, call, hook: None });
         if !std::mem::replace(&mut table.has_sweeper, true) {
             // Start a task, so that entries expire even if the table is not used again.
             tokio::spawn(drop_expired(Arc::downgrade(&self.0)));
         }
-        Ok(())
     }
 
     /// Takes a parked call out of the table; fails if it has expired, or if another principal parked it.
     pub(crate) fn take(&self, name: &str, principal: &Principal) -> Result<ParkedCall, RpcError> {
-        let mut table = self.0.lock();
-        let parked = &mut table.parked;
-        let owned = parked.get(name).is_some_and(|(_, parked)| parked.principal == *principal);
-        let taken = if owned { parked.remove(name) } else { None };
+        let taken = {
+            let mut table = self.0.lock();
+            let parked = &mut table.parked;
+            let owned = parked.get(name).is_some_and(|entry| entry.call.principal == *principal);
+            if owned { parked.remove(name) } else { None }
+        };
         match taken {
-            Some((until, parked)) if until > Instant::now() => Ok(parked),
+            Some(Entry { until, call, hook }) if until > Instant::now() => {
+                drop(hook);
+                Ok(call)
+            }
             _ => Err(RpcError::new(
                 ErrorCode::TIMEOUT,
                 "the call no longer waits for this answer; make it again from the start",
             )),
+        }
+    }
+
+    /// Cancels a parked call; does nothing if it was taken out.
+    fn remove(&self, name: &str) {
+        let removed = self.0.lock().parked.remove(name);
+        drop(removed);
+    }
+
+    /// Cancels a parked call when the connection or session of its caller ends. A caller without either can return on
+    /// any connection, so its call waits until its time limit.
+    fn end_with(&self, name: &str, scope: &Scope) {
+        if !matches!(scope.kind(), ScopeKind::Connection | ScopeKind::Session) {
+            return;
+        }
+        let (table, ended) = (Arc::downgrade(&self.0), name.to_owned());
+        let hook = scope.on_end(move || {
+            if let Some(table) = table.upgrade() {
+                Self(table).remove(&ended);
+            }
+        });
+        if let Some(entry) = self.0.lock().parked.get_mut(name) {
+            entry.hook = Some(hook);
         }
     }
 
@@ -234,6 +308,77 @@ impl ParkedCalls {
     }
 }
 
+/// Returns whether the round of a call has ended with questions, so that its caller is expected to return.
+fn has_suspended(cx: &Context) -> bool {
+    matches!(&cx.caller_access, CallerAccess::Channel(asker) if asker.has_suspended())
+}
+
+/// A guard of a parked call whose caller is being asked. If the guard is dropped although the caller's round did not
+/// end with the questions, e.g. because a task was cancelled, the call is cancelled.
+pub(super) struct ParkedGuard<'a> {
+    parked_calls: &'a ParkedCalls,
+    name: &'a str,
+    cx: &'a Context,
+}
+
+impl<'a> ParkedGuard<'a> {
+    /// Parks a call.
+    pub(super) fn put(
+        parked_calls: &'a ParkedCalls,
+        name: &'a str,
+        call: ParkedCall,
+        cx: &'a Context,
+    ) -> Self {
+        parked_calls.put(name, call);
+        Self { parked_calls, name, cx }
+    }
+
+    /// Takes the call out of the table again; fails if it has expired.
+    pub(super) fn take(self) -> Result<ParkedCall, RpcError> {
+        // Dropping the guard has no effect afterwards, because the table no longer contains the call.
+        self.parked_calls.take(self.name, &self.cx.principal)
+    }
+}
+
+impl Drop for ParkedGuard<'_> {
+    fn drop(&mut self) {
+        if has_suspended(self.cx) {
+            self.parked_calls.end_with(self.name, &self.cx.scope);
+        } else {
+            self.parked_calls.remove(self.name);
+        }
+    }
+}
+
+/// A guard of a call to a modern callee that waits for answers. If the guard is dropped although the caller's round did
+/// not end with the questions, the call no longer counts as waiting.
+pub(super) struct RoundGuard<'a> {
+    parked_calls: &'a ParkedCalls,
+    logical: &'a str,
+    cx: &'a Context,
+}
+
+impl<'a> RoundGuard<'a> {
+    /// Counts a call as waiting for answers.
+    pub(super) fn open(parked_calls: &'a ParkedCalls, logical: &'a str, cx: &'a Context) -> Self {
+        parked_calls.open_round(logical);
+        Self { parked_calls, logical, cx }
+    }
+
+    /// Records that the call has its answers.
+    pub(super) fn close(self) {
+        self.parked_calls.close_round(self.logical);
+    }
+}
+
+impl Drop for RoundGuard<'_> {
+    fn drop(&mut self) {
+        if !has_suspended(self.cx) {
+            self.parked_calls.close_round(self.logical);
+        }
+    }
+}
+
 /// Drops expired calls until none is parked. There is only one such task, however many calls are parked.
 async fn drop_expired(table: Weak<Mutex<Table>>) {
     loop {
@@ -252,7 +397,13 @@ async fn drop_expired(table: Weak<Mutex<Table>>) {
 
 #[cfg(test)]
 mod tests {
+    use mgp_types::service::{Peer, Rounds};
+
     use super::*;
+
+    fn question() -> CallerRequest {
+        CallerRequest::new("elicitation/create", Payload::empty_object())
+    }
 
     fn one() -> ParkedCall {
         let who = Principal::local();
@@ -263,22 +414,85 @@ mod tests {
     async fn one_task_drops_all_expired_entries() {
         let parked_calls = ParkedCalls::default();
         for number in 0..100 {
-            parked_calls.put(&number.to_string(), one()).unwrap();
+            parked_calls.put(&number.to_string(), one());
             drop(parked_calls.take(&number.to_string(), &Principal::local()).unwrap());
             tokio::task::yield_now().await;
         }
         let alive = tokio::runtime::Handle::current().metrics().num_alive_tasks();
         assert!(alive <= 2, "{alive} tasks wait");
-        parked_calls.put("early", one()).unwrap();
+        parked_calls.put("early", one());
         tokio::time::sleep(PARK_TTL / 2).await;
-        parked_calls.put("late", one()).unwrap();
+        parked_calls.put("late", one());
         tokio::time::sleep(PARK_TTL / 2 + Duration::from_secs(1)).await;
         assert_eq!(parked_calls.len(), 1, "its time is up");
         tokio::time::sleep(PARK_TTL).await;
         assert_eq!(parked_calls.len(), 0);
-        parked_calls.put("again", one()).unwrap();
+        parked_calls.put("again", one());
         tokio::time::sleep(PARK_TTL + Duration::from_secs(1)).await;
         assert_eq!(parked_calls.len(), 0, "the sweeper starts again");
+    }
+
+    #[tokio::test]
+    async fn the_questions_of_a_call_fail_when_it_ends() {
+        let mut channel = None;
+        let call = ParkedCall::start(Principal::local(), |asker| {
+            channel = Some(asker);
+            Box::pin(std::future::pending())
+        });
+        let channel = channel.unwrap();
+        assert!(channel.can_ask_now());
+        let open = channel.ask("a", question());
+        assert!(!channel.can_ask_now(), "the first question is open");
+        drop(call);
+        for asked in [open, channel.ask("b", question())] {
+            assert_eq!(asked.await.unwrap_err().code(), ErrorCode::TIMEOUT);
+        }
+        assert!(!channel.can_ask_now());
+    }
+
+    #[tokio::test]
+    async fn a_parked_call_waits_only_for_a_caller_that_can_return() {
+        let (parked_calls, rounds) = (ParkedCalls::default(), Rounds::default());
+        let scope = Scope::new(ScopeKind::Connection);
+        let mut cx = Context::new(Peer::none(), scope.clone(), Principal::local());
+        cx.caller_access = CallerAccess::Channel(Arc::new(rounds.clone()));
+        drop(ParkedGuard::put(&parked_calls, "task", one(), &cx));
+        assert_eq!(parked_calls.len(), 0, "a task was cancelled while its question was open");
+        drop(RoundGuard::open(&parked_calls, "task", &cx));
+        assert_eq!(parked_calls.len(), 0, "the same with a modern callee");
+
+        let guard = ParkedGuard::put(&parked_calls, "call", one(), &cx);
+        drop(rounds.ask("key", question()));
+        assert!(rounds.take_suspended().is_some());
+        drop(guard);
+        assert_eq!(parked_calls.len(), 1, "the caller is expected to return");
+        scope.end();
+        assert_eq!(parked_calls.len(), 0, "its connection has ended");
+
+        cx.scope = Scope::new(ScopeKind::Request);
+        drop(ParkedGuard::put(&parked_calls, "http", one(), &cx));
+        cx.scope.end();
+        assert_eq!(parked_calls.len(), 1, "the caller returns with another request");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_with_many_parked_calls_ends_no_call_of_others() {
+        let parked_calls = ParkedCalls::default();
+        let (ann, eve) = (Principal::local().agent("ann"), Principal::local().agent("eve"));
+        let park = |name: &str, who: &Principal| {
+            let call = ParkedCall::start(who.clone(), |_| Box::pin(std::future::pending()));
+            parked_calls.put(name, call);
+        };
+        park("ann", &ann);
+        park("0", &eve);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        for number in 1..MAX_PARKED {
+            park(&number.to_string(), &eve);
+        }
+        assert_eq!(parked_calls.len(), MAX_PARKED);
+        assert!(parked_calls.take("ann", &ann).is_ok());
+        assert!(parked_calls.take("0", &eve).is_err(), "the oldest of the caller with the most");
+        assert!(parked_calls.take("1", &eve).is_ok());
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
 use mgp_lifecycle::{CatchPanicLayer, HandshakeState};
-use mgp_stream::RouteLayer;
+use mgp_stream::{CancelLayer, RouteLayer};
 use mgp_types::method::{
     CallbackRequest, ElicitationComplete, ElicitationCreate, Ping, Request, RootsList,
     SamplingCreateMessage, lookup,
@@ -58,6 +58,8 @@ pub(crate) fn inbound(parts: InboundParts) -> Stack {
         .layer(CatchPanicLayer::new())
         // This layer routes partial results to their calls, in the order of arrival.
         .layer(RouteLayer::new())
+        // This layer drops a question that the server withdraws, so that the question is withdrawn at the caller, too.
+        .layer(CancelLayer::default())
         .service(Answers(parts));
     Stack::new(service)
 }
@@ -167,7 +169,8 @@ fn ignore(call: &Call) -> Result<Reply, RpcError> {
 /// Over HTTP the request arrives on the stream of one call, and the request's peer knows only that call. On stdio a
 /// request names no call, so it is attributed only if all calls in flight have the same principal and come from the
 /// same connection or session; otherwise one caller could see another's question. Calls that the client itself makes
-/// are not counted.
+/// are not counted. Of several such calls, one without an open question is chosen: the caller of the others may never
+/// return with the answer.
 pub(super) fn attribute(
     request: &Call,
     unattributed: Option<&FindCaller>,
@@ -179,9 +182,11 @@ pub(super) fn attribute(
         call.cx.scope.id() == own && matches!(call.cx.caller_access, CallerAccess::Unavailable)
     };
     let mut callers = in_flight.iter().filter(|call| !is_own(call));
-    let mut askable =
-        callers.clone().filter(|call| !matches!(call.cx.caller_access, CallerAccess::Unavailable));
-    let Some(first) = askable.next() else {
+    let askable: Vec<_> = callers
+        .clone()
+        .filter(|call| !matches!(call.cx.caller_access, CallerAccess::Unavailable))
+        .collect();
+    let (Some(first), Some(last)) = (askable.first(), askable.last()) else {
         // A call in flight may be the one the request belongs to, even if its caller cannot be asked.
         if callers.next().is_some() {
             return Err(ask_refused(
@@ -204,7 +209,16 @@ pub(super) fn attribute(
             "several clients of one caller have calls in flight: it is ambiguous which one the question is for",
         ));
     }
-    Ok(first.cx.clone())
+    let chosen = askable.iter().find(|call| can_ask_now(&call.cx)).unwrap_or(last);
+    Ok(chosen.cx.clone())
+}
+
+/// Returns whether a question would reach the caller of a call at once.
+fn can_ask_now(cx: &Context) -> bool {
+    match &cx.caller_access {
+        CallerAccess::Channel(asker) => asker.can_ask_now(),
+        _ => true,
+    }
 }
 
 /// Returns whether two calls came from two different connections or sessions. Stateless requests name neither, so two

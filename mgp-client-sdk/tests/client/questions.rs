@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mgp_client_sdk::{Client, ClientBuilder, EraChoice, TestClient, ToolResult};
 use mgp_server_sdk::prelude::*;
+use mgp_testkit::until;
 use mgp_types::Payload;
 use mgp_types::mcp::{
     CreateMessageParams, CreateMessageResult, ElicitAction, ElicitParams, ElicitResult, Role, Root,
@@ -112,6 +113,39 @@ async fn a_refused_answer_contains_nothing_of_mgp_for_a_plain_server() {
         .await;
     let answer = script.read().await.unwrap();
     assert_eq!(answer["error"], json!({ "code": 1000, "message": "not now" }));
+}
+
+/// A guard of a question that is being answered, which is counted until the guard is dropped.
+struct AnswerGuard(Arc<AtomicUsize>);
+
+impl Drop for AnswerGuard {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn a_question_that_its_server_withdraws_is_dropped_and_gets_no_answer() {
+    let open = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&open);
+    let builder = plain().on_elicitation(move |_| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        let answering = AnswerGuard(Arc::clone(&counter));
+        async move {
+            let _answering = answering;
+            std::future::pending::<Result<ElicitResult, RpcError>>().await
+        }
+    });
+    let (_client, mut script) = Script::legacy(builder, json!({})).await;
+    let form = json!({ "message": "?", "requestedSchema": { "type": "object", "properties": {} } });
+    script
+        .say(json!({ "jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": form }))
+        .await;
+    until("the question is asked", async || open.load(Ordering::SeqCst) == 1).await;
+    script.tell("notifications/cancelled", json!({ "requestId": 1 })).await;
+    until("the question is dropped", async || open.load(Ordering::SeqCst) == 0).await;
+    script.say(json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" })).await;
+    assert_eq!(script.read().await.unwrap()["id"], 2);
 }
 
 #[tokio::test]

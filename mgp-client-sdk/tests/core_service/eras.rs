@@ -152,6 +152,27 @@ async fn cell(above: EraChoice, below: EraChoice) {
 }
 
 #[test]
+fn a_parked_call_ends_with_the_connection_of_its_caller() {
+    both(|| async {
+        let below = config(EraChoice::Legacy);
+        let hop = hop(asking(&Arc::default()), below, Confirm::default()).await;
+        let end = kernel(ToolRouter::new().route("ask", hop.clone()));
+        let client = Client::connect(end.reader, end.writer, config(EraChoice::Modern)).await;
+        let client = client.unwrap();
+        let params = Params::tool("ask", &Payload::empty_object());
+        let method = Method::from_static(ToolsCall::METHOD);
+        let call = Call::request(method, params, client.context());
+        let reply = client.stack().send(call).await.unwrap();
+        assert!(matches!(reply, Reply::InputRequired(_)), "{reply:?}");
+        assert_eq!(hop.parked(), 1);
+        drop(client);
+        while hop.parked() > 0 {
+            tokio::task::yield_now().await;
+        }
+    });
+}
+
+#[test]
 fn legacy_over_legacy_forwards_the_question() {
     both(|| cell(EraChoice::Legacy, EraChoice::Legacy));
 }

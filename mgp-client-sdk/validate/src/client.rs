@@ -254,8 +254,7 @@ impl Seen {
 
 fn initialize(seen: &Seen) -> Result<bool, Wrong> {
     let is_modern = |message: &Value| {
-        message.pointer("/params/_meta/io.modelcontextprotocol~1protocolVersion").is_some()
-            || message["method"] == "server/discover"
+        message.pointer(crate::json::REVISION).is_some() || message["method"] == "server/discover"
     };
     let first = seen.messages.first().filter(|message| !is_modern(message));
     let Some(handshake) = seen.handshake() else {

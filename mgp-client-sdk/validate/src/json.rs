@@ -8,6 +8,9 @@ pub(crate) type Wrong = String;
 /// The maximum length, in bytes, at which a failure shows a value. Longer values are shortened.
 pub(crate) const MAX_SHOWN: usize = 160;
 
+/// The place of the revision in a modern message.
+pub(crate) const REVISION: &str = "/params/_meta/io.modelcontextprotocol~1protocolVersion";
+
 /// Returns a value as text, shortened to [`MAX_SHOWN`] bytes.
 pub(crate) fn shown(value: &Value) -> String {
     mgp_types::clip(&value.to_string(), MAX_SHOWN)

@@ -4,8 +4,11 @@ use std::ops::Deref;
 
 use serde_json::Value;
 
-/// The maximum size of the messages that are kept, in bytes of JSON.
+/// The maximum size of the messages that are kept, in bytes of JSON with [`OVERHEAD`] for each message.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// The approximate memory of a message beside its text, so that a flood of short messages is limited too.
+const OVERHEAD: usize = 256;
 
 /// Notifications and requests of the server, in order; further ones are dropped when their size reaches a limit.
 #[derive(Debug, Default)]
@@ -18,7 +21,7 @@ pub(crate) struct Notices {
 impl Notices {
     /// Keeps a message, or drops it if too many are kept.
     pub(crate) fn push(&mut self, message: Value) {
-        let bytes = message.to_string().len();
+        let bytes = message.to_string().len() + OVERHEAD;
         if self.has_dropped || bytes > MAX_BYTES - self.bytes {
             self.has_dropped = true;
             return;
@@ -49,6 +52,6 @@ impl Deref for Notices {
 impl From<Vec<Value>> for Notices {
     /// Takes messages of a recording, which has a limit of its own.
     fn from(kept: Vec<Value>) -> Self {
-        Self { kept, bytes: MAX_BYTES, has_dropped: false }
+        Self { kept, ..Self::default() }
     }
 }

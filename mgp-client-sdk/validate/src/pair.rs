@@ -152,8 +152,7 @@ impl Pair {
     ) -> Report {
         let mut results = self.client.judged();
         let mut subject = Subject { target, ..Subject::default() };
-        let has_hello = self.recording.hello().is_some();
-        let opened = has_hello || self.recording.has_modern_answer();
+        let opened = self.recording.hello().is_some() || self.recording.has_modern_answer();
         let is_faulty =
             |result: &RuleResult| result.rule.id == INITIALIZE && result.status == Status::Failed;
         let refusal = self.recording.refused_initialize().filter(|_| {

@@ -5,13 +5,10 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
-use crate::json::shown;
+use crate::json::{REVISION, shown};
 
 /// The place of the progress token in a request.
 const TOKEN: &str = "/params/_meta/progressToken";
-
-/// The place of the revision in a modern request.
-const REVISION: &str = "/params/_meta/io.modelcontextprotocol~1protocolVersion";
 
 /// The codes of the errors with which a server of the modern era refuses `initialize`.
 const OTHER_ERA: [i64; 2] = [-32601, -32022];

@@ -195,7 +195,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "no_proxy" KeyKind::Texts, "[]", "Hosts, domains (`.example.com`) and networks that are reached without that proxy.";
         "form_timeout" KeyKind::Duration, "10m", "How long a form in an interactive agent's host waits for the person. After that the call stays open in `mgp approvals`.";
         "approval_timeout" KeyKind::Duration, "50s", "How long a call waits for an answer in `mgp approvals` if its agent shows no forms. After that it is refused with the id of the approval, which stays open.";
-        "pass_env" KeyKind::Texts, "[]", "Environment variables of `mgp` that every program inherits, in addition to the basic ones, proxies and certificates. A final `*` matches the rest of a name. A change restarts the configured programs, and applies to registered ones from their next start on.";
+        "pass_env" KeyKind::Texts, "[]", "Environment variables of `mgp` that every configured program inherits, in addition to the basic ones, proxies and certificates. A final `*` matches the rest of a name. A change restarts these programs.";
         "extensions" KeyKind::Words(PROPOSALS), "", "The proposals (extensions beyond MGP) that callers may negotiate with the kernel: all of them without this key; `[]` offers none. Changes take effect at the next start.";
         "permission_policy" KeyKind::Word(APPROVAL), "interactive", "The policy that decides permissions.";
         "auto_approve_except" KeyKind::Words(PERMISSIONS), "[\"shell.execute\", \"code_execution\"]", "The permissions that `auto_approve` still asks for.";

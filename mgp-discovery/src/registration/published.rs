@@ -110,7 +110,9 @@ pub(super) fn resolve(
         return Err(unavailable(format!("`{name}` is not a program that can be started here")));
     };
     if !server.is_exact() {
-        return Err(unavailable(format!("`{name}` does not name an exact version of its package")));
+        return Err(unavailable(format!(
+            "`{name}` does not name an exact version of its package, or its arguments can add another package"
+        )));
     }
     let secret_argument =
         || unavailable(format!("`{name}` takes a secret in another way than as a variable"));

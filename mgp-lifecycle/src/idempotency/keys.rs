@@ -42,9 +42,8 @@ struct Entry {
     key: StoredKey,
     /// Signals the end of the run; `None` if the call is not running.
     running: Option<watch::Receiver<()>>,
+    /// The id of the call that runs, or whose last run ended with questions: the next round of this call continues it.
     logical: Option<ByteString>,
-    /// `true` if the last run ended with questions to the caller, which continues the call with its answers.
-    has_asked: bool,
     /// The sequence number of the key's result; `None` if no result is stored.
     place: Option<u64>,
 }
@@ -108,14 +107,12 @@ impl KeyTable {
         }
         // The round that follows a question is not a repetition by the caller. A round that the caller sends again,
         // although it ended in another way, is a repetition.
-        let is_same = call.logical.is_some() && call.logical == entry.logical;
-        let continues = is_same && entry.has_asked;
+        let continues = call.logical.is_some() && call.logical == entry.logical;
         if !continues && !call.may_repeat {
             return Err(LifecycleError::UnknownOutcome(began_at));
         }
         let (sender, running) = watch::channel(());
         entry.running = Some(running);
-        entry.has_asked = false;
         entry.logical.clone_from(&call.logical);
         Ok(Claim::Run(entry.key.clone(), sender))
     }
@@ -148,14 +145,17 @@ impl KeyTable {
     ) {
         self.owners.entry(key.owner.clone()).or_default().keys += 1;
         self.expiry.insert((key.expires_ms, id.clone()));
-        self.entries.insert(id, Entry { key, running, logical, has_asked: false, place: None });
+        self.entries.insert(id, Entry { key, running, logical, place: None });
     }
 
     /// Marks a run as interrupted: it is unknown whether the run had an effect. `has_asked` is `true` if the run ended
-    /// with questions to the caller.
+    /// with questions to the caller, whose answers continue the call.
     pub(super) fn interrupt(&mut self, id: &str, has_asked: bool) {
         if let Some(entry) = self.entries.get_mut(id) {
-            (entry.running, entry.has_asked) = (None, has_asked);
+            entry.running = None;
+            if !has_asked {
+                entry.logical = None;
+            }
         }
     }
 

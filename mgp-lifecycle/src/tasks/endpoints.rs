@@ -1,7 +1,7 @@
 //! The methods `tasks/get`, `tasks/update`, `tasks/cancel`, and `tasks/result` and `tasks/list` of 2025-11-25.
 //!
 //! They run outside the layers that check access, so they check themselves that a task belongs to the calling
-//! principal.
+//! principal, and that the caller's credentials permit it.
 
 use std::sync::Arc;
 
@@ -57,12 +57,12 @@ fn admit(call: &Call) -> Result<(), RpcError> {
 
 fn find(table: &Table, params: &Params, cx: &Context) -> Result<Arc<Entry>, RpcError> {
     let params: TaskParams = params.get()?;
-    Ok(table.find(&params.task_id, &cx.principal)?)
+    Ok(table.find(&params.task_id, cx)?)
 }
 
 fn update(table: &Table, params: &Params, cx: &Context) -> Result<Reply, RpcError> {
     let params: UpdateTaskParams = params.get()?;
-    let entry = table.find(&params.task_id, &cx.principal)?;
+    let entry = table.find(&params.task_id, cx)?;
     entry.accept_answers(params.input_responses.iter());
     acknowledge()
 }
@@ -82,7 +82,7 @@ fn list(table: &Table, params: &Params, cx: &Context) -> Result<Reply, RpcError>
     if params.cursor.is_some() {
         return Err(RpcError::invalid_params("unknown cursor; the list has one page"));
     }
-    let tasks: Vec<_> = table.of(&cx.principal).iter().map(|entry| entry.summary()).collect();
+    let tasks: Vec<_> = table.of(cx).iter().map(|entry| entry.summary()).collect();
     Reply::of(&ListTasksResult::new(tasks))
 }
 

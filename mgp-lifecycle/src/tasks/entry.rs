@@ -8,7 +8,7 @@ use std::time::Duration;
 use mgp_types::mcp::{
     CreateTaskResult, Era, LegacyCreateTaskResult, ResultType, Task, TaskStatus, key,
 };
-use mgp_types::service::{CallKey, CallerRequest, Context, PeerInfo, Reply};
+use mgp_types::service::{CallKey, CallerRequest, Context, CredentialGrant, PeerInfo, Reply};
 use mgp_types::sync::Mutex;
 use mgp_types::{Nullable, Payload, RpcError, Timestamp};
 use serde::Serialize;
@@ -24,6 +24,8 @@ use crate::retry::is_tool_error;
 pub(super) struct Entry {
     pub(super) id: String,
     pub(super) owner: Owner,
+    /// The permissions of the credentials with which the task was started; `None` for a caller without credentials.
+    permissions: Option<Vec<String>>,
     /// The sequence number of the task, in the order of creation.
     pub(super) number: u64,
     pub(super) expires: Instant,
@@ -110,9 +112,11 @@ impl Entry {
         poll: Duration,
     ) -> Self {
         let created = Timestamp::now();
+        let grant = cx.extensions.get::<CredentialGrant>();
         Self {
             id,
             owner: Owner::of(&cx.principal),
+            permissions: grant.map(|grant| grant.permissions().to_vec()),
             number,
             expires: Instant::now() + ttl,
             caller: Arc::clone(&cx.caller),
@@ -134,6 +138,15 @@ impl Entry {
             }),
             created,
         }
+    }
+
+    /// Returns whether the credentials of a call of the owner permit the use of the task. Credentials that are limited
+    /// to some tools permit only tasks that were started with the same permissions.
+    pub(super) fn is_permitted(&self, cx: &Context) -> bool {
+        let Some(grant) = cx.extensions.get::<CredentialGrant>() else { return true };
+        let words = grant.permissions();
+        let is_limited = words.iter().any(|word| word.starts_with("tools."));
+        !is_limited || grant.permits("tools.call") || self.permissions.as_deref() == Some(words)
     }
 
     // === The outcome ===

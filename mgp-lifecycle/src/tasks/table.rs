@@ -91,28 +91,20 @@ impl Table {
         Ok(entry)
     }
 
-    /// Returns a task of a principal. A task of another principal is reported as unknown.
-    pub(super) fn find(
-        &self,
-        id: &str,
-        principal: &Principal,
-    ) -> Result<Arc<Entry>, LifecycleError> {
-        let owner = Owner::of(principal);
-        let entry = self.tasks.lock().by_id.get(id).filter(|entry| entry.owner == owner).cloned();
+    /// Returns a task of the caller's principal. A task of another principal is reported as unknown, and so is one that
+    /// the caller's credentials do not permit.
+    pub(super) fn find(&self, id: &str, cx: &Context) -> Result<Arc<Entry>, LifecycleError> {
+        let owner = Owner::of(&cx.principal);
+        let is_own = |entry: &&Arc<Entry>| entry.owner == owner && entry.is_permitted(cx);
+        let entry = self.tasks.lock().by_id.get(id).filter(is_own).cloned();
         entry.ok_or(LifecycleError::UnknownTask)
     }
 
-    /// Returns a principal's tasks, oldest first.
-    pub(super) fn of(&self, principal: &Principal) -> Vec<Arc<Entry>> {
-        let owner = Owner::of(principal);
-        let mut own: Vec<_> = self
-            .tasks
-            .lock()
-            .by_id
-            .values()
-            .filter(|entry| entry.owner == owner)
-            .cloned()
-            .collect();
+    /// Returns the tasks of the caller's principal that its credentials permit, oldest first.
+    pub(super) fn of(&self, cx: &Context) -> Vec<Arc<Entry>> {
+        let owner = Owner::of(&cx.principal);
+        let is_own = |entry: &&Arc<Entry>| entry.owner == owner && entry.is_permitted(cx);
+        let mut own: Vec<_> = self.tasks.lock().by_id.values().filter(is_own).cloned().collect();
         own.sort_unstable_by_key(|entry| entry.number);
         own
     }

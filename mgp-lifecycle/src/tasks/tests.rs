@@ -8,7 +8,8 @@ use mgp_types::mcp::{Revision, TaskStatus, TaskSupport};
 use mgp_types::service::mock::{self, Client};
 use mgp_types::service::{
     AcceptedRequests, BoxFuture, Call, CallerAccess, CallerChannel, CallerRequest, ConsumerGone,
-    Context, Outlet, OutletItem, PeerInfo, Principal, Reply, RoundState, Rounds, Sink, Stack,
+    Context, CredentialGrant, Outlet, OutletItem, PeerInfo, Principal, Reply, RoundState, Rounds,
+    Sink, Stack,
 };
 use mgp_types::{Payload, RpcError};
 use serde_json::Value;

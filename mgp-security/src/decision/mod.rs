@@ -63,11 +63,11 @@ pub(crate) struct CallPreparations {
 }
 
 impl CallPreparations {
-    /// Returns preparations that count every question as asked, so that none is asked again.
-    pub(crate) fn finished(granted: Vec<Permission>) -> Self {
+    /// Returns preparations that count the question about permissions as asked, so that it is not asked again.
+    pub(crate) fn finished(granted: Vec<Permission>, confirmed: bool) -> Self {
         let asked = Some(AskOutcomes::default());
         let any_arguments = false;
-        Self { listed: true, recorded: true, asked, granted, confirmed: true, any_arguments }
+        Self { listed: true, recorded: true, asked, granted, confirmed, any_arguments }
     }
 }
 

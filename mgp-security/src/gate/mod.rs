@@ -28,12 +28,12 @@ use tower_service::Service;
 
 use crate::access::{Credentials, Delegation, Moment, name_of};
 use crate::decision::{
-    CallFacts, CallOutcome, CallPreparations, CallVerdict, Snapshot, Sources, ToolOrigin, admit,
-    decide,
+    CallFacts, CallOutcome, CallPreparations, CallVerdict, Requirement, Snapshot, Sources,
+    ToolOrigin, admit, decide,
 };
 use crate::definition::page;
 use crate::error::Refusal;
-use crate::tool::note;
+use crate::tool::{ConfirmRefused, note};
 
 pub use layers::{AccessLayer, ConfirmLayer, DefinitionLayer, PermissionLayer, ValidateLayer};
 
@@ -137,8 +137,21 @@ fn answer<F>(answer: Result<Reply, RpcError>) -> Either<F, OwnFuture> {
     Either::Right { future: Either::Left { future: ready(answer) } }
 }
 
-/// The permissions that were granted for a single call; an extension of that call.
-struct GrantedOnce(Vec<Permission>);
+/// The answers that persons gave about a single call; an extension of that call.
+#[derive(Clone, Default)]
+struct Answers {
+    /// The permissions that were granted for this call only.
+    granted: Vec<Permission>,
+    /// `true` if the call was confirmed. A call that only needed no confirmation was not.
+    confirmed: bool,
+}
+
+impl Answers {
+    /// Returns the answers that a call has received so far.
+    fn of(call: &Call) -> Self {
+        call.cx().extensions.get::<Self>().cloned().unwrap_or_default()
+    }
+}
 
 /// Calls a function with the facts of a tool call and the current rules that decide about it.
 fn with_facts<T>(
@@ -182,12 +195,18 @@ pub(crate) fn recheck(sources: &Sources, call: &Call) -> Result<(), RpcError> {
     if !WaitMark::is_set(call.cx()) || call.tool().is_none() {
         return Ok(());
     }
-    let granted = call.cx().extensions.get::<GrantedOnce>();
-    let granted = granted.map_or_else(Vec::new, |granted| granted.0.clone());
-    match decide_call(sources, call, &CallPreparations::finished(granted)).into_outcome().0 {
-        CallOutcome::Allow => Ok(()),
-        CallOutcome::Refuse(refusal) => Err(deny(sources, call, refusal)),
-        CallOutcome::Ask(_) => Err(undecided()),
+    let Answers { granted, confirmed } = Answers::of(call);
+    let progress = CallPreparations::finished(granted, confirmed);
+    match decide_call(sources, call, &progress).into_outcome() {
+        (CallOutcome::Allow, _) => Ok(()),
+        (CallOutcome::Refuse(refusal), _) => Err(deny(sources, call, refusal)),
+        (CallOutcome::Ask(Requirement::Confirmation), Some(assessment)) => {
+            let (server, tool) = (sources.server_of(call.cx()), call.tool().map(|tool| tool.name));
+            let refused =
+                ConfirmRefused::newly_needed(server, tool.unwrap_or_default(), &assessment);
+            Err(deny(sources, call, refused.into()))
+        }
+        (CallOutcome::Ask(_), _) => Err(undecided()),
     }
 }
 

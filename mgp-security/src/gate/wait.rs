@@ -8,7 +8,7 @@ use mgp_types::mgp::{Permission, RiskLevel};
 use mgp_types::service::{Call, CallRecord, MgpService, Outlet, Reply, WaitMark, keep_alive};
 use mgp_types::{Payload, RpcError};
 
-use super::{GrantedOnce, decide_call, deny, log_denied, undecided, with_facts};
+use super::{Answers, decide_call, deny, log_denied, undecided, with_facts};
 use crate::decision::{
     CallOutcome, CallPreparations, Requirement, Sources, after_permissions, lacked_permissions,
 };
@@ -49,8 +49,11 @@ pub(super) async fn run<S: MgpService>(
         }
     }
     CallRecord::mark_held(call.cx(), false);
-    if !progress.granted.is_empty() {
-        call.cx_mut().extensions.insert(GrantedOnce(progress.granted));
+    if progress.confirmed || !progress.granted.is_empty() {
+        let mut answers = Answers::of(&call);
+        answers.granted.append(&mut progress.granted);
+        answers.confirmed |= progress.confirmed;
+        call.cx_mut().extensions.insert(answers);
     }
     // Mark that this layer made the call wait, so that the stack decides about it again immediately before it runs.
     WaitMark::mark(call.cx_mut());

@@ -1,7 +1,7 @@
 //! The validators of §4.5, which implement [`Validate`] with the rules of `mgp-validators`.
 
 use mgp_types::mgp::{CodeSafety, CodeSafetyLevel, Validator};
-use mgp_types::{Lenient, mcp};
+use mgp_types::{Lenient, UniqueJson, mcp};
 use mgp_validators::{CodePolicy, GuardedCall, ValidatorSet};
 use serde_json::Value;
 
@@ -45,7 +45,7 @@ impl Validate for StandardValidators {
     fn check(&self, checked: &CheckedCall<'_>) -> Result<(), Violation> {
         let unreadable = |_| Violation::new("its arguments cannot be read");
         let call = checked.call.tool().ok_or_else(|| Violation::new("it names no tool"))?;
-        let mut arguments: Value =
+        let UniqueJson(mut arguments) =
             serde_json::from_str(call.arguments.unwrap_or("{}")).map_err(unreadable)?;
         if let Some(KernelUrls(own)) = checked.call.cx().extensions.get() {
             let values = arguments.as_object_mut().into_iter().flat_map(|all| all.values_mut());
@@ -177,9 +177,43 @@ fn language_of_file(definition: Option<&mcp::Tool>, arguments: &Value) -> Option
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use mgp_types::ErrorCode;
+    use mgp_types::service::{Reply, ServerId, Stack, mock};
     use serde_json::json;
+    use tower_layer::Layer;
 
     use super::*;
+    use crate::{Assessment, ValidateLayer};
+
+    #[tokio::test]
+    async fn arguments_with_two_equal_members_are_blocked() {
+        let known = |_: Option<&ServerId>, _: &str| {
+            let mut assessment = Assessment::unknown();
+            assessment.validators = vec![Validator::Sandbox];
+            Arc::new(assessment)
+        };
+        let layer =
+            ValidateLayer::new(known).validator(Validator::Sandbox, StandardValidators::new());
+        let tools = Stack::from_fn(|_| async { Ok(Reply::empty()) });
+        let mut client = mock::client(Stack::new(layer.layer(tools)));
+        for (arguments, is_allowed) in [
+            (r#"{"command":"ls"}"#, true),
+            (r#"{"command":"rm -rf ~","command":"ls"}"#, false),
+            (r#"{"\u0063ommand":"rm -rf ~","command":"ls"}"#, false),
+            (r#"{"options":{"command":"rm -rf ~","command":"ls"}}"#, false),
+        ] {
+            let call = format!(r#"{{"name":"run","arguments":{arguments}}}"#);
+            match client.request("tools/call", &call).await {
+                Ok(_) => assert!(is_allowed, "{arguments}"),
+                Err(error) => {
+                    assert!(!is_allowed, "{arguments}: {error}");
+                    assert_eq!(error.code(), ErrorCode::VALIDATION_BLOCKED);
+                }
+            }
+        }
+    }
 
     #[test]
     fn the_format_of_an_argument_makes_it_a_target_whatever_its_name() {

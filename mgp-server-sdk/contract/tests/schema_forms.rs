@@ -67,7 +67,11 @@ fn other_changes_of_a_type_that_becomes_nullable_count_too() {
     let reference = json!({ "$ref": "#/$defs/x" });
     let old = with(&reference, &json!({ "properties": { "b": { "type": "string" } } }));
     let new = json!({ "properties": { "b": { "type": "integer" } } });
-    check(&old, &with(&nullable(reference), &new), [Bump::Major; 2]);
+    check(&old, &with(&nullable(reference.clone()), &new), [Bump::Major; 2]);
+
+    let number = |default: u8| json!({ "type": "integer", "default": default });
+    let old = with(&reference, &number(5));
+    check(&old, &with(&nullable(reference), &number(6)), [Bump::Major; 2]);
 
     let defaults = |default: u8| {
         let mut any = nullable(json!({ "type": "integer" }));
@@ -85,9 +89,14 @@ fn definitions_behind_anchors_and_identifiers_are_compared() {
         ("$ref", "#n", "$anchor", "n"),
         ("$dynamicRef", "#n", "$dynamicAnchor", "n"),
         ("$ref", "n.json", "$id", "n.json"),
+        ("$ref", "n.json#", "$id", "n.json"),
+        ("$ref", "n.json#/anyOf/0", "$id", "n.json"),
     ] {
         let schema = |kind: &str| {
-            with(&json!({ keyword: reference }), &json!({ name: named, "type": kind }))
+            with(
+                &json!({ keyword: reference }),
+                &json!({ name: named, "anyOf": [{ "type": kind }] }),
+            )
         };
         check(&schema("number"), &schema("string"), [Bump::Major; 2]);
         check(&schema("integer"), &schema("number"), [Bump::Minor, Bump::Major]);

@@ -158,8 +158,8 @@ impl Api {
     /// an `http` or `https` URL.
     pub fn address(&self, document_url: Option<&str>) -> Result<String, OpenApiError> {
         let bad = |why: &str| OpenApiError::BaseUrl(why.to_owned());
-        let mut own_urls = self.operations.iter().filter_map(|one| one.own_url.as_deref());
-        if let (None, Some(url)) = (&self.base_url, own_urls.next()) {
+        let own_url = self.operations.iter().find_map(|one| one.own_url.as_deref());
+        if let (None, Some(url)) = (&self.base_url, own_url) {
             return Err(OpenApiError::BaseUrl(format!(
                 "the document names addresses of single operations only, e.g. `{}`; set the address with `--base-url`",
                 clip(url, 200)

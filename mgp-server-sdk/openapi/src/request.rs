@@ -156,10 +156,12 @@ impl Operation {
     ) -> Result<FetchRequest, String> {
         let Placed { path, mut query, mut headers, cookies } = self.place(arguments)?;
         // The credentials replace members of the query and headers of the same name that a caller sends.
-        for (name, value) in &credentials.query {
-            query.retain(|sent| !percent_decode_str(name_of(sent)).eq(name.bytes()));
-            query.push(pair(name, value));
-        }
+        query.retain(|sent| {
+            let name = sent.split('=').next().unwrap_or_default();
+            let is_own = |own: &str| percent_decode_str(name).eq(own.bytes());
+            !credentials.query.iter().any(|(own, _)| is_own(own))
+        });
+        query.extend(credentials.query.iter().map(|(name, value)| pair(name, value)));
         let mark = if query.is_empty() { "" } else { "?" };
         let url = format!("{}{path}{mark}{}", base.trim_end_matches('/'), query.join("&"));
         let mut request = FetchRequest::get(url);
@@ -304,11 +306,6 @@ fn deep(name: &str, value: &Value, out: &mut Vec<String>) {
         }
         value => out.push(format!("{name}={}", encoded(&text(value)))),
     }
-}
-
-/// Returns the encoded name of a name-value pair.
-fn name_of(pair: &str) -> &str {
-    pair.split_once('=').map_or(pair, |(name, _)| name)
 }
 
 fn pair(name: &str, value: &str) -> String {

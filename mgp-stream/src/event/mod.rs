@@ -21,6 +21,7 @@ mod subscription;
 mod table;
 #[cfg(test)]
 mod tests;
+mod viewer;
 
 pub use draft::{EventDraft, EventSubject};
 pub use hub::{EventHub, EventLimits, Publishing};

@@ -121,13 +121,9 @@ impl EventReader {
                             "dropped events of a subscription: they waited too long, or were too many"
                         );
                     }
-                    let read = events.iter().map(|(seq, event)| ReadEvent {
-                        seq: *seq,
-                        event: Payload::from_trusted(event.to_json(
-                            None,
-                            *seq,
-                            std::mem::take(&mut dropped),
-                        )),
+                    let read = events.iter().map(|(seq, event)| {
+                        let json = event.to_json(None, *seq, std::mem::take(&mut dropped));
+                        ReadEvent { seq: *seq, event: Payload::from_trusted(json) }
                     });
                     return Ok(read.collect());
                 }

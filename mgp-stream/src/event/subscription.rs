@@ -29,6 +29,7 @@ use super::hub::Hub;
 use super::journal::StoredSubscription;
 use super::pattern::Pattern;
 use super::sending::{SendingGuard, spawn};
+use super::viewer::{has_ended_key, viewer};
 
 /// The maximum number of events that a subscription stores in memory; if they are large, fewer are stored.
 pub(super) const MAX_KEPT: usize = 1_024;
@@ -378,7 +379,7 @@ impl Subscription {
     }
 
     /// Sends an event, unless the subscriber may no longer see it. Returns `false` if the subscription has ended, or if
-    /// the target was replaced or has disconnected.
+    /// the target was replaced, has disconnected or has lost its key.
     async fn send(
         &self,
         hub: &Hub,
@@ -388,6 +389,10 @@ impl Subscription {
         dropped: u64,
     ) -> bool {
         let _sending = self.sending.lock().await;
+        if has_ended_key(&target.cx) {
+            self.detach(target.key);
+            return false;
+        }
         {
             let mut state = self.state.lock();
             let is_current = state.target.as_ref().is_some_and(|current| current.key == target.key);
@@ -587,14 +592,4 @@ impl SubscriptionState {
         let events = (from..).zip(self.kept.iter().skip(skip).cloned());
         (events.take(max).collect(), from - (seq + 1))
     }
-}
-
-/// Returns the part of a call's context from which access is decided.
-fn viewer(cx: &Context) -> Context {
-    let mut viewer = Context::new(cx.peer.clone(), cx.scope.clone(), cx.principal.clone());
-    viewer.caller = Arc::clone(&cx.caller);
-    if let Some(grant) = cx.extensions.get::<mgp_types::service::CredentialGrant>() {
-        viewer.extensions.insert(grant.clone());
-    }
-    viewer
 }

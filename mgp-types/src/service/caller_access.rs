@@ -46,6 +46,12 @@ pub trait CallerChannel: Send + Sync {
         false
     }
 
+    /// Returns whether a further question would reach the caller at once; `false` while an earlier question waits for
+    /// its answer, and after the call has ended.
+    fn can_ask_now(&self) -> bool {
+        true
+    }
+
     /// Removes the suspended questions, and returns them as the reply to the call; `None` if there are none.
     fn take_suspended(&self) -> Option<Reply> {
         None

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use super::Params;
 
 /// A function that returns the params with which a call is sent again in a new session, or `None` if it must not be
-/// sent.
+/// sent. It must not block or use the client, because the client calls it while a lock is held.
 pub type SessionReplayFn = dyn Fn() -> Option<Params> + Send + Sync;
 
 /// The way in which a call is repeated after its legacy session was lost, stored in the extensions of the call.

@@ -114,8 +114,8 @@ async fn of_server(global: &Global, logs: &Logs, server: &str) -> CliResult {
     };
     check_running(&client, server).await?;
     let mut params = KernelServerLogsParams::new(server);
-    // New lines are found by the last line before them, even if no earlier line is shown.
-    params.lines = Some(if logs.follow { logs.lines.max(1) } else { logs.lines });
+    // New lines are found by the lines before them, so all are read, even if only the last ones are shown.
+    params.lines = (!logs.follow).then_some(logs.lines);
     let mut count = usize::try_from(logs.lines).unwrap_or(usize::MAX);
     let mut known: Vec<LogLine> = Vec::new();
     loop {
@@ -126,8 +126,7 @@ async fn of_server(global: &Global, logs: &Logs, server: &str) -> CliResult {
         }
         let new = new_lines(&known, &lines);
         print_lines(global, &new[new.len().saturating_sub(count)..])?;
-        known = lines;
-        (params.lines, count) = (None, usize::MAX);
+        (known, count) = (lines, usize::MAX);
         sleep(FOLLOW_INTERVAL).await;
     }
 }

@@ -175,7 +175,7 @@ fn choose(
             "several agents chose the id `{id}`: {agents}; name one with --agent"
         )));
     }
-    // Those that wait for a person come first.
+    // The list begins with those that wait for a person.
     let first = found.into_iter().next();
     first.ok_or_else(|| Failure::failed(format!("there is no transaction `{id}`")))
 }

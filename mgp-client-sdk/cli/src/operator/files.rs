@@ -41,11 +41,14 @@ mod others {
     use std::collections::BTreeSet;
     use std::path::{Path, PathBuf};
 
+    use mgp_types::escape_hidden;
+
     use crate::args::Global;
-    use crate::exit::CliResult;
+    use crate::exit::{CliResult, Failure};
+    use crate::operator::PassphraseFile;
     use crate::operator::gate::real_path;
     use crate::socket_hello::{Hello, HelloReply};
-    use crate::{control, socket, state};
+    use crate::{control, prompt, socket, state};
 
     /// The maximum size of the socket table that is read.
     const MAX_TABLE_BYTES: u64 = 64 << 20;
@@ -61,17 +64,39 @@ mod others {
         let own = real_path(&socket::path_in(&state::folder(global)?));
         let file = real_path(file);
         for path in sockets().into_iter().filter(|path| real_path(path) != own) {
-            match control::greet(&path, Hello::change_of(&file)).await {
-                Ok(greeting) if HelloReply::is_unrelated(&greeting.line) => {}
-                Ok(greeting) => {
+            match control::greet(&path, Hello::change_of(&file), || passphrase(&path)).await {
+                Ok(Some(greeting)) if HelloReply::is_unrelated(&greeting.line) => {}
+                Ok(Some(greeting)) => {
                     HelloReply::read(&greeting.line, &path)?;
                 }
-                // This kernel has ended, or belongs to another user.
+                // The program at this socket belongs to another user.
+                Ok(None) => {}
+                // This kernel has ended, or its folder is closed to this user.
                 Err(failure) if failure.is_no_kernel() => {}
                 Err(failure) => return Err(failure),
             }
         }
         Ok(())
+    }
+
+    /// Returns the passphrase for the kernel at a socket. Any program can listen at a socket with this name, so the
+    /// passphrase is sent only if the folder of the socket has a hash of it.
+    fn passphrase(socket: &Path) -> CliResult<String> {
+        let shown = socket.display();
+        let file = PassphraseFile::in_folder(socket.parent().unwrap_or(socket));
+        if !file.is_set()? {
+            return Err(Failure::failed(format!(
+                "the program at `{shown}` asks for the passphrase, but none is set there; end it"
+            )));
+        }
+        let question = format!("Passphrase of the operator, for the kernel at {shown}: ");
+        let passphrase = prompt::operator_passphrase_for(&escape_hidden(&question))?;
+        match file.verify(&passphrase)? {
+            Some(true) => Ok(passphrase),
+            _ => Err(Failure::failed(format!(
+                "wrong passphrase for the kernel at `{shown}`, which uses this file, too; end that kernel and try again"
+            ))),
+        }
     }
 
     /// Returns the sockets of all kernels on this machine, and the socket of the user's own state folder.

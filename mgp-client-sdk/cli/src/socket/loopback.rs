@@ -69,6 +69,12 @@ pub(crate) async fn connect_async(path: &Path) -> io::Result<AsyncStream> {
     AsyncStream::from_std(stream)
 }
 
+/// Connects like [`connect_async`], which only connects to programs that know the key of the same user.
+#[cfg(not(unix))]
+pub(crate) async fn connect_to_own(path: &Path) -> io::Result<Option<AsyncStream>> {
+    connect_async(path).await.map(Some)
+}
+
 /// Returns `None`: the process at the other end of a connection is not known.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn process_id(_: &AsyncStream) -> Option<u32> {

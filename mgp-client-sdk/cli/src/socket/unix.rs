@@ -2,7 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use tokio::net::UnixListener;
@@ -24,6 +24,21 @@ pub(crate) fn connect(path: &Path) -> io::Result<Stream> {
 /// Connects like [`connect`], in an async runtime.
 pub(crate) async fn connect_async(path: &Path) -> io::Result<AsyncStream> {
     AsyncStream::connect(path).await
+}
+
+/// Connects like [`connect_async`]; returns `None` if the socket, or the program that listens there, belongs to another
+/// user, who must not receive the passphrase.
+pub(crate) async fn connect_to_own(path: &Path) -> io::Result<Option<AsyncStream>> {
+    connect_to_user(path, rustix::process::geteuid().as_raw()).await
+}
+
+async fn connect_to_user(path: &Path, user: u32) -> io::Result<Option<AsyncStream>> {
+    // A socket of another user is not connected at all, because a full queue would delay or fail the connection.
+    if fs::metadata(path).is_ok_and(|file| file.uid() != user) {
+        return Ok(None);
+    }
+    let stream = connect_async(path).await?;
+    Ok((stream.peer_cred()?.uid() == user).then_some(stream))
 }
 
 /// Returns the id of the process at the other end of a connection, if it is known.
@@ -103,4 +118,27 @@ fn already_served(path: &Path) -> Failure {
         "a kernel already answers at `{}`; stop it, or name another folder with --state DIR",
         path.display()
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::chown;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_program_of_another_user_is_not_connected() {
+        let folder = mgp_testkit::temp_dir();
+        let path = folder.path().join("mgp.sock");
+        let _listener = Listener::bind(&path).unwrap();
+        let own = rustix::process::geteuid().as_raw();
+        let other = own + 1;
+        assert!(connect_to_own(&path).await.unwrap().is_some());
+        assert!(connect_to_user(&path, other).await.unwrap().is_none());
+        // Only root can give the socket of its program to another user.
+        if chown(&path, Some(other), None).is_ok() {
+            assert!(connect_to_user(&path, own).await.unwrap().is_none());
+            assert!(connect_to_user(&path, other).await.unwrap().is_none());
+        }
+    }
 }

@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixListener;
 use std::process::Command;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
 
 use serde_json::{Value, json};
 
@@ -71,6 +75,34 @@ fn without_terminal(command: &Command) -> (Option<i32>, String) {
     }
     let output = detached.stdin(std::process::Stdio::null()).output().unwrap();
     (output.status.code(), text(&output.stderr))
+}
+
+/// Listens at a socket like a kernel that asks for the passphrase before the setting's file is edited; returns the
+/// lines that it receives about this file.
+fn false_kernel(setting: &Setting) -> Receiver<String> {
+    fs::create_dir(setting.path("false")).unwrap();
+    let listener = UnixListener::bind(setting.path("false/mgp.sock")).unwrap();
+    let file = fs::canonicalize(setting.world.config_file()).unwrap().display().to_string();
+    let (sender, lines) = channel();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut line = String::new();
+            // A command of another test may end meanwhile.
+            let _ = BufReader::new(&stream).read_line(&mut line);
+            let is_own = line.contains(&file);
+            let reply = if is_own {
+                json!({"mgp": 1, "ok": false, "proof": "passphrase"})
+            } else {
+                json!({"mgp": 1, "ok": false, "unrelated": true})
+            };
+            let _ = writeln!(stream, "{reply}");
+            if is_own && sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
 }
 
 #[track_caller]
@@ -175,6 +207,35 @@ fn with_a_passphrase_as_proof_files_are_edited_with_it_only() {
         let (code, shown) = terminal.end();
         assert_eq!(code, Some(0), "{args:?}: {shown}");
     }
+}
+
+#[test]
+fn the_passphrase_is_sent_only_to_kernels_whose_folder_has_its_hash() {
+    let setting = Setting::new(WITH_PASSPHRASE);
+    set_passphrase(&setting.mgp(&["operator", "passphrase", "set"]));
+    // The kernel of the edited file is not that of the state folder, but its folder has the same passphrase.
+    let other = setting.path("state/other").display().to_string();
+    let elsewhere = |args: &[&str]| {
+        let mut command = setting.mgp(args);
+        command.env("MGP_STATE", &other);
+        command
+    };
+    set_passphrase(&elsewhere(&["operator", "passphrase", "set"]));
+    let mut terminal = Terminal::run(&elsewhere(&["servers", "disable", "files"]));
+    terminal.answer("Passphrase of the operator:", PASSPHRASE);
+    let (code, shown) = terminal.end();
+    assert_eq!(code, Some(0), "{shown}");
+
+    let before = files(&setting.world);
+    let received = false_kernel(&setting);
+    let mut terminal = Terminal::run(&setting.mgp(&["servers", "enable", "files"]));
+    terminal.answer("Passphrase of the operator:", PASSPHRASE);
+    let (code, shown) = terminal.end();
+    assert!(code == Some(1) && shown.contains("but none is set there"), "{shown}");
+    let received: Vec<String> = received.try_iter().collect();
+    assert_eq!(received.len(), 1);
+    assert!(!received[0].contains(PASSPHRASE), "{received:?}");
+    assert_eq!(files(&setting.world), before);
 }
 
 #[test]

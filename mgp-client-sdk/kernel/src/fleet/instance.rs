@@ -160,10 +160,13 @@ impl Instance {
             if let Some(client) = session.wake_or_stop(hold, timeout).await {
                 return (Arc::clone(session), Ok(client));
             }
+            let woken = self.wake_main(permits).await;
             if !hold.is_set() {
                 tracing::info!(server = %self.parts.config.id, "no legacy session; using the modern one");
-                self.parts.eras.refuse_legacy();
+                let has_answered = woken.is_ok() && self.main.answers().await;
+                self.parts.eras.refuse_legacy(has_answered);
             }
+            return (Arc::clone(&self.main), woken);
         }
         (Arc::clone(&self.main), self.wake_main(permits).await)
     }
@@ -573,9 +576,7 @@ async fn restore_on_connect(
                 }
                 let (server, owner) = (server.clone(), owner.clone());
                 let source = Source { server, owner, session: session.kind() };
-                for key in context.subscriptions.resubscribe(&source, &client).await {
-                    notifier.resource_updated(&key);
-                }
+                context.subscriptions.restore(source, &client, &notifier);
             }
         }
         if states.changed().await.is_err() {

@@ -11,9 +11,9 @@ use mgp_types::{Backoff, clip};
 use tokio::sync::Notify;
 
 /// The delay before a list is read again after a failure; doubled for each further failure.
-const RETRY_DELAY: Duration = Duration::from_secs(1);
+pub(super) const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
+pub(super) const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
 
 /// The maximum number of bytes that are kept of the error of a list.
 const MAX_ERROR_BYTES: usize = 300;

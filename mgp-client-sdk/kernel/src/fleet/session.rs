@@ -27,7 +27,8 @@ use super::start::StartHold;
 /// The time for which the kernel does not try again to open a legacy session with a server that has refused one.
 const REFUSED_TTL: Duration = Duration::from_mins(10);
 
-/// The minimum time between two starts of a failed server that are caused by calls.
+/// The minimum time between two starts of a failed server that are caused by calls, and between two attempts to open a
+/// legacy session with it.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The kinds of the two sessions that an instance of a server can have.
@@ -205,6 +206,14 @@ impl Session {
         }
     }
 
+    /// Returns whether a server is connected and, if it is at a URL, answers a check.
+    pub(super) async fn answers(&self) -> bool {
+        let is_connected = self.present().is_some();
+        is_connected
+            && (!self.health.is_remote()
+                || self.health.check(&self.client, || self.running() > 0).await)
+    }
+
     /// Starts this legacy session. If the server does not support the legacy era, stops the session after the first
     /// refusal and returns `None`.
     pub(super) async fn wake_or_stop(&self, hold: &StartHold, timeout: Duration) -> Option<Client> {
@@ -317,7 +326,8 @@ impl Drop for RunningCall {
 #[derive(Default)]
 pub(super) struct KnownEras {
     needs: AtomicU8,
-    refused_at: Mutex<Option<Instant>>,
+    /// The time until which the kernel does not try to open a legacy session.
+    refused_until: Mutex<Option<Instant>>,
 }
 
 /// The sessions that a server needs for callers of both eras.
@@ -344,17 +354,19 @@ impl KnownEras {
     }
 
     pub(super) fn needs(&self) -> SessionNeeds {
-        let was_refused = || self.refused_at.lock().is_some_and(|at| at.elapsed() < REFUSED_TTL);
+        let is_refused = || self.refused_until.lock().is_some_and(|until| until > Instant::now());
         match self.needs.load(Ordering::Relaxed) {
             0 => SessionNeeds::Unknown,
-            2 if !was_refused() => SessionNeeds::OnePerEra,
+            2 if !is_refused() => SessionNeeds::OnePerEra,
             _ => SessionNeeds::One,
         }
     }
 
-    /// Records that the server does not support the legacy era.
-    pub(super) fn refuse_legacy(&self) {
-        *self.refused_at.lock() = Some(Instant::now());
+    /// Records that no legacy session could be opened. If the server answers otherwise, it does not support the legacy
+    /// era; else it may have been unreachable, and is asked again soon.
+    pub(super) fn refuse_legacy(&self, has_answered: bool) {
+        let ttl = if has_answered { REFUSED_TTL } else { RETRY_INTERVAL };
+        *self.refused_until.lock() = Some(Instant::now() + ttl);
     }
 
     /// Returns, for the store, whether the server needs a session per era; `None` if it has never been connected.
@@ -426,11 +438,24 @@ mod tests {
             assert_eq!(negotiated.for_calls(other, &eras), of_main);
         }
         assert_eq!(negotiated.all(), of_main | of_legacy);
-        eras.refuse_legacy();
+        eras.refuse_legacy(true);
         assert_eq!(
             negotiated.for_calls(&asked, &eras),
             of_main,
             "the main session takes all calls"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_server_that_answered_is_taken_as_one_without_the_legacy_era() {
+        let eras = KnownEras::default();
+        eras.set(SessionNeeds::OnePerEra);
+        for (has_answered, ttl) in [(false, RETRY_INTERVAL), (true, REFUSED_TTL)] {
+            eras.refuse_legacy(has_answered);
+            tokio::time::advance(ttl / 2).await;
+            assert_eq!(eras.needs(), SessionNeeds::One, "{has_answered}");
+            tokio::time::advance(ttl).await;
+            assert_eq!(eras.needs(), SessionNeeds::OnePerEra, "{has_answered}");
+        }
     }
 }

@@ -79,8 +79,5 @@ async fn restore(server: Arc<ManagedServer>, context: FleetContext) {
     }
     let notifier = context.notifier(server.id().clone());
     let source = server.source(SessionKind::Main);
-    for key in context.subscriptions.resubscribe(&source, &client).await {
-        // Notify the subscribers, because updates were lost while the server was disconnected.
-        notifier.resource_updated(&key);
-    }
+    context.subscriptions.restore(source, &client, &notifier);
 }

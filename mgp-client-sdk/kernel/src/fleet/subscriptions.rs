@@ -11,8 +11,10 @@ use mgp_types::mcp::{Era, SubscribeParams};
 use mgp_types::method::{ResourcesSubscribe, ResourcesUnsubscribe};
 use mgp_types::service::{Call, Principal, ServerId};
 use mgp_types::sync::Mutex;
-use mgp_types::{ErrorCode, RpcError};
+use mgp_types::{Backoff, ErrorCode, RpcError};
 
+use super::notifier::ServerNotifier;
+use super::refresh_queue::{MAX_RETRY_DELAY, RETRY_DELAY};
 use super::session::SessionKind;
 
 const MAX_SUBSCRIPTIONS: usize = 65_536;
@@ -155,9 +157,36 @@ impl ResourceSubscriptions {
         self.0.lock().values().any(|subscription| is_of(&subscription.source))
     }
 
+    /// Requests all subscriptions of a session again over its new connection, in a task, and notifies their
+    /// subscribers, because updates were lost while the server was disconnected. A request that fails, e.g. because the
+    /// server still loads its resources, is repeated until it succeeds or the connection is closed.
+    pub(super) fn restore(&self, source: Source, client: &Client, notifier: &ServerNotifier) {
+        let (subscriptions, notifier) = (self.clone(), notifier.clone());
+        let client = gateway::weak(client);
+        tokio::spawn(async move {
+            let mut backoff = Backoff::new(RETRY_DELAY, MAX_RETRY_DELAY);
+            while let Some(client) = client.upgrade().filter(|client| !client.is_closed()) {
+                for key in subscriptions.resubscribe(&source, &client).await {
+                    notifier.resource_updated(&key);
+                }
+                drop(client);
+                if !subscriptions.has_failed(&source) {
+                    return;
+                }
+                tokio::time::sleep(backoff.next_delay()).await;
+            }
+        });
+    }
+
+    /// Returns whether the last request for any subscription of a session has failed.
+    fn has_failed(&self, source: &Source) -> bool {
+        let table = self.0.lock();
+        table.values().any(|one| one.source == *source && one.failure.is_some())
+    }
+
     /// Requests all subscriptions of a session again over its new connection, except those that a client is already
     /// requesting over this connection. Returns the keys of the subscriptions for which this succeeded.
-    pub(super) async fn resubscribe(&self, source: &Source, client: &Client) -> Vec<String> {
+    async fn resubscribe(&self, source: &Source, client: &Client) -> Vec<String> {
         let keys: Vec<_> = {
             let table = self.0.lock();
             let subscriptions = table.iter().filter(|(_, one)| one.source == *source);
@@ -172,7 +201,7 @@ impl ResourceSubscriptions {
                 Ok(true) => requested.push(key),
                 Ok(false) => {}
                 Err(error) => {
-                    tracing::warn!(server = %source.server, %error, "subscription to a resource lost");
+                    tracing::warn!(server = %source.server, %error, "subscription to a resource refused; retrying");
                 }
             }
         }

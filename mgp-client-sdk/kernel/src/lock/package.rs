@@ -235,8 +235,9 @@ fn is_local(local: &Path, name: &str, wanted: Option<&str>) -> Result<bool, Stri
     }
     let Some(wanted) = wanted else { return Ok(true) };
     let version = npm_version(local, name);
-    if version.as_deref() == Some(wanted) || is_exact(wanted) {
-        return Ok(version.as_deref() == Some(wanted));
+    let is_wanted = version.as_deref() == Some(wanted);
+    if is_wanted || is_exact(wanted) {
+        return Ok(is_wanted);
     }
     Err(format!(
         "`{name}` is in `{}`, and `npx` may start another copy of `{name}@{wanted}`; name the exact version",
@@ -430,6 +431,7 @@ mod tests {
         write(&format!("{both}/pandas-3.0.dist-info/RECORD"), "");
         assert_eq!(with().unwrap().version, "2.1");
     }
+
     #[test]
     fn a_package_of_the_project_counts_only_if_npx_starts_it() {
         let home = mgp_testkit::temp_dir();

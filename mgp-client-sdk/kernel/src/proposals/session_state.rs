@@ -3,6 +3,7 @@
 //! A caller gets one token of the kernel in place of the states of all servers. So a server's state never reaches
 //! another server or an agent, and each server gets its own state back byte for byte.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -13,10 +14,12 @@ use mgp_types::service::{Call, Context, Principal, Reply, ServerId};
 use mgp_types::sync::Mutex;
 use mgp_types::{RpcError, random_name};
 
-/// The maximum number of sessions of all callers; beyond it, the one that was used least recently is dropped.
+/// The maximum number of sessions of all callers; beyond it, of the owner with the most sessions the one that was used
+/// least recently is dropped.
 const MAX_SESSIONS: usize = 1024;
 
-/// The maximum size of all states in bytes; beyond it, the sessions that were used least recently are dropped.
+/// The maximum size of all states in bytes; beyond it, of the owner with the largest states the sessions that were used
+/// least recently are dropped.
 const MAX_BYTES: usize = 32 * 1024 * 1024;
 
 /// The states that servers returned, for each session of a caller. This handle is cheap to clone.
@@ -38,6 +41,13 @@ struct Session {
     owner: Principal,
     states: BTreeMap<ServerId, String>,
     used: u64,
+}
+
+impl Session {
+    /// Returns the size of the states in bytes.
+    fn bytes(&self) -> usize {
+        self.states.values().map(String::len).sum()
+    }
 }
 
 /// The caller's token and the called server of a running call, under which the session state in the result is stored.
@@ -150,12 +160,26 @@ impl Table {
         let replaced = session.states.insert(server, state);
         self.bytes -= replaced.map_or(0, |state| state.len());
         while self.sessions.len() > MAX_SESSIONS || self.bytes > MAX_BYTES {
-            let oldest = self.sessions.iter().min_by_key(|(_, session)| session.used);
-            let Some(oldest) = oldest.map(|(token, _)| token.clone()) else { return };
+            let Some(oldest) = self.oldest_of_most() else { return };
             if let Some(dropped) = self.sessions.remove(&oldest) {
-                self.bytes -= dropped.states.values().map(String::len).sum::<usize>();
+                self.bytes -= dropped.bytes();
             }
         }
+    }
+
+    /// Returns the token of the least recently used session of the owner with the most sessions or, if there are not
+    /// too many sessions, of the owner with the largest states.
+    fn oldest_of_most(&self) -> Option<String> {
+        let are_too_many = self.sessions.len() > MAX_SESSIONS;
+        let mut shares = HashMap::<&Principal, usize>::new();
+        for session in self.sessions.values() {
+            let share = if are_too_many { 1 } else { session.bytes() };
+            *shares.entry(&session.owner).or_default() += share;
+        }
+        let order = |(_, session): &(&String, &Session)| {
+            (Reverse(shares.get(&session.owner).copied()), session.used)
+        };
+        self.sessions.iter().min_by_key(order).map(|(token, _)| token.clone())
     }
 
     fn forget(&mut self, token: &str, server: &ServerId) {
@@ -193,7 +217,28 @@ mod tests {
             table.keep(&format!("n{number}"), &ada, one.clone(), "s".to_owned());
         }
         assert_eq!(table.sessions.len(), MAX_SESSIONS);
-        let sum = |session: &Session| session.states.values().map(String::len).sum::<usize>();
-        assert_eq!(table.bytes, table.sessions.values().map(sum).sum::<usize>());
+        assert_eq!(table.bytes, table.sessions.values().map(Session::bytes).sum::<usize>());
+    }
+
+    #[test]
+    fn a_caller_with_many_or_large_sessions_ends_no_session_of_others() {
+        let (ada, eve) = (Principal::local().agent("ada"), Principal::local().agent("eve"));
+        let server = ServerId::from("one");
+        let mut table = Table::default();
+        table.keep("t", &ada, server.clone(), "s".to_owned());
+        for number in 0..MAX_SESSIONS {
+            table.keep(&format!("n{number}"), &eve, server.clone(), "s".to_owned());
+        }
+        assert_eq!(table.sessions.len(), MAX_SESSIONS);
+        assert!(table.state("n0", &eve, &server).is_err());
+        assert!(table.state("t", &ada, &server).is_ok());
+
+        let long = "s".repeat(SessionState::MAX_BYTES);
+        for number in 0..=MAX_BYTES / SessionState::MAX_BYTES {
+            let token = format!("n{}", MAX_SESSIONS - 1 - number);
+            table.keep(&token, &eve, server.clone(), long.clone());
+        }
+        assert!(table.bytes <= MAX_BYTES);
+        assert_eq!(table.state("t", &ada, &server).unwrap().as_deref(), Some("s"));
     }
 }

@@ -162,9 +162,13 @@ async fn a_changed_file_that_could_not_be_applied_is_a_finding() {
     world.kernel.governance().log().unwrap().clone().close().await.unwrap();
     world.write(&A.replace("opt-out", "opt-in"));
     world.kernel.reload().await.unwrap_err();
-    let status = operator.request::<KernelInfo>(&KernelInfoParams::new()).await.unwrap();
     let is_reported = |finding: &KernelFinding| finding.message.contains("run `mgp reload`");
-    assert!(status.findings.iter().any(is_reported), "{status:?}");
+    // The watcher of the file replaces the findings while it tries to apply the change too.
+    mgp_testkit::until("it is reported", async || {
+        let status = operator.request::<KernelInfo>(&KernelInfoParams::new()).await.unwrap();
+        status.findings.iter().any(is_reported)
+    })
+    .await;
     world.end().await;
 }
 

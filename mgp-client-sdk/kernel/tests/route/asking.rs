@@ -2,19 +2,21 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use mgp_client_sdk::ToolResult;
+use mgp_client_sdk::{Client, ToolResult};
 use mgp_discovery::{Config, Isolation};
 use mgp_kernel::Kernel;
 use mgp_server_sdk::Resource;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, UrlElicited};
+use mgp_types::Payload;
 use mgp_types::mcp::{
     CreateMessageResult, ElicitAction, ElicitParams, ElicitResult, EmptyParams, Era,
     ListRootsResult, Root,
 };
-use mgp_types::method::{RootsList, RootsListChanged};
-use mgp_types::service::{Call, Router};
+use mgp_types::method::{Request, RootsList, RootsListChanged, ToolsCall};
+use mgp_types::service::{Call, Method, Params, Reply, Router};
 
 use crate::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
 
@@ -110,6 +112,38 @@ async fn each_question_reaches_the_caller_and_its_answer_the_server() {
         assert_eq!(host.call("roots").await.unwrap().to_text(), "file:///work", "{pair}");
         kernel.stop().await;
     }
+}
+
+/// Calls the tool that asks, and leaves its question without an answer.
+async fn leave_question(host: &Client) {
+    let params = Params::tool("form", &Payload::empty_object());
+    let call = Call::request(Method::from_static(ToolsCall::METHOD), params, host.context());
+    let reply = host.stack().send(call).await.unwrap();
+    assert!(matches!(reply, Reply::InputRequired(_)), "{reply:?}");
+}
+
+#[tokio::test]
+async fn a_question_that_was_left_open_takes_no_question_of_later_calls() {
+    let kernel = world(Era::Legacy).await;
+    let answering = || {
+        host_of(Era::Modern).on_elicitation(|question: ElicitParams| async move {
+            question.accept_with(&serde_json::json!({ "name": "Ann" }))
+        })
+    };
+    let first = host(&kernel, "ann", answering()).await;
+    leave_question(&first).await;
+    for _ in 0..2 {
+        let calling = async { first.call("form").await };
+        let answer = tokio::time::timeout(Duration::from_secs(20), calling).await;
+        assert_eq!(answer.expect("the question is shown").unwrap().to_text(), "Ann");
+    }
+    // While the calls of two clients are in flight, it is unclear which of them a question is for.
+    let second = host(&kernel, "ann", answering()).await;
+    let asks = async || second.call("form").await.is_ok_and(|result| result.to_text() == "Ann");
+    assert!(!asks().await);
+    drop(first);
+    until("the call of the other client has ended", asks).await;
+    kernel.stop().await;
 }
 
 #[tokio::test]

@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::{Link, MAX_MESSAGE, Received, Sent};
-use crate::json::MAX_SHOWN;
+use crate::json::{MAX_SHOWN, REVISION};
 
 /// The time for which later messages wait until the server accepts a notification.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -87,6 +87,7 @@ impl Endpoint {
         while let Some(message) = sent.recv().await {
             let is_request = message.id().is_some();
             let opens_stream = self.is_relay() && message.is_initialized();
+            while requests.try_join_next().is_some() {}
             let (endpoint, to) = (self.clone(), received.clone());
             let (accepts, accepted) = oneshot::channel();
             requests.spawn(async move { endpoint.exchange(message, accepts, to).await });
@@ -154,9 +155,9 @@ impl Endpoint {
         let item = match (serde_json::from_slice::<Value>(&body), id) {
             (Ok(value), id) => {
                 self.note_result(&value);
-                let is_refused = status >= 400 && value.get("id") != id;
-                let refused = id.filter(|_| is_refused).map(|id| unanswered(id, status));
-                for item in std::iter::once(Received::Message(value)).chain(refused) {
+                let is_missing = (status >= 400 || self.is_relay()) && value.get("id") != id;
+                let missing = id.filter(|_| is_missing).map(|id| unanswered(id, status));
+                for item in std::iter::once(Received::Message(value)).chain(missing) {
                     received.send(item).await.map_err(|_| "closed".to_owned())?;
                 }
                 return Ok(());
@@ -228,8 +229,13 @@ impl Endpoint {
     ) -> Result<(), String> {
         let mut position = Position { wanted: id, ..Position::default() };
         loop {
-            self.read_events(body, &mut position, received).await?;
-            if id.is_none() || position.is_answered {
+            let read = self.read_events(body, &mut position, received).await;
+            // A stream may break after its answer.
+            if position.is_answered {
+                return Ok(());
+            }
+            read?;
+            if id.is_none() {
                 return Ok(());
             }
             position.empty_streams += 1;
@@ -421,11 +427,8 @@ fn is_event_stream(headers: &HeaderMap) -> bool {
 }
 
 fn unanswered(id: &Value, status: u16) -> Received {
-    Received::Unanswered(id.clone(), format!("HTTP status {status} without a message"))
+    Received::Unanswered(id.clone(), format!("HTTP status {status} without an answer"))
 }
-
-/// The place of the revision in a modern message.
-const REVISION: &str = "/params/_meta/io.modelcontextprotocol~1protocolVersion";
 
 /// Adds the headers that repeat parts of a modern message.
 fn add_mirrored(headers: &mut HeaderMap, message: &Value) {

@@ -169,11 +169,12 @@ fn shown_command(command: &[String]) -> String {
     let mut hides_next = false;
     let words = command.iter().map(|word| {
         let is_hidden = std::mem::take(&mut hides_next);
-        let named = word.split_once(['=', ':']).filter(|(name, _)| names_secret(name));
+        let mut separators = word.match_indices(['=', ':']).map(|(at, _)| at);
+        let named = separators.find(|at| names_secret(&word[..*at])).map(|at| &word[..=at]);
         hides_next = named.is_none() && word.starts_with('-') && names_secret(word);
         match named {
             _ if is_hidden => "…".to_owned(),
-            Some((name, _)) => format!("{name}=…"),
+            Some(name) => format!("{name}…"),
             None if word.contains("://") => shown_url(word),
             None => word.clone(),
         }
@@ -209,12 +210,14 @@ mod tests {
             "s3cret",
             "--token=s3cret",
             "DB_PASSWORD=s3cret",
+            "--env=API_KEY=s3cret",
+            "--header=Authorization: Bearer s3cret",
             "postgres://me:s3cret@db/notes",
             "--port",
             "80",
         ];
-        let shown =
-            "npx -y notes --api-key … --token=… DB_PASSWORD=… postgres://db/notes --port 80";
+        let shown = "npx -y notes --api-key … --token=… DB_PASSWORD=… --env=API_KEY=… \
+            --header=Authorization:… postgres://db/notes --port 80";
         assert_eq!(Target::command(words).name(), shown);
     }
 }

@@ -149,3 +149,30 @@ async fn partial_results_of_a_task_are_dropped_and_never_block() {
     assert_eq!(get(&mut client, &task).await["status"], "completed");
     assert_eq!(stuck.0.load(Ordering::SeqCst), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_key_limited_to_single_tools_uses_only_its_own_tasks() {
+    let layer = layer(config());
+    let stack = over(&layer, slow);
+    let with_key = |words: &[&str]| {
+        let mut client = legacy(stack.clone());
+        client.cx.extensions.insert(CredentialGrant::new(words.iter().copied(), || true));
+        client
+    };
+    let mut whole = with_key(&["admin.read"]);
+    let mut limited = with_key(&["tools.call:a"]);
+    let (of_whole, of_limited) = (call_as_task(&mut whole).await, call_as_task(&mut limited).await);
+    let named = |id: &str| format!(r#"{{"taskId":"{id}"}}"#);
+    for method in ["tasks/get", "tasks/result", "tasks/cancel"] {
+        assert_eq!(code(&mut limited, method, &named(&of_whole)).await, -32602, "{method}");
+    }
+    let listed = request(&mut limited, "tasks/list", "{}").await;
+    assert_eq!(listed["tasks"].as_array().unwrap().len(), 1);
+    assert_eq!(listed["tasks"][0]["taskId"], of_limited.as_str());
+    request(&mut limited, "tasks/get", &named(&of_limited)).await;
+    for mut all in [whole, with_key(&["tools.call"]), legacy(stack.clone())] {
+        let listed = request(&mut all, "tasks/list", "{}").await;
+        assert_eq!(listed["tasks"].as_array().unwrap().len(), 2);
+        request(&mut all, "tasks/get", &named(&of_limited)).await;
+    }
+}

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use mgp_types::mgp::{Actor, GrantDecision};
+use mgp_types::mgp::{Actor, AuditEvent, GrantDecision};
 use mgp_types::service::{AuditSink, Context, Principal, ServerId};
 use mgp_types::store::{Store, StoreError};
 use mgp_types::sync::Mutex;
@@ -21,12 +21,13 @@ use tokio::time::sleep;
 use super::request::{ApprovalRequest, RequestState, Requests};
 use crate::access::{About as Whom, AdminCheck, Need};
 use crate::approval::{
-    AnswerPlace, ApprovalTerm, Approver, CallApprovals, Decision, LeftOpen, Question,
+    AnswerPlace, ApprovalTerm, Approver, CallApproval, CallApprovals, Decision, LeftOpen, Question,
 };
 use crate::audit::Event;
+use crate::entries::MAX_ATTEMPTS;
 use crate::error::Refusal;
 use crate::hooks::HookState;
-use crate::state::{State, Writes};
+use crate::state::{ChangeError, State, Writes};
 
 /// The maximum number of closed requests that are stored, i.e. of those that no later call can use. Without this limit,
 /// a program that answers every request, e.g. a host that allows each call, would fill the store with all requests of
@@ -99,7 +100,8 @@ struct InboxState {
     config: InboxConfig,
     /// The current value of [`InboxConfig::wait`].
     wait: Mutex<Duration>,
-    /// Locked while a request is added, decided or used, so that no answer is used twice.
+    /// Locked while a request is added, decided or used, so that no answer is used twice. Other processes with the same
+    /// store are detected when the change is stored.
     turn: tokio::sync::Mutex<()>,
     moved: Arc<watch::Sender<u64>>,
     /// `true` once calls no longer wait for a decision, because the process stops.
@@ -304,6 +306,26 @@ impl Inbox {
         let caller = AdminCheck::without_call(by).within_tenant();
         self.admit(caller, Need::Write, "approvals.decide").await?;
         let _turn = self.0.turn.lock().await;
+        let mut kept = None;
+        for _ in 0..MAX_ATTEMPTS {
+            let answered = self.try_answer(by, id, approved, justification, &mut kept).await?;
+            if let Some(answered) = answered {
+                return Ok(answered);
+            }
+        }
+        Err(changed_by_others())
+    }
+
+    /// Answers a request. Returns `None` if another process changed the request in the meantime, so that it must be
+    /// read again. Notes in `kept` the approval of later calls, which is stored before the answer.
+    async fn try_answer(
+        &self,
+        by: &Principal,
+        id: &str,
+        approved: Option<&ApprovalTerm>,
+        justification: Option<&str>,
+        kept: &mut Option<CallApproval>,
+    ) -> Result<Option<ApprovalRequest>, RpcError> {
         let now = SystemTime::now();
         let known = self.0.state.now()?;
         let tenant = by.tenant().as_str();
@@ -328,11 +350,11 @@ impl Inbox {
         }
         let mut decided = ApprovalRequest::clone(open);
         let state = if approved.is_some() { RequestState::Approved } else { RequestState::Denied };
-        let mut kept = None;
         match approved {
             None | Some(ApprovalTerm::Once) => {}
+            Some(_) if kept.is_some() => {}
             Some(term) if open.arguments.is_some() => {
-                kept = self.0.calls.keep(open, term, Actor::of(by), justification).await?;
+                *kept = self.0.calls.keep(open, term, Actor::of(by), justification).await?;
             }
             Some(ApprovalTerm::Tool { until }) => decided.holds_until = Some(until.clone()),
             Some(ApprovalTerm::Like { .. }) => {
@@ -347,29 +369,34 @@ impl Inbox {
         };
         let others: Vec<_> = known.open(now).filter(is_covered).cloned().collect();
         let mut all = vec![decided];
-        all.extend(others.into_iter().map(Arc::unwrap_or_clone));
+        all.extend(others.iter().cloned().map(Arc::unwrap_or_clone));
+        let mut before = vec![Arc::clone(open)];
+        before.extend(others);
         let until = kept.as_ref().and_then(|kept| kept.expires_at.as_ref());
-        self.store_decision(by, &mut all, state, until, justification).await?;
-        Ok(all.swap_remove(0))
+        let is_stored =
+            self.store_decision(by, before, &mut all, state, until, justification).await?;
+        Ok(is_stored.then(|| all.swap_remove(0)))
     }
 
-    /// Stores and records the same decision about some requests. If the decision follows from an approval of later
-    /// calls, it cannot be used any more once that approval ends, at `until`.
+    /// Stores and records the same decision about some requests, which were read as `before`. If the decision follows
+    /// from an approval of later calls, it cannot be used any more once that approval ends, at `until`. Returns `false`
+    /// as [`replace`](Self::replace) does.
     async fn store_decision(
         &self,
         by: &Principal,
+        before: Vec<Arc<ApprovalRequest>>,
         requests: &mut [ApprovalRequest],
         state: RequestState,
         until: Option<&Timestamp>,
         justification: Option<&str>,
-    ) -> Result<(), RpcError> {
+    ) -> Result<bool, RpcError> {
         let now = SystemTime::now();
         // An unreadable end counts as past, as it does for the approval of later calls.
         let until = until.map(|until| until.to_system_time().unwrap_or(now));
         let end = now + self.0.config.answer_ttl;
         let end = until.map_or(end, |until| until.min(end));
         let (mut writes, mut events) = (Vec::new(), Vec::new());
-        for request in requests {
+        for (before, request) in before.into_iter().zip(requests) {
             request.state = state;
             request.decided_by = Some(by.name().to_owned());
             request.via = self.1;
@@ -377,10 +404,20 @@ impl Inbox {
             request.expires_at = end.into();
             let event = request.decided_event(by, state.as_str()).justification(justification);
             events.push(event.build());
-            writes.push((request.id.clone(), Some(request.clone())));
+            writes.push((before, request.clone()));
         }
-        self.0.state.write(writes, events).await.map_err(Refusal::from)?;
-        Ok(())
+        self.replace(writes, events).await
+    }
+
+    /// Stores requests in place of those that a decision was based on. Returns `false`, and stores nothing, if another
+    /// process has changed one of them since.
+    async fn replace(
+        &self,
+        writes: Vec<(Arc<ApprovalRequest>, ApprovalRequest)>,
+        events: Vec<AuditEvent>,
+    ) -> Result<bool, RpcError> {
+        let writes = writes.into_iter().map(|(before, after)| (after.id.clone(), before, after));
+        Ok(self.0.state.replace(writes.collect(), events).await.map_err(Refusal::from)?)
     }
 
     /// Returns an error if the principal is not allowed to list or decide requests, and records the attempt.
@@ -402,49 +439,61 @@ impl Inbox {
     /// an open request for the question, nor an approval of later calls that covers it, adds an open request.
     pub(super) async fn find(&self, question: &Question) -> Result<Lookup, RpcError> {
         let _turn = self.0.turn.lock().await;
+        for _ in 0..MAX_ATTEMPTS {
+            if let Some(found) = self.look_up(question).await? {
+                return Ok(found);
+            }
+        }
+        Err(changed_by_others())
+    }
+
+    /// Looks up a question as [`find`](Self::find) does. Returns `None` if another process changed its request in the
+    /// meantime, e.g. used the answer, so that the request must be read again.
+    async fn look_up(&self, question: &Question) -> Result<Option<Lookup>, RpcError> {
         let now = SystemTime::now();
         let requests = self.0.state.now()?;
         let Some(known) = requests.about(question, now) else {
             if let Some(review) = self.review_for(question, &requests, now).await? {
-                return Ok(Lookup::Open(review));
+                return Ok(Some(Lookup::Open(review)));
             }
             // Later calls may have been approved since the call was decided, e.g. as the answer to an equal call.
             let asked = ApprovalRequest::of(question, String::new(), now, now);
             if let Some(kept) = self.0.calls.covering(&asked, now) {
                 let decision = Decision::new(GrantDecision::Approved, kept.approved_by.as_str());
-                return Ok(Lookup::Decided(decision));
+                return Ok(Some(Lookup::Decided(decision)));
             }
-            return self.put(question, &requests, now).await.map(Lookup::Open);
+            return Ok(Some(Lookup::Open(self.put(question, &requests, now).await?)));
         };
         match known.state {
-            RequestState::Open => self.narrowed(known, question).await.map(Lookup::Open),
-            RequestState::Denied => Ok(Lookup::Decided(known.decision(GrantDecision::Denied))),
+            RequestState::Open => Ok(self.narrowed(known, question).await?.map(Lookup::Open)),
+            RequestState::Denied => {
+                Ok(Some(Lookup::Decided(known.decision(GrantDecision::Denied))))
+            }
             _ => {
                 let mut used = ApprovalRequest::clone(known);
                 used.state = RequestState::Used;
                 let decision = used.decision(GrantDecision::Approved);
                 // Mark the answer as used before the call runs. If the process crashes in between, the operator is
                 // asked again when the call is repeated.
-                let writes = vec![(used.id.clone(), Some(used))];
-                self.0.state.write(writes, Vec::new()).await.map_err(Refusal::from)?;
-                Ok(Lookup::Decided(decision))
+                let is_used = self.replace(vec![(Arc::clone(known), used)], Vec::new()).await?;
+                Ok(is_used.then_some(Lookup::Decided(decision)))
             }
         }
     }
 
-    /// Removes from an open request the permissions for which the question no longer asks; returns the request.
+    /// Removes from an open request the permissions for which the question no longer asks; returns the request, or
+    /// `None` if another process changed it in the meantime.
     async fn narrowed(
         &self,
         open: &Arc<ApprovalRequest>,
         question: &Question,
-    ) -> Result<Arc<ApprovalRequest>, RpcError> {
+    ) -> Result<Option<Arc<ApprovalRequest>>, RpcError> {
         let needed = question.about.permissions();
         let Some(fewer) = open.only(|permission| needed.contains(permission)) else {
-            return Ok(Arc::clone(open));
+            return Ok(Some(Arc::clone(open)));
         };
-        let writes = vec![(fewer.id.clone(), Some(fewer.clone()))];
-        self.0.state.write(writes, Vec::new()).await.map_err(Refusal::from)?;
-        Ok(Arc::new(fewer))
+        let is_narrowed = self.replace(vec![(Arc::clone(open), fewer.clone())], Vec::new()).await?;
+        Ok(is_narrowed.then(|| Arc::new(fewer)))
     }
 
     /// Adds a request. Removes expired ones, open ones that asked about the same call with other permissions, and the
@@ -522,6 +571,12 @@ impl Inbox {
             }
         }
     }
+}
+
+/// Returns the error for a request that other processes changed at every attempt to change it.
+fn changed_by_others() -> RpcError {
+    let busy = StoreError::Busy("others change the same request");
+    Refusal::from(ChangeError::Store(busy)).into()
 }
 
 #[async_trait]

@@ -101,6 +101,25 @@ async fn a_call_waits_is_approved_and_runs_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_counts_once_for_all_inboxes_over_one_store() {
+    let one = World::open().await;
+    let other = World::over(Arc::clone(&one.store)).await;
+    let question = wipe(&agent("eve"), "all");
+    let waits = one.ask(&question).await;
+    one.inbox.approve(&ann(), &id(&waits), None).await.unwrap();
+    // Both inboxes have read the approval, and the second one has not read that the first one used it.
+    other.inbox.open().await.unwrap();
+    assert_eq!(one.ask(&question).await.answer, GrantDecision::Approved);
+    let waits = other.ask(&question).await;
+    assert_eq!(waits.answer, GrantDecision::Deferred);
+
+    one.inbox.open().await.unwrap();
+    other.inbox.approve(&ann(), &id(&waits), None).await.unwrap();
+    let refused = one.inbox.deny(&ann(), &id(&waits), None).await.unwrap_err();
+    assert!(refused.to_string().contains("is approved already"), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_approval_of_calls_like_one_also_answers_the_open_requests_that_it_covers() {
     let world = World::open().await;
     let wipe_file = |principal: &Principal, file: &str| {

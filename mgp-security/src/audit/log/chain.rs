@@ -125,7 +125,7 @@ impl Chain {
     /// Returns the state of the chain before a checkpoint, from the hash that the checkpoint contains.
     pub(super) fn before(line: &Line<'_>, key: ChainKey) -> Option<Self> {
         let hash = Checkpoint::read(line)?.prev;
-        Some(Self { seq: line.seq - 1, no: line.no, hash, key })
+        Some(Self { seq: line.seq.checked_sub(1)?, no: line.no, hash, key })
     }
 }
 

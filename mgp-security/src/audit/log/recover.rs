@@ -1,4 +1,4 @@
-//! Opens a log: verifies it from its last checkpoint on, and repairs what a killed process left at its end.
+//! Opens a log: verifies it from its last complete checkpoint on, and repairs what a killed process left at its end.
 //!
 //! Records up to the head were acknowledged, so each of them must exist and verify; otherwise the log counts as changed
 //! and is not opened. A power cut can lose only the last of them, which were not synced to the disk yet: then the log
@@ -79,14 +79,15 @@ impl RecoveredLog {
             let Some(newest) = segments.last().cloned() else {
                 return Self::nothing(place, head, cut);
             };
-            match Tail::read(&newest).map_err(io(&newest.path))? {
+            match Tail::read(&newest, head.key).map_err(io(&newest.path))? {
                 Some(tail) => return Self::follow(place, &segments, &tail, head, cut),
                 None if head.synced >= newest.first => {
-                    return Err(BadRecord::new(newest.first, RecordFlaw::Torn).into());
+                    let why = flaw_of_start(&newest, head.key).map_err(io(&newest.path))?;
+                    return Err(BadRecord::new(newest.first, why).into());
                 }
                 None => {
-                    // A process was killed right after it created this file. The file contains at most a part of a
-                    // checkpoint that refers to the file before it, so it can be removed.
+                    // A process was killed right after it created this file, or another program wrote the file. It does
+                    // not begin with a checkpoint that refers to the file before it, so it can be removed.
                     cut.add(&fs::read(&newest.path).map_err(io(&newest.path))?);
                     fs::remove_file(&newest.path).map_err(LogError::io(&newest.path, "removed"))?;
                     segments.pop();
@@ -206,9 +207,7 @@ impl Replay {
                     replay.verified += whole.len();
                     replay.apply(&line);
                 }
-                Err(why) if next <= head.synced || replay.is_unproven(tail, &head) => {
-                    return Err(BadRecord::new(next, why));
-                }
+                Err(why) if next <= head.synced => return Err(BadRecord::new(next, why)),
                 Err(_) => break,
             }
         }
@@ -216,14 +215,6 @@ impl Replay {
             return Err(BadRecord::new(replay.chain.seq + 1, RecordFlaw::Missing));
         }
         Ok(replay)
-    }
-
-    /// Returns whether the state before the tail comes only from the tail's checkpoint, and so is unproven until that
-    /// checkpoint verifies. The state at the head and later states are proven.
-    fn is_unproven(&self, tail: &Tail, head: &LogHead) -> bool {
-        let is_from_checkpoint = tail.at > 0 || self.chain.seq > 0;
-        let is_head = self.chain.seq == head.seq && self.chain.hash == head.hash;
-        self.verified == 0 && is_from_checkpoint && !is_head && self.chain.seq <= head.seq
     }
 
     fn apply(&mut self, line: &Line<'_>) {
@@ -304,7 +295,7 @@ fn chain_before_segment(
         .ok_or_else(|| BadRecord::new(segment.first, RecordFlaw::Form))
 }
 
-/// The part of the newest file from its last checkpoint on, or the whole file if it has no checkpoint.
+/// The part of the newest file from its last complete checkpoint on, or the whole file if it has none.
 struct Tail {
     at: u64,
     bytes: Vec<u8>,
@@ -312,7 +303,7 @@ struct Tail {
 
 impl Tail {
     /// Reads the tail; returns `None` if the file contains no record at which reading can start.
-    fn read(segment: &Segment) -> io::Result<Option<Self>> {
+    fn read(segment: &Segment, key: ChainKey) -> io::Result<Option<Self>> {
         let mut file = File::open(&segment.path)?;
         let length = file.metadata()?.len();
         let mut step = TAIL_READ;
@@ -321,7 +312,7 @@ impl Tail {
             file.seek(SeekFrom::Start(at))?;
             let mut bytes = Vec::new();
             (&mut file).take(length - at).read_to_end(&mut bytes)?;
-            if let Some(from) = last_checkpoint(&bytes, at == 0) {
+            if let Some(from) = last_checkpoint(&bytes, at == 0, key) {
                 return Ok(Some(Self { at: at + from as u64, bytes: bytes.split_off(from) }));
             }
             if at == 0 {
@@ -351,27 +342,50 @@ impl Tail {
     }
 }
 
-/// Returns the offset of the last checkpoint that is complete, i.e. followed by all the intents it announces.
-fn last_checkpoint(bytes: &[u8], from_the_start: bool) -> Option<usize> {
-    let mut end = memchr::memrchr(b'\n', bytes)? + 1;
-    // The number of repeated intents that directly follow the current line.
-    let mut again = 0;
+/// Returns the offset of the last checkpoint that is [complete](is_complete).
+fn last_checkpoint(bytes: &[u8], from_the_start: bool, key: ChainKey) -> Option<usize> {
+    let whole = memchr::memrchr(b'\n', bytes)? + 1;
+    let mut end = whole;
     while end > 0 {
         let from = memchr::memrchr(b'\n', &bytes[..end - 1]).map_or(0, |before| before + 1);
         if from == 0 && !from_the_start {
             return None;
         }
-        match Line::read(&bytes[from..end - 1]) {
-            Some(line) if line.of.is_some() => again += 1,
-            Some(line) => {
-                if Checkpoint::read(&line).is_some_and(|checkpoint| checkpoint.open <= again) {
-                    return Some(from);
-                }
-                again = 0;
-            }
-            None => again = 0,
+        if is_complete(&bytes[from..end - 1], &bytes[end..whole], key) {
+            return Some(from);
         }
         end = from;
     }
     None
+}
+
+/// Returns whether a line is a checkpoint that is followed by all the intents it announces, and all these lines verify.
+///
+/// Other lines might be forged. A forged checkpoint would hide the calls that were running before it.
+fn is_complete(line: &[u8], after: &[u8], key: ChainKey) -> bool {
+    let Ok((mut chain, checkpoint)) = verify_checkpoint(line, key) else { return false };
+    let mut after = after.split(|byte| *byte == b'\n');
+    (0..checkpoint.open).all(|_| {
+        let intent = after.next().and_then(|line| chain.verify_next(line).ok());
+        intent.is_some_and(|intent| intent.of.is_some())
+    })
+}
+
+/// Verifies a checkpoint by the hash of the record before it, which the checkpoint contains. Returns the state of the
+/// chain after the checkpoint, and its content.
+fn verify_checkpoint(line: &[u8], key: ChainKey) -> Result<(Chain, Checkpoint), RecordFlaw> {
+    let read = Line::read(line).ok_or(RecordFlaw::Form)?;
+    let checkpoint = Checkpoint::read(&read).ok_or(RecordFlaw::Form)?;
+    let mut chain = Chain::before(&read, key).ok_or(RecordFlaw::Form)?;
+    chain.verify_next(line)?;
+    Ok((chain, checkpoint))
+}
+
+/// Returns the flaw of a file that does not begin with a complete checkpoint.
+fn flaw_of_start(segment: &Segment, key: ChainKey) -> io::Result<RecordFlaw> {
+    let mut lines = Lines::open(&segment.path, 0)?;
+    let first = lines.next()?.ok_or(RecordFlaw::Torn);
+    let verified = first.and_then(|(_, line)| verify_checkpoint(line, key));
+    // A checkpoint that verifies is incomplete only if some of its intents are missing.
+    Ok(verified.err().unwrap_or(RecordFlaw::Torn))
 }

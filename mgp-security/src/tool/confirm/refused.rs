@@ -90,6 +90,10 @@ pub enum Unconfirmed {
     /// The definition of the tool changed while the confirmation was requested.
     #[error("the tool changed while it was confirmed")]
     Changed,
+    /// The call needed no confirmation when it began to wait for its turn, and needs one now, e.g. because an approval
+    /// was revoked.
+    #[error("it began to need a confirmation while it waited")]
+    NewlyNeeded,
     /// The confirmation was already used by an earlier run.
     #[error("the confirmation was used")]
     Used,
@@ -119,6 +123,7 @@ impl Unconfirmed {
             Self::Unanswered => "unanswered",
             Self::Expired => "expired",
             Self::Changed => "changed",
+            Self::NewlyNeeded => "newly_needed",
             Self::Used => "used",
             Self::TooLong => "too_long",
             Self::Unreadable => "unreadable",
@@ -136,6 +141,7 @@ impl Unconfirmed {
             Self::Closed | Self::Unanswered | Self::Expired | Self::Changed | Self::Used => {
                 "call again to be asked again"
             }
+            Self::NewlyNeeded => "call again to be asked",
             Self::TooLong => "pass shorter arguments, or ask an operator to allow it",
             Self::Unreadable => "name each member of the arguments once",
             Self::TooMany | Self::Full => "call again later",
@@ -177,6 +183,16 @@ impl ConfirmRefused {
             more,
             rule: Rule::new(rule),
         }
+    }
+
+    /// Creates the refusal of a call that began to need a confirmation while it waited for its turn.
+    pub(crate) fn newly_needed(
+        server: Option<&ServerId>,
+        tool: &str,
+        assessment: &Assessment,
+    ) -> Self {
+        let why = (Unconfirmed::NewlyNeeded, Object::new());
+        Self::new(server, tool, assessment, &[], why)
     }
 
     /// Returns the reason why the call was not confirmed.

@@ -88,7 +88,7 @@ impl<'a> Root<'a> {
             let text = |keyword: &str| part.get(keyword).and_then(Value::as_str);
             let anchors = [text("$anchor"), text("$dynamicAnchor")].into_iter().flatten();
             let names = anchors.map(|anchor| format!("#{anchor}"));
-            for name in names.chain(text("$id").map(str::to_owned)) {
+            for name in names.chain(text("$id").map(|id| id.trim_end_matches('#').to_owned())) {
                 named.entry(name).or_insert(part);
             }
             match part {
@@ -103,11 +103,10 @@ impl<'a> Root<'a> {
     /// Returns the schema to which a local reference points; `None` if the schema has no local reference.
     fn target(&self, schema: &Value) -> Option<&'a Value> {
         let reference = REFERENCES.iter().find_map(|keyword| schema.get(*keyword)?.as_str())?;
-        if let Some(&part) = self.named.get(reference) {
-            return Some(part);
-        }
-        let fragment = percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()?;
-        self.schema.pointer(&fragment)
+        let (id, fragment) = reference.split_once('#').unwrap_or((reference, ""));
+        let part = if id.is_empty() { self.schema } else { *self.named.get(id)? };
+        let fragment = percent_decode_str(fragment).decode_utf8().ok()?;
+        part.pointer(&fragment).or_else(|| self.named.get(&format!("#{fragment}")).copied())
     }
 }
 
@@ -226,10 +225,12 @@ impl<'a> SchemaDiff<'a> {
         let (before, after) = pair(&list[found]);
         let known = self.changes.len();
         self.compare(before, after, &part_path, depth + 1);
-        // The default of the whole is beside the list of alternatives, so it is compared there.
+        // The default of the whole is beside the list of alternatives, so it is compared there; the default of a
+        // definition to which both refer is not.
+        let has_default = before.get("default").or(after.get("default")).is_some();
         let default_path = format!("{part_path}/default");
-        let changes = self.changes.split_off(known);
-        self.changes.extend(changes.into_iter().filter(|change| change.path != default_path));
+        let changes = self.changes.split_off(known).into_iter();
+        self.changes.extend(changes.filter(|one| !has_default || one.path != default_path));
         if let (Some(old), Some(new)) = (old.as_object(), new.as_object()) {
             self.compare_defaults(old, new, path);
         }

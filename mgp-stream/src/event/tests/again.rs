@@ -1,9 +1,9 @@
 //! Tests of subscriptions that are continued, of events that must arrive before answers, and of the channels of many
 //! servers.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use mgp_types::service::{Principal, ServerId};
+use mgp_types::service::{Context, CredentialGrant, Principal, ServerId};
 use serde_json::json;
 
 use super::*;
@@ -85,6 +85,38 @@ async fn the_end_of_a_connection_leaves_a_later_subscription_with_the_same_id() 
     second.request("mgp/events/subscribe", again).await.unwrap();
     first.client.cx.scope.end();
     assert_eq!(hub.subscriptions(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_event_is_lost_when_the_credentials_of_the_subscriber_end() {
+    let is_admitted = |cx: &Context, _: &EventSubject| {
+        cx.extensions.get::<CredentialGrant>().is_none_or(CredentialGrant::is_valid)
+    };
+    let hub = EventHub::with_limits(EventLimits::default(), is_admitted);
+    for (key, sent) in [(None, vec!["a"]), (Some("key"), vec![])] {
+        let valid = Arc::new(AtomicBool::new(true));
+        let is_valid = Arc::clone(&valid);
+        let grant = CredentialGrant::new([""; 0], move || is_valid.load(Ordering::Relaxed));
+        let grant = match key {
+            Some(key) => grant.of_key(key),
+            None => grant,
+        };
+        let mut one = Subscriber::new(&hub);
+        one.client.cx.scope = Scope::new(ScopeKind::Session);
+        one.client.cx.extensions.insert(grant);
+        let id = one.subscribe(&["a"]).await;
+        valid.store(false, Ordering::Relaxed);
+        hub.publish(EventDraft::new("a")).await.unwrap();
+        settle().await;
+        // The session goes on with another token. An ended key receives nothing.
+        assert_eq!(one.channels(), sent, "{key:?}");
+        one.client.cx.extensions.insert(CredentialGrant::new([""; 0], || true));
+        let again = json!({"channels": [], "subscription_id": id});
+        one.request("mgp/events/subscribe", again).await.unwrap();
+        settle().await;
+        assert_eq!(one.channels(), ["a"], "{key:?}");
+        one.client.cx.scope.end();
+    }
 }
 
 #[tokio::test]

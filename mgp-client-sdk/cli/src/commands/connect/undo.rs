@@ -223,7 +223,7 @@ impl FileChange {
         let merged = if is_forced || is_same {
             None
         } else {
-            Some(self.merged(global, now.clone(), before.as_deref())?)
+            Some(self.merged(global, now.as_deref(), before.as_deref())?)
         };
         Ok(UndoPlan { now, before, merged })
     }
@@ -248,7 +248,7 @@ impl FileChange {
     fn merged(
         &self,
         global: &Global,
-        now: Option<String>,
+        now: Option<&str>,
         before: Option<&str>,
     ) -> CliResult<Restored> {
         let (file, command) = (self.file.display(), &self.run.command);
@@ -265,12 +265,12 @@ impl FileChange {
         if self.entry.is_none() || before.is_some_and(is_connected) {
             return Err(changed());
         }
-        let found = entry_in(&self.file, &now);
+        let found = entry_in(&self.file, now);
         let found = found.filter(|found| is_same(Some(&found.entry), self.entry.as_ref()));
         let found =
             found.ok_or_else(|| failed(&format!("the entry of mgp in `{file}` was changed")))?;
         let record = Record::read(global, &self.file)?.ok_or_else(changed)?;
-        record.restore(found.syntax, &found.table, &now, true).map_err(|_| changed())
+        record.restore(found.syntax, &found.table, now, true).map_err(|_| changed())
     }
 
     /// Restores the file, or writes the merged text. Returns the path of a back-up of the replaced text; `None` if that

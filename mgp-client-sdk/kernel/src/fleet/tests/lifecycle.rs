@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use mgp_client_sdk::{ServerChange, TestClient};
 use mgp_discovery::{GovernanceConfig, Isolation, ServerConfig};
-use mgp_server_sdk::{Prompt, Server, Tool};
+use mgp_server_sdk::{Prompt, Resource, Server, Tool};
 use mgp_types::RpcError;
-use mgp_types::method::{Request as _, ToolsList};
+use mgp_types::mcp::{Era, Revision};
+use mgp_types::method::{Request as _, ResourcesSubscribe, ToolsList};
 use mgp_types::mgp::{DefaultPolicy, RiskLevel, ServerState, ShutdownReason};
 use mgp_types::service::Stack;
 use tokio::time::sleep;
@@ -30,6 +31,48 @@ fn open(isolation: Isolation) -> GovernanceConfig {
 
 fn clock() -> Server {
     Server::new("clock", "1").tool(Tool::new("now", "The time", || async { "noon" }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_that_a_restarted_server_refuses_at_first_is_requested_again() {
+    let requests = Arc::new(AtomicUsize::new(0));
+    let counts = Arc::clone(&requests);
+    let news = move || {
+        let counts = Arc::clone(&counts);
+        let refuses_second = layer_fn(move |inner: Stack| {
+            let counts = Arc::clone(&counts);
+            Stack::from_fn(move |call| {
+                let subscribes = call.method().as_str() == ResourcesSubscribe::METHOD;
+                let is_refused = subscribes && counts.fetch_add(1, Ordering::SeqCst) == 1;
+                let sent = inner.send(call);
+                async move {
+                    if is_refused { Err(RpcError::invalid_params("loading")) } else { sent.await }
+                }
+            })
+        });
+        Server::new("news", "1")
+            .resource(Resource::text("test://news", "news", "none"))
+            .offer(|offer| offer.revisions.retain(|one: &Revision| one.era() == Era::Legacy))
+            .layer(refuses_second)
+    };
+    let builder = Kernel::builder().local_with("news", open(Isolation::Shared), news);
+    let kernel = builder.build().await.unwrap();
+    let changed = ServerChange::Resource("test://news".to_owned());
+    let (host, updates) = counting_host(&kernel, changed).await;
+    while host.resources().await.unwrap().is_empty() {
+        sleep(Duration::from_millis(5)).await;
+    }
+    host.subscribe("test://news").await.unwrap();
+    assert_eq!((requests.load(Ordering::SeqCst), updates.load(Ordering::SeqCst)), (1, 0));
+    kernel.restart_server(&"news".into()).await;
+    let notified = async {
+        while requests.load(Ordering::SeqCst) < 3 || updates.load(Ordering::SeqCst) == 0 {
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let within = tokio::time::timeout(Duration::from_mins(1), notified);
+    within.await.expect("the subscription is lost");
+    kernel.stop().await;
 }
 
 /// Checks that a list waits for a server during its first start, but not once the given function ends the start.

@@ -117,6 +117,27 @@ async fn a_relay_reports_each_request_that_stays_without_an_answer() {
 }
 
 #[tokio::test]
+async fn a_relay_reports_no_request_whose_stream_breaks_after_the_answer() {
+    let url = serve(|_, body| {
+        let answer = json!({ "jsonrpc": "2.0", "id": body["id"], "result": {} });
+        // The body is shorter than its length.
+        events(&format!("data: {answer}\n\n")).replacen(
+            "connection: close",
+            "content-length: 999\r\nconnection: close",
+            1,
+        )
+    });
+    let mut link = open(&url, &[], None).unwrap();
+    send(&link, json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" })).await;
+    link.output = None;
+    let mut received = Vec::new();
+    while let Some(item) = link.input.recv().await {
+        received.push(item);
+    }
+    assert!(matches!(&received[..], [Received::Message(_)]), "{received:?}");
+}
+
+#[tokio::test]
 async fn a_relay_keeps_the_order_and_reads_the_stream_of_the_session() {
     let handled = Arc::new(Mutex::new(Vec::new()));
     let server = Arc::clone(&handled);

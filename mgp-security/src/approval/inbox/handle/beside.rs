@@ -8,9 +8,9 @@ use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, RpcError};
 
 use super::super::request::{ApprovalRequest, RequestState};
-use super::{Inbox, Lookup};
+use super::{Inbox, Lookup, changed_by_others};
 use crate::approval::{Decision, Question};
-use crate::error::Refusal;
+use crate::entries::MAX_ATTEMPTS;
 
 impl Inbox {
     /// Waits until an operator decides a question, whose open request is `kept`. If the request ends without a decision
@@ -81,15 +81,26 @@ impl Inbox {
         decision: &Decision,
     ) -> Result<bool, RpcError> {
         let _turn = self.0.turn.lock().await;
+        for _ in 0..MAX_ATTEMPTS {
+            if let Some(is_closed) = self.try_close(id, decision).await? {
+                return Ok(is_closed);
+            }
+        }
+        Err(changed_by_others())
+    }
+
+    /// Closes a request as [`close`](Self::close) does. Returns `None` if another process changed the request in the
+    /// meantime, so that it must be read again.
+    async fn try_close(&self, id: &str, decision: &Decision) -> Result<Option<bool>, RpcError> {
         let requests = self.0.state.now()?;
-        let Some(known) = requests.get(id) else { return Ok(true) };
+        let Some(known) = requests.get(id) else { return Ok(Some(true)) };
         if known.state != RequestState::Open {
             let is_answered = matches!(known.state, RequestState::Approved | RequestState::Denied);
-            return Ok(!is_answered && !known.is_decision(known.state));
+            return Ok(Some(!is_answered && !known.is_decision(known.state)));
         }
         // The answer to a question about some permissions of a server does not end the review of all of them.
         if known.is_review {
-            return Ok(true);
+            return Ok(Some(true));
         }
         let mut closed = ApprovalRequest::clone(known);
         closed.state = match decision.answer {
@@ -102,9 +113,9 @@ impl Inbox {
         closed.expires_at = (SystemTime::now() + self.0.config.answer_ttl).into();
         let event = closed
             .decided_event(decision.actor(), closed.state_word())
-            .justification(closed.justification.as_deref());
-        let writes = vec![(closed.id.clone(), Some(closed.clone()))];
-        self.0.state.write(writes, vec![event.build()]).await.map_err(Refusal::from)?;
-        Ok(true)
+            .justification(closed.justification.as_deref())
+            .build();
+        let is_closed = self.replace(vec![(Arc::clone(known), closed)], vec![event]).await?;
+        Ok(is_closed.then_some(true))
     }
 }

@@ -103,16 +103,32 @@ async fn a_replaced_log_is_detected_with_the_head_in_the_store() {
     assert!(matches!(opened, Err(LogError::BadRecord(_))), "{opened:?}");
 }
 
-/// Returns a forged line with the given members that continues the hash chain after the last line of a file. Forging it
-/// needs no secret, so an attacker who knows the format could do the same.
+/// Returns a forged line with the given members that continues the hash chain after the last line of a file; `PREV` in
+/// the members is replaced by the hash of that last line. Forging it needs no secret, so an attacker who knows the
+/// format could do the same.
 fn forge(path: &Path, members: &str) -> Vec<u8> {
     let text = fs::read_to_string(path).unwrap();
     let last = Line::read(text.lines().last().unwrap().as_bytes()).unwrap();
     let prev = text.lines().last().unwrap().rsplit('"').nth(1).unwrap();
     let before = blake3::Hash::from_hex(prev).unwrap();
+    let members = members.replace("PREV", prev);
     let line = format!(r#"{{"seq":{},"no":{},{members}"#, last.seq + 1, last.no + 1);
     let hash = blake3::keyed_hash(before.as_bytes(), line.as_bytes());
     format!("{line},\"hash\":\"{hash}\"}}\n").into_bytes()
+}
+
+/// Adds a forged line to a log that has two records: at the end of its only file, or as a file of its own.
+fn add_forged(folder: &Folder, members: &str, as_file: bool) {
+    let path = folder.segments().pop().unwrap();
+    let forged = forge(&path, members);
+    if as_file {
+        let next = folder.dir.join("audit.0000000000000003.jsonl");
+        // The copy has the mode of a log file.
+        fs::copy(&path, &next).unwrap();
+        fs::write(&next, forged).unwrap();
+    } else {
+        fs::write(&path, [fs::read(&path).unwrap(), forged].concat()).unwrap();
+    }
 }
 
 #[tokio::test]
@@ -123,8 +139,10 @@ async fn records_forged_after_the_head_are_not_taken_over() {
         r#""ends":2,"event":{"event_type":"TOOL_EXECUTED","result":"SUCCESS"}"#,
         // This line would suppress events that are still in the store.
         r#""outbox":900,"event":{"event_type":"ACCESS_GRANTED","result":"SUCCESS"}"#,
+        // This line would hide that a call was interrupted, and change the numbers of the next events.
+        r#""checkpoint":{"at":"x","prev":"PREV","from":1,"outbox":0,"open":0,"cut":0}"#,
     ];
-    for members in forged {
+    for (members, as_file) in forged.into_iter().flat_map(|it| [(it, false), (it, true)]) {
         let (folder, store) = (Folder::new(), MemoryStore::new());
         let log = AuditLog::open(folder.config(), Some(shared(&store))).await.unwrap();
         log.record(event("a")).await.unwrap();
@@ -134,9 +152,7 @@ async fn records_forged_after_the_head_are_not_taken_over() {
         let head = LogHead::in_store(&store, "audit").await.unwrap().unwrap();
         assert_eq!(verify(&stopped.dir, "audit", &head).unwrap(), 2);
 
-        let path = stopped.segments().pop().unwrap();
-        let forged = forge(&path, members);
-        fs::write(&path, [fs::read(&path).unwrap(), forged].concat()).unwrap();
+        add_forged(&stopped, members, as_file);
         let refused = verify(&stopped.dir, "audit", &head).unwrap_err();
         assert!(refused.to_string().contains("record 3"), "{refused}");
 
@@ -150,7 +166,7 @@ async fn records_forged_after_the_head_are_not_taken_over() {
         let events = log.query(AuditQuery::new()).await.unwrap().events;
         let types: Vec<_> = events.iter().map(|event| event.event_type.as_str()).collect();
         let expected = ["ACCESS_GRANTED", "TOOL_EXECUTED", "dev.cloto.records_rejected"];
-        assert_eq!(types, expected, "{members}");
+        assert_eq!(types, expected, "{members}, {as_file}");
         assert_eq!(events[1].result.as_str(), "FAILURE");
         log.close().await.unwrap();
         let head = LogHead::in_store(&other, "audit").await.unwrap().unwrap();

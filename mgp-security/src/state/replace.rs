@@ -1,0 +1,50 @@
+//! Replaces entries, unless they have been changed since a decision read them.
+
+use std::sync::Arc;
+
+use mgp_types::Payload;
+use mgp_types::mgp::AuditEvent;
+use mgp_types::store::{Change, StoreError, with_timeout};
+
+use super::{ChangeError, Snapshot, State};
+
+/// The key of an entry, the entry as a decision read it from the snapshot, and the entry that replaces it.
+pub(crate) type Replacement<E> = (String, Arc<E>, E);
+
+impl<S: Snapshot> State<S> {
+    /// Writes entries in place of those that a decision read from the snapshot, together with their audit events.
+    ///
+    /// Returns `false` if one of them has been changed since, e.g. by another process. Then nothing is written, and the
+    /// snapshot shows the other change.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    pub(crate) async fn replace(
+        &self,
+        writes: Vec<Replacement<S::Entry>>,
+        events: Vec<AuditEvent>,
+    ) -> Result<bool, ChangeError> {
+        let mut change = Change::new();
+        for (key, before, after) in writes {
+            let Some(revision) = self.revision_of(&key, &before).await else { return Ok(false) };
+            let after = Payload::of(&after).map_err(ChangeError::Encode)?;
+            change = change.expect_revision(S::SPACE, &key, Some(revision));
+            change = change.put(S::SPACE, key, after);
+        }
+        match self.commit(change, events).await {
+            Ok(_) => Ok(true),
+            Err(ChangeError::Store(StoreError::Conflict { .. })) => {
+                with_timeout(self.0.store.answer_timeout(), self.catch_up()).await?;
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the revision of the store at which an entry was written, or `None` if another one has replaced it.
+    async fn revision_of(&self, key: &str, entry: &Arc<S::Entry>) -> Option<u64> {
+        let table = self.0.table.lock().await;
+        let is_current = table.entries.get(key).is_some_and(|now| Arc::ptr_eq(now, entry));
+        table.written.get(key).copied().filter(|_| is_current)
+    }
+}
