@@ -59,6 +59,7 @@ pub struct Server {
     around: Vec<Gate>,
     tasks: TasksConfig,
     task_support: Option<TaskSupportFn>,
+    typed_tools: Option<TypedToolsFn>,
     cancel: CancelLayer,
     callbacks: CallbackLayer,
     pub(crate) shutdown: Shutdown,
@@ -103,6 +104,11 @@ struct TaskSupportFn(Box<dyn Fn(&str) -> TaskSupport + Send + Sync>);
 
 mgp_types::opaque_debug!(TaskSupportFn);
 
+/// A function that returns whether a tool that another server runs has an output schema.
+struct TypedToolsFn(Box<dyn Fn(&str) -> bool + Send + Sync>);
+
+mgp_types::opaque_debug!(TypedToolsFn);
+
 /// The MGP extensions that every server offers. `permissions` is added if a tool needs a permission; builder methods
 /// add other extensions.
 const SERVED: ExtensionSet = ExtensionSet::EMPTY
@@ -120,6 +126,17 @@ fn tasks_layer(config: TasksConfig, support: Option<TaskSupportFn>, tools: Tools
             TasksLayer::new(config, move |tool| support(tool)).only_if_requested()
         }
     }
+}
+
+/// Returns the layer of the handshake. The function `typed` knows the tools that other servers run.
+fn handshake_layer(
+    offer: ServerOffer,
+    typed: Option<TypedToolsFn>,
+    tools: Tools,
+) -> HandshakeLayer {
+    HandshakeLayer::new(offer).typed(move |tool| {
+        tools.is_typed(tool) || typed.as_ref().is_some_and(|TypedToolsFn(is_typed)| is_typed(tool))
+    })
 }
 
 impl Server {
@@ -146,6 +163,7 @@ impl Server {
             around: Vec::new(),
             tasks: TasksConfig::default(),
             task_support: None,
+            typed_tools: None,
             cancel: CancelLayer::default(),
             callbacks: CallbackLayer::default(),
             shutdown: Shutdown::default(),
@@ -270,6 +288,18 @@ impl Server {
         support: impl Fn(&str) -> TaskSupport + Send + Sync + 'static,
     ) -> Self {
         self.task_support = Some(TaskSupportFn(Box::new(support)));
+        self
+    }
+
+    /// Sets the function that returns whether a tool that another server runs has an output schema.
+    ///
+    /// The refusal of such a call is sent to clients without MGP only as text, because some clients check even a failed
+    /// result against the schema.
+    pub fn typed_tools(
+        mut self,
+        has_schema: impl Fn(&str) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.typed_tools = Some(TypedToolsFn(Box::new(has_schema)));
         self
     }
 
@@ -401,7 +431,7 @@ impl Server {
             !routes_tools || !self.tools.is_empty() || self.timeouts.tool < Duration::MAX;
         let (emit, bounds) = self.bounds.gates(move |name| routes_tools || named.has(name));
         let outer = OuterLayers {
-            handshake: HandshakeLayer::new(self.offer).typed(move |tool| typed.is_typed(tool)),
+            handshake: handshake_layer(self.offer, self.typed_tools, typed),
             structured_errors,
             rounds: RoundsLayer::new(Sealer::random()?).config(self.rounds),
             cancel: self.cancel.callbacks(self.callbacks),

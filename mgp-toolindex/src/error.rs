@@ -100,7 +100,7 @@ pub enum RequestError {
     #[error("`requirements.capabilities` is empty; describe each capability in a few words")]
     NoCapability,
     /// The tool does not exist, or the caller is not allowed to call it.
-    #[error("unknown tool `{0}`; search for tools first, and use a name from the results")]
+    #[error("unknown tool `{0}`; use a name from the list of tools or from a search for tools")]
     UnknownTool(String),
     /// Several servers have a tool with this name.
     #[error("several servers have a tool `{name}`; use one of {qualified}")]

@@ -138,6 +138,25 @@ impl KnownHost {
         home().is_ok_and(|home| self.user_file(&home).exists())
     }
 
+    /// Returns a warning if the host starts servers from a file that is not read: Continue can also have servers in its
+    /// settings.
+    pub(crate) fn unread_servers(self, home: &Path) -> Option<String> {
+        let file = (self.format() == Host::Continue).then(|| home.join(".continue/config.yaml"))?;
+        let text = std::fs::read_to_string(&file).ok()?;
+        let has_servers = |line: &str| {
+            line.strip_prefix("mcpServers:")
+                .is_some_and(|rest| !rest.trim_start().starts_with("[]"))
+        };
+        text.lines().any(has_servers).then(|| {
+            format!(
+                "`{}` has servers that mgp does not read; Continue starts them itself, so they are not governed; \
+                 move them to `{}`",
+                file.display(),
+                self.user_file(home).display()
+            )
+        })
+    }
+
     /// Returns the path of the host's configuration file in a project folder, or `None` if the host has no such file.
     pub(crate) fn project_file(self, folder: &Path) -> Option<PathBuf> {
         let file = self.format().project_file().map(|path| folder.join(path))?;

@@ -40,9 +40,11 @@ const EXTENSIONS: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Discovery)
     .with(Extension::ToolDiscovery);
 
-/// The instructions that the kernel gives to models.
+/// The instructions that the kernel gives to models. They fit each `surface`: the list of a caller need not contain the
+/// tools that find others.
 const INSTRUCTIONS: &str = "Tools of many servers are behind this one. \
-    Find the right one with mgp_tools_discover, then call it by its name, or with mgp_tools_call.";
+    Call a listed tool by its name. If mgp_tools_discover is listed, it finds more tools: \
+    call these by their names too, or with mgp_tools_call.";
 
 impl Kernel {
     /// Returns a server that dispatches calls to the servers of the kernel.
@@ -52,7 +54,7 @@ impl Kernel {
         let dispatcher = &self.0.dispatcher;
         let visible = dispatcher.visible_fleet();
         let context = self.0.fleet.context();
-        let index = context.index.clone();
+        let (index, for_schemas) = (context.index.clone(), dispatcher.clone());
         let server = Server::new(hops::KERNEL_NAME, env!("CARGO_PKG_VERSION"))
             .herald(&context.notifications, dispatcher.clone())
             .event_hub(context.events.hub());
@@ -97,6 +99,7 @@ impl Kernel {
             .limit(call_limits())
             .rounds(policy::round_limits(form_timeout))
             .task_support(move |tool| dispatch::task_support(&index, tool))
+            .typed_tools(move |tool| for_schemas.may_be_typed(tool))
             .layer((
                 // First of all, refuse calls that run in a circle.
                 AdmissionLayer { dispatcher: dispatcher.clone() },

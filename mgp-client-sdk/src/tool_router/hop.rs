@@ -199,18 +199,14 @@ impl Round {
     ) -> Result<Object, RpcError> {
         // Record the call before asking a modern caller, because this future is dropped when the round ends.
         let logical = cx.logical.as_deref().filter(|_| cx.caller.era == Era::Modern);
-        let open = logical.map(|logical| RoundGuard::open(waiting, logical, cx));
+        let _open = logical.map(|logical| RoundGuard::open(waiting, logical, cx));
         let asking = self.asks.iter().map(|question| async {
             let ask = CallerRequest::new(question.method.clone(), question.params.clone());
             let key = upstream_key(server, self.number, &question.key, &self.earlier);
             let answer = client.answer_for_caller(cx, &key, &ask).await;
             answer.map(|answer| (question.key.clone(), answer))
         });
-        let answers = join_all(asking).await;
-        if let Some(open) = open {
-            open.close();
-        }
-        answers.into_iter().collect()
+        join_all(asking).await.into_iter().collect()
     }
 }
 

@@ -313,8 +313,8 @@ fn has_suspended(cx: &Context) -> bool {
     matches!(&cx.caller_access, CallerAccess::Channel(asker) if asker.has_suspended())
 }
 
-/// A guard of a parked call whose caller is being asked. If the guard is dropped although the caller's round did not
-/// end with the questions, e.g. because a task was cancelled, the call is cancelled.
+/// A guard of a parked call whose caller is being asked. When the guard is dropped, the call is cancelled, e.g. with
+/// its task, unless the caller's round has ended with the questions.
 pub(super) struct ParkedGuard<'a> {
     parked_calls: &'a ParkedCalls,
     name: &'a str,
@@ -350,8 +350,8 @@ impl Drop for ParkedGuard<'_> {
     }
 }
 
-/// A guard of a call to a modern callee that waits for answers. If the guard is dropped although the caller's round did
-/// not end with the questions, the call no longer counts as waiting.
+/// A guard of a call to a modern callee that waits for answers. When the guard is dropped, the call no longer counts as
+/// waiting, unless the caller's round has ended with the questions.
 pub(super) struct RoundGuard<'a> {
     parked_calls: &'a ParkedCalls,
     logical: &'a str,
@@ -363,11 +363,6 @@ impl<'a> RoundGuard<'a> {
     pub(super) fn open(parked_calls: &'a ParkedCalls, logical: &'a str, cx: &'a Context) -> Self {
         parked_calls.open_round(logical);
         Self { parked_calls, logical, cx }
-    }
-
-    /// Records that the call has its answers.
-    pub(super) fn close(self) {
-        self.parked_calls.close_round(self.logical);
     }
 }
 

@@ -186,7 +186,7 @@ pub(crate) fn image() -> ContentBlock {
 impl Cell {
     pub(crate) async fn connect(self, server: Server) -> Connected {
         let monitor = server.monitor();
-        let below = self.connect_server(server).await;
+        let below = Box::pin(self.connect_server(server)).await;
         if !self.is_hop {
             return Connected { client: below, monitor };
         }

@@ -76,6 +76,8 @@ pub(crate) struct Seen {
     negotiated: Option<Value>,
     /// `true` if a limit was reached: from then on no message is recorded.
     is_full: bool,
+    /// `true` if the client has disconnected, or the judge was stopped while it waited for the client.
+    pub(crate) is_over: bool,
     pub(crate) subject: Subject,
 }
 
@@ -115,6 +117,7 @@ async fn judge(link: Link) -> Report {
         seen.client_sent(message);
     }
     seen.garbage = session.garbage;
+    seen.is_over = true;
     let results = seen.judged();
     Report::new(seen.subject, results)
 }
@@ -258,6 +261,9 @@ fn initialize(seen: &Seen) -> Result<bool, Wrong> {
     };
     let first = seen.messages.first().filter(|message| !is_modern(message));
     let Some(handshake) = seen.handshake() else {
+        if seen.is_over && seen.messages.is_empty() && seen.garbage.is_empty() {
+            return Err("the client sent no message".to_owned());
+        }
         return first
             .map_or(Ok(false), |first| Err(format!("the first message was {}", shown(first))));
     };
@@ -424,6 +430,14 @@ mod tests {
         check(&json!({ "jsonrpc": "2.0", "id": 1, "error": error }), Status::Skipped);
         check(&answer("2024-11-05"), Status::Skipped);
         check(&answer("2025-06-18"), Status::Failed);
+    }
+
+    #[test]
+    fn a_client_that_disconnects_without_a_message_fails() {
+        let mut seen = Seen::default();
+        assert_eq!(status(&seen.judged(), INITIALIZE), Some(Status::Skipped), "not read yet");
+        seen.is_over = true;
+        assert_eq!(status(&seen.judged(), INITIALIZE), Some(Status::Failed));
     }
 
     #[test]

@@ -61,9 +61,9 @@ pub async fn judge_pair(
     let connected = match server.open(None) {
         Ok(link) => {
             let mut client = of_this_process();
-            pair.relay(&mut client, link, stop).await;
+            let ended = pair.relay(&mut client, link, stop).await;
             client.finish(DRAIN_TIMEOUT).await;
-            Ok(())
+            ended
         }
         Err(wrong) => Err(wrong),
     };
@@ -85,7 +85,14 @@ struct Pair {
 }
 
 impl Pair {
-    async fn relay(&mut self, client: &mut Link, mut server: Link, stop: impl Future<Output = ()>) {
+    /// Relays messages until one peer ends the connection or `stop` completes; if the server ends it, returns the
+    /// reason as an error.
+    async fn relay(
+        &mut self,
+        client: &mut Link,
+        mut server: Link,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), Wrong> {
         let mut stop = pin!(stop);
         loop {
             tokio::select! {
@@ -95,11 +102,13 @@ impl Pair {
                     Some(received) => send(&server, self.client_sent(received)).await,
                 },
                 received = server.input.recv() => match received {
-                    None | Some(Received::End(_)) => return,
+                    None => return Err("the connection ended".to_owned()),
+                    Some(Received::End(reason)) => return Err(reason),
                     Some(received) => send(client, self.server_sent(received)).await,
                 },
             }
         }
+        self.client.is_over = true;
         server.output = None;
         let deadline = Instant::now() + DRAIN_TIMEOUT;
         while let Ok(Some(received)) = timeout_at(deadline, server.input.recv()).await {
@@ -108,6 +117,7 @@ impl Pair {
             }
             send(client, self.server_sent(received)).await;
         }
+        Ok(())
     }
 
     /// Records what the client sent, and returns what is forwarded to the server.
@@ -155,17 +165,19 @@ impl Pair {
         let opened = self.recording.hello().is_some() || self.recording.has_modern_answer();
         let is_faulty =
             |result: &RuleResult| result.rule.id == INITIALIZE && result.status == Status::Failed;
-        let refusal = self.recording.refused_initialize().filter(|_| {
-            // A client that sends an invalid `initialize` is to blame for the refusal.
-            !opened && !results.iter().any(is_faulty)
-        });
-        let connected = connected.and(if let Some(refusal) = refusal {
+        // A client that sends an invalid `initialize` is to blame for the refusal, and for a server that ends after it.
+        let is_to_blame = results.iter().any(is_faulty);
+        let refusal = self.recording.refused_initialize().filter(|_| !opened && !is_to_blame);
+        let connected = if let Some(refusal) = refusal {
             Err(format!("`initialize` was answered with {}", shown(refusal)))
-        } else if opened || self.recording.unanswered().next().is_none() {
+        } else if opened {
             Ok(())
+        } else if self.recording.unanswered().next().is_none() {
+            if is_to_blame { Ok(()) } else { connected }
         } else {
-            Err("the handshake was not answered".to_owned())
-        });
+            let reason = connected.map_or_else(|reason| format!(": {reason}"), |()| String::new());
+            Err(format!("the handshake was not answered{reason}"))
+        };
         results.push(outcome(CONNECTS, connected.map(|()| opened)));
         if opened {
             let stray = self.recording.stray.first();
@@ -273,4 +285,25 @@ async fn play(rule: &Rule, session: &mut Session) -> RuleResult {
         }
     }
     result.unwrap_or_else(|| skipped(rule.info, String::new()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_ends_after_an_invalid_initialize_is_not_at_fault() {
+        let mut pair = Pair::default();
+        let request = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {} });
+        pair.client_sent(Received::Message(request));
+        let error = json!({ "code": -32602, "message": "invalid params" });
+        let answer = json!({ "jsonrpc": "2.0", "id": 1, "error": error });
+        pair.server_sent(Received::Message(answer));
+        let ended = Err("the peer closed its output".to_owned());
+        let report = pair.report("s".to_owned(), ended, &Options::new()).await;
+        let of =
+            |id: &str| report.results.iter().find(|one| one.rule.id == id).map(|one| one.status);
+        assert_eq!(of(INITIALIZE), Some(Status::Failed));
+        assert_eq!(of(CONNECTS.id), Some(Status::Skipped));
+    }
 }

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 
 use crate::json::{REVISION, shown};
+use crate::session::MODERN;
 
 /// The place of the progress token in a request.
 const TOKEN: &str = "/params/_meta/progressToken";
@@ -188,6 +189,12 @@ impl Recording {
             params.is_some_and(|params| params.pointer("/_meta/progressToken").is_some())
         };
         let needs_token = has_token(Some(params));
+        // A rule about another revision differs from an ordinary request only in its metadata.
+        let revision = params.pointer(REVISION.trim_start_matches("/params"));
+        let has_revision = |request: &Value| match (revision, request.pointer(REVISION)) {
+            (Some(wanted), own) => own == Some(wanted),
+            (None, own) => own.is_none_or(|own| *own == MODERN),
+        };
         let found = self.exchanges.iter().enumerate().find(|(at, exchange)| {
             !self.used.contains(at)
                 && exchange.answer.is_some()
@@ -195,6 +202,7 @@ impl Recording {
                 && exchange.request["method"] == method
                 && exchange.essence == wanted
                 && (!needs_token || has_token(exchange.request.get("params")))
+                && has_revision(&exchange.request)
         });
         let Some((at, exchange)) = found else {
             self.miss(format!("the client sent no such `{method}`, or no more"));
@@ -324,6 +332,23 @@ mod tests {
             recording.server_sent(&json!({ "id": id, "result": {} }));
         }
         assert_eq!((recording.stray.len(), recording.unanswered().count()), (0, 0));
+    }
+
+    #[test]
+    fn a_request_is_recalled_only_for_its_revision() {
+        let mut recording = Recording::default();
+        let name = "io.modelcontextprotocol/protocolVersion";
+        let of = |revision: &str| json!({ "_meta": { name: revision } });
+        for (id, revision) in [(1, MODERN), (2, "2099-01-01"), (3, "2099-01-01")] {
+            recording.client_sent(&request(id, "tools/list", &of(revision)));
+            recording.server_sent(&json!({ "id": id, "result": {} }));
+        }
+        let (request, ..) = recording.recall("tools/list", &of("2099-01-01")).unwrap();
+        assert_eq!(request["id"], 2);
+        assert!(recording.recall("tools/list", &json!({})).is_some());
+        assert!(recording.recall("tools/list", &json!({})).is_none());
+        assert!(recording.recall("tools/list", &of("2099-01-01")).is_some());
+        assert!(recording.recall("tools/list", &of("2099-01-01")).is_none());
     }
 
     #[test]

@@ -1,29 +1,41 @@
 //! Adapts outcomes to the protocol of their callers: gives refusals the form of plain MCP for callers without MGP, and
 //! adds `resultType` for modern callers.
 
+use std::sync::Arc;
+
 use mgp_types::mcp::{CallToolResult, Era};
 use mgp_types::service::{PeerInfo, Reply, leading_result_type, result_type};
 use mgp_types::{ErrorCode, Object, Payload, RpcError};
 use serde::Serialize;
 
+/// Function that returns whether a tool has an output schema.
+pub(super) type HasOutputSchema = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
 /// The facts about a call that determine the form of its outcome.
-#[derive(Clone, Copy, Debug)]
 pub(crate) struct CallInfo {
-    pub(crate) is_tool_call: bool,
-    /// If `true`, the tool has an output schema, which the structured content of a refusal would violate.
-    pub(crate) has_output_schema: bool,
+    pub(super) is_tool_call: bool,
+    /// The tool, if it could have an output schema. The schema is looked up for a refusal only, because most calls
+    /// succeed.
+    pub(super) typed: Option<(HasOutputSchema, Box<str>)>,
 }
+
+mgp_types::opaque_debug!(CallInfo { is_tool_call });
 
 impl CallInfo {
     /// A tool call without an output schema.
-    pub(crate) const TOOL_CALL: Self = Self { is_tool_call: true, has_output_schema: false };
+    pub(crate) const TOOL_CALL: Self = Self { is_tool_call: true, typed: None };
+
+    /// Returns whether the structured content of a refusal would violate the output schema of the tool.
+    fn has_output_schema(&self) -> bool {
+        self.typed.as_ref().is_some_and(|(has, tool)| has(tool))
+    }
 }
 
 /// Adapts an outcome to its caller.
 pub(crate) fn adapt_to_caller(
     outcome: Result<Reply, RpcError>,
     caller: &PeerInfo,
-    info: CallInfo,
+    info: &CallInfo,
 ) -> Result<Reply, RpcError> {
     match outcome {
         Err(error) if !caller.supports_mgp() => {
@@ -54,7 +66,7 @@ fn has_result_type(result: &Payload) -> bool {
 }
 
 /// Returns an error in the form that plain MCP peers expect.
-fn plain_error(error: RpcError, info: CallInfo) -> Result<Reply, RpcError> {
+fn plain_error(error: RpcError, info: &CallInfo) -> Result<Reply, RpcError> {
     let code = error.code();
     if code.category().is_none() || !info.is_tool_call {
         return Err(error.without_recovery());
@@ -66,7 +78,7 @@ fn plain_error(error: RpcError, info: CallInfo) -> Result<Reply, RpcError> {
 }
 
 /// Returns a refused call as a result that the model can read: code, reason and remedy, as text and as data.
-fn refusal_result(error: &RpcError, info: CallInfo) -> Result<Reply, RpcError> {
+fn refusal_result(error: &RpcError, info: &CallInfo) -> Result<Reply, RpcError> {
     #[derive(Serialize)]
     struct Refusal<'a> {
         status: &'a str,
@@ -96,7 +108,7 @@ fn refusal_result(error: &RpcError, info: CallInfo) -> Result<Reply, RpcError> {
     };
     let mut result = CallToolResult::error(error.to_string());
     // Structured content is left out, because some clients check even a failed result against the tool's output schema.
-    if !info.has_output_schema {
+    if !info.has_output_schema() {
         result.structured_content = Some(Payload::of(&refusal)?);
     }
     Reply::of(&result)

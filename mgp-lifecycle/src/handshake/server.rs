@@ -27,7 +27,7 @@ use super::era::{self, Route};
 use super::gate::{self, GateDecision};
 use super::negotiate;
 use super::offer::ServerOffer;
-use super::plain_errors::{CallInfo, adapt_to_caller};
+use super::plain_errors::{CallInfo, HasOutputSchema, adapt_to_caller};
 use super::state::{HandshakeState, Phase};
 
 /// The layer for the handshake in a server's stack.
@@ -58,9 +58,6 @@ pub struct HandshakeLayer {
     has_output_schema: Option<HasOutputSchema>,
     callers: Arc<RecentCallers>,
 }
-
-/// Function that returns whether a tool has an output schema.
-type HasOutputSchema = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 impl HandshakeLayer {
     /// Creates a layer with an offer.
@@ -113,15 +110,17 @@ enum Admission {
 }
 
 impl<S> Handshake<S> {
-    /// Returns the facts that are needed to adapt the outcome of a call to its caller. The schema is looked up only for
-    /// clients without MGP, because only their outcomes depend on it.
+    /// Returns the facts that are needed to adapt the outcome of a call to its caller. Only outcomes for clients without
+    /// MGP depend on the schema.
     fn call_info(&self, call: &Call) -> CallInfo {
         let tool = call.tool();
-        let has_output_schema = match (&self.layer.has_output_schema, &tool) {
-            (Some(has), Some(tool)) if !call.cx().caller.supports_mgp() => has(tool.name),
-            _ => false,
+        let typed = match (&self.layer.has_output_schema, &tool) {
+            (Some(has), Some(tool)) if !call.cx().caller.supports_mgp() => {
+                Some((Arc::clone(has), tool.name.into()))
+            }
+            _ => None,
         };
-        CallInfo { is_tool_call: tool.is_some(), has_output_schema }
+        CallInfo { is_tool_call: tool.is_some(), typed }
     }
 
     fn admit(&self, call: &mut Call) -> Result<Admission, RpcError> {
@@ -365,7 +364,7 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
 
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<F::Output> {
         let this = self.project();
-        this.inner.poll(task).map(|outcome| adapt_to_caller(outcome, this.caller, *this.info))
+        this.inner.poll(task).map(|outcome| adapt_to_caller(outcome, this.caller, this.info))
     }
 }
 

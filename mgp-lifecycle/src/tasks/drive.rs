@@ -33,7 +33,7 @@ pub(super) fn spawn(
         let outcome = run(&own, future, &mut cut).await;
         drop(running);
         if let Some(outcome) = outcome {
-            own.end(Outcome::of(adapt_to_caller(outcome, &own.caller, CallInfo::TOOL_CALL)));
+            own.end(Outcome::of(adapt_to_caller(outcome, &own.caller, &CallInfo::TOOL_CALL)));
         }
         if let Some(cut) = &mut cut {
             // Delay the drain until the caller has polled the outcome: if the server stopped now, the outcome would be

@@ -14,6 +14,7 @@ use mgp_types::{Payload, Sha256Hash, canonical_hash, mcp};
 use super::DefinitionState;
 use super::listing::admitted;
 use super::pin::{Pin, PinTable};
+use super::refused::is_only_locked;
 use super::review::Finding;
 use super::server_listing::ServerListing;
 use super::table::{KnownTool, Table, Tools};
@@ -279,6 +280,19 @@ impl Definitions {
         let Some(tools) = self.tools(Some(server)) else { return 0 };
         let refused = |known: &KnownTool| matches!(known.standing, DefinitionState::Refused(_));
         tools.named.iter().filter(|(_, known)| refused(known)).count()
+    }
+
+    /// Returns the names of the tools in a server's last list that are refused only by the operator's
+    /// [restriction](Self::restrict), e.g. because they differ from a lock file.
+    #[must_use]
+    pub fn unlocked_tools(&self, server: &ServerId) -> Vec<String> {
+        let Some(tools) = self.tools(Some(server)) else { return Vec::new() };
+        let is_unlocked = |known: &KnownTool| {
+            let DefinitionState::Refused(found) = &known.standing else { return false };
+            is_only_locked(found)
+        };
+        let unlocked = tools.named.iter().filter(|(_, known)| is_unlocked(known));
+        unlocked.map(|(name, _)| String::from(&**name)).collect()
     }
 
     /// Returns the hash of the JSON text of a definition as the server last listed it.

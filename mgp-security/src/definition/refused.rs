@@ -116,6 +116,9 @@ fn why(standing: &DefinitionState) -> &'static str {
         DefinitionState::Flagged(_) => {
             "its definition says things that an operator must look at first"
         }
+        DefinitionState::Refused(found) if is_only_locked(found) => {
+            "its definition is not the one in mgp.lock"
+        }
         DefinitionState::Refused(_) => "its definition cannot be used",
         DefinitionState::Unseen | DefinitionState::Pinned => "its definition is not known",
     }
@@ -132,7 +135,7 @@ fn remedy(standing: &DefinitionState) -> &'static str {
 }
 
 /// Returns whether a definition is refused only because it differs from the lock file.
-fn is_only_locked(found: &[Finding]) -> bool {
+pub(super) fn is_only_locked(found: &[Finding]) -> bool {
     let mut refusing = found.iter().filter(|one| one.severity == Severity::Refused).peekable();
     refusing.peek().is_some() && refusing.all(|one| one.rule == ReviewRule::Locked.id())
 }

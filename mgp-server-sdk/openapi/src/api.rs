@@ -211,10 +211,10 @@ impl Api {
             let (own, fetch) = (Arc::clone(&operation), Arc::clone(fetch));
             server = server.tool(operation.tool(move |arguments| {
                 let request = own.request(&address, &credentials, &arguments);
-                let fetch = Arc::clone(&fetch);
+                let (fetch, credentials) = (Arc::clone(&fetch), Arc::clone(&credentials));
                 async move {
                     let answer = fetch.fetch(request.map_err(ToolError)?).await;
-                    response::result(&answer.map_err(|error| failure(&error))?)
+                    response::result(&answer.map_err(|error| failure(&error))?, &credentials)
                 }
             }));
         }

@@ -304,7 +304,9 @@ impl<'a> Arguments<'a> {
     }
 
     fn finish(self) -> (Vec<Parameter>, Value) {
-        let mut schema = json!({ "type": "object", "properties": self.properties });
+        let mut schema = json!({
+            "type": "object", "properties": self.properties, "additionalProperties": false,
+        });
         if !self.required.is_empty() {
             schema["required"] = self.required.into();
         }

@@ -1,7 +1,9 @@
 //! Converts calls of tools to requests to an API.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use mgp_types::clip;
 use mgp_types::service::FetchRequest;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde_json::{Map, Value};
@@ -17,6 +19,9 @@ const USUAL_HEADERS: &[(&str, &str)] = &[
     // Some APIs refuse requests without this header.
     ("user-agent", concat!("mgp-openapi/", env!("CARGO_PKG_VERSION"))),
 ];
+
+/// The minimum length of a credential that is replaced in texts; shorter ones would replace ordinary words.
+const MIN_SECRET: usize = 6;
 
 /// The secret headers and query parameters that a server adds to each of its requests to the API, such as API keys.
 #[derive(Clone, Default)]
@@ -128,6 +133,21 @@ impl Credentials {
             Place::Cookie => has_header("cookie"),
         }
     }
+
+    /// Returns a text with the values of the credentials replaced by `…`. The value of a header is replaced also
+    /// without its scheme, e.g. `Bearer`, and each value also as it is in a URL and in JSON with escaped slashes.
+    pub(crate) fn redacted(&self, text: &str) -> String {
+        let values = self.headers.iter().chain(&self.query).flat_map(|(_, value)| {
+            let value = value.trim();
+            [value, value.split_once(' ').map_or(value, |(_, key)| key.trim())]
+        });
+        let long = values.filter(|value| value.len() >= MIN_SECRET);
+        let forms = |value: &str| [value.to_owned(), encoded(value), value.replace('/', "\\/")];
+        let mut secrets: Vec<String> = long.flat_map(forms).collect();
+        // Longest first, because one value may be a part of another.
+        secrets.sort_by_key(|secret| Reverse(secret.len()));
+        secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "…"))
+    }
 }
 
 impl Operation {
@@ -154,6 +174,7 @@ impl Operation {
         credentials: &Credentials,
         arguments: &Map<String, Value>,
     ) -> Result<FetchRequest, String> {
+        self.check(arguments)?;
         let Placed { path, mut query, mut headers, cookies } = self.place(arguments)?;
         // The credentials replace members of the query and headers of the same name that a caller sends.
         query.retain(|sent| {
@@ -182,6 +203,29 @@ impl Operation {
             request.headers.push(("content-type".into(), body.media_type().to_owned()));
         }
         Ok(request)
+    }
+
+    /// Checks that each argument is one of the tool, and that no required one is missing. A parameter that is `null`
+    /// counts as missing, because it is not sent.
+    fn check(&self, arguments: &Map<String, Value>) -> Result<(), String> {
+        let properties = self.schema["properties"].as_object();
+        let is_known = |name: &str| properties.is_some_and(|all| all.contains_key(name));
+        if let Some(unknown) = arguments.keys().find(|name| !is_known(name)) {
+            let hint = match &self.body {
+                Some(body) => format!("; put members of the body into `{}`", body.argument),
+                None => String::new(),
+            };
+            return Err(format!("unknown argument `{}`{hint}", clip(unknown, 80)));
+        }
+        let is_missing = |name: &&str| {
+            let is_body = self.body.as_ref().is_some_and(|body| body.argument == **name);
+            arguments.get(*name).is_none_or(|value| value.is_null() && !is_body)
+        };
+        let required = self.schema["required"].as_array().into_iter().flatten();
+        match required.filter_map(Value::as_str).find(is_missing) {
+            Some(missing) => Err(format!("the argument `{missing}` is missing")),
+            None => Ok(()),
+        }
     }
 
     /// Writes each argument to its place in the request.

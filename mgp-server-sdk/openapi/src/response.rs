@@ -1,5 +1,7 @@
 //! Converts responses of an API to results of tools.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mgp_server_sdk::ToolError;
@@ -7,25 +9,40 @@ use mgp_types::mcp::{CallToolResult, ContentBlock, ImageContent};
 use mgp_types::service::{FetchResponse, shown_url};
 use mgp_types::{Payload, clip};
 
+use crate::request::Credentials;
+
 /// The maximum length of the body of an error response that is passed to the model.
 const MAX_REASON: usize = 4 << 10;
 
-/// Returns the tool result for a response.
-pub(crate) fn result(response: &FetchResponse) -> Result<CallToolResult, ToolError> {
+/// The characters of the bytes from 0x80 to 0x9f in windows-1252. By the Encoding Standard, the names iso-8859-1 and
+/// us-ascii mean this charset too.
+static WINDOWS_1252: [char; 32] = [
+    '€', '\u{81}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{8d}', 'Ž', '\u{8f}',
+    '\u{90}', '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{9d}', 'ž', 'Ÿ',
+];
+
+/// Returns the tool result for a response. An error shows no credentials, even if the API repeats them.
+pub(crate) fn result(
+    response: &FetchResponse,
+    credentials: &Credentials,
+) -> Result<CallToolResult, ToolError> {
     let status = response.status;
-    let kind = response.header("content-type").unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let media = response.header("content-type").unwrap_or_default();
+    let kind = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     if (300..400).contains(&status) {
         // An API repeats the query in the new address, and the query may contain a key of the operator.
-        let to =
-            response.header("location").map_or_else(|| "another address".to_owned(), shown_url);
+        let to = response.header("location").map_or_else(
+            || "another address".to_owned(),
+            |location| credentials.redacted(&shown_url(location)),
+        );
         return Err(ToolError(format!(
             "HTTP {status}: the API redirects to {to}, which is not followed"
         )));
     }
-    let text = std::str::from_utf8(&response.body).ok();
+    let text = text_of(&kind, media, &response.body);
     if !(200..300).contains(&status) {
-        let reason = text.map(|text| clip(text.trim(), MAX_REASON)).unwrap_or_default();
+        let reason = text.map(|text| clip(credentials.redacted(&text).trim(), MAX_REASON));
+        let reason = reason.unwrap_or_default();
         return Err(ToolError(
             format!("HTTP {status}: {reason}").trim_end_matches(": ").to_owned(),
         ));
@@ -39,15 +56,44 @@ pub(crate) fn result(response: &FetchResponse) -> Result<CallToolResult, ToolErr
     let Some(text) = text else {
         let bytes = response.body.len();
         return Ok(CallToolResult::text(format!(
-            "HTTP {status}: {bytes} bytes of `{kind}`, which is no text"
+            "HTTP {status}: {bytes} bytes of `{kind}`, which cannot be read as a text"
         )));
     };
-    let mut result = CallToolResult::text(text);
-    let is_json = kind == "application/json" || kind.ends_with("+json");
-    if is_json && text.trim_start().starts_with('{') {
+    let mut result = CallToolResult::text(&*text);
+    if is_json(&kind) && text.trim_start().starts_with('{') {
         result.structured_content = Payload::parse(text.trim()).ok();
     }
     Ok(result)
+}
+
+fn is_json(kind: &str) -> bool {
+    kind == "application/json" || kind.ends_with("+json")
+}
+
+/// Returns a body as text: as UTF-8, or else in the charset of a text. Returns `None` for a media type that is not a
+/// text, and for other charsets.
+fn text_of<'a>(kind: &str, media: &str, body: &'a [u8]) -> Option<Cow<'a, str>> {
+    if let Ok(text) = std::str::from_utf8(body) {
+        return Some(text.into());
+    }
+    let is_xml = kind == "application/xml" || kind.ends_with("+xml");
+    if !kind.starts_with("text/") && !is_json(kind) && !is_xml {
+        return None;
+    }
+    let charset = media.split(';').skip(1).find_map(|part| {
+        let (name, value) = part.split_once('=')?;
+        let is_charset = name.trim().eq_ignore_ascii_case("charset");
+        is_charset.then(|| value.trim().trim_matches('"').to_ascii_lowercase())
+    });
+    match charset.as_deref() {
+        None | Some("utf-8" | "utf8") => Some(String::from_utf8_lossy(body)),
+        Some("iso-8859-1" | "latin1" | "us-ascii" | "ascii" | "windows-1252" | "cp1252") => {
+            let special = |byte: u8| WINDOWS_1252.get(usize::from(byte.checked_sub(0x80)?));
+            let decoded = |&byte: &u8| special(byte).copied().unwrap_or(char::from(byte));
+            Some(body.iter().map(decoded).collect())
+        }
+        Some(_) => None,
+    }
 }
 
 fn image(kind: &str, body: &[u8]) -> CallToolResult {

@@ -100,7 +100,7 @@ async fn call(
     let api = Api::parse(PETS).unwrap();
     let address = api.address(None).unwrap();
     let mut credentials = Credentials::default();
-    credentials.headers.push(("authorization".to_owned(), "Bearer s3cret".to_owned()));
+    credentials.headers.push(("authorization".to_owned(), "Bearer s3/cret".to_owned()));
     credentials.headers.push(("x-api-key".to_owned(), "own".to_owned()));
     credentials.query.push(("key".to_owned(), "k&y".to_owned()));
     let stub = Arc::new(Stub { requests: Arc::default(), response });
@@ -131,6 +131,7 @@ fn operations_become_tools_and_the_others_are_named_with_the_reason() {
     assert!(left_out.iter().any(|(name, why)| *name == "GET /matrix{x}" && why.contains("matrix")));
     let get = api.operations()[2].input_schema();
     assert_eq!(get["required"], json!(["petId"]));
+    assert_eq!(get["additionalProperties"], false);
     let names: Vec<_> = get["properties"].as_object().unwrap().keys().collect();
     assert_eq!(names, ["X-Trace", "fields", "filter", "ids", "petId"]);
     let post = api.operations()[1].input_schema();
@@ -176,7 +177,7 @@ async fn arguments_fill_their_places_and_credentials_go_along() {
     );
     let header =
         |name: &str| request.headers.iter().find(|(own, _)| own == name).map(|one| &*one.1);
-    assert_eq!((header("x-trace"), header("authorization")), (Some("t"), Some("Bearer s3cret")));
+    assert_eq!((header("x-trace"), header("authorization")), (Some("t"), Some("Bearer s3/cret")));
     assert!(header("user-agent").is_some_and(|agent| agent.starts_with("mgp-openapi/")));
     assert!(header("accept").is_some_and(|kinds| kinds.starts_with("application/json")));
     assert_eq!(result["structuredContent"], json!({"id": 7}));
@@ -194,9 +195,13 @@ async fn arguments_fill_their_places_and_credentials_go_along() {
 
 #[tokio::test]
 async fn no_argument_is_sent_in_the_place_of_a_key_and_no_key_is_an_argument() {
+    for name in ["key", "X-Api-Key"] {
+        let arguments = json!({"petId": "a", name: "made-up"});
+        let (result, request) = call("keyed", arguments, FetchResponse::new(200, "ok")).await;
+        assert!(request.is_none() && result["isError"] == true, "{result}");
+    }
     let arguments = json!({
-        "petId": "a", "key": "made-up", "X-Api-Key": "made-up", "more": {"key": "mine", "x": 1},
-        "X-Options": {"role": "admin", "name": "x"},
+        "petId": "a", "more": {"key": "mine", "x": 1}, "X-Options": {"role": "admin", "name": "x"},
     });
     let (_, request) = call("keyed", arguments, FetchResponse::new(200, "ok")).await;
     let request = request.unwrap();
@@ -233,10 +238,47 @@ async fn wrong_arguments_reach_no_api() {
         ("getPet", json!({})),
         ("getPet", json!({"petId": ".."})),
         ("getPet", json!({"petId": ""})),
+        ("getPet", json!({"petId": null})),
+        ("getPet", json!({"petId": "a", "pet_id": "b"})),
+        ("post_pets", json!({})),
+        ("form", json!({"a": "x"})),
     ] {
         let (answer, request) = call(tool, arguments.clone(), FetchResponse::new(200, "ok")).await;
         assert!(request.is_none(), "{arguments}");
         assert!(answer.get("refused").is_some() || answer["isError"] == true, "{answer}");
+    }
+    let name = json!({"name": "Rex"});
+    let (answer, request) = call("post_pets", name, FetchResponse::new(200, "ok")).await;
+    let text = answer["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("unknown argument `name`") && text.contains("`body`"), "{text}");
+    assert!(request.is_none());
+}
+
+#[tokio::test]
+async fn an_error_that_repeats_the_credentials_does_not_show_them() {
+    let echo =
+        r#"{"header": "Bearer s3\/cret", "key": "s3/cret", "url": "s3%2Fcret", "why": "invalid"}"#;
+    let (result, _) =
+        call("getPet", json!({"petId": "a"}), response(401, "application/json", echo)).await;
+    let text = result["content"][0]["text"].as_str().unwrap();
+    assert!(!text.contains("cret") && text.contains("invalid"), "{text}");
+}
+
+#[tokio::test]
+async fn a_text_is_read_in_its_charset() {
+    for (kind, body, expected) in [
+        ("text/plain; charset=ISO-8859-1", b"caf\xe9 \x80".as_slice(), "café €"),
+        ("text/plain; charset=\"windows-1252\"", b"\x93a\x94".as_slice(), "“a”"),
+        ("application/json", b"{\"a\": \"\xff\"}".as_slice(), "{\"a\": \"\u{fffd}\"}"),
+        (
+            "text/plain; charset=utf-16",
+            b"\xff\xfea\0".as_slice(),
+            "HTTP 200: 4 bytes of `text/plain`",
+        ),
+    ] {
+        let (result, _) = call("getPet", json!({"petId": "a"}), response(200, kind, body)).await;
+        let text = result["content"][0]["text"].as_str().unwrap();
+        assert!(text.starts_with(expected), "{kind}: {text}");
     }
 }
 

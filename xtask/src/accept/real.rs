@@ -102,7 +102,11 @@ fn judge(kernel: &Kernel, served: &Served, line: &str) -> Outcome<bool> {
     let before = received(kernel, server)?;
     let params = json!({ "name": format!("{server}.{tool}"), "arguments": arguments });
     let result = ask(served.port(), &json!({}), "tools/call", params)?;
-    let is_refused = result["structuredContent"]["status"] == "rejected";
+    let text = result["content"][0]["text"].as_str().unwrap_or_default();
+    // The refusal of a tool with an output schema has no structured content, but its text ends with the code.
+    let code = text.strip_suffix(')').and_then(|text| text.rsplit_once(" (")).map(|(_, code)| code);
+    let has_code = code.is_some_and(|code| code.parse::<i32>().is_ok());
+    let is_refused = result["isError"] == true && has_code;
     let has_reached = received(kernel, server)? != before;
     let is_right = is_refused == (kind == "-") && has_reached != is_refused;
     if !is_right {

@@ -366,7 +366,7 @@ fn sources(global: &Global, import: &Import) -> CliResult<Vec<Source>> {
     let mut sources = Vec::new();
     if import.from.is_empty() {
         for host in KnownHost::ALL {
-            for file in host_files(host, import)? {
+            for file in host_files(global, host, import)? {
                 match read_host(global, host, &file) {
                     Ok(source) => sources.push(source),
                     // Hosts without servers are skipped.
@@ -379,7 +379,7 @@ fn sources(global: &Global, import: &Import) -> CliResult<Vec<Source>> {
     for name in &import.from {
         match KnownHost::from_name(name) {
             Some(host) => {
-                let files = host_files(host, import)?;
+                let files = host_files(global, host, import)?;
                 if files.is_empty() {
                     let file = host.user_file(&home()?);
                     return Err(Failure::failed(format!(
@@ -402,8 +402,9 @@ fn sources(global: &Global, import: &Import) -> CliResult<Vec<Source>> {
     Ok(sources)
 }
 
-/// Returns the existing files of a host.
-fn host_files(host: KnownHost, import: &Import) -> CliResult<Vec<PathBuf>> {
+/// Returns the existing files of a host, and warns of one that is not read.
+fn host_files(global: &Global, host: KnownHost, import: &Import) -> CliResult<Vec<PathBuf>> {
+    warn_of_unread(global, host)?;
     // A project's file may come from other people, so it is read only with `--project`.
     let project = host.project_file(&std::env::current_dir()?).filter(|_| import.project);
     let files = std::iter::once(host.user_file(&home()?)).chain(project);
@@ -413,6 +414,7 @@ fn host_files(host: KnownHost, import: &Import) -> CliResult<Vec<PathBuf>> {
 /// Reads the servers of a host; `None` if the host has no file, or its file has no servers, not even ones that cannot
 /// be copied.
 pub(super) fn read_host_file(global: &Global, host: KnownHost) -> CliResult<Option<Source>> {
+    warn_of_unread(global, host)?;
     let file = host.user_file(&home()?);
     if !file.exists() {
         return Ok(None);
@@ -422,6 +424,13 @@ pub(super) fn read_host_file(global: &Global, host: KnownHost) -> CliResult<Opti
         Err(failure) if has_no_servers(&failure) => Ok(None),
         Err(failure) => Err(failure),
     }
+}
+
+fn warn_of_unread(global: &Global, host: KnownHost) -> CliResult {
+    if let Some(warning) = host.unread_servers(&home()?) {
+        print_note(global, &warning);
+    }
+    Ok(())
 }
 
 fn has_no_servers(failure: &Failure) -> bool {

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
-use crate::output::{Output, Render, print};
+use crate::output::{Output, Render, print, print_stderr};
 use crate::time_args;
 
 /// The maximum size of an OpenAPI document at a URL, in bytes.
@@ -123,14 +123,20 @@ pub(crate) async fn run(global: &Global, arguments: &OpenApi) -> CliResult {
         api = api.base_url(url);
     }
     let address = api.address(is_url.then_some(source)).map_err(|error| failed(&error))?;
-    if arguments.list {
-        return print(global, &ApiReport::new(&api, address));
-    }
     let credentials = credentials();
     let of_document = is_url && origin(source).is_some_and(|it| Some(it) == origin(&address));
-    if arguments.base_url.is_none() && !of_document {
-        check_address(source, is_url, &address, &credentials)?;
+    let checked = if arguments.base_url.is_none() && !of_document {
+        check_address(source, is_url, &address, &credentials)
+    } else {
+        Ok(())
+    };
+    if arguments.list {
+        if let Err(refused) = checked {
+            print_stderr(&format!("mgp: {refused}"));
+        }
+        return print(global, &ApiReport::new(&api, address));
     }
+    checked?;
     // Only a host that the operator named is allowed to be in a private network: an address in a document can come from
     // others.
     let document = (of_document && needs_host).then_some(source);

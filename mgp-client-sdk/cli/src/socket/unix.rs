@@ -33,8 +33,9 @@ pub(crate) async fn connect_to_own(path: &Path) -> io::Result<Option<AsyncStream
 }
 
 async fn connect_to_user(path: &Path, user: u32) -> io::Result<Option<AsyncStream>> {
-    // A socket of another user is not connected at all, because a full queue would delay or fail the connection.
-    if fs::metadata(path).is_ok_and(|file| file.uid() != user) {
+    // A socket of another user is not connected at all, because a full queue would delay or fail the connection. Nor is
+    // another user's link, which can lead to any socket of this user.
+    if fs::symlink_metadata(path).is_ok_and(|file| file.uid() != user) {
         return Ok(None);
     }
     let stream = connect_async(path).await?;
@@ -122,7 +123,7 @@ fn already_served(path: &Path) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::chown;
+    use std::os::unix::fs::{chown, lchown, symlink};
 
     use super::*;
 
@@ -135,7 +136,13 @@ mod tests {
         let other = own + 1;
         assert!(connect_to_own(&path).await.unwrap().is_some());
         assert!(connect_to_user(&path, other).await.unwrap().is_none());
-        // Only root can give the socket of its program to another user.
+        // Only root can give a link, or the socket of its program, to another user.
+        let link = folder.path().join("link");
+        symlink(&path, &link).unwrap();
+        assert!(connect_to_own(&link).await.unwrap().is_some());
+        if lchown(&link, Some(other), None).is_ok() {
+            assert!(connect_to_own(&link).await.unwrap().is_none());
+        }
         if chown(&path, Some(other), None).is_ok() {
             assert!(connect_to_user(&path, own).await.unwrap().is_none());
             assert!(connect_to_user(&path, other).await.unwrap().is_none());

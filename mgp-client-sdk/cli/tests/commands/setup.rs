@@ -274,6 +274,21 @@ fn a_file_that_cannot_be_changed_does_not_stop_the_other_hosts() {
 }
 
 #[test]
+fn servers_of_continue_in_its_settings_are_named_as_not_read() {
+    let home = Home::new();
+    let settings = "name: mine\nmcpServers:\n  - name: own\n    command: own\n";
+    home.write(".continue/config.yaml", settings);
+    for arguments in [&["setup", "continue", "--dry-run"][..], &["import", "continue"]] {
+        let shown = home.run(arguments);
+        let warning = "config.yaml` has servers that mgp does not read";
+        assert_eq!(shown.err.matches(warning).count(), 1, "{arguments:?}: {shown:?}");
+    }
+    home.write(".continue/config.yaml", "name: mine\nmcpServers: []\n");
+    let shown = home.run(&["setup", "continue", "--dry-run"]);
+    assert!(!shown.err.contains("does not read"), "{shown:?}");
+}
+
+#[test]
 fn a_host_that_is_named_twice_is_set_up_once() {
     let home = Home::new();
     let server = json!({ "mcpServers": { "own": { "command": program("echo"), "args": ["--tools", "1"] } } });

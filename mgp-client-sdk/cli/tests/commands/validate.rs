@@ -42,8 +42,8 @@ fn a_good_server_passes_and_the_report_is_written() {
 #[test]
 fn a_program_that_is_no_server_fails_once_with_its_reason() {
     let world = Home::new();
-    let output =
-        world.run(&["validate", "server", "--timeout", "1", "--", "sh", "-c", "echo hello"]);
+    let script = "echo hello; echo 'Error: no licence' >&2; echo bye >&2; exit 3";
+    let output = world.run(&["validate", "server", "--", "sh", "-c", script]);
     assert_eq!(output.code, Some(1), "{} {}", output.out, output.err);
     assert!(
         output.out.contains("mcp.connect") && output.out.contains("not answered"),
@@ -52,6 +52,8 @@ fn a_program_that_is_no_server_fails_once_with_its_reason() {
         output.err
     );
     assert_eq!(output.out.matches("FAILED").count(), 1, "{} {}", output.out, output.err);
+    let reason = "(exit status: 3); it wrote: Error: no licence";
+    assert!(output.out.contains(reason), "{} {}", output.out, output.err);
 }
 
 #[test]
@@ -191,6 +193,31 @@ echo '{"jsonrpc":"2.0","id":1,"result":{"tools":[],"resultType":"complete"}}'; d
     let (passed, _, report) = pair(&world, &list, &["sh", "-c", script]);
     assert!(!passed);
     assert_eq!(results_of(&report, "failed"), ["pair.answers"], "the second answer: {report}");
+}
+
+#[test]
+fn an_ordinary_request_of_a_modern_client_is_not_judged_as_one_of_an_unknown_revision() {
+    let world = Home::new();
+    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"host","version":"1"}}"#;
+    let requests = [(1, "server/discover"), (2, "tools/list"), (3, "tools/list")];
+    let request = |(id, method): (u8, &str)| {
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{meta}}}}}"#) + "\n"
+    };
+    let messages: String = requests.into_iter().map(request).collect();
+    let mgp = env!("CARGO_BIN_EXE_mgp");
+    let (passed, _, report) = pair(&world, &messages, &[mgp, "__example", "notes"]);
+    assert!(passed, "{report}");
+    assert!(results_of(&report, "skipped").contains(&"modern.version.unknown".to_owned()));
+    assert!(results_of(&report, "passed").contains(&"modern.tools.list".to_owned()), "{report}");
+}
+
+#[test]
+fn a_pair_whose_client_sends_nothing_fails() {
+    let world = Home::new();
+    let mgp = env!("CARGO_BIN_EXE_mgp");
+    let (passed, _, report) = pair(&world, "", &[mgp, "__example", "notes"]);
+    assert!(!passed);
+    assert_eq!(results_of(&report, "failed"), ["client.initialize"], "{report}");
 }
 
 #[test]

@@ -91,15 +91,16 @@ fn false_kernel(setting: &Setting) -> Receiver<String> {
             // A command of another test may end meanwhile.
             let _ = BufReader::new(&stream).read_line(&mut line);
             let is_own = line.contains(&file);
+            // The line is passed on before the reply, with which the command ends.
+            if is_own && sender.send(line).is_err() {
+                return;
+            }
             let reply = if is_own {
                 json!({"mgp": 1, "ok": false, "proof": "passphrase"})
             } else {
                 json!({"mgp": 1, "ok": false, "unrelated": true})
             };
             let _ = writeln!(stream, "{reply}");
-            if is_own && sender.send(line).is_err() {
-                return;
-            }
         }
     });
     lines

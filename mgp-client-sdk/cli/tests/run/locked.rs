@@ -2,11 +2,11 @@
 //! whose definition differs cannot be called.
 
 use std::fs;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::world::{Host, World, text};
+use crate::world::{Host, World, text, within};
 
 /// A shell script of a server whose tools are in a file.
 const SERVER: &str = r#"
@@ -96,6 +96,33 @@ fn a_tool_whose_definition_differs_from_the_lock_file_cannot_be_called() {
 
     locked(&world);
     assert!(lock(&world, &["--check"]).status.success());
+}
+
+#[test]
+fn an_operator_is_shown_a_tool_that_differs_from_the_lock_file_and_the_remedy() {
+    let world = world();
+    locked(&world);
+    set_tools(&world, &[tool("first", "Returns all"), tool("second", "Returns two")]);
+    let mut host = Host::standalone(&world, &["--locked"]);
+    assert_eq!(host.call("s.second", &json!({})).unwrap(), "done");
+    let printed = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mgp"));
+        command.args(args).arg("--state").arg(world.state()).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        text(&output.stdout) + &text(&output.stderr)
+    };
+    let is_listed = || printed(&["tools", "ls"]).contains("s.first");
+    within(|| is_listed().then_some(()));
+    let shown = printed(&["tools", "show", "s.first"]);
+    assert!(shown.contains("definition  refused"), "{shown}");
+    assert!(shown.contains("not the one in mgp.lock: /description"), "{shown}");
+    let why = printed(&["why", "ann", "s.first"]);
+    assert!(why.contains("its definition is not the one in mgp.lock"), "{why}");
+    let servers = printed(&["servers", "ls"]);
+    assert!(servers.contains("1 definition differs from mgp.lock"), "{servers}");
+    let approved = printed(&["tools", "approve", "s.first", "--yes"]);
+    assert!(approved.contains("needs no decision; its definition is refused"), "{approved}");
+    host.leave();
 }
 
 #[test]

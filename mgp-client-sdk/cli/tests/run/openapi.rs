@@ -156,8 +156,11 @@ fn an_address_in_a_document_does_not_lead_into_this_network() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mgp"));
         command.arg("openapi").arg(&file).args(more).output().unwrap()
     };
-    let list = String::from_utf8(mgp(&["--list"]).stdout).unwrap();
+    let listed = mgp(&["--list"]);
+    let list = String::from_utf8(listed.stdout).unwrap();
     assert!(list.contains("getPet"), "{list}");
+    let warning = String::from_utf8(listed.stderr).unwrap();
+    assert!(listed.status.success() && warning.contains("--base-url"), "{warning}");
 
     let refused = mgp(&[]);
     let error = String::from_utf8(refused.stderr).unwrap();

@@ -1,5 +1,7 @@
 //! Explains the decision that a call would get now, without making the call (`mgp why`).
 
+use std::collections::BTreeSet;
+
 use mgp_security::{
     CallOutcome, CallVerdict, Governance, MissingPermission, RequestState, Requirement, Stage,
     Step, StepResult,
@@ -114,16 +116,11 @@ fn find_tool(kernel: &Kernel, agent: &str, name: &str) -> Result<(ServerId, Stri
         }
     }
     if exact.is_empty() && own.is_empty() {
-        // The index lacks tools whose definitions wait for an operator or were rejected.
-        let definitions = kernel.governance().definitions();
-        for held in definitions.waiting()?.into_iter().chain(definitions.rejected()?) {
-            if kernel.0.fleet.get(held.server.as_str()).is_none() {
-                continue;
-            }
-            if is_id(&held.server, &held.tool, name) {
-                exact.push((held.server, held.tool));
-            } else if held.tool == name {
-                own.push((held.server, held.tool));
+        for (server, tool) in unindexed_tools(kernel)? {
+            if is_id(&server, &tool, name) {
+                exact.push((server, tool));
+            } else if tool == name {
+                own.push((server, tool));
             }
         }
     }
@@ -141,6 +138,19 @@ fn find_tool(kernel: &Kernel, agent: &str, name: &str) -> Result<(ServerId, Stri
             Err(RpcError::new(ErrorCode::INVALID_PARAMS, message))
         }
     }
+}
+
+/// Returns the tools of servers that the index lacks, because their definitions wait for an operator, were rejected, or
+/// differ from the lock file.
+fn unindexed_tools(kernel: &Kernel) -> Result<BTreeSet<(ServerId, String)>, RpcError> {
+    let (definitions, all) = (kernel.governance().definitions(), kernel.0.fleet.all());
+    let held = definitions.waiting()?.into_iter().chain(definitions.rejected()?);
+    let held = held.map(|held| (held.server, held.tool));
+    let mut found: BTreeSet<_> = held.filter(|(server, _)| all.contains_key(server)).collect();
+    for id in all.keys() {
+        found.extend(definitions.unlocked_tools(id).into_iter().map(|tool| (id.clone(), tool)));
+    }
+    Ok(found)
 }
 
 fn is_id(server: &ServerId, tool: &str, name: &str) -> bool {

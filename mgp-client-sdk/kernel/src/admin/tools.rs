@@ -41,20 +41,25 @@ pub(super) async fn list(
     kernel.0.fleet.synced(kernel.0.fleet.all().values()).await;
     let is_wanted = |id: &str| params.server_id.as_deref().is_none_or(|wanted| wanted == id);
     let mut all = Vec::new();
+    let definitions = kernel.governance().definitions();
+    let mut unlocked = Vec::new();
     for id in kernel.0.fleet.all().keys().filter(|id| is_wanted(id.as_str())) {
         for tool in kernel.index().tools_of(id.as_str()) {
             all.push(indexed_tool(&kernel, id, &tool));
         }
+        let names = definitions.unlocked_tools(id).into_iter();
+        unlocked.extend(names.map(|tool| unlocked_tool(&kernel, id, &tool)));
     }
-    let definitions = kernel.governance().definitions();
     let mut held = definitions.waiting()?;
     held.extend(definitions.rejected()?);
-    for held in held.iter().filter(|held| is_wanted(held.server.as_str())) {
+    let waiting = held.iter().filter(|held| is_wanted(held.server.as_str()));
+    // A definition that waits may also differ from the lock file, which the operator must mend first.
+    for other in unlocked.into_iter().chain(waiting.map(|held| unlisted_tool(&kernel, held))) {
         let is_same = |tool: &KernelTool| {
-            tool.server_id == held.server.as_str() && own_name(tool) == held.tool
+            (&tool.server_id, &tool.tool_id) == (&other.server_id, &other.tool_id)
         };
         if !all.iter().any(is_same) {
-            all.push(unlisted_tool(&kernel, held));
+            all.push(other);
         }
     }
     if let Some(cx) = params.agent_id.as_deref().map(context_of_agent) {
@@ -172,6 +177,13 @@ fn unlisted_tool(kernel: &Kernel, held: &PendingDefinition) -> KernelTool {
     described_tool(kernel, server, tool, tokens, Some(held))
 }
 
+/// Describes a tool that cannot be used because its definition differs from the lock file.
+fn unlocked_tool(kernel: &Kernel, server: &ServerId, tool: &str) -> KernelTool {
+    let definition = kernel.governance().definitions().definition(Some(server), tool);
+    let text = definition.and_then(|tool| serde_json::to_string(&*tool).ok());
+    described_tool(kernel, server, tool, max_tokens_of(text.as_deref().unwrap_or_default()), None)
+}
+
 /// Describes a tool. `held` is the stored definition that waits or was rejected, if the tool is not in the index.
 fn described_tool(
     kernel: &Kernel,
@@ -258,13 +270,14 @@ async fn decide(
     let (by, because) = (&cx.principal, because.as_deref());
     let status = if approves {
         definitions.approve(by, &server, &tool, &waiting, because).await?;
+        // Wait until the tools were read again, so that calls right after the answer find the tool.
+        kernel.0.fleet.reread_tools(&server).await;
         "approved"
     } else {
         definitions.reject(by, &server, &tool, &waiting, because).await?;
+        kernel.0.fleet.refresh_tools(&server);
         "rejected"
     };
-    // Read the tools again, so that an approved definition is listed from now on.
-    kernel.0.fleet.refresh_tools(&server);
     Ok(KernelToolDecisionResult::new(status, waiting.to_string()))
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use mgp_security::{Refusal, check_version};
-use mgp_toolindex::{AllTools, ForwardedCall, IndexedTool, MetaTool, Resolved};
+use mgp_security::{DefinitionState, Definitions, Refusal, check_version};
+use mgp_toolindex::{AllTools, ForwardedCall, IndexedTool, MetaTool, Resolved, ToolFeature};
 use mgp_types::mcp::{self, CallToolParams};
 use mgp_types::mgp::CallExtension;
 use mgp_types::service::{Call, Context, Params, ServerId, Target, Visibility as _};
@@ -14,7 +14,7 @@ use super::delegation;
 use super::dispatcher::{Dispatcher, DispatcherParts};
 use super::header_params;
 use crate::caller_view::VisibleTools;
-use crate::fleet::{FIRST_SYNC_TIMEOUT, ManagedServer};
+use crate::fleet::{FIRST_SYNC_TIMEOUT, FleetContext, ManagedServer};
 use crate::hops;
 
 /// The members of `params._mgp` that name a server, a session, or the agents of a delegated call (MGP §5.6, §16.5,
@@ -302,6 +302,25 @@ impl Dispatcher {
         }
     }
 
+    /// Returns whether clients may know a tool with an output schema under a name. The tool can be one that is not in
+    /// the index now, because its definition was changed or refused after clients had listed it.
+    pub(crate) fn may_be_typed(&self, name: &str) -> bool {
+        let fleet = &self.parts().fleet;
+        let FleetContext { index, governance, .. } = fleet.context();
+        let is_typed = |tool: &IndexedTool| tool.may_use(ToolFeature::OutputSchema);
+        match index.resolve(name, &AllTools) {
+            Resolved::One(tool) => is_typed(&tool),
+            Resolved::Ambiguous(tools) => tools.iter().any(is_typed),
+            _ if MetaTool::of(name).is_some() => false,
+            _ => fleet.all().keys().any(|server| {
+                let rest = name.strip_prefix(server.as_str());
+                let unqualified = rest.and_then(|rest| rest.strip_prefix('.'));
+                let mut names = unqualified.into_iter().chain([name]);
+                names.any(|tool| may_be_listed_typed(governance.definitions(), server, tool))
+            }),
+        }
+    }
+
     /// Returns the name by which a caller knows a tool of a server; `None` if it does not see the tool.
     pub(crate) fn shown_tool(&self, cx: &Context, server: &ServerId, name: &str) -> Option<String> {
         let DispatcherParts { fleet, view, .. } = self.parts();
@@ -313,5 +332,23 @@ impl Dispatcher {
             Resolved::One(only) if only.server_id() == server.as_str() => name.to_owned(),
             _ => tool.tool_id(),
         })
+    }
+}
+
+/// Returns whether the definition of a tool that is not in the index, or an earlier definition of it, may have an
+/// output schema.
+fn may_be_listed_typed(definitions: &Definitions, server: &ServerId, tool: &str) -> bool {
+    match definitions.state(Some(server), tool) {
+        DefinitionState::Changed(held) | DefinitionState::Flagged(held) => {
+            held.definition.as_str().contains("\"outputSchema\"")
+                || held.differences_left_out > 0
+                || held.differences.iter().any(|change| change.at.starts_with("/outputSchema"))
+        }
+        // The server has not listed its tools since the kernel started, so the accepted definition is not at hand.
+        DefinitionState::Unseen => definitions.is_pinned(server, tool),
+        _ => {
+            let listed = definitions.definition(Some(server), tool);
+            listed.is_some_and(|tool| tool.output_schema.is_some())
+        }
     }
 }

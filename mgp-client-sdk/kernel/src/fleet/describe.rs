@@ -105,13 +105,22 @@ fn lack_of_tools(
             "{waiting} {wait} for an operator; see `mgp tools ls {id} --waiting`"
         ));
     }
-    let refused = fleet.context().governance.definitions().refused(server.id());
-    if refused > 0 {
+    let definitions = fleet.context().governance.definitions();
+    let unlocked = definitions.unlocked_tools(server.id()).len();
+    let unusable = definitions.refused(server.id()).saturating_sub(unlocked);
+    if unusable > 0 {
         // If the id of a server is invalid, all definitions of the server are refused.
         return Some(flaw_of_id(fleet, server).unwrap_or_else(|| {
-            let definitions = if refused == 1 { "definition" } else { "definitions" };
-            format!("{refused} {definitions} cannot be used; its author must fix them")
+            let definitions = if unusable == 1 { "definition" } else { "definitions" };
+            format!("{unusable} {definitions} cannot be used; its author must fix them")
         }));
+    }
+    if unlocked > 0 {
+        let id = server.id();
+        let differ = if unlocked == 1 { "definition differs" } else { "definitions differ" };
+        return Some(format!(
+            "{unlocked} {differ} from mgp.lock; check with `mgp tools ls {id}`, then run `mgp lock {id}`"
+        ));
     }
     (described.tools == 0).then(|| lack_of_all_tools(fleet, server, described))
 }

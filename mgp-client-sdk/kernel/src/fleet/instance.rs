@@ -160,11 +160,14 @@ impl Instance {
             if let Some(client) = session.wake_or_stop(hold, timeout).await {
                 return (Arc::clone(session), Ok(client));
             }
-            let woken = self.wake_main(permits).await;
-            if !hold.is_set() {
+            let is_refused = !hold.is_set();
+            if is_refused {
                 tracing::info!(server = %self.parts.config.id, "no legacy session; using the modern one");
-                let has_answered = woken.is_ok() && self.main.answers().await;
-                self.parts.eras.refuse_legacy(has_answered);
+                self.parts.eras.refuse_legacy(false);
+            }
+            let woken = self.wake_main(permits).await;
+            if is_refused && woken.is_ok() && self.main.answers().await {
+                self.parts.eras.refuse_legacy(true);
             }
             return (Arc::clone(&self.main), woken);
         }

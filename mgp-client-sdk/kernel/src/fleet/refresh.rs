@@ -13,7 +13,7 @@ use mgp_toolindex::{IndexError, ServerEntry, ToolEntry, ToolIndex};
 use mgp_types::mcp::{ListParams, ListToolsResult, Tool};
 use mgp_types::method::ToolsList;
 use mgp_types::mgp::{ServerState, ToolSecurity};
-use mgp_types::service::{Call, Stack};
+use mgp_types::service::{Call, ServerId, Stack};
 use mgp_types::{ErrorCode, RpcError};
 use tokio::time::timeout;
 use tower_layer::Layer as _;
@@ -32,6 +32,9 @@ const MAX_PAGES: usize = 100;
 
 /// The time limit for reading all pages of a list.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The maximum time that the answer to an approval waits until the tools were read again.
+const REREAD_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, thiserror::Error)]
 enum RefreshError {
@@ -68,9 +71,31 @@ pub(super) async fn run(fleet: WeakFleet, stale: StaleLists) {
     }
 }
 
+impl Fleet {
+    /// Reads the tools of a server again, and waits for a limited time until they were read. If the server does not
+    /// run, they are read once it runs; the next call of a tool that is not known starts it.
+    pub(crate) async fn reread_tools(&self, id: &ServerId) {
+        let Some(server) = self.get(id.as_str()) else { return };
+        if server.state() != ServerState::Connected {
+            if !server.lists_may_be_outdated() {
+                server.first_sync().defer();
+            }
+            return;
+        }
+        let (needs_reader, read) = server.refresh_queue().push_observed(ListGroup::Tools);
+        if needs_reader {
+            tokio::spawn(refresh_server(Arc::clone(&server), self.clone()));
+        }
+        if timeout(REREAD_TIMEOUT, read).await.is_err() {
+            tracing::warn!(server = %id, "tools not read again yet; the decision is answered without them");
+        }
+    }
+}
+
 /// Reads the stale lists of one server, one after the other.
 async fn refresh_server(server: Arc<ManagedServer>, fleet: Fleet) {
     while let Some(group) = server.refresh_queue().pop() {
+        let observers = server.refresh_queue().take_observers(group);
         let read = timeout(READ_TIMEOUT, read_group(&server, group, fleet.context())).await;
         let read = read.unwrap_or(Err(RefreshError::Timeout));
         if group == ListGroup::Tools {
@@ -92,6 +117,7 @@ async fn refresh_server(server: Arc<ManagedServer>, fleet: Fleet) {
                 }
             }
         }
+        drop(observers);
         // Prompts are the last list that the kernel reads from a new server.
         if group == ListGroup::Prompts {
             server.finish_first_sync();

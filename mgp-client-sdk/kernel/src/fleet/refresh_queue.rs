@@ -8,7 +8,7 @@ use std::time::Duration;
 use mgp_types::service::ServerId;
 use mgp_types::sync::Mutex;
 use mgp_types::{Backoff, clip};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 /// The delay before a list is read again after a failure; doubled for each further failure.
 pub(super) const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -72,6 +72,8 @@ struct Queue {
     delayed: BTreeSet<ListGroup>,
     /// The errors of the lists whose last read failed.
     errors: BTreeMap<ListGroup, String>,
+    /// The callers that wait for the next read of a list; dropping a sender wakes its caller.
+    observers: BTreeMap<ListGroup, Vec<oneshot::Sender<()>>>,
 }
 
 impl RefreshQueue {
@@ -80,6 +82,20 @@ impl RefreshQueue {
         let mut queue = self.0.lock();
         queue.waiting.insert(group);
         !mem::replace(&mut queue.has_reader, true)
+    }
+
+    /// Adds a list like [`push`](Self::push). Returns also a receiver that ends after a read of the list that begins
+    /// after this call, also if the read fails.
+    pub(super) fn push_observed(&self, group: ListGroup) -> (bool, oneshot::Receiver<()>) {
+        let (observer, read) = oneshot::channel();
+        self.0.lock().observers.entry(group).or_default().push(observer);
+        (self.push(group), read)
+    }
+
+    /// Removes and returns the callers that wait for the read of a list that begins now; they wait until the returned
+    /// value is dropped.
+    pub(super) fn take_observers(&self, group: ListGroup) -> Vec<oneshot::Sender<()>> {
+        self.0.lock().observers.remove(&group).unwrap_or_default()
     }
 
     /// Removes and returns the next list to read; after `None` the reading task must end.
@@ -122,7 +138,27 @@ impl RefreshQueue {
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::oneshot::error::TryRecvError;
+
     use super::*;
+
+    #[test]
+    fn a_caller_does_not_wait_for_a_read_that_began_before_it_asked() {
+        let queue = RefreshQueue::default();
+        let (is_first, mut early) = queue.push_observed(ListGroup::Tools);
+        assert!(is_first);
+        assert_eq!(queue.pop(), Some(ListGroup::Tools));
+        let reading = queue.take_observers(ListGroup::Tools);
+        let (is_first, mut late) = queue.push_observed(ListGroup::Tools);
+        assert!(!is_first, "a task is reading");
+        assert_eq!(early.try_recv(), Err(TryRecvError::Empty));
+        drop(reading);
+        assert_eq!(early.try_recv(), Err(TryRecvError::Closed));
+        assert_eq!(late.try_recv(), Err(TryRecvError::Empty));
+        assert_eq!(queue.pop(), Some(ListGroup::Tools), "the list is read once more");
+        drop(queue.take_observers(ListGroup::Tools));
+        assert_eq!(late.try_recv(), Err(TryRecvError::Closed));
+    }
 
     #[test]
     fn a_list_that_fails_has_one_timer_and_growing_delays() {

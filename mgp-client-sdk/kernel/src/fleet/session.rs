@@ -206,12 +206,9 @@ impl Session {
         }
     }
 
-    /// Returns whether a server is connected and, if it is at a URL, answers a check.
+    /// Returns whether a connected server answers a check; servers that are not at a URL are not checked.
     pub(super) async fn answers(&self) -> bool {
-        let is_connected = self.present().is_some();
-        is_connected
-            && (!self.health.is_remote()
-                || self.health.check(&self.client, || self.running() > 0).await)
+        !self.health.is_remote() || self.health.check(&self.client, || self.running() > 0).await
     }
 
     /// Starts this legacy session. If the server does not support the legacy era, stops the session after the first
@@ -366,7 +363,9 @@ impl KnownEras {
     /// era; else it may have been unreachable, and is asked again soon.
     pub(super) fn refuse_legacy(&self, has_answered: bool) {
         let ttl = if has_answered { REFUSED_TTL } else { RETRY_INTERVAL };
-        *self.refused_until.lock() = Some(Instant::now() + ttl);
+        let mut refused_until = self.refused_until.lock();
+        // Concurrent calls can report both outcomes; a refusal counts more than a missing answer.
+        *refused_until = (*refused_until).max(Some(Instant::now() + ttl));
     }
 
     /// Returns, for the store, whether the server needs a session per era; `None` if it has never been connected.

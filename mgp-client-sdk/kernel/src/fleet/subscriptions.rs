@@ -169,19 +169,18 @@ impl ResourceSubscriptions {
                 for key in subscriptions.resubscribe(&source, &client).await {
                     notifier.resource_updated(&key);
                 }
-                drop(client);
-                if !subscriptions.has_failed(&source) {
+                if subscriptions.are_accepted(&source, &client) {
                     return;
                 }
+                drop(client);
                 tokio::time::sleep(backoff.next_delay()).await;
             }
         });
     }
 
-    /// Returns whether the last request for any subscription of a session has failed.
-    fn has_failed(&self, source: &Source) -> bool {
-        let table = self.0.lock();
-        table.values().any(|one| one.source == *source && one.failure.is_some())
+    /// Returns whether the server has accepted all subscriptions of a session over this connection.
+    fn are_accepted(&self, source: &Source, client: &Client) -> bool {
+        self.0.lock().values().all(|one| one.source != *source || one.is_at(client))
     }
 
     /// Requests all subscriptions of a session again over its new connection, except those that a client is already
@@ -194,7 +193,10 @@ impl ResourceSubscriptions {
         };
         let mut requested = Vec::new();
         for key in keys {
-            if self.0.lock().get(&key).is_some_and(|one| one.is_requested_at(client)) {
+            // A request over a closed connection would only replace the one over the next connection.
+            if client.is_closed()
+                || self.0.lock().get(&key).is_some_and(|one| one.is_requested_at(client))
+            {
                 continue;
             }
             match self.request(client, &key).await {

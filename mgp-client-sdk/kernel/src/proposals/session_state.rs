@@ -14,12 +14,12 @@ use mgp_types::service::{Call, Context, Principal, Reply, ServerId};
 use mgp_types::sync::Mutex;
 use mgp_types::{RpcError, random_name};
 
-/// The maximum number of sessions of all callers; beyond it, of the owner with the most sessions the one that was used
-/// least recently is dropped.
+/// The maximum number of sessions of all callers; beyond it, the least recently used session of the owner with the most
+/// sessions is dropped.
 const MAX_SESSIONS: usize = 1024;
 
-/// The maximum size of all states in bytes; beyond it, of the owner with the largest states the sessions that were used
-/// least recently are dropped.
+/// The maximum size of all states in bytes; beyond it, the least recently used sessions of the owner with the largest
+/// states are dropped.
 const MAX_BYTES: usize = 32 * 1024 * 1024;
 
 /// The states that servers returned, for each session of a caller. This handle is cheap to clone.

@@ -1,6 +1,7 @@
-//! Tests of structured content that is not an object, which only the modern era has.
+//! Tests of structured content that is not an object, which only the modern era has, and of that of refusals.
 
 use mgp_client_sdk::ToolResult as _;
+use mgp_discovery::GovernanceConfig;
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_types::mcp::Era;
@@ -51,6 +52,25 @@ async fn structured_content_that_is_no_object_is_text_for_legacy_hosts_and_kept_
                 assert_eq!(numbers.to_text(), text, "{above:?} {name}");
                 assert_eq!(numbers.structured_content.is_some(), is_kept, "{above:?} {name}");
             }
+        }
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn the_refusal_of_a_tool_with_an_output_schema_has_no_other_content_for_plain_hosts() {
+    for era in [Era::Legacy, Era::Modern] {
+        let create = || limit_era(lists(), Era::Modern);
+        let builder = Kernel::builder().local_with("a", GovernanceConfig::default(), create);
+        let kernel = build(builder).await;
+        wait_for_tools(&kernel, "a", 3).await;
+        let host = host(&kernel, "ann", host_of(era).without_mgp()).await;
+        // Some clients compare also the content of a failed result with the schema.
+        for (tool, has_content) in [("names", false), ("a.bare", false), ("free", true)] {
+            let refused = host.call(tool).await.unwrap();
+            assert_eq!(refused.is_error, Some(true), "{era:?} {tool}");
+            assert!(refused.to_text().contains("has no access"), "{era:?} {tool}: {refused:?}");
+            assert_eq!(refused.structured_content.is_some(), has_content, "{era:?} {tool}");
         }
         kernel.stop().await;
     }

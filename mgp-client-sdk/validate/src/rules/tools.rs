@@ -30,7 +30,9 @@ server_rules! { Mcp;
     "mcp.tools.cursor", "MCP pagination", Should, Legacy,
         "an invalid cursor fails with -32602" => invalid_cursor;
     "mcp.tools.call.unknown", "MCP tools", Must, Legacy,
-        "a call of an unknown tool fails with -32602, or with a result that is an error" => unknown_tool;
+        "a call of an unknown tool fails" => unknown_tool;
+    "mcp.tools.call.unknown.code", "MCP tools", Should, Legacy,
+        "the error of a call of an unknown tool has the code -32602" => unknown_tool_code;
     "mcp.tools.call.no_name", "JSON-RPC §5.1", Should, Legacy,
         "a call without a name fails with -32602" => no_name;
     "mcp.tools.call.arguments", "MCP tools", Must, Legacy,
@@ -188,14 +190,37 @@ async fn invalid_cursor(session: &mut Session) -> Check {
 
 async fn unknown_tool(session: &mut Session) -> Check {
     some_tools(session).await?;
-    let params = json!({ "name": "no_such_tool_7f3a", "arguments": {} });
-    match session.ask("tools/call", params).await? {
-        Answer::Result(result) if result["isError"] == json!(true) => Ok(()),
-        answer => {
-            answer.error("a call of an unknown tool", &[-32602, -32601, 4001])?;
+    call_unknown(session).await
+}
+
+/// Checks that a call of an unknown tool fails: with any error, or with a result that is an error.
+pub(super) async fn call_unknown(session: &mut Session) -> Check {
+    match session.ask("tools/call", unknown_call()).await? {
+        Answer::Result(result) => ensure(result["isError"] == json!(true), || {
+            format!("a call of an unknown tool was answered with {}", shown(&result))
+        }),
+        Answer::Error { .. } => Ok(()),
+    }
+}
+
+async fn unknown_tool_code(session: &mut Session) -> Check {
+    some_tools(session).await?;
+    check_unknown_code(session, &[-32602, -32601, 4001]).await
+}
+
+/// Checks the code of the error for a call of an unknown tool; skips the rule if the answer is a result.
+pub(super) async fn check_unknown_code(session: &mut Session, codes: &[i64]) -> Check {
+    match session.ask("tools/call", unknown_call()).await? {
+        Answer::Result(_) => Err(skip("the call was answered with a result")),
+        answer @ Answer::Error { .. } => {
+            answer.error("a call of an unknown tool", codes)?;
             Ok(())
         }
     }
+}
+
+fn unknown_call() -> Value {
+    json!({ "name": "no_such_tool_7f3a", "arguments": {} })
 }
 
 async fn no_name(session: &mut Session) -> Check {

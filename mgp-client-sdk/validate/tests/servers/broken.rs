@@ -60,7 +60,7 @@ fn with_result(replies: &mut [Value], change: impl FnOnce(&mut Value)) {
 }
 
 /// Answers with a result in place of an error.
-fn succeed(message: &Message, replies: &mut Vec<Value>, result: Value) {
+pub(crate) fn succeed(message: &Message, replies: &mut Vec<Value>, result: Value) {
     *replies = vec![json!({ "jsonrpc": "2.0", "id": message.value["id"], "result": result })];
 }
 
@@ -74,7 +74,7 @@ fn each_tool(result: &mut Value, change: impl Fn(&mut Value)) {
     }
 }
 
-fn is_unknown_tool(message: &Message) -> bool {
+pub(crate) fn is_unknown_tool(message: &Message) -> bool {
     message.method() == "tools/call" && param(message, "/name") == Some(&json!("no_such_tool_7f3a"))
 }
 
@@ -263,7 +263,7 @@ const BASE: &[Row] = &[
     ("modern.tools.list", &[], |m, r| {
         modern(m, r, "tools/list", |x| x["tools"][1]["inputSchema"] = json!("any"));
     }),
-    ("modern.tools.call.unknown", &[], |m, r| {
+    ("modern.tools.call.unknown.code", &[], |m, r| {
         if is_unknown_tool(m) && m.is_modern {
             r[0]["error"]["code"] = json!(-32603);
         }

@@ -1,13 +1,24 @@
-//! Servers that break a single rule about what it declares: capabilities, pages of tools, skills.
+//! Servers that break a single rule about what it declares (capabilities, pages of tools, skills), or about tools that
+//! it does not have.
 
 use serde_json::{Value, json};
 
-use crate::broken::{Row, legacy, modern};
+use crate::broken::{Row, is_unknown_tool, legacy, modern, succeed};
 
 pub(crate) const EXTENSIONS: &[Row] = &[
     ("mcp.cancelled.unknown", &[], |m, r| {
         if m.method() == "notifications/cancelled" {
             r.push(json!({ "end": true }));
+        }
+    }),
+    ("mcp.tools.call.unknown.code", &[], |m, r| {
+        if is_unknown_tool(m) && !m.is_modern && !m.has_mgp {
+            r[0]["error"]["code"] = json!(-32603);
+        }
+    }),
+    ("modern.tools.call.unknown", &[], |m, r| {
+        if is_unknown_tool(m) && m.is_modern && !m.has_mgp {
+            succeed(m, r, json!({ "content": [], "resultType": "complete" }));
         }
     }),
     ("mcp.tools.capability", &[], |m, r| {

@@ -18,6 +18,7 @@ use mgp_types::{ErrorCode, Payload, RpcError, Timestamp, canonical, random_name}
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use self::beside::changed_by_others;
 use super::request::{ApprovalRequest, RequestState, Requests};
 use crate::access::{About as Whom, AdminCheck, Need};
 use crate::approval::{
@@ -27,7 +28,7 @@ use crate::audit::Event;
 use crate::entries::MAX_ATTEMPTS;
 use crate::error::Refusal;
 use crate::hooks::HookState;
-use crate::state::{ChangeError, State, Writes};
+use crate::state::{State, Writes};
 
 /// The maximum number of closed requests that are stored, i.e. of those that no later call can use. Without this limit,
 /// a program that answers every request, e.g. a host that allows each call, would fill the store with all requests of
@@ -306,14 +307,20 @@ impl Inbox {
         let caller = AdminCheck::without_call(by).within_tenant();
         self.admit(caller, Need::Write, "approvals.decide").await?;
         let _turn = self.0.turn.lock().await;
-        let mut kept = None;
+        let (mut kept, mut answered) = (None, Ok(None));
         for _ in 0..MAX_ATTEMPTS {
-            let answered = self.try_answer(by, id, approved, justification, &mut kept).await?;
-            if let Some(answered) = answered {
-                return Ok(answered);
+            answered = self.try_answer(by, id, approved, justification, &mut kept).await;
+            if !matches!(answered, Ok(None)) {
+                break;
             }
         }
-        Err(changed_by_others())
+        if !matches!(answered, Ok(Some(_)))
+            && let Some(kept) = kept
+        {
+            // The operator gets an error, so no part of the answer may stay in force.
+            self.0.calls.remove(by, &[kept]).await?;
+        }
+        answered?.ok_or_else(changed_by_others)
     }
 
     /// Answers a request. Returns `None` if another process changed the request in the meantime, so that it must be
@@ -571,12 +578,6 @@ impl Inbox {
             }
         }
     }
-}
-
-/// Returns the error for a request that other processes changed at every attempt to change it.
-fn changed_by_others() -> RpcError {
-    let busy = StoreError::Busy("others change the same request");
-    Refusal::from(ChangeError::Store(busy)).into()
 }
 
 #[async_trait]

@@ -75,12 +75,13 @@ impl RecoveredLog {
         };
         let mut segments = place.segments().map_err(io(&place.dir))?;
         let mut cut = CutEnd::default();
-        loop {
+        let mut rejected = Vec::new();
+        let found = loop {
             let Some(newest) = segments.last().cloned() else {
-                return Self::nothing(place, head, cut);
+                break Self::nothing(place, head, cut)?;
             };
             match Tail::read(&newest, head.key).map_err(io(&newest.path))? {
-                Some(tail) => return Self::follow(place, &segments, &tail, head, cut),
+                Some(tail) => break Self::follow(place, &segments, &tail, head, cut)?,
                 None if head.synced >= newest.first => {
                     let why = flaw_of_start(&newest, head.key).map_err(io(&newest.path))?;
                     return Err(BadRecord::new(newest.first, why).into());
@@ -89,11 +90,16 @@ impl RecoveredLog {
                     // A process was killed right after it created this file, or another program wrote the file. It does
                     // not begin with a checkpoint that refers to the file before it, so it can be removed.
                     cut.add(&fs::read(&newest.path).map_err(io(&newest.path))?);
-                    fs::remove_file(&newest.path).map_err(LogError::io(&newest.path, "removed"))?;
-                    segments.pop();
+                    rejected.extend(segments.pop());
                 }
             }
+        };
+        // Remove the files last, so that a log that is not opened, e.g. because the store is that of another log, stays
+        // as it is.
+        for Segment { path, .. } in rejected {
+            fs::remove_file(&path).map_err(LogError::io(&path, "removed"))?;
         }
+        Ok(found)
     }
 
     /// Recovers a log that has no records.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
+use futures_util::future::join_all;
+use mgp_client_sdk::Client;
 use mgp_types::method::{KernelToolsApprove, KernelToolsReject};
 use mgp_types::mgp::{KernelTool, KernelToolDecisionParams, ToolStanding};
 
@@ -11,6 +13,10 @@ use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::output::{ActionReport, print_note};
 use crate::{control, prompt};
+
+/// The maximum number of decisions that are sent at once. Each answer waits until the kernel has read the tools of the
+/// server again; one read serves several decisions.
+const MAX_AT_ONCE: usize = 16;
 
 /// `mgp tools approve`.
 #[derive(Clone, Debug, Args)]
@@ -111,20 +117,28 @@ pub(super) async fn run(global: &Global, approve: &Approve) -> CliResult {
         }
     }
     let client = control::connect_to_change(global).await?;
-    for tool in &tools {
-        // Send the fingerprint that the operator was shown, so that a definition changed since then is not approved.
-        let mut params = KernelToolDecisionParams::new(&*tool.server_id, own_name(tool));
-        params.fingerprint = approve.fingerprint.clone().or_else(|| tool.fingerprint.clone());
-        params.because.clone_from(&approve.because);
-        if approve.reject {
-            client.request::<KernelToolsReject>(&params).await?;
-        } else {
-            client.request::<KernelToolsApprove>(&params).await?;
+    for some in tools.chunks(MAX_AT_ONCE) {
+        let decisions = some.iter().map(|tool| decide(&client, approve, tool));
+        for decided in join_all(decisions).await {
+            decided?;
         }
     }
     let ids: Vec<&str> = tools.iter().map(|tool| tool.tool_id.as_str()).collect();
     let status = if approve.reject { "rejected" } else { "approved" };
     ActionReport::new(ids.join(" "), status).print(global)
+}
+
+async fn decide(client: &Client, approve: &Approve, tool: &KernelTool) -> CliResult {
+    // Send the fingerprint that the operator was shown, so that a definition changed since then is not approved.
+    let mut params = KernelToolDecisionParams::new(&*tool.server_id, own_name(tool));
+    params.fingerprint = approve.fingerprint.clone().or_else(|| tool.fingerprint.clone());
+    params.because.clone_from(&approve.because);
+    if approve.reject {
+        client.request::<KernelToolsReject>(&params).await?;
+    } else {
+        client.request::<KernelToolsApprove>(&params).await?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

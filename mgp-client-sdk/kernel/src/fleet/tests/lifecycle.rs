@@ -161,6 +161,25 @@ async fn a_list_of_tools_that_fails_is_described_before_the_definitions_that_wer
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_after_an_approval_starts_a_stopped_server_to_read_its_tools_again() {
+    let builder = Kernel::builder().local_with("clock", open(Isolation::Shared), clock);
+    let kernel = builder.build().await.unwrap();
+    let fleet = &kernel.0.fleet;
+    let server = fleet.get("clock").unwrap();
+    while server.lists_may_be_outdated() {
+        sleep(Duration::from_millis(5)).await;
+    }
+    server.client().stop(ShutdownReason::IdleTimeout).await;
+    fleet.reread_tools(&"clock".into()).await;
+    assert!(server.lists_may_be_outdated());
+    // A call of an unknown tool does this.
+    server.sync(server.start_timeout()).await;
+    assert!(!server.lists_may_be_outdated());
+    assert_eq!(server.state(), ServerState::Connected);
+    kernel.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_end_of_a_list_that_a_server_no_longer_offers_is_announced() {
     let made = Arc::new(AtomicUsize::new(0));
     let changing = move || {

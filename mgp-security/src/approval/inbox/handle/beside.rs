@@ -4,13 +4,16 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use mgp_types::mgp::GrantDecision;
+use mgp_types::store::StoreError;
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, RpcError};
 
 use super::super::request::{ApprovalRequest, RequestState};
-use super::{Inbox, Lookup, changed_by_others};
+use super::{Inbox, Lookup};
 use crate::approval::{Decision, Question};
 use crate::entries::MAX_ATTEMPTS;
+use crate::error::Refusal;
+use crate::state::ChangeError;
 
 impl Inbox {
     /// Waits until an operator decides a question, whose open request is `kept`. If the request ends without a decision
@@ -118,4 +121,10 @@ impl Inbox {
         let is_closed = self.replace(vec![(Arc::clone(known), closed)], vec![event]).await?;
         Ok(is_closed.then_some(true))
     }
+}
+
+/// Returns the error for a request that other processes changed at every attempt to change it.
+pub(super) fn changed_by_others() -> RpcError {
+    let busy = StoreError::Busy("others change the same request");
+    Refusal::from(ChangeError::Store(busy)).into()
 }

@@ -45,3 +45,15 @@ async fn a_revocation_that_failed_half_way_can_be_repeated() {
     assert!(inbox.calls().list(&ann(), None).await.unwrap().is_empty());
     assert_eq!(inbox.decide(&cx, question).await.unwrap().answer, GrantDecision::Deferred);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_failed_approves_no_later_calls() {
+    let store = Arc::new(Brittle::of("approvals"));
+    let inbox = Inbox::new(store.clone(), Arc::new(MemoryAudit::new()));
+    inbox.open().await.unwrap();
+    let cx = mock::client(Stack::new(Router::new())).cx;
+    let waits = id(&inbox.decide(&cx, wipe(&agent("eve"), "all")).await.unwrap());
+    store.set_broken(true);
+    inbox.approve_for(&ann(), &waits, &for_an_hour(), None).await.unwrap_err();
+    assert!(inbox.calls().list(&ann(), None).await.unwrap().is_empty());
+}

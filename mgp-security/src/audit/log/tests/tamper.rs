@@ -103,6 +103,25 @@ async fn a_replaced_log_is_detected_with_the_head_in_the_store() {
     assert!(matches!(opened, Err(LogError::BadRecord(_))), "{opened:?}");
 }
 
+#[tokio::test]
+async fn a_log_with_the_head_of_another_log_keeps_its_files() {
+    let (folder, other, store) = (Folder::new(), Folder::new(), MemoryStore::new());
+    for (config, store, count) in
+        [(folder.config().segment_bytes(300), &MemoryStore::new(), 5), (other.config(), &store, 1)]
+    {
+        let log = AuditLog::open(config, Some(shared(store))).await.unwrap();
+        for id in 0..count {
+            log.record(event(&id.to_string())).await.unwrap();
+        }
+        log.close().await.unwrap();
+    }
+    let (files, lines) = (folder.segments(), folder.lines());
+    assert!(files.len() > 1);
+    let opened = AuditLog::open(folder.config(), Some(shared(&store))).await;
+    assert!(matches!(opened, Err(LogError::BadRecord(_))), "{opened:?}");
+    assert_eq!((folder.segments(), folder.lines()), (files, lines));
+}
+
 /// Returns a forged line with the given members that continues the hash chain after the last line of a file; `PREV` in
 /// the members is replaced by the hash of that last line. Forging it needs no secret, so an attacker who knows the
 /// format could do the same.
