@@ -21,7 +21,9 @@ use crate::access::{
     Access, AccessDenied, AccessView, Credentials, Delegation, MAX_NAME, Moment, Need, hidden,
     name_of,
 };
-use crate::definition::{DefinitionRefused, DefinitionRule, Definitions, KnownTool};
+use crate::definition::{
+    DefinitionRefused, DefinitionRule, Definitions, KnownTool, why_not_callable,
+};
 use crate::error::{LongName, Refusal};
 use crate::permission::{
     AskOutcomes, MissingPermission, PermissionJudgement, PermissionNeed, PermissionRefused,
@@ -140,7 +142,7 @@ pub(crate) fn see(
     hidden(view.judge(Credentials::of(cx), server, Some(tool), need, &at, default))?;
     match definitions.tools_of(server) {
         Some(tools) if !tools.state(tool).is_callable() => {
-            Err(Hidden::new("its definition waits for an operator"))
+            Err(Hidden::new(why_not_callable(tools.state(tool))))
         }
         _ => Ok(()),
     }

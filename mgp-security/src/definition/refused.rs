@@ -13,7 +13,7 @@ const UNSETTLED: &str = "its definition is not settled; try again";
 /// The error for a tool that cannot be called because its definition changed, waits for an operator, or is
 /// unusable.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("`{tool}` of `{server}` is disabled: {}", why(.standing))]
+#[error("`{tool}` of `{server}` is disabled: {}", why_not_callable(.standing))]
 pub struct DefinitionRefused {
     server: ServerId,
     tool: String,
@@ -102,7 +102,8 @@ impl DefinitionRefused {
     }
 }
 
-fn why(standing: &DefinitionState) -> &'static str {
+/// Returns the reason for which a tool cannot be called in a state of its definition.
+pub(crate) fn why_not_callable(standing: &DefinitionState) -> &'static str {
     match standing {
         DefinitionState::Changed(held) if held.rejected_by.is_some() => {
             "its definition changed, and an operator rejected that"

@@ -223,6 +223,7 @@ impl ServerAccess {
             ("allow", _) => ("yes", Color::Green),
             ("deny", _) => ("no", Color::Red),
             (_, "allow") => ("yes*", Color::Green),
+            (_, "?") => ("?", Color::Dim),
             _ => ("-", Color::Dim),
         };
         let count = |sign: char, names: &[String]| match names.len() {
@@ -247,6 +248,9 @@ impl Render for AccessMatrix {
         });
         out.grid(&heads, rows);
         out.line("yes: granted; no: denied; yes*: by the server's default_policy; -: not granted");
+        if self.agents.iter().flat_map(|row| &row.access).any(|one| one.by_default == "?") {
+            out.line("?: not granted, and the server's default_policy is not known");
+        }
         out.line("+N -N: so many single tools granted or denied; `mgp access query AGENT SERVER` names them");
         for id in &self.left {
             out.line(format!(
@@ -339,19 +343,33 @@ async fn query(global: &Global, target: &Target, backend: &Backend) -> CliResult
 }
 
 /// Returns what the `default_policy` of a server decides; `?` if the configuration cannot be loaded.
-async fn default_of(global: &Global, server: &str, backend: &Backend) -> CliResult<&'static str> {
-    // The kernel may use other configuration files than this command. No agent and no tool has the name `?`, so only
-    // an entry for everyone could decide about them.
-    if let Backend::Kernel(_) = backend {
-        let result = backend.query(query_params("?", server, Some("?"))).await?;
-        if result.source == Some(AccessSource::DefaultPolicy) {
-            let allows = result.permission == Some(AccessPermission::Allow);
-            return Ok(if allows { "allow" } else { "deny" });
-        }
+pub(super) async fn default_of(
+    global: &Global,
+    server: &str,
+    backend: &Backend,
+) -> CliResult<&'static str> {
+    if let Some(decided) = default_of_kernel(server, backend).await? {
+        return Ok(decided);
     }
     let trust = Trust::new(Arc::new(state::db(global).await?));
-    let loaded = Sources::from_env().load(&trust).await;
-    Ok(loaded.map_or("?", |loaded| by_default(&loaded.config, server)))
+    Ok(match Sources::from_env().load(&trust).await {
+        Ok(loaded) => by_default(&loaded.config, server),
+        Err(error) => {
+            print_note(global, &format!("mgp: the configuration cannot be loaded: {error}"));
+            "?"
+        }
+    })
+}
+
+/// Returns what the running kernel decides by the `default_policy` of a server, because the kernel may use other
+/// configuration files than this command; `None` without a kernel, or if an entry for every agent decides.
+async fn default_of_kernel(server: &str, backend: &Backend) -> CliResult<Option<&'static str>> {
+    let Backend::Kernel(_) = backend else { return Ok(None) };
+    // No agent and no tool has the name `?`.
+    let result = backend.query(query_params("?", server, Some("?"))).await?;
+    let is_default = result.source == Some(AccessSource::DefaultPolicy);
+    let allows = result.permission == Some(AccessPermission::Allow);
+    Ok(is_default.then_some(if allows { "allow" } else { "deny" }))
 }
 
 impl Target {
@@ -420,7 +438,7 @@ fn check_deleted(target: &Target, deleted: u64) -> CliResult {
 }
 
 /// Returns the access entries of every known agent for every server. If the configuration has an error, the entries
-/// are returned all the same, so that they can be revoked, and `?` replaces each `default_policy`.
+/// are returned all the same, so that they can be revoked, and `?` replaces each `default_policy` without a kernel.
 pub(crate) async fn matrix_of_all(
     global: &Global,
     config: &ConfigArg,
@@ -485,12 +503,16 @@ async fn entries(
     let left = held.into_iter().filter(|(id, held)| !held.agents.is_empty() && is_left(id));
     let left: Vec<String> = left.map(|(id, _)| id).collect();
     let servers = [known, left.clone()].concat();
+    let mut defaults = Vec::new();
+    for server in &servers {
+        let decided = default_of_kernel(server, backend).await?;
+        defaults.push(decided.or_else(|| Some(by_default(config?, server))).unwrap_or("?"));
+    }
     let mut rows = Vec::new();
     for agent in agents {
         let mut access = Vec::new();
-        for server in &servers {
+        for (server, &by_default) in servers.iter().zip(&defaults) {
             let result = backend.query(query_params(&agent, server, None)).await?;
-            let by_default = config.map_or("?", |config| by_default(config, server));
             access.push(server_access(server, by_default, result.entries.into_iter()));
         }
         rows.push(MatrixRow { agent, access });

@@ -17,6 +17,7 @@ use mgp_types::mgp::{AccessQueryParams, KernelPermissionChangeParams, Permission
 use mgp_types::service::ServerId;
 use serde::Serialize;
 
+use super::access;
 use super::probe::{ProbeError, ProbedServer, Prober};
 use crate::args::Global;
 use crate::backend::{Backend, PermissionDecision};
@@ -205,7 +206,7 @@ pub(super) async fn grant_access(
     Ok(all)
 }
 
-/// Returns the servers for which no access entry applies to the agent.
+/// Returns the servers that the agent may not use because no access entry applies to it; a denial is a decision.
 pub(super) async fn not_granted(
     global: &Global,
     agent: &str,
@@ -216,7 +217,8 @@ pub(super) async fn not_granted(
     for server in servers {
         let id = server.id.as_str();
         let result = backend.query(AccessQueryParams::new(agent, id)).await?;
-        if result.entries.into_iter().next().is_none() {
+        let has_entry = result.entries.into_iter().next().is_some();
+        if !has_entry && access::default_of(global, id, &backend).await? != "allow" {
             left.push(id.to_owned());
         }
     }

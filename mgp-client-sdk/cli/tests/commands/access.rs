@@ -73,6 +73,11 @@ fn the_configuration_decides_about_access_without_a_kernel_too() {
     let table = home.succeed(&["access", "matrix"]);
     let row: Vec<_> = table.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(row, ["a", "-", "yes", "-", "yes"], "{table}");
+    // `mgp connect` names the servers without access for the agent; `b` is open to every agent.
+    home.write(".cursor/mcp.json", "{}");
+    home.silent(&["access", "revoke", "group:dev", "a"]);
+    let connected = home.json("connect", &["connect", "cursor", "--interactive", "no"]);
+    assert_eq!(connected["not_granted"], json!(["a"]), "{connected}");
 }
 
 #[cfg(unix)]
@@ -84,6 +89,8 @@ fn the_default_policy_is_that_of_the_running_kernel() {
     ));
     let asked = kernel.home.succeed(&["access", "query", "cursor", "clock"]);
     assert!(asked.starts_with("allow: no entry for cursor and clock"), "{asked}");
+    let matrix = kernel.home.json("access-matrix", &["access", "matrix"]);
+    assert_eq!(matrix["agents"][0]["access"][0]["by_default"], "allow", "{matrix}");
 }
 
 #[test]

@@ -16,12 +16,18 @@ impl Refused {
     #[track_caller]
     pub(crate) fn of(answer: Result<CallToolResult, Error>) -> Self {
         let error = answer.and_then(ToolResult::into_result).expect_err("the call is refused");
-        let (code, reason) = (error.code().0, error.message().into_owned());
+        let (mut code, reason) = (error.code().0, error.message().into_owned());
         let details = if let Some(result) = error.as_tool_result() {
-            // A host without MGP gets the refusal as text for its model, and the same as structured content.
-            let reply: Value = result.structured_content.as_ref().unwrap().get().unwrap();
+            // A host without MGP gets the refusal as text for its model, and the same as structured content unless the
+            // tool has an output schema.
+            let content = result.structured_content.as_ref();
+            let reply: Value = content.map_or(Value::Null, |content| content.get().unwrap());
+            if content.is_none() {
+                let (_, number) = reason.trim_end_matches(')').rsplit_once('(').unwrap();
+                code = number.parse().unwrap();
+            }
             assert!(reason.contains(&code.to_string()), "{reason}");
-            assert!(reason.contains(reply["reason"].as_str().unwrap()), "{reply}");
+            assert!(reason.contains(reply["reason"].as_str().unwrap_or_default()), "{reply}");
             reply["details"].clone()
         } else {
             let recovery = error.recovery().cloned().unwrap_or_default();
