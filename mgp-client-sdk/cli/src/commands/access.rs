@@ -5,18 +5,19 @@ use std::fmt::Write as _;
 use std::time::SystemTime;
 
 use clap::{Args, Subcommand};
-use mgp_discovery::{Config, Sources, Trust};
+use mgp_discovery::{Config, Trust};
 use mgp_security::{ConfirmRule, NameFlaw, ServerHoldings};
 use mgp_types::Timestamp;
 use mgp_types::method::KernelServers;
 use mgp_types::mgp::{
     AccessEntry, AccessGrantParams, AccessPermission, AccessQueryParams, AccessQueryResult,
-    AccessRevokeParams, AccessSource, DefaultPolicy, EntryType, KernelServersParams,
+    AccessRevokeParams, EntryType, KernelServersParams,
 };
 use mgp_types::store::Db;
 use serde::Serialize;
 use std::sync::Arc;
 
+use super::default_policy;
 use super::known_names::{AcceptedNames, DID_YOU_MEAN, KnownNames, without_force};
 use crate::args::ConfigArg;
 use crate::args::Global;
@@ -338,38 +339,8 @@ async fn query(global: &Global, target: &Target, backend: &Backend) -> CliResult
     }
     let params = query_params(&target.agent, &target.server, target.tool.as_deref());
     let result = backend.query(params).await?;
-    let by_default = default_of(global, &target.server, backend).await?;
+    let by_default = default_policy::resolve(global, &target.server, backend).await?;
     print(global, &QueryResult::new(target, by_default, result))
-}
-
-/// Returns what the `default_policy` of a server decides; `?` if the configuration cannot be loaded.
-pub(super) async fn default_of(
-    global: &Global,
-    server: &str,
-    backend: &Backend,
-) -> CliResult<&'static str> {
-    if let Some(decided) = default_of_kernel(server, backend).await? {
-        return Ok(decided);
-    }
-    let trust = Trust::new(Arc::new(state::db(global).await?));
-    Ok(match Sources::from_env().load(&trust).await {
-        Ok(loaded) => by_default(&loaded.config, server),
-        Err(error) => {
-            print_note(global, &format!("mgp: the configuration cannot be loaded: {error}"));
-            "?"
-        }
-    })
-}
-
-/// Returns what the running kernel decides by the `default_policy` of a server, because the kernel may use other
-/// configuration files than this command; `None` without a kernel, or if an entry for every agent decides.
-async fn default_of_kernel(server: &str, backend: &Backend) -> CliResult<Option<&'static str>> {
-    let Backend::Kernel(_) = backend else { return Ok(None) };
-    // No agent and no tool has the name `?`.
-    let result = backend.query(query_params("?", server, Some("?"))).await?;
-    let is_default = result.source == Some(AccessSource::DefaultPolicy);
-    let allows = result.permission == Some(AccessPermission::Allow);
-    Ok(is_default.then_some(if allows { "allow" } else { "deny" }))
 }
 
 impl Target {
@@ -505,8 +476,10 @@ async fn entries(
     let servers = [known, left.clone()].concat();
     let mut defaults = Vec::new();
     for server in &servers {
-        let decided = default_of_kernel(server, backend).await?;
-        defaults.push(decided.or_else(|| Some(by_default(config?, server))).unwrap_or("?"));
+        let decided = default_policy::of_kernel(server, backend).await?;
+        defaults.push(
+            decided.or_else(|| Some(default_policy::of_config(config?, server))).unwrap_or("?"),
+        );
     }
     let mut rows = Vec::new();
     for agent in agents {
@@ -518,15 +491,6 @@ async fn entries(
         rows.push(MatrixRow { agent, access });
     }
     Ok(AccessMatrix { servers, left, agents: rows })
-}
-
-/// Returns what the `default_policy` of a server decides if no access entry matches.
-fn by_default(config: &Config, server: &str) -> &'static str {
-    let policy = config.server(server).and_then(|server| server.mgp.as_ref());
-    match policy.map(|mgp| &mgp.default_policy) {
-        Some(DefaultPolicy::OptOut) => "allow",
-        _ => "deny",
-    }
 }
 
 fn server_access(

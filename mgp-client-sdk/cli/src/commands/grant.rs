@@ -17,7 +17,7 @@ use mgp_types::mgp::{AccessQueryParams, KernelPermissionChangeParams, Permission
 use mgp_types::service::ServerId;
 use serde::Serialize;
 
-use super::access;
+use super::default_policy;
 use super::probe::{ProbeError, ProbedServer, Prober};
 use crate::args::Global;
 use crate::backend::{Backend, PermissionDecision};
@@ -218,7 +218,7 @@ pub(super) async fn not_granted(
         let id = server.id.as_str();
         let result = backend.query(AccessQueryParams::new(agent, id)).await?;
         let has_entry = result.entries.into_iter().next().is_some();
-        if !has_entry && access::default_of(global, id, &backend).await? != "allow" {
+        if !has_entry && default_policy::resolve(global, id, &backend).await? != "allow" {
             left.push(id.to_owned());
         }
     }

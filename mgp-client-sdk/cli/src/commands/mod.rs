@@ -8,6 +8,7 @@ pub(crate) mod complete;
 pub(crate) mod completions;
 pub(crate) mod connect;
 pub(crate) mod contract;
+mod default_policy;
 pub(crate) mod doctor;
 pub(crate) mod events;
 mod grant;
