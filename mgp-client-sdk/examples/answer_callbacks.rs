@@ -2,7 +2,7 @@
 //!
 //! `cargo run -q -p mgp-client-sdk --example answer_callbacks -- PROGRAM [TOOL]`
 
-#![expect(clippy::print_stdout, reason = "it is a program for a terminal")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "it is a program for a terminal")]
 
 use std::io::Write as _;
 
@@ -11,7 +11,15 @@ use mgp_client_sdk::prelude::*;
 use mgp_types::mgp::{CallbackRequestParams, CallbackType};
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn main() {
+    if let Err(error) = run().await {
+        eprintln!("{error}");
+        // The runtime would wait for the thread that may still read a line.
+        std::process::exit(1);
+    }
+}
+
+async fn run() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let usage = "usage: answer_callbacks PROGRAM [TOOL]";
     let program = arguments.next().ok_or(usage)?;

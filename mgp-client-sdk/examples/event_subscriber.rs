@@ -4,12 +4,14 @@
 
 #![expect(clippy::print_stderr, reason = "it is a program for a terminal")]
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, Error, EventCursor, EventStream};
+use mgp_types::ErrorCode;
+use serde_json::Value;
 
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
@@ -21,9 +23,22 @@ async fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     loop {
-        // The server might be restarting. It keeps the events of the subscription until this program connects again.
-        if let Err(error) = print_events(url, Path::new(file), channels).await {
-            eprintln!("{error}; trying again");
+        match print_events(url, Path::new(file), channels).await {
+            Ok(()) => {}
+            // The server would refuse the same request again, e.g. because it keeps no events, or because the
+            // subscription in the file has other channels.
+            Err(error)
+                if matches!(
+                    error.code(),
+                    ErrorCode::INVALID_PARAMS | ErrorCode::METHOD_NOT_FOUND
+                ) =>
+            {
+                eprintln!("{error}; if the channels changed, remove {file}");
+                return ExitCode::FAILURE;
+            }
+            // The server might be restarting. It keeps the events of the subscription until this program connects
+            // again.
+            Err(error) => eprintln!("{error}; trying again"),
         }
         tokio::time::sleep(RETRY_DELAY).await;
     }
@@ -31,15 +46,17 @@ async fn main() -> ExitCode {
 
 async fn print_events(url: &str, file: &Path, channels: &[String]) -> Result<(), Error> {
     let client = Client::builder("event_subscriber", "1.0").connect_url(url).await?;
-    let mut events = match read_position(file) {
-        Some(cursor) => client.events().resume(cursor).await?,
-        None => client.events().subscribe(channels).durable().await?,
+    let subscription = match read_position(file) {
+        // If the server has lost the subscription, it starts again for the channels.
+        Some(cursor) => client.events().resume(cursor).channels(channels),
+        None => client.events().subscribe(channels),
     };
+    let mut events = subscription.durable().await?;
     write_position(file, &events);
     while let Some(event) = events.next().await {
-        let line =
-            format!("{{\"channel\":\"{}\",\"data\":{}}}\n", event.channel, event.data.as_str());
-        if std::io::stdout().write_all(line.as_bytes()).is_err() {
+        let channel = Value::from(event.channel);
+        let line = format!("{{\"channel\":{channel},\"data\":{}}}\n", event.data.as_str());
+        if io::stdout().write_all(line.as_bytes()).is_err() {
             std::process::exit(0);
         }
         // The position is written after the event was printed. After a crash in between, the restarted program prints
@@ -59,7 +76,15 @@ fn read_position(file: &Path) -> Option<EventCursor> {
 fn write_position(file: &Path, events: &EventStream) {
     let cursor = events.cursor();
     let text = format!("{} {}\n", cursor.subscription_id, cursor.after_seq);
-    if let Err(error) = std::fs::write(file, text) {
+    if let Err(error) = replace(file, &text) {
         eprintln!("{}: {error}", file.display());
     }
+}
+
+/// Replaces a file as a whole, so that it has the old or the new text whenever the program ends.
+fn replace(file: &Path, text: &str) -> io::Result<()> {
+    let mut new = file.as_os_str().to_owned();
+    new.push(".tmp");
+    std::fs::write(&new, text)?;
+    std::fs::rename(&new, file)
 }

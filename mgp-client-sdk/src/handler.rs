@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::{Future, ready};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use mgp_lifecycle::ToolRetryInfo;
@@ -175,14 +176,21 @@ impl Hooks {
         change.new_state = change.new_state.in_any_case();
         change.previous_state = change.previous_state.map(ServerState::in_any_case);
         for hook in &self.states {
-            hook(&change);
+            run_hook(&change.new_state, || hook(&change));
         }
     }
 
     pub(crate) fn notify_change(&self, what: &ServerChange) {
         for hook in &self.changed {
-            hook(what);
+            run_hook(what, || hook(what));
         }
+    }
+}
+
+/// Runs a hook. A panic in it is logged, so that it ends neither the other hooks nor a start of the server.
+fn run_hook(change: &dyn fmt::Debug, hook: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(hook)).is_err() {
+        tracing::error!(?change, "panic in a hook for changes");
     }
 }
 

@@ -26,7 +26,7 @@ impl Client {
     ///
     /// The client pings the server with MGP if the extension `lifecycle` is active, else with MCP. After an MGP ping
     /// without an answer it uses both. Any answer counts as a sign of life, including errors and answers to other
-    /// calls.
+    /// calls; an HTTP response without a JSON-RPC answer, e.g. of a proxy, does not.
     ///
     /// ```
     /// use mgp_client_sdk::types::mgp::HealthStatus;

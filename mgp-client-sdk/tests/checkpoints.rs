@@ -12,42 +12,12 @@ use futures_util::StreamExt as _;
 use mgp_client_sdk::{Client, EraChoice, ResumeLayer, StreamItem, ToolResult, ToolStream};
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{CheckpointLayer, ResultStream, Resume};
+use mgp_testkit::cutting_proxy;
 use mgp_types::ErrorCode;
 use mgp_types::mgp::Extension;
 use mgp_types::proposal::{Checkpoint, WantsCheckpoints};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
-use tokio::net::{TcpListener, TcpStream};
 
 const ROWS: u64 = 1000;
-
-/// Forwards bytes both ways. Cuts the first connection on which the server has sent more than `after` bytes, and no
-/// other.
-async fn cutting_proxy(to: SocketAddr, after: usize, cuts: Arc<AtomicUsize>) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move {
-        while let Ok((near, _)) = listener.accept().await {
-            let cuts = Arc::clone(&cuts);
-            tokio::spawn(async move {
-                let (mut asks, mut hears) = near.into_split();
-                let (mut answers, mut takes) = TcpStream::connect(to).await.unwrap().into_split();
-                let asking = tokio::spawn(async move { copy(&mut asks, &mut takes).await });
-                let (mut passed, mut piece) = (0, vec![0; 1000]);
-                while let Ok(read @ 1..) = answers.read(&mut piece).await {
-                    passed += read;
-                    if passed > after && cuts.fetch_add(1, Ordering::SeqCst) == 0 {
-                        break;
-                    }
-                    if hears.write_all(&piece[..read]).await.is_err() {
-                        break;
-                    }
-                }
-                asking.abort();
-            });
-        }
-    });
-    address
-}
 
 /// Returns a server whose tool lists rows, with a checkpoint after each seventh row; `runs` counts the tool's calls.
 fn rows(runs: &Arc<AtomicUsize>, checkpoints: CheckpointLayer) -> Server {

@@ -18,10 +18,8 @@ fn through(era: EraChoice) -> mgp_client_sdk::ClientBuilder {
 
 #[test]
 fn the_example_shows_each_limit_alone_on_either_side() {
-    let mut path = std::env::current_exe().unwrap();
-    path.pop();
-    path.set_file_name("examples");
-    let output = Command::new(path.join("limit_layers")).output().unwrap();
+    let program = mgp_testkit::example("mgp-client-sdk", "limit_layers");
+    let output = Command::new(program).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let output = String::from_utf8(output.stdout).unwrap();
     let mut expected = Vec::new();

@@ -43,7 +43,7 @@ pub use idempotency::{Idempotency, IdempotencyLayer, IdempotencyLimits, Idempote
 pub use limit::{
     ConcurrencyLimit, ConcurrencyLimitLayer, LimitConfig, Quota, QuotaExceeded, QuotaLayer,
     QuotaService, QuotaUse, RateKey, RateLayer, RateLimit, RateLimited, RateService, RateUse,
-    SizeConfig, SizeLayer, SizeService, TooLarge, never_ran,
+    RunningPermit, SizeConfig, SizeLayer, SizeService, TooLarge, never_ran,
 };
 pub use ready::{Ready, ReadyLayer};
 pub use retry::{

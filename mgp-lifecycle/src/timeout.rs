@@ -50,8 +50,9 @@ impl Default for Timeouts {
 
 /// Layer that ends tool calls and discovery requests with 3003 if they take too long, and passes on all other methods.
 ///
-/// Calls that can become tasks are not limited either, because the task's time to live limits them. The earlier of the
-/// limit and the caller's deadline applies, and becomes the deadline of the call for inner layers and handlers.
+/// Calls that can become tasks have only their [own limit](Self::per_call), because the task's time to live replaces
+/// the general one. The earlier of the limit and the caller's deadline applies, and becomes the deadline of the call
+/// for inner layers and handlers.
 ///
 /// ```
 /// use std::time::Duration;
@@ -116,11 +117,12 @@ impl TimeoutLayer {
         if call.tool().is_none() {
             return is_discovery(call).then_some(self.timeouts.discovery);
         }
-        // A call that can become a task is limited by the task's time to live instead.
-        if TaskTicket::of(call.cx()).is_some() {
+        let own = self.per_call.as_ref().and_then(|limit| limit(call));
+        // The time to live of a task replaces the general limit. The caller chooses that time, so it does not replace a
+        // limit of the tool.
+        if own.is_none() && TaskTicket::of(call.cx()).is_some() {
             return None;
         }
-        let own = self.per_call.as_ref().and_then(|limit| limit(call));
         Some(own.unwrap_or(self.timeouts.tool))
     }
 }

@@ -104,4 +104,4 @@ pub use tool::{
 pub use trace::{TraceLayer, TraceService};
 
 #[cfg(feature = "sqlite")]
-pub use self::governance::FolderError;
+pub use self::governance::{DeferredAudit, FolderError};

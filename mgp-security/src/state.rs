@@ -4,8 +4,6 @@
 //! of other processes alike. A change of this process is in force before its caller gets an answer; a change of another
 //! process takes effect shortly after its commit.
 
-#[cfg(test)]
-pub(crate) mod brittle;
 mod remove;
 mod replace;
 #[cfg(test)]

@@ -3,13 +3,14 @@
 //! Applies to: inbound and outbound.
 
 use mgp_types::RpcError;
-use mgp_types::service::{Call, MgpService, Reply};
+use mgp_types::service::{Call, CallerTrace, MgpService, Reply};
 use tower_layer::Layer;
 use tower_service::Service;
 use tracing::Instrument;
 use tracing::instrument::Instrumented;
 
-/// Layer that opens a `call` span around each call, with method, tool and trace id.
+/// Layer that opens a `call` span around each call, with method, tool and trace id, and stores the trace context that
+/// the caller sent ([`CallerTrace`]) in the context of the call.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct TraceLayer(());
@@ -48,6 +49,10 @@ impl<S: MgpService> Service<Call> for TraceService<S> {
         // A trace id in the params replaces the one in the context, which a forwarded call has from the original call.
         if let Some(trace) = call.params().trace_id() {
             call.cx_mut().trace = Some(trace);
+        }
+        // Read here, because the params of a call can be replaced before it is sent on.
+        if let Some(received) = CallerTrace::of(call.params()) {
+            call.cx_mut().extensions.insert(received);
         }
         let span = tracing::debug_span!(
             "call",

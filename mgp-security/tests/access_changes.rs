@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use mgp_security::{Access, KernelToolsLayer, Policies, ServerPolicy};
+use mgp_testkit::until;
 use mgp_types::mgp::{
     AccessGrantParams, AccessPermission, AccessQueryParams, AccessRevokeParams, AuditEvent,
     DefaultPolicy, EntryType,
@@ -283,13 +284,7 @@ async fn an_expiry_is_recorded_once_by_one_of_several_processes() {
     grant.expires_at = Some(Timestamp::from(SystemTime::now() + Duration::from_millis(300)));
     here.grant(&ann(), grant).await.unwrap();
     assert!(may(&here, "acme", "ada", "read"));
-    tokio::time::timeout(Duration::from_secs(10), async {
-        while of_type(&log, "ACCESS_REVOKED").is_empty() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await
-    .unwrap();
+    until("the expiry is recorded", async || !of_type(&log, "ACCESS_REVOKED").is_empty()).await;
     assert!(!may(&here, "acme", "ada", "read") && !may(&there, "acme", "ada", "read"));
     tokio::time::sleep(Duration::from_millis(100)).await;
     let ended = of_type(&log, "ACCESS_REVOKED");

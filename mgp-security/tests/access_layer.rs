@@ -225,6 +225,28 @@ async fn a_key_for_one_tool_permits_no_other_method_of_a_server() {
 }
 
 #[tokio::test]
+async fn a_caller_with_access_to_one_tool_may_see_a_tool_of_the_server() {
+    let access = Access::in_memory(Policies::default());
+    let mut client = client(&access, "{}");
+    let files = "files".into();
+    assert!(!access.may_see_a_tool(&client.cx, &files));
+    deny(&access, "write").await;
+    assert!(!access.may_see_a_tool(&client.cx, &files), "a denial allows nothing");
+    allow(&access, "local", Some("read")).await;
+    assert!(access.sees_server(&client.cx, &files).is_err());
+    assert!(access.may_see_a_tool(&client.cx, &files));
+    assert!(!access.may_see_a_tool(&client.cx, &"mail".into()));
+    for (words, may) in
+        [("tools.call:read", true), ("tools.list", true), ("tools.x", false), ("admin.read", true)]
+    {
+        client.cx.extensions.insert(CredentialGrant::new([words], || true));
+        assert_eq!(access.may_see_a_tool(&client.cx, &files), may, "{words}");
+    }
+    client.cx.extensions.insert(CredentialGrant::new(["tools.call"], || false));
+    assert!(!access.may_see_a_tool(&client.cx, &files), "the key has expired");
+}
+
+#[tokio::test]
 async fn a_key_for_tools_does_not_administer() {
     let access = Access::in_memory(Policies::default());
     let mut client = mock::client(Stack::new(access.router()));

@@ -3,10 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-mod processes;
-
 use std::future::poll_fn;
-use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,13 +15,12 @@ use mgp_security::{
     Approver, AuditLayer, AuditLog, AuditQuery, Decision, Governance, LogConfig, LogHead, Policies,
     Question, ServerPolicy, verify,
 };
-use mgp_testkit::{TempDir, temp_dir};
+use mgp_testkit::{ChildTest, TempDir, child_role, report, temp_dir};
 use mgp_types::mgp::{
     ApprovalPolicy, AuditEvent, DefaultPolicy, GrantDecision, RiskLevel, Validator,
 };
 use mgp_types::service::{BoxFuture, Call, CallRecord, Context, Reply, Stack, mock};
 use mgp_types::{Payload, RpcError};
-use processes::{ChildTest, number_after, report, role};
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 use tokio::time::Instant;
@@ -431,7 +427,7 @@ impl Approver for Asked {
 /// The code of the child process, which the next tests start. If it is run as a test, it does nothing.
 #[tokio::test]
 async fn child() {
-    let Some((role, folder)) = role() else { return };
+    let Some((role, folder)) = child_role() else { return };
     let log = AuditLog::open(config(&folder), None).await.unwrap();
     let tools = Tools::default();
     // Reports the number of each call that reached its tool.
@@ -465,7 +461,7 @@ async fn child() {
 async fn a_call_whose_process_is_killed_is_recorded_when_the_log_is_opened() {
     for (role, word) in [("asks", "asked"), ("runs", "runs")] {
         let folder = temp_dir();
-        let mut child = ChildTest::start(role, folder.path());
+        let mut child = ChildTest::start("child", role, folder.path());
         child.wait_for(word);
         child.kill();
         // The log is opened twice: the second opening must not record the call again.
@@ -484,15 +480,11 @@ async fn calls_of_a_process_killed_at_any_time_are_recorded() {
     let folder = temp_dir();
     let (mut next, mut cut) = (0, 0);
     for _ in 0..20 {
-        let mut child = ChildTest::start(&next.to_string(), folder.path());
+        let mut child = ChildTest::start("child", &next.to_string(), folder.path());
         let first = child.wait_for("runs");
         std::thread::sleep(Duration::from_micros(fastrand::u64(..8_000)));
-        child.kill();
-        let mut rest = String::new();
-        child.lines.read_to_string(&mut rest).unwrap();
-        let whole = rest.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        let newest =
-            whole.lines().filter_map(|line| number_after(line, "runs")).max().unwrap_or(first);
+        let [newest] = child.kill_and_read(["runs"]);
+        let newest = newest.unwrap_or(first);
         let log = AuditLog::open(config(folder.path()), None).await.unwrap();
         for number in next..=newest {
             let shown = shown(&last(&log, &number.to_string()).await);

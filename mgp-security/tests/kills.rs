@@ -6,9 +6,6 @@
 #![cfg(feature = "sqlite")]
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a test that prints its measurement")]
 
-mod processes;
-
-use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -16,13 +13,12 @@ use std::time::{Duration, SystemTime};
 use mgp_security::{
     Access, AuditLog, EventSource as _, LogConfig, LogError, LogHead, Policies, verify,
 };
-use mgp_testkit::temp_dir;
+use mgp_testkit::{ChildTest, child_role, report, temp_dir};
 use mgp_types::mgp::{
     AccessGrantParams, AccessPermission, AccessRevokeParams, AuditEvent, EntryType,
 };
 use mgp_types::service::{AuditSink, Principal};
 use mgp_types::store::{Db, Store};
-use processes::{ChildTest, number_after, report, role};
 use tokio::time::Instant;
 
 /// The number of kills if the environment variable `KILLS` is not set.
@@ -159,7 +155,7 @@ fn event_key(event: &AuditEvent) -> Option<(&str, String)> {
 /// The code of the child process. If it is run as a test, it does nothing.
 #[tokio::test]
 async fn child() {
-    let Some((from, folder)) = role() else { return };
+    let Some((from, folder)) = child_role() else { return };
     let open = Open::all(&folder).await;
     for number in from.parse().unwrap().. {
         Step(number).make(&open.access).await;
@@ -169,7 +165,7 @@ async fn child() {
 
 /// Starts a process that makes changes, and kills it; returns the last change that it acknowledged, if any.
 fn change_and_kill(folder: &Path, from: u64, kill: u32) -> Option<u64> {
-    let mut child = ChildTest::start(&from.to_string(), folder);
+    let mut child = ChildTest::start("child", &from.to_string(), folder);
     let mut acknowledged = None;
     if kill % 4 == 3 {
         // After such a short time the process is usually still opening the folder.
@@ -180,18 +176,14 @@ fn change_and_kill(folder: &Path, from: u64, kill: u32) -> Option<u64> {
         }
         std::thread::sleep(Duration::from_micros(fastrand::u64(..3000)));
     }
-    child.kill();
-    let mut rest = String::new();
-    child.lines.read_to_string(&mut rest).unwrap();
-    // The last line may be incomplete.
-    let whole = rest.rsplit_once('\n').map_or("", |(whole, _)| whole);
-    whole.lines().filter_map(|line| number_after(line, "ack")).max().or(acknowledged)
+    let [newest] = child.kill_and_read(["ack"]);
+    newest.or(acknowledged)
 }
 
 // Two threads, because the task that follows the store must be able to release it while the test reads from a child.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acknowledged_changes_persist_after_every_kill_and_are_recorded_once() {
-    if role().is_some() {
+    if child_role().is_some() {
         return;
     }
     let kills = std::env::var("KILLS").map_or(KILLS, |kills| kills.parse().unwrap());

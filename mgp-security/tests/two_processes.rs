@@ -4,21 +4,18 @@
 #![cfg(feature = "sqlite")]
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a test that prints its measurement")]
 
-mod processes;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use mgp_security::{DefinitionState, Governance, PermissionChange};
-use mgp_testkit::temp_dir;
+use mgp_testkit::{ChildTest, child_role, report, temp_dir};
 use mgp_types::mgp::{
     AccessGrantParams, AccessPermission, AccessRevokeParams, EntryType, Permission,
 };
 use mgp_types::service::{Principal, Reply, ServerId, Stack, mock};
 use mgp_types::store::Db;
 use mgp_types::{Payload, Timestamp};
-use processes::{ChildTest, report, role};
 use tokio::time::Instant;
 use tower_layer::Layer as _;
 
@@ -164,7 +161,7 @@ fn after(kind: Kind) -> bool {
 /// The code of the child process. If it is run as a test, it does nothing.
 #[tokio::test]
 async fn child() {
-    let Some((role, folder)) = role() else { return };
+    let Some((role, folder)) = child_role() else { return };
     let kind = KINDS.into_iter().find(|kind| format!("{kind:?}") == role).unwrap();
     let process = Process::start(&folder).await;
     if kind == Kind::Pin {
@@ -187,7 +184,7 @@ async fn measure(kind: Kind) {
     let folder = temp_dir();
     let here = Process::start(folder.path()).await;
     here.prepare(kind).await;
-    let mut there = ChildTest::start(&format!("{kind:?}"), folder.path());
+    let mut there = ChildTest::start("child", &format!("{kind:?}"), folder.path());
     there.wait_for("ready");
     let mut took = Vec::new();
     for number in 0..ROUNDS {
@@ -241,7 +238,7 @@ async fn a_grant_ends_everywhere_at_its_time_and_not_before() {
         grant.expires_at = Some(Timestamp::from(end(number)));
         here.governance.access().grant(&ann(), grant).await.unwrap();
     }
-    let mut there = ChildTest::start("Expiry", folder.path());
+    let mut there = ChildTest::start("child", "Expiry", folder.path());
     there.wait_for("ready");
     assert!(SystemTime::now() < end(0), "the other process came too late to see anything");
     let mut took = Vec::new();

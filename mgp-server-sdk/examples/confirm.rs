@@ -2,6 +2,8 @@
 //!
 //! `cargo run -q -p mgp-client-sdk --example answer_callbacks -- target/debug/examples/confirm` answers in the terminal.
 
+use std::time::Duration;
+
 use mgp_server_sdk::ContextExt as _;
 use mgp_server_sdk::prelude::*;
 
@@ -16,6 +18,8 @@ async fn main() -> Result<(), ServeError> {
         }
         cx.inform("deleting").await;
         Ok::<_, RpcError>(format!("3 files older than {age} were deleted"))
-    });
+    })
+    // The time in which a person answers belongs to the call, whose limit is 30 s by default.
+    .timeout(Duration::from_mins(10));
     Server::new("confirm", "1.0").tool(clean).logging().serve_stdio().await
 }

@@ -3,12 +3,16 @@
 //! `cargo run -q -p mgp-server-sdk --example resources_prompts`
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::types::sync::Mutex;
 use mgp_server_sdk::{
     ContextExt, Elicited, LogLevel, PartialArgument, Prompt, Resource, Resources,
 };
+
+/// The URI template of the notes.
+const NOTE: &str = "note://{name}";
 
 /// The notes by name.
 #[derive(Default)]
@@ -84,14 +88,14 @@ async fn write(
     }
     notebook.write(&note.name, note.text);
     cx.log(LogLevel::Info, &format!("`{}` was written", note.name)).await;
-    resources.updated(&format!("note://{}", note.name));
+    resources.updated(&Resource::uri_of(NOTE, [("name", &*note.name)])?);
     Ok("written")
 }
 
 pub(crate) fn server() -> Server {
     let notebook = Notebook::default();
     notebook.write("groceries", "Milk, bread.".to_owned());
-    let note = Resource::template("note://{name}", "note", read)
+    let note = Resource::template(NOTE, "note", read)
         .mime("text/plain")
         .description("A note by its name")
         .complete("name", names);
@@ -99,7 +103,8 @@ pub(crate) fn server() -> Server {
         .resource(Resource::text("about://notebook", "about", "A notebook in memory."))
         .resource(note)
         .prompt(Prompt::new("summarize", "Sums up a note", summarize).complete("name", names))
-        .tool(Tool::new("write", "Writes a note", write))
+        // A person may have to answer before the limit, which is 30 s by default.
+        .tool(Tool::new("write", "Writes a note", write).timeout(Duration::from_mins(10)))
         .logging();
     let resources = server.resources();
     server.state(notebook).state(resources)

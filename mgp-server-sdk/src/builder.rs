@@ -170,7 +170,7 @@ impl Server {
     /// runs; arguments that do not fit are refused with code 4000.
     #[cfg(feature = "schemas")]
     pub fn check_arguments(self) -> Self {
-        self.tools().check_arguments();
+        self.own_tools().check_arguments();
         self
     }
 

@@ -78,6 +78,16 @@ pub(crate) enum BuildError {
         "tool `{tool}`: names that begin with `{prefix}` are reserved by the protocol; choose another"
     )]
     ReservedName { tool: String, prefix: &'static str },
+    /// The arguments of a tool are not an object.
+    #[error(
+        "tool `{tool}`: the `type` of its arguments' schema is {kind}, and must be \"object\"; take a struct with named fields, e.g. `Args<Greet>`"
+    )]
+    ArgumentsNotObject { tool: String, kind: String },
+    /// A tool has an output schema, and its function returns no structured content.
+    #[error(
+        "tool `{0}` has an output schema, and its function returns no structured content; return `Json<…>`, or omit the schema"
+    )]
+    OutputNotStructured(String),
     /// An argument of a tool has an invalid `x-mcp-header` annotation.
     #[error("tool `{tool}`: {why}")]
     InvalidHeaders { tool: String, why: HeaderPlanError },

@@ -1,6 +1,7 @@
 //! The features of a server other than tools: resources, prompts, completion, logging, and change notifications.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use mgp_lifecycle::{Drain, ServerOffer, StructuredErrorsLayer};
 use mgp_stream::EventHub;
@@ -39,6 +40,8 @@ pub(crate) struct Features {
     pub(crate) completer: Option<Function<Completion>>,
     pub(crate) logging: bool,
     subscribers: Subscribers,
+    /// If set, the author has a handle to the tools, and may add the first one while the server runs.
+    expects_tools: AtomicBool,
     /// The implementation of subscriptions, if the resources are stored elsewhere.
     pub(crate) watches: Option<Arc<dyn ResourceSubscriber>>,
     pub(crate) events: EventHub,
@@ -67,6 +70,7 @@ impl Default for Features {
             completer: None,
             logging: false,
             subscribers,
+            expects_tools: AtomicBool::new(false),
             watches: None,
             events: EventHub::new(),
             has_channels: false,
@@ -76,6 +80,11 @@ impl Default for Features {
 }
 
 impl Features {
+    /// Makes the server offer tools even if it starts without any.
+    pub(crate) fn expect_tools(&self) {
+        self.expects_tools.store(true, Ordering::Relaxed);
+    }
+
     /// Replaces the subscribers to changes, and keeps all features that do not depend on them.
     pub(crate) fn replace_subscribers(&mut self, subscribers: Subscribers) {
         // These entries would be lost, because they notify the subscribers that they were given.
@@ -154,7 +163,7 @@ impl Features {
     }
 
     fn offer(&self, offered: &mut ServerCapabilities, tools: &Tools) {
-        if !tools.is_empty() {
+        if !tools.is_empty() || self.expects_tools.load(Ordering::Relaxed) {
             offered.tools.get_or_insert_with(list_changed);
         }
         if !self.prompts.is_empty() {

@@ -33,12 +33,13 @@ impl Server {
     pub fn governed(mut self, governance: &Governance, id: impl Into<ServerId>) -> Self {
         let id = id.into();
         let (definitions, name) = (governance.definitions().clone(), id.clone());
-        let is_first =
-            self.tools().observe_definitions(move |tools| definitions.learn(Some(&name), tools));
+        let is_first = self
+            .own_tools()
+            .observe_definitions(move |tools| definitions.learn(Some(&name), tools));
         if !is_first {
             self.add_error(crate::error::BuildError::GovernedTwice);
         }
-        let tools = self.tools().downgrade();
+        let tools = self.own_tools().downgrade();
         governance.on_change(move || {
             if let Some(tools) = tools.upgrade() {
                 tools.notify_changed();
@@ -48,7 +49,7 @@ impl Server {
             mgp.extensions = mgp.extensions.with(Extension::AccessControl);
         }
         let gates = governance.own(id);
-        self.tools().set_recheck(gates.recheck());
+        self.own_tools().set_recheck(gates.recheck());
         self.endpoints(governance.router()).layer(gates)
     }
 }

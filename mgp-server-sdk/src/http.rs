@@ -45,7 +45,7 @@ impl BoxedService {
         Self(Arc::new(move |request| Box::pin(service.clone().call(request))))
     }
 
-    /// Passes requests for `path`, and for the paths below it, to another service.
+    /// Passes requests for `path`, which has no slash at its end, and for the paths below it, to another service.
     fn mounted(self, path: String, other: Self) -> Self {
         Self(Arc::new(move |request| {
             let below = request.uri().path().strip_prefix(&path);
@@ -367,8 +367,9 @@ impl BoundServer {
         self.service.clone()
     }
 
-    /// Serves another service at a path and all paths below it, e.g. `/console`. That service receives each request
-    /// unchanged and must authenticate callers itself, because the server's authentication does not apply to it.
+    /// Serves another service at a path and all paths below it, e.g. `/console`; `/` takes all requests, also those for
+    /// the server's endpoint. That service receives each request unchanged and must authenticate callers itself,
+    /// because the server's authentication does not apply to it.
     pub fn mount<S, B>(mut self, path: impl Into<String>, service: S) -> Self
     where
         S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
@@ -380,7 +381,12 @@ impl BoundServer {
             let answer = service.clone().call(request);
             Box::pin(async move { answer.await.map(|answer| answer.map(HttpBody::foreign)) })
         }));
-        self.boxed = self.boxed.mounted(path.into(), other);
+        let path = path.into();
+        let path = match path.trim_matches('/') {
+            "" => String::new(),
+            path => format!("/{path}"),
+        };
+        self.boxed = self.boxed.mounted(path, other);
         self
     }
 

@@ -60,7 +60,7 @@
 //!     let mut all = String::new();
 //!     for number in 1..=3 {
 //!         let text = format!("{number} ");
-//!         // `Gone` means that the caller left or takes no chunks: a reason to stop early, never to fail.
+//!         // `ConsumerGone` means that the caller left: a reason to stop early, never to fail.
 //!         if outlet.text(&text).await.is_err() || outlet.progress(number.into(), 3.0).await.is_err() {
 //!             break;
 //!         }
@@ -73,9 +73,11 @@
 //! ```
 //!
 //! Resources and prompts are functions too. Their arguments can be completed, and each function can ask its caller for
-//! input:
+//! input; its time limit includes the time of the answer:
 //!
 //! ```
+//! use std::time::Duration;
+//!
 //! use mgp_server_sdk::prelude::*;
 //! use mgp_server_sdk::{ContextExt, Prompt, Resource, PartialArgument};
 //!
@@ -94,6 +96,7 @@
 //!     Ok::<_, RpcError>(format!("Plan a day in {}.", at.map_or_else(|| "any city".to_owned(), |at| at.city)))
 //! });
 //! let server = Server::new("weather", "1.0").resource(weather).prompt(plan).logging();
+//! let server = server.timeout(Duration::from_mins(10));
 //! let resources = server.resources();
 //! // While it runs, this notifies the clients that are subscribed to the resource.
 //! resources.updated("weather://Oslo/now");
@@ -144,6 +147,7 @@ mod skill;
 mod stack;
 mod subscribers;
 mod tool;
+mod uri;
 
 pub use ask::{
     ContextExt, Elicitation, Elicited, RootsRequest, Sampling, UrlElicitation, UrlElicited,

@@ -3,6 +3,8 @@
 //! The stream lasts as long as its request: after a cancellation or a disconnect, nothing more is sent. A server that
 //! shuts down notifies the client of it on the stream, and completes the request.
 
+use std::time::Duration;
+
 use mgp_lifecycle::Drain;
 use mgp_stream::EventHub;
 use mgp_types::mcp::{
@@ -13,10 +15,15 @@ use mgp_types::method::{Request as _, SubscriptionsAcknowledged, SubscriptionsLi
 use mgp_types::mgp::{Extension, ListenExtension};
 use mgp_types::service::{Call, Context, Params, Reply, Router, Stack};
 use mgp_types::{Payload, RpcError};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
 
 use crate::change_notifier::ResourceWatcher;
 use crate::error::Refusal;
-use crate::subscribers::{ListKind, ListSet, MAX_WATCHED, Subscribers, WatchedResource};
+use crate::subscribers::{ListKind, ListSet, MAX_WATCHED, StreamGuard, Subscribers};
+
+/// The maximum time for which the acknowledgement of a stream waits for the subscriptions to its resources.
+const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The sources of notifications for a stream.
 #[derive(Clone, Debug)]
@@ -70,28 +77,25 @@ async fn listen(
     if uris.len() > MAX_WATCHED {
         return Err(Refusal::TooManyWatched(MAX_WATCHED).into());
     }
-    let mut watched = Vec::new();
-    for uri in uris {
-        if let Some(resources) = resources
-            && let Some(watching) = resources.subscribe(&cx, uri).await
-        {
-            watched.push(watching);
-        }
-    }
-    let accepted = accepted(lists, &watched);
-    let listening = subscribers.listen(&cx, meta.clone(), lists, watched)?;
+    // Changes that happen while the stream waits for its subscriptions are sent after the acknowledgement.
+    let listening = subscribers.listen(&cx, meta.clone(), lists)?;
+    let watched = match resources {
+        Some(resources) => subscribe(resources, &cx, uris, &listening).await,
+        None => Vec::new(),
+    };
 
     // Attach the subscriptions before the client is notified of the stream, so that the answer to its next call waits
     // for the events of that call. The events are sent only after the acknowledgement, the first message of the stream.
     let events = sources.events.as_ref().filter(|_| cx.caller.has(Extension::Events));
     let attached =
         events.map(|events| events.attach(&cx, &Payload::of(id)?, &attachments)).transpose()?;
-    let mut acknowledged = SubscriptionsAcknowledgedParams::new(accepted);
+    let mut acknowledged = SubscriptionsAcknowledgedParams::new(accepted(lists, watched));
     acknowledged.meta = Some(meta);
     let mut out = cx.peer.context(&cx.scope);
     out.principal = cx.principal.clone();
     let call = Call::tell::<SubscriptionsAcknowledged>(&acknowledged, out)?.related(cx.key);
     cx.peer.send(call).await?;
+    listening.open();
     if let Some(attached) = &attached {
         attached.start();
     }
@@ -105,14 +109,47 @@ async fn listen(
     Ok(ended)
 }
 
+/// Subscribes a stream to resources, all at the same time. Returns the URIs of the accepted ones in the order of the
+/// request, and leaves out those that fail or take too long, so that a resource that is stored elsewhere does not delay
+/// the stream.
+async fn subscribe(
+    resources: &ResourceWatcher,
+    cx: &Context,
+    uris: Vec<String>,
+    listening: &StreamGuard,
+) -> Vec<String> {
+    let deadline = Instant::now() + SUBSCRIBE_TIMEOUT;
+    let mut subscribing = JoinSet::new();
+    for (index, uri) in uris.into_iter().enumerate() {
+        let (resources, cx) = (resources.clone(), cx.clone());
+        subscribing.spawn(async move { (index, resources.subscribe(&cx, uri).await) });
+    }
+    let mut watched = Vec::new();
+    while let Ok(Some(subscribed)) = timeout_at(deadline, subscribing.join_next()).await {
+        match subscribed {
+            Ok((index, Some((name, watching)))) => {
+                watched.push((index, watching.uri.clone()));
+                listening.watch(name, watching);
+            }
+            Ok((_, None)) => {}
+            Err(error) => tracing::error!(%error, "resource subscription panicked"),
+        }
+    }
+    if !subscribing.is_empty() {
+        let missing = subscribing.len();
+        tracing::warn!(missing, "resource subscriptions timed out; the stream begins without them");
+    }
+    watched.sort_unstable_by_key(|(index, _)| *index);
+    watched.into_iter().map(|(_, uri)| uri).collect()
+}
+
 /// Returns the part of the requested filter that is accepted: the notifications that this server can send.
-fn accepted(lists: ListSet, watched: &[(String, WatchedResource)]) -> SubscriptionFilter {
+fn accepted(lists: ListSet, watched: Vec<String>) -> SubscriptionFilter {
     let granted = |list| lists.has(list).then_some(true);
     let mut accepted = SubscriptionFilter::new();
     accepted.tools_list_changed = granted(ListKind::Tools);
     accepted.prompts_list_changed = granted(ListKind::Prompts);
     accepted.resources_list_changed = granted(ListKind::Resources);
-    let uris = watched.iter().map(|(_, watching)| watching.uri.clone());
-    accepted.resource_subscriptions = uris.collect::<Vec<_>>().into();
+    accepted.resource_subscriptions = watched.into();
     accepted
 }

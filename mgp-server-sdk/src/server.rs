@@ -29,7 +29,7 @@ use crate::manifest::Manifest;
 use crate::request::HandlerConfig;
 use crate::signals::SignalGuard;
 use crate::stack::{Gate, OuterLayers, StackParts, inbound};
-use crate::tool::{IntoTools, SchemaStyle, Tools};
+use crate::tool::{IntoTools, RunningLimit, SchemaStyle, Tools};
 
 /// A server and its configuration; its methods add tools and layers, and serve it.
 ///
@@ -358,6 +358,9 @@ impl Server {
     }
 
     /// Limits how many tool calls run and how many wait at the same time; waiting callers are served in turn.
+    ///
+    /// A function on the blocking pool cannot be stopped: it counts as running until it returns, also after its call
+    /// ended.
     pub fn limit(mut self, limit: LimitConfig) -> Self {
         self.limit = limit;
         self
@@ -369,7 +372,10 @@ impl Server {
         self
     }
 
-    /// Sets the time limit of a tool call. Default: 30 s.
+    /// Sets the time limit of the functions that implement tools, prompts, resources and completions. Default: 30 s.
+    ///
+    /// The limit includes the time in which a legacy caller answers questions, so a server that asks people needs a
+    /// longer one, or a longer [`Tool::timeout`](crate::Tool::timeout).
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.tool = timeout;
         self
@@ -382,9 +388,17 @@ impl Server {
     }
 
     /// Returns a handle that changes the tools while the server runs.
+    ///
+    /// After this call, the server offers tools even if it starts without any.
     #[must_use]
     pub fn tools(&self) -> Tools {
+        self.features.expect_tools();
         self.tools.clone()
+    }
+
+    /// Returns the tools; in contrast to [`Self::tools`], this does not offer them.
+    pub(crate) fn own_tools(&self) -> &Tools {
+        &self.tools
     }
 
     /// Returns a handle that reports running requests.
@@ -399,6 +413,7 @@ impl Server {
     /// Code −32603 with all reasons why the server cannot be built (e.g. the name of a tool, a permission, missing
     /// state, a URI template), or if the operating system provides no randomness for the key that seals request state.
     pub fn into_stack(mut self) -> Result<Stack, RpcError> {
+        let limit = self.running_limit();
         let state = Arc::new(std::mem::take(&mut self.state));
         self.errors.extend(self.tools.set_state(Arc::clone(&state)));
         self.errors.extend(self.features.errors(&state));
@@ -410,7 +425,6 @@ impl Server {
         let offers = |extension| {
             self.offer.mgp.as_ref().is_some_and(|mgp| mgp.extensions.contains(extension))
         };
-        let announces_states = offers(Extension::Lifecycle);
         let decisions =
             if offers(Extension::Permissions) { Grants::router() } else { Router::new() };
         let serving = HandlerConfig { timeout: self.timeouts.tool, state };
@@ -421,7 +435,8 @@ impl Server {
         let events =
             (offers(Extension::Events) && !routes_tools).then(|| self.features.events.clone());
         let event_tools = events.as_ref().map(events::tools_gate);
-        let notice = ShutdownNotice { drain: drain.clone(), is_announced: announces_states };
+        let notice =
+            ShutdownNotice { drain: drain.clone(), is_announced: offers(Extension::Lifecycle) };
         let (features, logging) =
             self.features.assemble(&mut self.offer, &self.tools, &serving, notice);
         self.offer.tasks |= self.tools.any_task() || self.task_support.is_some();
@@ -446,7 +461,7 @@ impl Server {
             // The limits are inside the author's layers, so that a call that those layers refuse does not count for a
             // limit.
             gates: event_tools.into_iter().chain(bounds).chain(self.gates).collect(),
-            limit: ConcurrencyLimitLayer::new(self.limit),
+            limit,
             timeout: TimeoutLayer::with_timeouts(self.timeouts)
                 .per_call(move |call| timed.timeout_of(call)),
             limits_call_time,
@@ -456,6 +471,13 @@ impl Server {
             events,
         });
         Ok(self.around.into_iter().fold(stack, |stack, Gate(layer)| layer(stack)))
+    }
+
+    /// Creates the limit of running calls, and adds it to the state that tools extract.
+    fn running_limit(&mut self) -> ConcurrencyLimitLayer {
+        let limit = ConcurrencyLimitLayer::new(std::mem::take(&mut self.limit));
+        self.state.insert(RunningLimit(limit.clone()));
+        limit
     }
 
     /// Adds two gates around all other gates if the server offers proposals. The outermost one reads the members of

@@ -23,6 +23,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 use crate::error::Refusal;
+use crate::uri::canonical;
 
 /// The maximum number of listeners (clients that receive change notifications). Further clients are served, but get no
 /// change notifications.
@@ -84,12 +85,17 @@ struct Listener {
 
 #[derive(Default)]
 struct ListenerState {
-    /// The subscriptions to resources, by the name that this server uses for the resource.
-    watched: BTreeMap<String, WatchedResource>,
+    /// The subscriptions to resources, by the name that this server uses for the resource, and the client's URI: a
+    /// client may write the URI of one resource in several spellings.
+    watched: Watched,
     changes: Changes,
+    /// `true` if changes can be sent; `false` before the acknowledgement of a stream, which must be its first message.
+    is_open: bool,
     /// `true` while a task sends the changes.
     is_sending: bool,
 }
+
+type Watched = BTreeMap<(String, String), WatchedResource>;
 
 /// A subscription to a resource.
 pub(crate) struct WatchedResource {
@@ -100,10 +106,14 @@ pub(crate) struct WatchedResource {
 }
 
 impl WatchedResource {
-    /// Creates a subscription to a resource for which this server uses the same URI as the client. Returns the name of
-    /// the resource and the subscription.
+    /// Creates a subscription to a resource of this server. Returns the name of the resource, which does not depend on
+    /// the spelling of its URI, and the subscription.
     pub(crate) fn plain(uri: String) -> (String, Self) {
-        (uri.clone(), Self { uri, _guard: None })
+        (canonical(&uri), Self { uri, _guard: None })
+    }
+
+    fn key(&self, name: String) -> (String, String) {
+        (name, self.uri.clone())
     }
 }
 
@@ -166,6 +176,12 @@ impl ListSet {
     }
 }
 
+impl Changes {
+    fn is_empty(&self) -> bool {
+        self.lists == ListSet::default() && self.resources.is_empty()
+    }
+}
+
 // === impl Subscribers ===
 
 impl Subscribers {
@@ -199,20 +215,28 @@ impl Subscribers {
         }
     }
 
-    /// Notifies the subscribers of a resource that it changed.
+    /// Notifies the subscribers of a resource that it changed, in whichever spelling they wrote its URI.
     pub(crate) fn updated(&self, uri: &str) {
-        self.updated_for(uri, |_| true);
+        let name = canonical(uri);
+        self.updated_for(&name, |_| true);
+        if name != uri {
+            // Subscriptions to resources that are stored elsewhere have other names.
+            self.updated_for(uri, |_| true);
+        }
     }
 
     /// Notifies the subscribers of matching principals that a resource changed.
     pub(crate) fn updated_for(&self, name: &str, matches: impl Fn(&Principal) -> bool) {
+        let first = (name.to_owned(), String::new());
         for listener in self.0.listeners.lock().values() {
-            listener.record(|changes, watched| match watched.get(name) {
-                Some(watching) if matches(&listener.principal) => {
-                    changes.resources.insert(watching.uri.clone());
-                    true
+            listener.record(|changes, watched| {
+                let from = watched.range::<(String, String), _>(&first..).map(|(key, _)| key);
+                let mut spellings = from.take_while(|(known, _)| known == name).peekable();
+                let is_subscriber = spellings.peek().is_some() && matches(&listener.principal);
+                if is_subscriber {
+                    changes.resources.extend(spellings.map(|(_, uri)| uri.clone()));
                 }
-                _ => false,
+                is_subscriber
             });
         }
     }
@@ -228,8 +252,9 @@ impl Subscribers {
         matches: impl Fn(&Principal) -> bool,
     ) -> BoxFuture<'static, ()> {
         let listeners = self.0.listeners.lock();
-        let wants =
-            |listener: &&Arc<Listener>| listener.wants_state && matches(&listener.principal);
+        let wants = |listener: &&Arc<Listener>| {
+            listener.wants_state && matches(&listener.principal) && listener.state.lock().is_open
+        };
         let messages = listeners.values().filter(wants).map(|listener| {
             let (listener, params) = (Arc::clone(listener), params.clone());
             async move {
@@ -261,24 +286,16 @@ impl Subscribers {
         }
     }
 
-    /// Adds a stream of notifications; it is removed when the guard is dropped.
+    /// Adds a stream of notifications, which are recorded until [`StreamGuard::open`]. The stream is removed when the
+    /// guard is dropped.
     pub(crate) fn listen(
         &self,
         cx: &Context,
         meta: Meta,
         lists: ListSet,
-        watched: Vec<(String, WatchedResource)>,
     ) -> Result<StreamGuard, RpcError> {
-        if watched.len() > MAX_WATCHED {
-            return Err(Refusal::TooManyWatched(MAX_WATCHED).into());
-        }
         let key = ListenerKey::Stream(cx.key);
-        let entered = self.enter(key, || {
-            let listener = Listener::new(cx, lists, Some((cx.key, meta)));
-            listener.state.lock().watched.extend(watched);
-            listener
-        });
-        if entered {
+        if self.enter(key, || Listener::new(cx, lists, Some((cx.key, meta)))) {
             Ok(StreamGuard { subscribers: self.clone(), key })
         } else {
             Err(Refusal::TooManyListeners.into())
@@ -304,10 +321,11 @@ impl Subscribers {
             return Err(Refusal::TooManyListeners.into());
         };
         let mut state = listener.state.lock();
-        if state.watched.len() >= MAX_WATCHED && !state.watched.contains_key(&name) {
+        let key = watching.key(name);
+        if state.watched.len() >= MAX_WATCHED && !state.watched.contains_key(&key) {
             return Err(Refusal::TooManyWatched(MAX_WATCHED).into());
         }
-        let replaced = state.watched.insert(name, watching);
+        let replaced = state.watched.insert(key, watching);
         drop(state);
         drop(listeners);
         drop(replaced);
@@ -358,6 +376,29 @@ pub(crate) struct StreamGuard {
     key: ListenerKey,
 }
 
+impl StreamGuard {
+    /// Subscribes the stream to a resource; the caller limits their number.
+    pub(crate) fn watch(&self, name: String, watching: WatchedResource) {
+        let replaced = self.listener().and_then(|listener| {
+            let key = watching.key(name);
+            listener.state.lock().watched.insert(key, watching)
+        });
+        drop(replaced);
+    }
+
+    /// Sends the changes that were recorded, and all later ones; must be called after the acknowledgement.
+    pub(crate) fn open(&self) {
+        if let Some(listener) = self.listener() {
+            listener.state.lock().is_open = true;
+            listener.record(|changes, _| !changes.is_empty());
+        }
+    }
+
+    fn listener(&self) -> Option<Arc<Listener>> {
+        self.subscribers.0.listeners.lock().get(&self.key).cloned()
+    }
+}
+
 impl Drop for StreamGuard {
     fn drop(&mut self) {
         self.subscribers.leave(self.key);
@@ -368,6 +409,7 @@ impl Drop for StreamGuard {
 
 impl Listener {
     fn new(cx: &Context, lists: ListSet, stream: Option<(CallKey, Meta)>) -> Self {
+        let is_open = stream.is_none();
         Self {
             peer: cx.peer.clone(),
             scope: cx.scope.clone(),
@@ -377,19 +419,16 @@ impl Listener {
             wants_state: cx.caller.has(Extension::Lifecycle),
             wants_manifest: cx.caller.has(Extension::Manifest),
             runtime: Handle::current(),
-            state: Mutex::default(),
+            state: Mutex::new(ListenerState { is_open, ..ListenerState::default() }),
         }
     }
 
-    /// Calls `add`, which records changes and returns whether it recorded any. Then starts the task that sends them,
-    /// unless that task runs already.
-    fn record(
-        self: &Arc<Self>,
-        add: impl FnOnce(&mut Changes, &BTreeMap<String, WatchedResource>) -> bool,
-    ) {
+    /// Calls `add`, which records changes and returns whether there are any to send. Then starts the task that sends
+    /// them, unless that task runs already or the stream is not open yet.
+    fn record(self: &Arc<Self>, add: impl FnOnce(&mut Changes, &Watched) -> bool) {
         let mut state = self.state.lock();
-        let ListenerState { watched, changes, is_sending } = &mut *state;
-        if add(changes, watched) && !*is_sending {
+        let ListenerState { watched, changes, is_open, is_sending } = &mut *state;
+        if add(changes, watched) && *is_open && !*is_sending {
             *is_sending = true;
             self.runtime.spawn(Arc::clone(self).send_changes());
         }
@@ -414,7 +453,7 @@ impl Listener {
     fn take(&self) -> Option<Changes> {
         let mut state = self.state.lock();
         let changes = std::mem::take(&mut state.changes);
-        let any = changes.lists != ListSet::default() || !changes.resources.is_empty();
+        let any = !changes.is_empty();
         state.is_sending = any;
         any.then_some(changes)
     }
@@ -423,7 +462,7 @@ impl Listener {
     /// the sending.
     fn restore(&self, mut unsent: Changes) {
         let mut state = self.state.lock();
-        let ListenerState { watched, changes, is_sending } = &mut *state;
+        let ListenerState { watched, changes, is_sending, .. } = &mut *state;
         unsent.resources.retain(|uri| watched.values().any(|watching| watching.uri == *uri));
         changes.lists.0 |= unsent.lists.0;
         changes.resources.append(&mut unsent.resources);
@@ -485,108 +524,4 @@ impl Listener {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicBool;
-
-    use mgp_types::service::{Reply, ScopeKind, Stack, mock};
-
-    use super::*;
-
-    fn peer() -> mock::MockPeer {
-        mock::peer(Stack::from_fn(|_| async { Ok(Reply::None) }))
-    }
-
-    fn sent(peer: &mock::MockPeer) -> Vec<String> {
-        peer.received().iter().map(|call| call.method().as_str().to_owned()).collect()
-    }
-
-    async fn wait_for_sending() {
-        tokio::time::sleep(COALESCE_DELAY * 3).await;
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_burst_is_sent_once_and_to_no_session_that_ended() {
-        let (subscribers, peer) = (Subscribers::default(), peer());
-        let scope = Scope::new(ScopeKind::Connection);
-        let cx = peer.peer().context(&scope);
-        subscribers.join(&cx);
-        subscribers.join(&cx);
-        subscribers.changed(ListKind::Tools);
-        wait_for_sending().await;
-        assert!(sent(&peer).is_empty(), "nothing was announced in the handshake");
-
-        subscribers.announce(ListSet::of(&[(ListKind::Tools, true), (ListKind::Prompts, false)]));
-        for _ in 0..100 {
-            subscribers.changed(ListKind::Tools);
-            subscribers.changed(ListKind::Prompts);
-            subscribers.updated("test://a");
-        }
-        wait_for_sending().await;
-        assert_eq!(sent(&peer), [ToolsListChanged::METHOD]);
-
-        subscribers.watch(&cx, "test://a".to_owned()).unwrap();
-        subscribers.updated("test://a");
-        subscribers.updated("test://b");
-        subscribers.changed(ListKind::Tools);
-        wait_for_sending().await;
-        assert_eq!(sent(&peer)[1..], [ToolsListChanged::METHOD, ResourcesUpdated::METHOD]);
-        subscribers.unwatch(&cx, "test://a");
-        subscribers.updated("test://a");
-
-        scope.end();
-        subscribers.changed(ListKind::Tools);
-        wait_for_sending().await;
-        assert_eq!(peer.received().len(), 3);
-        assert!(subscribers.0.listeners.lock().is_empty());
-        subscribers.join(&cx);
-        assert!(subscribers.0.listeners.lock().is_empty(), "a scope that ended is not added again");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_a_listener_did_not_take_is_sent_with_its_next_change() {
-        let is_busy = AtomicBool::new(true);
-        let peer = mock::peer(Stack::from_fn(move |_| {
-            let is_busy = is_busy.swap(false, Ordering::Relaxed);
-            async move { if is_busy { Err(RpcError::internal("busy")) } else { Ok(Reply::None) } }
-        }));
-        let (subscribers, scope) = (Subscribers::default(), Scope::new(ScopeKind::Connection));
-        subscribers.announce(ListSet::ALL);
-        let cx = peer.peer().context(&scope);
-        subscribers.watch(&cx, "test://a".to_owned()).unwrap();
-        subscribers.changed(ListKind::Tools);
-        subscribers.updated("test://a");
-        wait_for_sending().await;
-        assert_eq!(sent(&peer), [ToolsListChanged::METHOD]);
-        subscribers.updated("test://a");
-        wait_for_sending().await;
-        assert_eq!(sent(&peer)[1..], [ToolsListChanged::METHOD, ResourcesUpdated::METHOD]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_listener_that_does_not_read_blocks_no_other() {
-        let subscribers = Subscribers::default();
-        subscribers.announce(ListSet::ALL);
-        let stuck = mock::peer(Stack::from_fn(|_| std::future::pending()));
-        let fine = peer();
-        let scopes = [(); 2].map(|()| Scope::new(ScopeKind::Connection));
-        subscribers.join(&stuck.peer().context(&scopes[0]));
-        subscribers.join(&fine.peer().context(&scopes[1]));
-        for _ in 0..3 {
-            subscribers.changed(ListKind::Prompts);
-            wait_for_sending().await;
-        }
-        assert_eq!((stuck.received().len(), fine.received().len()), (1, 3));
-    }
-
-    #[tokio::test]
-    async fn subscriptions_are_bounded() {
-        let (subscribers, peer) = (Subscribers::default(), peer());
-        let scope = Scope::new(ScopeKind::Connection);
-        let cx = peer.peer().context(&scope);
-        for number in 0..MAX_WATCHED {
-            subscribers.watch(&cx, number.to_string()).unwrap();
-        }
-        subscribers.watch(&cx, "0".to_owned()).unwrap();
-        assert_eq!(subscribers.watch(&cx, "more".to_owned()).unwrap_err().code().0, 3001);
-    }
-}
+mod tests;

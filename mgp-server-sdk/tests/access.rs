@@ -6,11 +6,10 @@ mod raw;
 
 use mgp_security::{Access, AccessLayer, Policies};
 use mgp_server_sdk::prelude::*;
+use mgp_testkit::{hello, modern_meta};
 use mgp_types::mgp::{AccessGrantParams, AccessPermission, AccessRevokeParams, EntryType};
 use mgp_types::service::Principal;
 use serde_json::{Value, json};
-
-use raw::{Raw, hello, modern};
 
 fn names(list: &Value) -> Vec<&str> {
     let tools = list["result"]["tools"].as_array().unwrap();
@@ -36,26 +35,26 @@ async fn a_revoked_tool_is_gone_from_the_next_list_and_call() {
     let tools = server.tools();
     access.on_change(move || tools.notify_changed());
 
-    let mut client = Raw::connect(server);
-    client.answer("initialize", hello("2025-11-25", &json!({}))).await;
+    let mut client = raw::connect(server);
+    client.ask("initialize", hello("2025-11-25", &json!({}))).await;
     client.notify("notifications/initialized", json!({})).await;
-    assert_eq!(names(&client.answer("tools/list", json!({})).await), ["read", "write"]);
+    assert_eq!(names(&client.ask("tools/list", json!({})).await), ["read", "write"]);
     let write = json!({ "name": "write" });
-    let done = client.answer("tools/call", write.clone()).await;
+    let done = client.ask("tools/call", write.clone()).await;
     assert_eq!(done["result"]["isError"], false, "{done}");
 
     let mut revoke = AccessRevokeParams::new("local", "files", EntryType::ToolGrant);
     revoke.tool_name = Some("write".to_owned());
     access.revoke(&operator, revoke).await.unwrap();
     assert_eq!(client.receive().await["method"], "notifications/tools/list_changed");
-    assert_eq!(names(&client.answer("tools/list", json!({})).await), ["read"]);
-    let modern_params = json!({ "_meta": modern(&json!({})) });
+    assert_eq!(names(&client.ask("tools/list", json!({})).await), ["read"]);
+    let modern_params = json!({ "_meta": modern_meta(&json!({})) });
     assert_eq!(
-        names(&client.answer("tools/list", modern_params).await),
+        names(&client.ask("tools/list", modern_params).await),
         ["read"],
         "in the modern era too"
     );
-    let refused = client.answer("tools/call", write).await;
+    let refused = client.ask("tools/call", write).await;
     let reason = &refused["result"]["structuredContent"];
     assert_eq!((&reason["code"], &reason["details"]["tool"]), (&json!(1001), &json!("write")));
 }

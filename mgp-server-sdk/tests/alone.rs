@@ -7,14 +7,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use mgp_security::{AuditLog, AuditQuery, LogConfig, LogHead, verify};
+use mgp_testkit::example;
 use serde_json::{Value, json};
 
 /// Runs the example with some requests on its stdin, and returns the messages that it writes.
 fn run(folder: &Path, requests: &[Value]) -> Vec<Value> {
-    let mut path = std::env::current_exe().unwrap();
-    path.pop();
-    path.set_file_name("examples");
-    let mut child = Command::new(path.join("audit_alone"))
+    let mut child = Command::new(example("mgp-server-sdk", "audit_alone"))
         .arg(folder)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -40,14 +38,7 @@ fn request(id: u64, method: &str, params: &Value) -> Value {
 #[tokio::test]
 async fn every_call_is_recorded_and_nothing_else_changes() {
     let legacy = [
-        request(
-            1,
-            "initialize",
-            &json!({
-                "protocolVersion": "2025-11-25", "capabilities": {},
-                "clientInfo": { "name": "t", "version": "1" },
-            }),
-        ),
+        request(1, "initialize", &mgp_testkit::hello("2025-11-25", &json!({}))),
         json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
         request(2, "tools/call", &json!({ "name": "greet", "arguments": { "name": "Ada" } })),
         request(3, "tools/call", &json!({ "name": "later" })),

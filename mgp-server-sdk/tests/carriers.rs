@@ -206,10 +206,7 @@ async fn stdio_carries_everything_in_the_order_it_was_sent() {
     let (here, there) = duplex();
     tokio::spawn(Connection::new(there.reader, there.writer, server.into_stack().unwrap()).run());
     let (mut writer, mut lines) = (here.writer, BufReader::new(here.reader).lines());
-    let hello = json!({
-        "protocolVersion": "2025-11-25", "capabilities": everything(),
-        "clientInfo": { "name": "c", "version": "1" },
-    });
+    let hello = mgp_testkit::hello("2025-11-25", &everything());
     let tell = call("tell", &json!({}));
     for message in [
         json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello }),

@@ -2,7 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -17,30 +16,16 @@ struct Example {
     child: Child,
 }
 
-fn path(name: &str) -> PathBuf {
-    let mut path = std::env::current_exe().unwrap();
-    path.pop();
-    path.pop();
-    path.push("examples");
-    path.push(name);
-    assert!(path.exists(), "{} is missing: run the whole `cargo test`", path.display());
-    path
-}
-
 impl Example {
     async fn start(name: &str) -> Self {
-        let mut command = Command::new(path(name));
+        let mut command = Command::new(mgp_testkit::example("mgp-server-sdk", name));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().unwrap();
         let stdin = child.stdin.take().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut example = Self { stdin, lines, child };
         let mgp = json!({ "version": "0.3.0", "extensions": ["tool_security"] });
-        let hello = json!({
-            "protocolVersion": "2025-11-25",
-            "capabilities": { "mgp": mgp },
-            "clientInfo": { "name": "t", "version": "1" },
-        });
+        let hello = mgp_testkit::hello("2025-11-25", &json!({ "mgp": mgp }));
         example.ask("initialize", &hello).await;
         example
     }

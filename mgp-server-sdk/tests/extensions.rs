@@ -11,11 +11,11 @@ mod raw;
 mod bench;
 
 use bench::{Settings, server};
+use mgp_testkit::{RawPeer, hello, modern_meta};
 use mgp_types::method::{
     AuditNotification, Direction, Kind, MethodInfo, Notification as _, lookup, methods,
 };
 use mgp_types::mgp::{Extension, ExtensionSet};
-use raw::{Raw, hello, modern};
 use serde_json::{Value, json};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ enum Era {
 
 /// A peer that offers one extension, or none, to a server that offers all nine.
 struct Peer {
-    raw: Raw,
+    raw: RawPeer,
     era: Era,
     capabilities: Value,
     negotiated: Value,
@@ -35,7 +35,7 @@ struct Peer {
 impl Peer {
     async fn new(era: Era, flags: &[&str], offered: Option<Extension>) -> Self {
         let settings = Settings::parse(flags.iter().map(ToString::to_string)).unwrap();
-        let mut raw = Raw::connect(server(&settings));
+        let mut raw = raw::connect(server(&settings));
         let capabilities = offered.map_or_else(
             || json!({}),
             |extension| {
@@ -45,12 +45,12 @@ impl Peer {
         );
         let answer = match era {
             Era::Legacy => {
-                let answer = raw.answer("initialize", hello("2025-11-25", &capabilities)).await;
+                let answer = raw.ask("initialize", hello("2025-11-25", &capabilities)).await;
                 raw.notify("notifications/initialized", json!({})).await;
                 answer
             }
             Era::Modern => {
-                raw.answer("server/discover", json!({"_meta": modern(&capabilities)})).await
+                raw.ask("server/discover", json!({"_meta": modern_meta(&capabilities)})).await
             }
         };
         let negotiated = answer["result"]["capabilities"].clone();
@@ -65,7 +65,7 @@ impl Peer {
 
     fn params(&self, mut params: Value) -> Value {
         if self.era == Era::Modern {
-            let meta = modern(&self.capabilities);
+            let meta = modern_meta(&self.capabilities);
             let given = params.get("_meta").cloned().unwrap_or_else(|| json!({}));
             let mut meta = meta.as_object().unwrap().clone();
             meta.extend(given.as_object().unwrap().clone());
@@ -75,7 +75,7 @@ impl Peer {
     }
 
     async fn ask(&mut self, method: &str, params: Value) -> Vec<Value> {
-        self.raw.ask(method, self.params(params)).await
+        self.raw.ask_all(method, self.params(params)).await
     }
 
     /// Sends a notification and then a request; returns the messages before the answer, which are the reaction to the

@@ -1,7 +1,5 @@
 //! Tests that a server reports its health under any load (MGP §11.3).
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod raw;
 
 use std::sync::{Arc, Mutex, mpsc};
@@ -10,15 +8,15 @@ use std::time::Duration;
 use mgp_lifecycle::{Health, LimitConfig};
 use mgp_security::KernelToolsLayer;
 use mgp_server_sdk::prelude::*;
+use mgp_testkit::{RawPeer, hello, modern_meta};
 use mgp_types::service::{Router, Stack, mock};
-use raw::{Raw, hello, modern};
 use serde_json::{Value, json};
 use tower_layer::Layer;
 
-async fn connect(server: Server) -> Raw {
-    let mut raw = Raw::connect(server);
+async fn connect(server: Server) -> RawPeer {
+    let mut raw = raw::connect(server);
     let mgp = json!({"mgp": {"version": "0.3.0", "extensions": ["lifecycle"]}});
-    let answer = raw.answer("initialize", hello("2025-11-25", &mgp)).await;
+    let answer = raw.ask("initialize", hello("2025-11-25", &mgp)).await;
     let negotiated = &answer["result"]["capabilities"]["mgp"]["extensions"];
     assert_eq!(negotiated, &json!(["lifecycle"]), "{answer}");
     raw.notify("notifications/initialized", json!({})).await;
@@ -26,7 +24,7 @@ async fn connect(server: Server) -> Raw {
 }
 
 /// Sends a tool call without waiting for it.
-async fn begin(raw: &mut Raw, id: u64, tool: &str) {
+async fn begin(raw: &mut RawPeer, id: u64, tool: &str) {
     let params = json!({"name": tool, "arguments": {}});
     raw.write(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})).await;
 }
@@ -45,7 +43,7 @@ async fn a_status_has_real_figures_and_the_checks_of_its_author() {
     for id in 100..103 {
         begin(&mut raw, id, "hangs").await;
     }
-    let status = raw.answer("mgp/health/status", json!({})).await;
+    let status = raw.ask("mgp/health/status", json!({})).await;
     let status = &status["result"];
     assert_eq!(status["status"], "degraded", "{status}");
     assert_eq!((&status["tools_total"], &status["tools_available"]), (&json!(2), &json!(1)));
@@ -54,22 +52,22 @@ async fn a_status_has_real_figures_and_the_checks_of_its_author() {
     assert_eq!(status["resources"]["books"], 12_000);
     assert_eq!(status["resources"]["open_connections"], 1);
     assert_eq!(status["resources"]["memory_bytes"].is_u64(), cfg!(target_os = "linux"));
-    let ping = raw.answer("mgp/health/ping", json!({"timestamp": "2026-02-27T12:00:00Z"})).await;
+    let ping = raw.ask("mgp/health/ping", json!({"timestamp": "2026-02-27T12:00:00Z"})).await;
     assert_eq!(ping["result"]["status"], "degraded", "{ping}");
     assert_eq!(ping["result"]["server_id"], "books.main");
     assert!(ping["result"]["timestamp"].is_string() && ping["result"]["uptime_secs"].is_u64());
-    let moon = raw.answer("mgp/health/ping", json!({"server_id": "moon"})).await;
+    let moon = raw.ask("mgp/health/ping", json!({"server_id": "moon"})).await;
     assert_eq!(moon["result"], json!({"server_id": "moon", "status": "not_found"}));
 }
 
 #[tokio::test]
 async fn without_the_extension_it_is_an_unknown_method() {
     for server in [Server::new("s", "1"), Server::new("s", "1").without_mgp()] {
-        let mut raw = Raw::connect(server);
-        raw.answer("initialize", hello("2025-11-25", &json!({}))).await;
+        let mut raw = raw::connect(server);
+        raw.ask("initialize", hello("2025-11-25", &json!({}))).await;
         raw.notify("notifications/initialized", json!({})).await;
         for method in ["mgp/health/ping", "mgp/health/status"] {
-            assert_eq!(raw.answer(method, json!({})).await["error"]["code"], -32601);
+            assert_eq!(raw.ask(method, json!({})).await["error"]["code"], -32601);
         }
     }
 }
@@ -85,9 +83,9 @@ async fn a_ping_is_answered_while_all_slots_are_taken() {
     begin(&mut raw, 101, "hangs").await;
     assert_eq!(raw.receive().await["error"]["code"], 3001);
     for _ in 0..20 {
-        assert_eq!(raw.answer("mgp/health/ping", json!({})).await["result"]["status"], "healthy");
+        assert_eq!(raw.ask("mgp/health/ping", json!({})).await["result"]["status"], "healthy");
     }
-    assert_eq!(raw.answer("ping", json!({})).await["result"], json!({}));
+    assert_eq!(raw.ask("ping", json!({})).await["result"], json!({}));
 }
 
 /// A tool repeatedly blocks the worker thread that was reading from the connection, until the test releases the tool.
@@ -156,24 +154,16 @@ async fn a_kernel_answers_for_health_as_a_tool_in_all_spellings() {
 
 #[tokio::test]
 async fn over_http_connections_are_counted() {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
     let bound = Server::new("s", "1").http("127.0.0.1:0").no_auth().bind().await.unwrap();
     let address = bound.local_addr();
     let running = tokio::spawn(bound.run());
     let mgp = json!({"version": "0.3.0", "extensions": ["lifecycle"]});
-    let meta = modern(&json!({"extensions": {"dev.cloto/mgp": mgp}}));
+    let meta = modern_meta(&json!({"extensions": {"dev.cloto/mgp": mgp}}));
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "mgp/health/status", "params": {"_meta": meta}});
     let body = body.to_string();
     let _idle = tokio::net::TcpStream::connect(address).await.unwrap();
-    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
-    let head = format!(
-        "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\nmcp-method: mgp/health/status\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
-        body.len()
-    );
-    stream.write_all((head + &body).as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
+    let head = "POST /mcp HTTP/1.1\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\nmcp-method: mgp/health/status";
+    let answer = mgp_testkit::http_exchange(address, head, &body).await;
     assert!(answer.contains(r#""open_connections":2"#), "{answer}");
     running.abort();
 }

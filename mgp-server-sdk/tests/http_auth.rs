@@ -1,22 +1,10 @@
-//! Tests of a server over HTTP that authenticates its callers.
+//! Tests of a server over HTTP that authenticates its callers, and of services beside it.
 
-#![expect(clippy::unwrap_used, reason = "a test")]
-
+use http::StatusCode;
 use mgp_security::auth::{ApiKeys, AuthLayer, KeyGrant, ResourceServer};
+use mgp_server_sdk::Pages;
 use mgp_server_sdk::prelude::*;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-async fn ask(address: std::net::SocketAddr, head: &str, body: &str) -> String {
-    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
-    let text = format!(
-        "{head}\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    stream.write_all(text.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    answer
-}
+use mgp_testkit::http_exchange as ask;
 
 #[tokio::test]
 async fn callers_authenticate_with_a_key_or_token() {
@@ -55,4 +43,23 @@ async fn callers_authenticate_with_a_key_or_token() {
     let answer = ask(address, "GET /.well-known/oauth-protected-resource/mcp HTTP/1.1", "").await;
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     assert!(answer.contains("authorization_servers"));
+}
+
+#[tokio::test]
+async fn a_mounted_service_is_served_at_its_path_and_below_however_it_is_written() {
+    for (mounted, path) in [
+        ("/docs", "/docs/a"),
+        ("/docs/", "/docs/a"),
+        ("/docs/", "/docs"),
+        ("docs", "/docs/a"),
+        ("/", "/docs/a"),
+    ] {
+        let pages = Pages::new().page(path, || (StatusCode::OK, "a page".to_owned()));
+        let bound = Server::new("t", "1").http("127.0.0.1:0").no_auth().bind().await.unwrap();
+        let bound = bound.mount(mounted, pages);
+        let address = bound.local_addr();
+        tokio::spawn(bound.run());
+        let answer = ask(address, &format!("GET {path} HTTP/1.1"), "").await;
+        assert!(answer.contains("a page"), "{mounted} {path}: {answer}");
+    }
 }

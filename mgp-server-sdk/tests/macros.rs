@@ -8,11 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use mgp_server_sdk::prelude::*;
-use mgp_server_sdk::{Cancelled, FromCall, SessionInfo, ToolRequest, Trace};
+use mgp_server_sdk::{
+    CallerState, Cancelled, FromCall, FromCaller, ResultStream, Resume, SessionInfo, ToolRequest,
+    Trace,
+};
 use mgp_types::mcp::{TaskSupport, ToolAnnotations};
 use mgp_types::mgp::{
     CodeSafety, CodeSafetyLevel, Permission, RiskLevel, SideEffect, ToolSecurity, Validator,
 };
+use mgp_types::proposal::Intent;
 use mgp_types::service::{Deadline, Peer, Principal, mock};
 
 /// A weather report.
@@ -341,6 +345,27 @@ async fn everything(
     let facts = [cancelled.is_cancelled(), deadline.remaining().is_some(), peer.is_closed()];
     let trace = trace.id().unwrap_or("none").to_owned();
     format!("{} {side:?} {words:?} {name} {principal:?} {facts:?} {trace}", state.name)
+}
+
+/// Takes the extractors of streams and extensions.
+#[tool]
+async fn story(
+    stream: ResultStream,
+    place: Resume<u64>,
+    state: CallerState,
+    intent: FromCaller<Intent>,
+) -> Result<(), RpcError> {
+    let facts = [place.0.is_some(), state.is_kept(), intent.0.is_some()];
+    stream.send_text(format!("{facts:?}")).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn extractors_of_streams_and_extensions_are_not_arguments() {
+    let schema = story().definition().input_schema.as_payload().as_str().to_owned();
+    assert_eq!(schema, r#"{"type":"object"}"#);
+    let mut client = connected(Server::new("t", "1").tool(story()), SECURITY).await;
+    assert_eq!(call(&mut client, "story", "{}").await.unwrap(), "[false, false, false]");
 }
 
 /// Borrows its arguments.

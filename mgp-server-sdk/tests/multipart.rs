@@ -62,10 +62,7 @@ impl Caller {
     fn call(&self, image: &str) -> Value {
         let mut params = json!({ "name": "look", "arguments": { "image": image } });
         if self.session.is_none() {
-            params["_meta"] = json!({
-                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-                "io.modelcontextprotocol/clientCapabilities": {},
-            });
+            params["_meta"] = mgp_testkit::modern_meta(&json!({}));
         }
         json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params })
     }

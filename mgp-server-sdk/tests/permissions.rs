@@ -6,8 +6,8 @@
 mod raw;
 
 use mgp_server_sdk::{Grants, Server, Tool};
+use mgp_testkit::{RawPeer, hello, modern_meta};
 use mgp_types::mgp::Permission;
-use raw::{Raw, hello, modern};
 use serde_json::{Value, json};
 
 fn server() -> Server {
@@ -27,11 +27,11 @@ fn offer(extensions: &[&str]) -> Value {
 }
 
 /// Makes a modern call as a client that offers these extensions.
-async fn call(raw: &mut Raw, offered: &Value, tool: &str, meta: Value, more: Value) -> Value {
-    let mut params = json!({ "name": tool, "arguments": {}, "_meta": modern(offered) });
+async fn call(raw: &mut RawPeer, offered: &Value, tool: &str, meta: Value, more: Value) -> Value {
+    let mut params = json!({ "name": tool, "arguments": {}, "_meta": modern_meta(offered) });
     params["_meta"].as_object_mut().unwrap().extend(meta.as_object().unwrap().clone());
     params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    raw.answer("tools/call", params).await
+    raw.ask("tools/call", params).await
 }
 
 fn text(answer: &Value) -> &str {
@@ -39,9 +39,9 @@ fn text(answer: &Value) -> &str {
 }
 
 /// Connects to a server and sends `initialize`; returns the connection, and the MGP part of the server's answer.
-async fn legacy(server: Server, capabilities: Value) -> (Raw, Value) {
-    let mut raw = Raw::connect(server);
-    let answer = raw.answer("initialize", hello("2025-11-25", &capabilities)).await;
+async fn legacy(server: Server, capabilities: Value) -> (RawPeer, Value) {
+    let mut raw = raw::connect(server);
+    let answer = raw.ask("initialize", hello("2025-11-25", &capabilities)).await;
     (raw, answer["result"]["capabilities"]["extensions"]["dev.cloto/mgp"].clone())
 }
 
@@ -58,7 +58,7 @@ async fn the_extension_is_offered_once_a_tool_needs_a_permission() {
     let (mut raw, mgp) = legacy(Server::new("s", "1"), offer(&["security"])).await;
     assert_eq!(mgp["extensions"], json!(["security"]));
     let params = json!({ "request_id": "p", "grants": {} });
-    let answer = raw.answer("mgp/permission/response", params).await;
+    let answer = raw.ask("mgp/permission/response", params).await;
     assert_eq!(answer["error"]["code"], -32601);
 }
 
@@ -71,13 +71,13 @@ async fn all_four_methods_are_answered_and_hold_from_the_next_call_on() {
     for (waiting, telling) in spellings {
         let (mut raw, _) = legacy(server(), offer(&["security"])).await;
         let params = json!({ "request_id": "p1", "permissions": ["shell.execute"] });
-        let answer = raw.answer(waiting, params).await;
+        let answer = raw.ask(waiting, params).await;
         assert_eq!(answer["result"], json!({ "request_id": "p1", "status": "waiting" }));
         raw.notify("notifications/initialized", json!({})).await;
         let call = json!({ "name": "run", "arguments": {} });
         // The client has announced a decision about the permission, so the server refuses the call until it receives
         // the decision.
-        let answer = raw.answer("tools/call", call.clone()).await;
+        let answer = raw.ask("tools/call", call.clone()).await;
         assert_eq!(answer["error"]["code"], 1000, "{answer}");
 
         for (grants, active, code) in [
@@ -91,14 +91,14 @@ async fn all_four_methods_are_answered_and_hold_from_the_next_call_on() {
             (json!({ "shell.execute": "denied" }), json!([]), Some(1000)),
         ] {
             let params = json!({ "request_id": "p2", "grants": grants });
-            let answer = raw.answer(telling, params).await;
+            let answer = raw.ask(telling, params).await;
             let expected = json!({ "request_id": "p2", "acknowledged": true, "active": active });
             let mut result = answer["result"].clone();
             if result["active"].is_null() {
                 result["active"] = json!([]);
             }
             assert_eq!(result, expected);
-            let answer = raw.answer("tools/call", call.clone()).await;
+            let answer = raw.ask("tools/call", call.clone()).await;
             match code {
                 None => assert_eq!(text(&answer), "granted"),
                 Some(code) => assert_eq!(answer["error"]["code"], code, "{answer}"),
@@ -106,7 +106,7 @@ async fn all_four_methods_are_answered_and_hold_from_the_next_call_on() {
         }
         let many: serde_json::Map<_, _> =
             (0..300).map(|number| (format!("com.example.p{number}"), json!("approved"))).collect();
-        let answer = raw.answer(telling, json!({ "request_id": "p", "grants": many })).await;
+        let answer = raw.ask(telling, json!({ "request_id": "p", "grants": many })).await;
         assert_eq!(answer["error"]["code"], -32602);
     }
 }
@@ -114,7 +114,7 @@ async fn all_four_methods_are_answered_and_hold_from_the_next_call_on() {
 #[tokio::test]
 async fn a_modern_call_uses_the_grants_it_carries_and_no_others() {
     let mgp = offer(&["permissions"]);
-    let mut raw = Raw::connect(server());
+    let mut raw = raw::connect(server());
     let ours = json!({ "dev.cloto/mgp": { "grants": { "shell.execute": "approved" } } });
     let older = json!({ "dev.cloto/mgp/grants": { "shell": "approved" } });
     for meta in [ours, older] {
@@ -139,7 +139,7 @@ async fn a_modern_caller_is_asked_once_for_missing_grants() {
 }
 
 async fn asked_once(mgp: Value) {
-    let mut raw = Raw::connect(server());
+    let mut raw = raw::connect(server());
     let some = json!({ "dev.cloto/mgp": { "grants": { "shell.execute": "approved" } } });
     for (meta, missing) in [
         (json!({}), json!(["shell.execute", "camera"])),
@@ -173,7 +173,7 @@ async fn asked_once(mgp: Value) {
 #[tokio::test]
 async fn a_caller_without_the_permissions_extension_is_never_asked() {
     for offered in [json!({}), offer(&["tool_security", "streaming"])] {
-        let mut raw = Raw::connect(server());
+        let mut raw = raw::connect(server());
         let brought = json!({ "dev.cloto/mgp": { "grants": { "shell.execute": "denied" } } });
         for meta in [json!({}), brought] {
             let answer = call(&mut raw, &offered, "run", meta, json!({})).await;
@@ -186,13 +186,13 @@ async fn a_caller_without_the_permissions_extension_is_never_asked() {
 #[tokio::test]
 async fn a_modern_list_is_filtered_by_the_grants_of_its_request() {
     let mgp = offer(&["permissions"]);
-    let mut raw = Raw::connect(server().hide_denied_tools());
-    let mut params = json!({ "_meta": modern(&mgp) });
+    let mut raw = raw::connect(server().hide_denied_tools());
+    let mut params = json!({ "_meta": modern_meta(&mgp) });
     let names = |answer: &Value| -> Vec<String> {
         let tools = answer["result"]["tools"].as_array().unwrap().iter();
         tools.map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     };
-    assert_eq!(names(&raw.answer("tools/list", params.clone()).await), ["run", "all", "free"]);
+    assert_eq!(names(&raw.ask("tools/list", params.clone()).await), ["run", "all", "free"]);
     params["_meta"]["dev.cloto/mgp"] = json!({ "grants": { "shell.execute": "approved" } });
-    assert_eq!(names(&raw.answer("tools/list", params).await), ["run", "free"]);
+    assert_eq!(names(&raw.ask("tools/list", params).await), ["run", "free"]);
 }

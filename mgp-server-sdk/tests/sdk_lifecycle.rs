@@ -7,11 +7,11 @@ mod raw;
 use std::time::Duration;
 
 use mgp_server_sdk::prelude::*;
+use mgp_testkit::{RawPeer, hello, modern_meta};
 use mgp_types::Payload;
 use mgp_types::mcp::{ElicitParams, InitializeParams, InitializeResult, Revision};
 use mgp_types::method::{ElicitationCreate, Request as _};
 use mgp_types::service::CallerRequest;
-use raw::{Raw, hello, modern};
 use serde_json::{Value, json};
 
 fn server() -> Server {
@@ -29,9 +29,9 @@ fn server() -> Server {
 
 const ELICITS: &str = r#"{"elicitation":{}}"#;
 
-async fn initialized(mut raw: Raw, capabilities: &str) -> Raw {
+async fn initialized(mut raw: RawPeer, capabilities: &str) -> RawPeer {
     let capabilities = serde_json::from_str(capabilities).unwrap();
-    let answer = raw.answer("initialize", hello("2025-11-25", &capabilities)).await;
+    let answer = raw.ask("initialize", hello("2025-11-25", &capabilities)).await;
     assert!(answer["result"].is_object(), "{answer}");
     raw
 }
@@ -44,7 +44,7 @@ fn call(tool: &str) -> Value {
 
 #[tokio::test]
 async fn a_request_before_initialize_is_answered_with_an_error_and_the_connection_survives() {
-    let mut raw = Raw::connect(server());
+    let mut raw = raw::connect(server());
     for (method, params) in [
         ("tools/list", json!({})),
         ("tools/call", call("echo")),
@@ -52,7 +52,7 @@ async fn a_request_before_initialize_is_answered_with_an_error_and_the_connectio
         ("no/such/method", json!({})),
         ("logging/setLevel", json!({"level": "info"})),
     ] {
-        let answer = raw.answer(method, params).await;
+        let answer = raw.ask(method, params).await;
         let error = &answer["error"];
         assert_eq!(error["code"], -32600, "{method}: {answer}");
         assert!(error["message"].as_str().unwrap().contains("initialize"), "{answer}");
@@ -60,40 +60,40 @@ async fn a_request_before_initialize_is_answered_with_an_error_and_the_connectio
     raw.notify("notifications/cancelled", json!({"requestId": 1})).await;
     let mut raw = initialized(raw, "{}").await;
     raw.notify("notifications/initialized", json!({})).await;
-    let answer = raw.answer("tools/call", call("echo")).await;
+    let answer = raw.ask("tools/call", call("echo")).await;
     assert_eq!(answer["result"]["content"][0]["text"], "so");
 }
 
 #[tokio::test]
 async fn a_second_initialize_is_refused_and_the_first_holds() {
-    let mut raw = initialized(Raw::connect(server()), "{}").await;
-    let answer = raw.answer("initialize", hello("2024-11-05", &json!({}))).await;
+    let mut raw = initialized(raw::connect(server()), "{}").await;
+    let answer = raw.ask("initialize", hello("2024-11-05", &json!({}))).await;
     assert_eq!(answer["error"]["code"], -32600);
-    assert!(raw.answer("tools/list", json!({})).await["result"]["tools"].is_array());
+    assert!(raw.ask("tools/list", json!({})).await["result"]["tools"].is_array());
 }
 
 #[tokio::test]
 async fn ping_is_answered_at_any_time() {
-    let mut raw = Raw::connect(server());
-    assert_eq!(raw.answer("ping", json!({})).await["result"], json!({}));
+    let mut raw = raw::connect(server());
+    assert_eq!(raw.ask("ping", json!({})).await["result"], json!({}));
     let mut raw = initialized(raw, "{}").await;
-    assert_eq!(raw.answer("ping", json!({})).await["result"], json!({}));
+    assert_eq!(raw.ask("ping", json!({})).await["result"], json!({}));
     raw.notify("notifications/initialized", json!({})).await;
-    assert_eq!(raw.answer("ping", json!({})).await["result"], json!({}));
+    assert_eq!(raw.ask("ping", json!({})).await["result"], json!({}));
     // A call that does not end must not block other calls.
     raw.write(
         &json!({"jsonrpc": "2.0", "id": "long", "method": "tools/call", "params": call("sleep")}),
     )
     .await;
     for _ in 0..3 {
-        assert_eq!(raw.answer("ping", json!({})).await["result"], json!({}));
+        assert_eq!(raw.ask("ping", json!({})).await["result"], json!({}));
     }
 }
 
 #[tokio::test]
 async fn the_server_asks_nothing_before_the_client_is_ready() {
-    let mut raw = initialized(Raw::connect(server()), ELICITS).await;
-    let received = raw.ask("tools/call", call("ask")).await;
+    let mut raw = initialized(raw::connect(server()), ELICITS).await;
+    let received = raw.ask_all("tools/call", call("ask")).await;
     assert_eq!(received.len(), 1, "{received:?}");
     assert_eq!(received[0]["result"]["isError"], true);
     raw.notify("notifications/initialized", json!({})).await;
@@ -151,12 +151,12 @@ fn the_messages_of_the_handshake_are_written_as_they_were_read() {
 async fn each_revision_is_answered_with_itself_or_with_the_newest() {
     let spoken = Revision::KNOWN.iter().map(Revision::as_str);
     for asked in spoken.chain(["2024-10-07", "1.0.0", "2099-01-01", ""]) {
-        let mut raw = Raw::connect(server());
-        let answer = raw.answer("initialize", hello(asked, &json!({}))).await;
+        let mut raw = raw::connect(server());
+        let answer = raw.ask("initialize", hello(asked, &json!({}))).await;
         let legacy = Revision::LEGACY.iter().any(|revision| revision.as_str() == asked);
         let settled = if legacy { asked } else { "2025-11-25" };
         assert_eq!(answer["result"]["protocolVersion"], settled, "{asked}");
-        assert!(raw.answer("tools/list", json!({})).await["result"].is_object());
+        assert!(raw.ask("tools/list", json!({})).await["result"].is_object());
     }
 }
 
@@ -166,10 +166,10 @@ async fn every_pair_of_revisions_agrees_or_is_refused() {
     for only in Revision::KNOWN {
         for asked in Revision::KNOWN {
             let mut raw =
-                Raw::connect(server().offer(|offer| offer.revisions = vec![only.clone()]));
-            let modern_params = json!({"_meta": modern(&json!({}))});
+                raw::connect(server().offer(|offer| offer.revisions = vec![only.clone()]));
+            let modern_params = json!({"_meta": modern_meta(&json!({}))});
             if *asked == Revision::MODERN {
-                let answer = raw.answer("server/discover", modern_params).await;
+                let answer = raw.ask("server/discover", modern_params).await;
                 if asked == only {
                     assert_eq!(answer["result"]["supportedVersions"], json!(["2026-07-28"]));
                 } else {
@@ -178,7 +178,7 @@ async fn every_pair_of_revisions_agrees_or_is_refused() {
                     assert_eq!(answer["error"]["data"], data);
                 }
             }
-            let answer = raw.answer("initialize", hello(asked.as_str(), &json!({}))).await;
+            let answer = raw.ask("initialize", hello(asked.as_str(), &json!({}))).await;
             if asked == only && *asked != Revision::MODERN {
                 assert_eq!(answer["result"]["protocolVersion"], asked.as_str());
                 continue;
@@ -190,7 +190,7 @@ async fn every_pair_of_revisions_agrees_or_is_refused() {
             });
             assert_eq!(answer["error"], error, "{only} {asked}");
             if *only != Revision::MODERN {
-                let again = raw.answer("initialize", hello(only.as_str(), &json!({}))).await;
+                let again = raw.ask("initialize", hello(only.as_str(), &json!({}))).await;
                 assert_eq!(again["result"]["protocolVersion"], only.as_str());
             }
         }
@@ -201,24 +201,24 @@ async fn every_pair_of_revisions_agrees_or_is_refused() {
 
 #[tokio::test]
 async fn a_broken_initialize_is_refused_and_may_be_repeated() {
-    let mut raw = Raw::connect(server());
+    let mut raw = raw::connect(server());
     for params in [json!({}), json!({"protocolVersion": 1}), json!([]), Value::Null] {
-        let answer = raw.answer("initialize", params).await;
+        let answer = raw.ask("initialize", params).await;
         assert!(matches!(answer["error"]["code"].as_i64(), Some(-32602 | -32600)), "{answer}");
     }
     let mut raw = initialized(raw, "{}").await;
-    assert!(raw.answer("tools/list", json!({})).await["result"].is_object());
+    assert!(raw.ask("tools/list", json!({})).await["result"].is_object());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_hangs_is_answered_when_its_time_is_over() {
     let server = server().timeout(Duration::from_millis(200));
-    let mut raw = initialized(Raw::connect(server), "{}").await;
+    let mut raw = initialized(raw::connect(server), "{}").await;
     raw.notify("notifications/initialized", json!({})).await;
-    let answer = raw.answer("tools/call", call("sleep")).await;
+    let answer = raw.ask("tools/call", call("sleep")).await;
     assert_eq!(answer["result"]["isError"], true, "{answer}");
     assert!(answer.to_string().contains("`Server::timeout`"), "{answer}");
-    assert!(raw.answer("tools/list", json!({})).await["result"].is_object());
+    assert!(raw.ask("tools/list", json!({})).await["result"].is_object());
 }
 
 // === Utilities ===
@@ -227,17 +227,17 @@ async fn a_call_that_hangs_is_answered_when_its_time_is_over() {
 async fn a_cancelled_call_ends_and_is_not_answered() {
     let server = server();
     let monitor = server.monitor();
-    let mut raw = initialized(Raw::connect(server), "{}").await;
+    let mut raw = initialized(raw::connect(server), "{}").await;
     raw.notify("notifications/initialized", json!({})).await;
     raw.write(
         &json!({"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": call("sleep")}),
     )
     .await;
-    raw.answer("ping", json!({})).await;
+    raw.ask("ping", json!({})).await;
     assert_eq!(monitor.running(), 1);
     raw.notify("notifications/cancelled", json!({"requestId": "x", "reason": "enough"})).await;
     // The answer to the ping is the next message, so the messages before it got no answer.
-    let received = raw.ask("ping", json!({})).await;
+    let received = raw.ask_all("ping", json!({})).await;
     assert_eq!(received.len(), 1, "{received:?}");
     assert_eq!(monitor.running(), 0);
 }

@@ -22,13 +22,7 @@ const RUNTIMES: [&str; 2] = ["current", "multi"];
 const LONG: usize = 300_000;
 
 fn echo() -> PathBuf {
-    let mut path = std::env::current_exe().unwrap();
-    path.pop();
-    path.pop();
-    path.push("examples");
-    path.push("echo");
-    assert!(path.exists(), "{} is missing: run the whole `cargo test`", path.display());
-    path
+    mgp_testkit::example("mgp-server-sdk", "echo")
 }
 
 /// Returns a call with a message of this length that needs escapes.

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use mgp_lifecycle::LimitConfig;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Cancelled, GrantState, Grants, ResultStream, SchemaStyle};
 use mgp_types::Timestamp;
+use mgp_types::mcp::ContentBlock;
 use mgp_types::mgp::GrantDecision::{Approved, Deferred, Denied};
 use mgp_types::mgp::{Permission, RiskLevel};
 use mgp_types::service::{gate, mock};
+use mgp_types::sync::Mutex;
 use serde_json::{Value, json};
 
 const MGP: &str = r#"{"mgp":{"version":"0.3.0","extensions":["streaming","tool_security"]}}"#;
@@ -414,13 +417,8 @@ async fn a_tool_that_waits_for_its_cancellation_is_notified() {
 }
 
 /// Waits until a flag is set, and clears it.
-async fn until(flag: &AtomicBool) {
-    let waiting = async {
-        while !flag.swap(false, Ordering::Relaxed) {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(10), waiting).await.unwrap();
+async fn until_set(flag: &AtomicBool) {
+    mgp_testkit::until("the flag is set", async || flag.swap(false, Ordering::Relaxed)).await;
 }
 
 #[tokio::test]
@@ -452,12 +450,53 @@ async fn a_blocking_tool_is_notified_when_its_call_is_dropped() {
         let (mut client, _) = connect(server, MGP).await;
         let error = call(&mut client, "short", &json!({})).await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::TIMEOUT);
-        until(&started).await;
-        until(&notified).await;
+        until_set(&started).await;
+        until_set(&notified).await;
         let running = tokio::spawn(client.call("tools/call", r#"{"name":"long"}"#));
-        until(&started).await;
+        until_set(&started).await;
         running.abort();
-        until(&notified).await;
+        until_set(&notified).await;
+    }
+}
+
+#[tokio::test]
+async fn a_blocking_tool_counts_as_running_until_it_returns() {
+    for per_caller in [None, Some(1)] {
+        let (release, released) = std::sync::mpsc::channel();
+        let (started, released) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(released)));
+        let count = Arc::clone(&started);
+        let scan = Tool::new("scan", "", move || {
+            let (count, released) = (Arc::clone(&count), Arc::clone(&released));
+            async move {
+                count.fetch_add(1, Ordering::Relaxed);
+                let _ = released.lock().recv_timeout(Duration::from_secs(10));
+                "scanned"
+            }
+        });
+        let mut limit = LimitConfig::default();
+        (limit.max_running, limit.max_waiting, limit.running_per_caller) = (1, 0, per_caller);
+        let scan = scan.on_blocking_pool().timeout(Duration::from_secs(1));
+        let (mut client, _) = connect(Server::new("t", "1").limit(limit).tool(scan), MGP).await;
+        let running = tokio::spawn(client.call("tools/call", r#"{"name":"scan"}"#));
+        while started.load(Ordering::Relaxed) == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // The call ends by its caller, then by its time limit.
+        if per_caller.is_none() {
+            running.abort();
+        }
+        assert!(matches!(running.await, Err(_) | Ok(Err(_))));
+        let refused = call(&mut client, "scan", &json!({})).await.unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::RESOURCE_EXHAUSTED);
+        assert_eq!(started.load(Ordering::Relaxed), 1);
+        release.send(()).unwrap();
+        release.send(()).unwrap();
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+        while call(&mut client, "scan", &json!({})).await.is_err() {
+            assert!(tokio::time::Instant::now() < deadline, "the permit is never released");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(started.load(Ordering::Relaxed), 2);
     }
 }
 
@@ -490,6 +529,24 @@ async fn build_errors_are_reported_at_once() {
          tool `p` needs the unknown permission `shel`; use a standard one, or a reverse-domain name such as `com.example.shel`; \
          tool `s` takes `State<core::sync::atomic::AtomicUsize>`, and the server has none; give it one with `.state(…)`",
     );
+    let plain = Tool::blocking("greet", "", |name: String| name);
+    let list = Tool::new("list", "", |Args(_): Args<Vec<String>>| async { "" });
+    let raw = tool("raw").input_schema(mgp_types::RawObject::default());
+    for (tool, name, kind) in
+        [(plain, "greet", "\"string\""), (list, "list", "\"array\""), (raw, "raw", "missing")]
+    {
+        let expected = format!(
+            "tool `{name}`: the `type` of its arguments' schema is {kind}, and must be \"object\"; take a struct with named fields, e.g. `Args<Greet>`"
+        );
+        refused(Server::new("t", "1").tool(tool), &expected);
+    }
+    let blocks = Tool::new("text", "", || async { Ok::<_, ToolError>(Vec::<ContentBlock>::new()) });
+    for tool in [tool("text").output::<Sum>(), blocks.output::<Sum>()] {
+        refused(
+            Server::new("t", "1").tool(tool),
+            "tool `text` has an output schema, and its function returns no structured content; return `Json<…>`, or omit the schema",
+        );
+    }
     for name in ["a", "A-b_c.d/e", &"x".repeat(128)] {
         Server::new("t", "1").tool(tool(name)).into_stack().unwrap();
     }

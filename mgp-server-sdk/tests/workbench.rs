@@ -10,20 +10,20 @@ mod bench;
 use std::time::Duration;
 
 use bench::{Settings, server};
-use raw::{Raw, hello, modern};
+use mgp_testkit::{RawPeer, hello, modern_meta};
 use serde_json::{Value, json};
 
 fn settings(flags: &[&str]) -> Result<Settings, String> {
     Settings::parse(flags.iter().map(ToString::to_string))
 }
 
-async fn connect(flags: &[&str]) -> Raw {
-    let mut raw = Raw::connect(server(&settings(flags).unwrap()));
+async fn connect(flags: &[&str]) -> RawPeer {
+    let mut raw = raw::connect(server(&settings(flags).unwrap()));
     let capabilities = json!({
         "elicitation": {},
         "mgp": {"version": "0.3.0", "extensions": ["streaming", "security"]},
     });
-    raw.answer("initialize", hello("2025-11-25", &capabilities)).await;
+    raw.ask("initialize", hello("2025-11-25", &capabilities)).await;
     raw.notify("notifications/initialized", json!({})).await;
     raw
 }
@@ -33,8 +33,8 @@ fn call(tool: &str, arguments: &Value) -> Value {
 }
 
 /// Calls a tool and returns the text of its result, with a prefix if the tool failed.
-async fn text(raw: &mut Raw, tool: &str, arguments: Value) -> String {
-    let answer = raw.answer("tools/call", call(tool, &arguments)).await;
+async fn text(raw: &mut RawPeer, tool: &str, arguments: Value) -> String {
+    let answer = raw.ask("tools/call", call(tool, &arguments)).await;
     let text = answer["result"]["content"][0]["text"].as_str();
     let text = text.unwrap_or_else(|| panic!("{tool}: {answer}"));
     if answer["result"]["isError"] == true { format!("failed: {text}") } else { text.to_owned() }
@@ -43,7 +43,7 @@ async fn text(raw: &mut Raw, tool: &str, arguments: Value) -> String {
 #[tokio::test]
 async fn every_tool_of_the_contract_is_listed() {
     let mut raw = connect(&[]).await;
-    let list = raw.answer("tools/list", json!({})).await;
+    let list = raw.ask("tools/list", json!({})).await;
     let tools = list["result"]["tools"].as_array().unwrap();
     let mut names: Vec<_> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     names.sort_unstable();
@@ -92,17 +92,18 @@ async fn tools_return_what_they_promise() {
 async fn failures_are_as_requested() {
     let mut raw = connect(&[]).await;
     let arguments = json!({"code": 5003, "message": "no more paper", "data": {"tray": 2}});
-    let error = &raw.answer("tools/call", call("fail", &arguments)).await["error"];
+    let error = &raw.ask("tools/call", call("fail", &arguments)).await["error"];
     assert_eq!((&error["code"], &error["message"]), (&json!(5003), &json!("no more paper")));
     assert_eq!(error["data"]["tray"], 2);
-    let answer = raw.answer("tools/call", call("fail", &json!({"code": -32000}))).await;
+    let answer = raw.ask("tools/call", call("fail", &json!({"code": -32000}))).await;
     assert_eq!(answer["error"]["code"], -32000);
 }
 
 #[tokio::test]
 async fn chunks_come_in_order_and_the_answer_is_whole() {
     let mut raw = connect(&[]).await;
-    let received = raw.ask("tools/call", call("stream", &json!({"chunks": 3, "bytes": 2}))).await;
+    let received =
+        raw.ask_all("tools/call", call("stream", &json!({"chunks": 3, "bytes": 2}))).await;
     let chunks: Vec<_> =
         received.iter().filter_map(|one| one["params"]["content"]["text"].as_str()).collect();
     assert_eq!(chunks, ["aa", "bb", "cc"]);
@@ -136,15 +137,15 @@ async fn confirm_asks_the_user_in_both_eras() {
         raw.write(&json!({"jsonrpc": "2.0", "id": question["id"], "result": answer})).await;
         assert_eq!(raw.receive().await["result"]["content"][0]["text"], output);
 
-        let mut raw = Raw::connect(server(&Settings::default()));
+        let mut raw = raw::connect(server(&Settings::default()));
         let mut params = call("confirm", &json!({"message": "Sure?"}));
-        params["_meta"] = modern(&json!({"elicitation": {}}));
-        let asked = raw.answer("tools/call", params.clone()).await;
+        params["_meta"] = modern_meta(&json!({"elicitation": {}}));
+        let asked = raw.ask("tools/call", params.clone()).await;
         let requests = asked["result"]["inputRequests"].as_object().unwrap();
         let key = requests.keys().next().unwrap().clone();
         params["requestState"] = asked["result"]["requestState"].clone();
         params["inputResponses"] = json!({key: answer});
-        let answer = raw.answer("tools/call", params).await;
+        let answer = raw.ask("tools/call", params).await;
         assert_eq!(answer["result"]["content"][0]["text"], output, "{answer}");
     }
 }
@@ -152,7 +153,7 @@ async fn confirm_asks_the_user_in_both_eras() {
 #[tokio::test]
 async fn security_is_shown_to_peers_that_negotiated_it() {
     let mut raw = connect(&["--extensions", "all"]).await;
-    let list = raw.answer("tools/list", json!({})).await;
+    let list = raw.ask("tools/list", json!({})).await;
     let tools = list["result"]["tools"].as_array().unwrap();
     let of =
         |name: &str| tools.iter().find(|tool| tool["name"] == name).unwrap()["security"].clone();
@@ -165,24 +166,24 @@ async fn security_is_shown_to_peers_that_negotiated_it() {
 #[tokio::test]
 async fn flags_show_in_the_handshake() {
     let flags = ["--permissions", "shell.execute,com.example.print", "--server-id", "bench-7"];
-    let mut raw = Raw::connect(server(&settings(&flags).unwrap()));
+    let mut raw = raw::connect(server(&settings(&flags).unwrap()));
     let capabilities = json!({"mgp": {"version": "0.3.0", "extensions": ["streaming"]}});
-    let answer = raw.answer("initialize", hello("2025-11-25", &capabilities)).await;
+    let answer = raw.ask("initialize", hello("2025-11-25", &capabilities)).await;
     let mgp = &answer["result"]["capabilities"]["mgp"];
     let needed = mgp["permissions_required"].as_array().unwrap();
     for permission in ["shell.execute", "com.example.print"] {
         assert!(needed.contains(&json!(permission)), "{mgp}");
     }
     assert_eq!(mgp["server_id"], "bench-7");
-    let mut raw = Raw::connect(server(&settings(&["--extensions", "none"]).unwrap()));
-    let answer = raw.answer("initialize", hello("2025-11-25", &capabilities)).await;
+    let mut raw = raw::connect(server(&settings(&["--extensions", "none"]).unwrap()));
+    let answer = raw.ask("initialize", hello("2025-11-25", &capabilities)).await;
     assert_eq!(answer["result"]["capabilities"]["mgp"], Value::Null);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_handshake_can_hang() {
-    let mut raw = Raw::connect(server(&settings(&["--hang-init"]).unwrap()));
-    let hello = raw.answer("initialize", hello("2025-11-25", &json!({})));
+    let mut raw = raw::connect(server(&settings(&["--hang-init"]).unwrap()));
+    let hello = raw.ask("initialize", hello("2025-11-25", &json!({})));
     assert!(tokio::time::timeout(Duration::from_mins(10), hello).await.is_err());
 }
 

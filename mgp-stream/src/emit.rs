@@ -115,8 +115,14 @@ struct CallerSink {
 struct LastStep {
     /// The completed share of the whole, from 0 to 1.
     share: f64,
-    step: Option<Step>,
+    /// The step as the call reported it.
+    reported: Option<Step>,
+    /// The value and the total that were sent in MCP's form.
+    sent: Option<(f64, Option<f64>)>,
 }
+
+/// The progress that is added to the last value if a step is not larger.
+const MIN_STEP: f64 = 1.0 / 1024.0;
 
 /// The value that MGP adds to the `_meta` of MCP's progress notification: the remaining time, for which MCP has no
 /// member.
@@ -166,7 +172,7 @@ impl CallerSink {
 
     /// Sends progress in MCP's form if the caller gave a token, and in MGP's form if the caller negotiated progress.
     async fn progress(&self, step: Step) -> Result<(), ConsumerGone> {
-        let (share, is_repeat) = self.last_step.lock().replace(&step);
+        let (step, share, is_repeat) = self.last_step.lock().replace(step);
         let has_mgp = self.caller.has(Extension::Progress);
         if let Some(token) = self.token.as_ref().filter(|_| !is_repeat) {
             let mut params = ProgressParams::new(token.clone(), Number::from(step.progress));
@@ -193,23 +199,39 @@ impl CallerSink {
 }
 
 impl LastStep {
-    /// Stores a step. Returns its share of the whole, and whether the same step was already sent in MCP's form.
+    /// Stores a step. Returns the step to send, its share of the whole, and whether the same step was already sent in
+    /// MCP's form.
     ///
     /// If the total is unknown, the share cannot be computed from the units, so the last known share is repeated.
-    fn replace(&mut self, step: &Step) -> (f64, bool) {
+    fn replace(&mut self, mut step: Step) -> (Step, f64, bool) {
+        let is_repeat = self.reported.as_ref().is_some_and(|before| {
+            (before.progress, before.total) == (step.progress, step.total)
+                && before.message == step.message
+                && before.estimated_remaining_ms != step.estimated_remaining_ms
+        });
+        self.reported = Some(step.clone());
+        let sent = self.sent.filter(|_| is_repeat).unwrap_or_else(|| self.increase(&step));
+        self.sent = Some(sent);
+        (step.progress, step.total) = sent;
         if let Some(total) = step.total {
             let share = (step.progress / total).clamp(0.0, 1.0);
             self.share = if share.is_nan() { self.share } else { share };
         } else if (0.0..1.0).contains(&step.progress) {
             self.share = self.share.max(step.progress);
         }
-        let is_repeat = self.step.as_ref().is_some_and(|before| {
-            (before.progress, before.total) == (step.progress, step.total)
-                && before.message == step.message
-                && before.estimated_remaining_ms != step.estimated_remaining_ms
-        });
-        self.step = Some(step.clone());
-        (self.share, is_repeat)
+        (step, self.share, is_repeat)
+    }
+
+    /// Returns the value and the total with which a step is sent. MCP requires that the value increases, so a step that
+    /// is not larger than the one before, e.g. of a tool that runs again, is sent with a slightly larger value.
+    fn increase(&self, step: &Step) -> (f64, Option<f64>) {
+        match self.sent {
+            Some((value, total)) if step.progress <= value => {
+                let larger = (value + MIN_STEP).max(value.next_up());
+                (larger, step.total.or(total).filter(|total| larger <= *total))
+            }
+            _ => (step.progress, step.total),
+        }
     }
 }
 

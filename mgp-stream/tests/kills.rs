@@ -10,20 +10,15 @@
 )]
 
 use std::collections::BTreeSet;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead, Write as _};
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use mgp_stream::{EventDraft, EventHub};
+use mgp_testkit::{ChildTest, child_role};
 use mgp_types::store::Db;
 
 /// The number of kills if the environment variable `KILLS` is not set.
 const KILLS: u64 = 30;
-
-/// The environment variable with the folder of a publisher; a test process that has it acts as a publisher.
-const FOLDER: &str = "EVENTS_FOLDER";
-/// The environment variable with the number of a publisher, which is part of the names of its events.
-const RUN: &str = "EVENTS_RUN";
 
 /// The name that the test gives an event: the number of the publishing process, and the event's number in it.
 type Name = (u64, u64);
@@ -37,10 +32,11 @@ fn say(word: &str, name: Name) {
 /// In a publisher process, reads the events that earlier processes left, then publishes until the process is killed.
 #[tokio::test]
 async fn publisher() {
-    let Some(folder) = std::env::var_os(FOLDER) else { return };
-    let run: u64 = std::env::var(RUN).unwrap().parse().unwrap();
+    // The role is the number of the publisher, which is part of the names of its events.
+    let Some((run, folder)) = child_role() else { return };
+    let run: u64 = run.parse().unwrap();
     let hub = EventHub::new();
-    hub.keep_in_db(Db::open(Path::new(&folder).join("events.db")).await.unwrap()).await.unwrap();
+    hub.keep_in_db(Db::open(folder.join("events.db")).await.unwrap()).await.unwrap();
     let reader = hub.reader("kills", &["*"], None).await.unwrap();
     while reader.waiting() > 0 {
         let events = reader.read(256).await.unwrap();
@@ -65,15 +61,9 @@ struct Printed {
 }
 
 fn run(folder: &Path, run: u64, kill_at: u64) -> Printed {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "publisher", "--nocapture"])
-        .env(FOLDER, folder)
-        .env(RUN, run.to_string())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = ChildTest::start("publisher", &run.to_string(), folder);
     let mut printed = Printed::default();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let lines = BufRead::lines(&mut child.lines);
     for line in lines.map_while(Result::ok) {
         let words: Vec<_> = line.split(' ').collect();
         let [word, run, number] = words[..] else { continue };
@@ -85,10 +75,9 @@ fn run(folder: &Path, run: u64, kill_at: u64) -> Printed {
         }
         // The lines that the child printed before the kill took effect are still read.
         if (word == "ready" && kill_at == 0) || (word == "acknowledged" && number == kill_at) {
-            child.kill().unwrap();
+            child.child.kill().unwrap();
         }
     }
-    child.wait().unwrap();
     printed
 }
 

@@ -102,7 +102,7 @@ pub use learn::{
 pub use meta::{ForwardedCall, MetaTool, MetaTools, Spelling, listed_tools, name_for};
 pub use search::{Explain, Fallback, FallbackReason, Filter, Hit, Query, Reason, SearchResult};
 pub use session::{
-    ContextPlan, Pins, Session, SessionLimits, SessionTool, SessionView, Sessions, check_budget,
-    default_budget,
+    ContextPlan, META_TOKENS, Pins, Session, SessionLimits, SessionTool, SessionView, Sessions,
+    check_budget, default_budget,
 };
 pub use tokens::{Exactness, TokenCounter, max_tokens_of};

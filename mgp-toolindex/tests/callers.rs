@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
 use mgp_toolindex::{
-    Endpoints, History, IndexedTool, MetaTools, Pins, ServerEntry, SessionLimits, Sessions,
-    TokenCounter, ToolEntry, ToolIndex, default_budget, listed_tools,
+    Cost, EmbedError, Embedder, Endpoints, History, IndexedTool, MetaTools, Pins, ServerEntry,
+    SessionLimits, Sessions, TokenCounter, ToolEntry, ToolIndex, default_budget, listed_tools,
 };
 use mgp_types::RawObject;
 use mgp_types::mcp::Tool;
@@ -237,6 +237,71 @@ async fn a_truncated_query_is_noted_in_the_answer() {
     let far = json!({"query": "x ".repeat(100_000)}).to_string();
     let refused = client.request("mgp/tools/discover", &far).await.unwrap_err();
     assert!(refused.message().contains("`query` has 200000 bytes"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_definition_that_no_answer_has_room_for_is_noted() {
+    let index = ToolIndex::new();
+    let huge = tool("zorp_huge", &"read the text ".repeat(2000));
+    index.put(ServerEntry::new("s").tools([huge, tool("other", "Does it")])).unwrap();
+    let mut client = client(&Endpoints::new(index, Sessions::new()), "ann");
+    let found = ask(&mut client, "discover", json!({"query": "zorp_huge", "max_results": 1})).await;
+    assert_eq!(found["tools"][0]["trimmed"], true, "{found}");
+    let note = found["notes"][0].as_str().unwrap();
+    assert!(note.starts_with("`zorp_huge` needs "), "{found}");
+    assert!(note.contains("(`discovery_reserve` is 3000); an operator can raise it"), "{found}");
+    assert!(TokenCounter::new().count(&found.to_string()) <= 3000, "{found}");
+}
+
+#[tokio::test]
+async fn a_category_none_of_whose_tools_fits_is_not_reported_as_unknown() {
+    let index = ToolIndex::new();
+    let write = tool("write_table", "Writes a table").categories(["data/tables"]);
+    index.put(ServerEntry::new("s").tool(write)).unwrap();
+    let mut of_none = client(&Endpoints::new(ToolIndex::new(), Sessions::new()), "ann");
+    let mut client = client(&Endpoints::new(index, Sessions::new()), "ann");
+    for category in ["tables", "data", "data/tables"] {
+        let filter = json!({"categories": [category], "servers": ["other"]});
+        let found = ask(&mut client, "discover", json!({"filter": filter})).await;
+        assert_eq!(found["tools"], json!([]), "{category}");
+    }
+    let unknown = json!({"filter": {"categories": ["musik"]}});
+    let refused = client.request("mgp/tools/discover", &unknown.to_string()).await.unwrap_err();
+    assert!(refused.message().contains("unknown category `musik`; known: data"), "{refused}");
+    assert_eq!(ask(&mut of_none, "discover", unknown).await["tools"], json!([]));
+}
+
+/// An embedder that is as slow as a sentence encoder by its own account.
+#[derive(Debug)]
+struct Costly;
+
+impl Embedder for Costly {
+    fn model(&self) -> &'static str {
+        "costly 1"
+    }
+
+    fn dimensions(&self) -> usize {
+        2
+    }
+
+    fn embed(&self, _: &str) -> Result<Vec<f32>, EmbedError> {
+        Ok(vec![1.0, 0.0])
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::Large
+    }
+}
+
+#[tokio::test]
+async fn a_search_with_a_costly_embedder_does_not_block_the_caller() {
+    let index = ToolIndex::builder().embedder(Arc::new(Costly)).build();
+    index.put(ServerEntry::new("s").tool(tool("zorp", "Does it"))).unwrap();
+    let mut client = client(&Endpoints::new(index, Sessions::new()), "ann");
+    let mut call = client.call("mgp/tools/discover", &json!({"query": "zorp"}).to_string());
+    let waits = std::future::poll_fn(|task| Poll::Ready(call.as_mut().poll(task).is_pending()));
+    assert!(waits.await, "the search ran on the thread of the caller");
+    call.await.unwrap();
 }
 
 #[test]

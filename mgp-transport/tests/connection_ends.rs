@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use mgp_testkit::Alive;
 use mgp_transport::{CloseReason, Connection, Limits, duplex};
 use mgp_types::ErrorCode;
 use mgp_types::method::Ping;
-use mgp_types::service::{Call, Reply, Router, Stack};
+use mgp_types::service::{Call, Method, Params, Reply, Router, Stack};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::time::Instant;
 
@@ -70,11 +71,11 @@ async fn a_peer_taken_before_the_limits_were_set_works() {
 #[tokio::test]
 async fn calls_end_even_if_their_caller_does_not_read() {
     let (here, there) = duplex();
-    let ended = Arc::new(AtomicUsize::new(0));
+    let calls = Alive::default();
     let stack = {
-        let ended = Arc::clone(&ended);
+        let calls = calls.clone();
         Stack::from_fn(move |_| {
-            let guard = CountDrop(Arc::clone(&ended));
+            let guard = calls.begin();
             async move {
                 tokio::task::yield_now().await;
                 let _guard = guard;
@@ -88,7 +89,7 @@ async fn calls_end_even_if_their_caller_does_not_read() {
     let (_reader, mut writer) = (there.reader, there.writer);
     writer.write_all(&requests(500)).await.unwrap();
     let all = async {
-        while ended.load(Ordering::Relaxed) < 500 {
+        while calls.ended() < 500 {
             tokio::task::yield_now().await;
         }
     };
@@ -177,10 +178,10 @@ async fn running_calls_may_finish_after_the_end_of_the_input_and_no_longer() {
     for (takes, answered) in
         [(Duration::from_millis(1_900), true), (Duration::from_millis(2_100), false)]
     {
-        let ended = Arc::new(AtomicUsize::new(0));
-        let guard = Arc::clone(&ended);
+        let calls = Alive::default();
+        let begun = calls.clone();
         let stack = Stack::from_fn(move |_| {
-            let guard = CountDrop(Arc::clone(&guard));
+            let guard = begun.begin();
             async move {
                 let _guard = guard;
                 tokio::time::sleep(takes).await;
@@ -196,7 +197,7 @@ async fn running_calls_may_finish_after_the_end_of_the_input_and_no_longer() {
         BufReader::new(reader).read_line(&mut line).await.unwrap();
         assert_eq!(!line.is_empty(), answered, "{line}");
         assert!(matches!(driving.await.unwrap(), CloseReason::Eof));
-        assert_eq!(ended.load(Ordering::Relaxed), 1);
+        assert_eq!(calls.ended(), 1);
     }
 }
 
@@ -216,15 +217,6 @@ async fn closing_on_this_side_waits_for_the_linger_time_only() {
     assert!(matches!(soon(driving).await.unwrap(), CloseReason::Local));
     // The connection waits once until the queued bytes are written, and once for the shutdown of the writer.
     assert!(started.elapsed() <= 2 * Limits::default().linger_timeout, "{:?}", started.elapsed());
-}
-
-/// A value that increments a counter when it is dropped.
-struct CountDrop(Arc<AtomicUsize>);
-
-impl Drop for CountDrop {
-    fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
 }
 
 // === Ending gracefully ===
@@ -412,4 +404,73 @@ async fn an_answer_that_is_not_utf_8_ends_its_call() {
     assert_eq!(error.code(), ErrorCode::INTERNAL_ERROR);
     assert!(error.message().contains("UTF-8"), "{error:?}");
     driving.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_prints_what_it_reads_gets_no_answer_to_what_it_prints() {
+    let (here, mut there) = duplex();
+    let connection = Connection::new(here.reader, here.writer, empty_stack()).on_stray_line(|_| {});
+    let (peer, cx) = (connection.peer(), connection.context());
+    let driving = tokio::spawn(connection.run());
+    let _waiting = tokio::spawn(peer.send(ping(cx)));
+    let mut lines = BufReader::new(there.reader).lines();
+    let mut received = 0;
+    while let Ok(line) = tokio::time::timeout(Duration::from_secs(1), lines.next_line()).await {
+        let line = line.unwrap().unwrap();
+        received += 1;
+        assert_eq!(received, 1, "an answer to a line that is not a message: {line}");
+        let log = format!("got: {line}\n{{\"level\":\"info\",\"msg\":\"got a line\"}}\n[1]\n");
+        there.writer.write_all(log.as_bytes()).await.unwrap();
+        there.writer.write_all(b"{\"id\":7,\"msg\":\"got a line\"}\n").await.unwrap();
+        there.writer.write_all(b"caf\xe9\n").await.unwrap();
+    }
+    assert_eq!(received, 1);
+    driving.abort();
+}
+
+/// A call that is longer than the buffers between the two sides.
+fn long_call(cx: mgp_types::service::Context) -> Call {
+    let long = format!(r#"{{"pad":"{}"}}"#, "x".repeat(2 << 20));
+    let params = Params::split("long", long.into()).unwrap();
+    Call::request(Method::from_static("long"), params, cx)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_does_not_read_is_given_up_despite_an_open_subscription() {
+    let (here, there) = duplex();
+    let connection = Connection::new(here.reader, here.writer, empty_stack()).on_stray_line(|_| {});
+    let (peer, cx) = (connection.peer(), connection.context());
+    let driving = tokio::spawn(connection.run());
+    let listen = Method::from_static("subscriptions/listen");
+    let _listening = tokio::spawn(peer.send(Call::request(listen, Params::none(), cx.clone())));
+    let mut lines = BufReader::new(there.reader).lines();
+    assert!(lines.next_line().await.unwrap().unwrap().contains("subscriptions/listen"));
+    let call = tokio::spawn(peer.send(long_call(cx)));
+    let closed = soon(driving).await.unwrap();
+    assert!(matches!(closed, CloseReason::Stalled(_)), "{closed}");
+    soon(call).await.unwrap().unwrap_err();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_is_busy_with_a_call_is_given_up_only_after_the_call() {
+    let (here, mut there) = duplex();
+    let connection = Connection::new(here.reader, here.writer, empty_stack()).on_stray_line(|_| {});
+    let (peer, cx) = (connection.peer(), connection.context());
+    let driving = tokio::spawn(connection.run());
+    let first = tokio::spawn(peer.send(ping(cx.clone())));
+    let mut lines = BufReader::new(there.reader).lines();
+    let request: serde_json::Value =
+        serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
+    let second = tokio::spawn(peer.send(long_call(cx.clone())));
+    tokio::task::yield_now().await;
+    let given_up = tokio::spawn(peer.send(ping(cx)));
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    given_up.abort();
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{}}}}\n", request["id"]);
+    there.writer.write_all(answer.as_bytes()).await.unwrap();
+    soon(first).await.unwrap().unwrap();
+    let closed = soon(driving).await.unwrap();
+    assert!(matches!(closed, CloseReason::Stalled(_)), "{closed}");
+    soon(second).await.unwrap().unwrap_err();
 }

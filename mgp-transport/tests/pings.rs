@@ -43,9 +43,18 @@ fn connect() -> (
     Lines<BufReader<ReadHalf<tokio::io::DuplexStream>>>,
     tokio::io::WriteHalf<tokio::io::DuplexStream>,
 ) {
+    connect_with(|limits| limits.in_flight = 4)
+}
+
+fn connect_with(
+    change: impl FnOnce(&mut Limits),
+) -> (
+    Lines<BufReader<ReadHalf<tokio::io::DuplexStream>>>,
+    tokio::io::WriteHalf<tokio::io::DuplexStream>,
+) {
     let (here, there) = duplex();
     let mut limits = Limits::default();
-    limits.in_flight = 4;
+    change(&mut limits);
     tokio::spawn(Connection::new(there.reader, there.writer, stack()).limits(limits).run());
     (BufReader::new(here.reader).lines(), here.writer)
 }
@@ -122,6 +131,40 @@ async fn a_large_ping_waits_like_a_call() {
     let answer = reader.next_line().await.unwrap().unwrap();
     assert!(answer.contains("3001"), "{answer}");
     assert!(begin.elapsed() >= Duration::from_millis(50), "it does not overtake");
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_exceed_the_limit_of_bytes_are_refused_and_the_connection_stays() {
+    let (mut reader, mut writer) = connect_with(|limits| limits.held_bytes = 4_000);
+    let long = format!(r#"{{"name":"hangs","pad":"{}"}}"#, "x".repeat(1_300));
+    let calls: String = (0..3).map(|id| line(id, "tools/call", &long)).collect();
+    let cancel = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":0}}\n";
+    writer.write_all((calls + cancel + &line(7, "ping", "{}")).as_bytes()).await.unwrap();
+    let answer = reader.next_line().await.unwrap().unwrap();
+    assert!(answer.contains("\"id\":2,") && answer.contains("3001"), "{answer}");
+    let answer = reader.next_line().await.unwrap().unwrap();
+    assert!(answer.contains("\"id\":7,") && answer.contains("result"), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn notifications_that_wait_beside_large_calls_do_not_end_the_connection() {
+    let (mut reader, mut writer) = connect_with(|limits| limits.held_bytes = 4_000);
+    let long = format!(r#"{{"name":"hangs","pad":"{}"}}"#, "x".repeat(3_000));
+    let changed =
+        "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}\n".repeat(3);
+    let lines = line(1, "tools/call", &long) + &changed + &line(7, "ping", "{}");
+    writer.write_all(lines.as_bytes()).await.unwrap();
+    let answer = reader.next_line().await.unwrap().unwrap();
+    assert!(answer.contains("\"id\":7,") && answer.contains("result"), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_longer_than_the_limit_of_bytes_runs_alone() {
+    let (mut reader, mut writer) = connect_with(|limits| limits.held_bytes = 1_000);
+    let long = format!(r#"{{"pad":"{}"}}"#, "x".repeat(9_000));
+    writer.write_all(line(1, "ping", &long).as_bytes()).await.unwrap();
+    let answer = reader.next_line().await.unwrap().unwrap();
+    assert!(answer.contains("\"id\":1,") && answer.contains("result"), "{answer}");
 }
 
 #[tokio::test(start_paused = true)]

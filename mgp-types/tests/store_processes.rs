@@ -5,11 +5,11 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _, stdout};
+use std::io::{Read as _, Write as _, stdout};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
+use mgp_testkit::{ChildTest, child_role, report};
 use mgp_types::Payload;
 use mgp_types::mgp::AuditEvent;
 use mgp_types::store::{Change, Db, Store, StoreError};
@@ -18,16 +18,13 @@ use tokio::time::Instant;
 /// The number of times that a writing process is killed.
 const KILLS: u32 = 200;
 
-const ROLE: &str = "MGP_STORE_ROLE";
-const FILE: &str = "MGP_STORE_FILE";
-
 // === the child ===
 
 /// The entry point of the child processes; does nothing in a normal run.
 #[tokio::test]
 async fn child() {
-    let Ok(role) = std::env::var(ROLE) else { return };
-    let db = Db::open(std::env::var(FILE).unwrap()).await.unwrap();
+    let Some((role, file)) = child_role() else { return };
+    let db = Db::open(file).await.unwrap();
     match &*role {
         "count" => count(&db).await,
         "write" => write_until_killed(&db).await,
@@ -36,12 +33,6 @@ async fn child() {
         other => panic!("no role `{other}`"),
     }
     db.close().await;
-}
-
-fn report(word: &str, number: u64) {
-    let mut out = stdout().lock();
-    writeln!(out, "\n{word} {number}").unwrap();
-    out.flush().unwrap();
 }
 
 /// Increments a number a hundred times while other processes do the same.
@@ -122,52 +113,6 @@ async fn follow(db: &Db) {
 
 // === the parent ===
 
-/// A running child process; dropping it kills the process.
-struct Running {
-    child: Child,
-    lines: BufReader<ChildStdout>,
-}
-
-impl Running {
-    fn start(role: &str, file: &Path) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "child", "--nocapture", "--test-threads=1"])
-            .env(ROLE, role)
-            .env(FILE, file)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap());
-        Self { child, lines }
-    }
-
-    /// Waits for the child's next report that begins with `word`, and returns the number in it.
-    fn next_report(&mut self, word: &str) -> u64 {
-        loop {
-            let mut line = String::new();
-            assert_ne!(self.lines.read_line(&mut line).unwrap(), 0, "the child is gone");
-            if let Some(number) = reported(&line, word) {
-                return number;
-            }
-        }
-    }
-
-    fn kill(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-fn reported(line: &str, word: &str) -> Option<u64> {
-    line.strip_prefix(word)?.trim().parse().ok()
-}
-
 struct Folder(mgp_testkit::TempDir);
 
 impl Folder {
@@ -213,23 +158,19 @@ async fn acknowledged_changes_survive_every_kill_and_no_change_is_partial() {
 
 /// Kills a process while it writes; returns the newest change that the process had reported, if any.
 fn write_and_kill(file: &Path, kill: u32) -> Option<u64> {
-    let mut child = Running::start("write", file);
+    let mut child = ChildTest::start("child", "write", file);
     let mut acknowledged = None;
     if kill % 4 == 3 {
         // With so short a delay, the process is usually killed while it opens the file.
         std::thread::sleep(Duration::from_micros(fastrand::u64(..15_000)));
     } else {
         for _ in 0..fastrand::u32(1..60) {
-            acknowledged = Some(child.next_report("ack"));
+            acknowledged = Some(child.wait_for("ack"));
         }
         std::thread::sleep(Duration::from_micros(fastrand::u64(..3000)));
     }
-    child.kill();
-    let mut rest = String::new();
-    child.lines.read_to_string(&mut rest).unwrap();
-    // The last line may be incomplete, because the process may have been killed while it wrote the line.
-    let whole = rest.rsplit_once('\n').map_or("", |(whole, _)| whole);
-    whole.lines().filter_map(|line| reported(line, "ack")).max().or(acknowledged)
+    let [newest] = child.kill_and_read(["ack"]);
+    newest.or(acknowledged)
 }
 
 #[tokio::test]
@@ -237,7 +178,7 @@ async fn a_file_whose_creation_was_interrupted_is_created_again() {
     let folder = Folder::new();
     for kill in 0..40 {
         let file = folder.0.path().join(format!("{kill}.db"));
-        let mut child = Running::start("write", &file);
+        let mut child = ChildTest::start("child", "write", &file);
         std::thread::sleep(Duration::from_micros(fastrand::u64(..12_000)));
         child.kill();
         let db = Db::open(&file).await.unwrap();
@@ -249,7 +190,8 @@ async fn a_file_whose_creation_was_interrupted_is_created_again() {
 #[tokio::test]
 async fn processes_that_count_together_lose_nothing() {
     let folder = Folder::new();
-    let mut others: Vec<_> = (0..2).map(|_| Running::start("count", &folder.file())).collect();
+    let mut others: Vec<_> =
+        (0..2).map(|_| ChildTest::start("child", "count", &folder.file())).collect();
     let db = Db::open(folder.file()).await.unwrap();
     count(&db).await;
     for other in &mut others {
@@ -267,8 +209,8 @@ async fn processes_that_count_together_lose_nothing() {
 async fn each_process_soon_sees_what_the_other_changed() {
     let folder = Folder::new();
     let db = Db::open(folder.file()).await.unwrap();
-    let mut other = Running::start("follow", &folder.file());
-    assert_eq!(other.next_report("ready"), 0);
+    let mut other = ChildTest::start("child", "follow", &folder.file());
+    assert_eq!(other.wait_for("ready"), 0);
     let mut news = db.revision();
     let mut worst = Duration::ZERO;
     for _ in 0..10 {
@@ -277,7 +219,7 @@ async fn each_process_soon_sees_what_the_other_changed() {
         news.wait_for(|revision| *revision > mine).await.unwrap();
         // The measured time covers both directions, so half of it is taken.
         worst = worst.max(begun.elapsed() / 2);
-        assert_eq!(other.next_report("answered"), mine + 1);
+        assert_eq!(other.wait_for("answered"), mine + 1);
         let changed = db.changes("s", mine).await.unwrap().records;
         assert_eq!(changed[0].key, "mine");
     }
@@ -290,8 +232,8 @@ async fn each_process_soon_sees_what_the_other_changed() {
 async fn a_process_that_writes_without_pause_does_not_block_others() {
     let folder = Folder::new();
     let db = Db::open(folder.file()).await.unwrap();
-    let mut other = Running::start("hammer", &folder.file());
-    other.next_report("ready");
+    let mut other = ChildTest::start("child", "hammer", &folder.file());
+    other.wait_for("ready");
     let mut took = Vec::new();
     let before = *db.revision().borrow();
     for _ in 0..50 {

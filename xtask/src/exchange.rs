@@ -2,7 +2,7 @@
 //! replies are read, and every wait has a time limit.
 
 use crate::run::now;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{
     io::{Read, Write},
     net::{Ipv4Addr, Shutdown, TcpStream},
@@ -104,6 +104,41 @@ pub(crate) fn exchange(
         let _ = stream.shutdown(Shutdown::Both);
     });
     answers
+}
+
+/// Sends a message with POST on a new connection, and returns the reply; `more` are further header lines with their
+/// ends.
+pub(crate) fn post(port: u16, message: &Value, more: &str, limit: Duration) -> Answer {
+    let body = message.to_string();
+    let request = format!(
+        "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n{more}\r\n{body}",
+        body.len()
+    );
+    let pieces = std::iter::once((request.into_bytes(), Duration::ZERO));
+    let answer = exchange(port, pieces, "POST", 1, limit).pop();
+    answer.unwrap_or_else(|| Answer::none(Status::Closed))
+}
+
+/// Sends a request with the id 1 in the protocol revision 2026-07-28, as a client with these capabilities; returns the
+/// reply.
+pub(crate) fn ask(
+    port: u16,
+    capabilities: &Value,
+    method: &str,
+    mut params: Value,
+    limit: Duration,
+) -> Answer {
+    let revision = "2026-07-28";
+    let target = params["uri"].as_str().or(params["name"].as_str());
+    let name = target.map(|target| format!("Mcp-Name: {target}\r\n")).unwrap_or_default();
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": revision,
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
+    });
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+    let more = format!("MCP-Protocol-Version: {revision}\r\nMcp-Method: {method}\r\n{name}");
+    post(port, &message, &more, limit)
 }
 
 /// Writes the pieces with their pauses, until all are written or the connection is closed.

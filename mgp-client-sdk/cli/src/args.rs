@@ -56,7 +56,7 @@ impl ConfigArg {
 #[command(group = clap::ArgGroup::new("carrier").required(true).args(["stdio", "http"]))]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Serve {
-    /// Configuration file; the default is the project's file and your own
+    /// Configuration file; the default is `$MGP_CONFIG_PATH`, else the project's file and your own
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Serve the process that started this one, over standard streams

@@ -7,8 +7,8 @@ use std::time::Duration;
 use mgp_client_sdk::Client;
 use mgp_discovery::{Sources, Trust};
 use mgp_security::{
-    AnswerPlace, Approval, ApprovalSource, ApprovalTerm, CallApproval, CallApprovals, Governance,
-    Inbox, InboxConfig, PermissionChange, ServerPolicy,
+    AnswerPlace, Approval, ApprovalSource, ApprovalTerm, CallApproval, CallApprovals, FolderError,
+    Governance, Inbox, InboxConfig, LogError, PermissionChange, ServerPolicy,
 };
 use mgp_types::method::{
     KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny, KernelPermissions,
@@ -75,7 +75,7 @@ impl Backend {
             match lock::try_kernel(&folder)? {
                 LockAttempt::Acquired(lock) => {
                     let governance = Governance::builder().inbox(InboxConfig::default());
-                    let governance = governance.in_folder(folder).await?;
+                    let governance = governance.in_folder(folder).await.map_err(not_opened)?;
                     apply_config(&governance).await;
                     return Ok(Self::Folder(governance, lock));
                 }
@@ -263,6 +263,15 @@ impl Backend {
             }
         }
         Ok(())
+    }
+}
+
+fn not_opened(error: FolderError) -> Failure {
+    match error {
+        FolderError::Log(LogError::BadRecord(_) | LogError::Lost { .. }) => {
+            Failure::log_changed(error)
+        }
+        error => error.into(),
     }
 }
 

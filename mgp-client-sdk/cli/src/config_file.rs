@@ -79,7 +79,7 @@ impl ConfigFile {
     }
 
     /// Returns the ids of all servers in the file.
-    fn server_ids(&self) -> CliResult<Vec<String>> {
+    pub(crate) fn server_ids(&self) -> CliResult<Vec<String>> {
         let document = self.document()?;
         let id = |server: &dyn TableLike| server.get("id")?.as_str().map(str::to_owned);
         Ok(match document.get("servers") {
@@ -150,7 +150,7 @@ impl ConfigFile {
     pub(crate) fn update_server(
         &self,
         id: &str,
-        published: &str,
+        published: Option<&str>,
         replacements: &BTreeMap<String, String>,
         added: &BTreeMap<String, String>,
     ) -> CliResult {
@@ -159,7 +159,9 @@ impl ConfigFile {
             for (_, item) in server.iter_mut() {
                 replace_texts(item, replacements);
             }
-            server.insert("published", value(published));
+            if let Some(published) = published {
+                server.insert("published", value(published));
+            }
             if added.is_empty() {
                 return Some(());
             }

@@ -16,7 +16,15 @@ pub(crate) type CliResult<T = ()> = Result<T, Failure>;
 pub(crate) struct Failure {
     code: u8,
     message: String,
-    is_state_in_use: bool,
+    cause: Cause,
+}
+
+/// The causes that some commands handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    Other,
+    StateInUse,
+    LogChanged,
 }
 
 impl Failure {
@@ -34,11 +42,16 @@ impl Failure {
 
     /// Creates the failure of a command that needs the state folder while another process has locked it.
     pub(crate) fn state_in_use(message: impl fmt::Display) -> Self {
-        Self { is_state_in_use: true, ..Self::failed(message) }
+        Self { cause: Cause::StateInUse, ..Self::failed(message) }
+    }
+
+    /// Creates the failure of a command that needs the audit log, whose records do not verify.
+    pub(crate) fn log_changed(message: impl fmt::Display) -> Self {
+        Self { cause: Cause::LogChanged, ..Self::failed(message) }
     }
 
     pub(crate) fn with_code(code: u8, message: impl fmt::Display) -> Self {
-        Self { code, message: message.to_string(), is_state_in_use: false }
+        Self { code, message: message.to_string(), cause: Cause::Other }
     }
 
     /// Creates the result with which a command ends silently and with success, because the reader of its output, e.g.
@@ -52,7 +65,11 @@ impl Failure {
     }
 
     pub(crate) fn is_state_in_use(&self) -> bool {
-        self.is_state_in_use
+        self.cause == Cause::StateInUse
+    }
+
+    pub(crate) fn is_log_changed(&self) -> bool {
+        self.cause == Cause::LogChanged
     }
 
     pub(crate) fn is_no_kernel(&self) -> bool {

@@ -106,10 +106,7 @@ impl KnownHost {
 
     /// Returns the path of the host's configuration file for all projects of a user.
     pub(crate) fn user_file(self, home: &Path) -> PathBuf {
-        let config = || {
-            let set = std::env::var_os("XDG_CONFIG_HOME").filter(|folder| !folder.is_empty());
-            set.map_or_else(|| home.join(".config"), PathBuf::from)
-        };
+        let config = || folder_in("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
         let programs = || {
             if cfg!(target_os = "macos") {
                 home.join("Library/Application Support")
@@ -119,6 +116,9 @@ impl KnownHost {
                 config()
             }
         };
+        if let Some(file) = self.moved_file() {
+            return file;
+        }
         match self.0.user {
             Home(path) => home.join(path),
             // OpenCode has the same folder on all systems.
@@ -133,26 +133,65 @@ impl KnownHost {
         }
     }
 
+    /// Returns the path of that file if a variable of the host names another folder for it.
+    fn moved_file(self) -> Option<PathBuf> {
+        match self.format() {
+            // https://developers.openai.com/codex/environment-variables
+            Host::Codex => folder_in("CODEX_HOME").map(|folder| folder.join("config.toml")),
+            Host::ClaudeCode => folder_in(CLAUDE_FOLDER).map(|folder| folder.join(".claude.json")),
+            _ => None,
+        }
+    }
+
     /// Returns whether this user has the host's configuration file for all projects.
     pub(crate) fn has_user_file(self) -> bool {
         home().is_ok_and(|home| self.user_file(&home).exists())
     }
 
-    /// Returns a warning if the host starts servers from a file that is not read: Continue can also have servers in its
-    /// settings.
-    pub(crate) fn unread_servers(self, home: &Path) -> Option<String> {
-        let file = (self.format() == Host::Continue).then(|| home.join(".continue/config.yaml"))?;
+    /// Returns the path of the settings in which the host can list further servers: of Continue only.
+    pub(crate) fn settings_file(self, home: &Path) -> Option<PathBuf> {
+        (self.format() == Host::Continue).then(|| home.join(SETTINGS_OF_CONTINUE))
+    }
+
+    /// Returns the path of the host's [settings](Self::settings_file) if they list servers.
+    pub(crate) fn settings_with_servers(self, home: &Path) -> Option<PathBuf> {
+        let file = self.settings_file(home)?;
         let text = std::fs::read_to_string(&file).ok()?;
-        let has_servers = |line: &str| {
-            line.strip_prefix("mcpServers:")
-                .is_some_and(|rest| !rest.trim_start().starts_with("[]"))
+        let mut lines = text.lines().skip_while(|line| !line.starts_with("mcpServers:"));
+        let rest = lines.next()?.strip_prefix("mcpServers:")?;
+        let rest = rest.split('#').next().unwrap_or_default().trim();
+        let has_servers = if rest.is_empty() {
+            // The servers are in the lines below, before the next key at the top level.
+            let is_text = |line: &&str| !line.trim().is_empty() && !line.trim().starts_with('#');
+            lines.find(is_text).is_some_and(|line| line.starts_with([' ', '\t', '-']))
+        } else {
+            !["[]", "[ ]", "{}", "null", "~"].contains(&rest)
         };
-        text.lines().any(has_servers).then(|| {
+        has_servers.then_some(file)
+    }
+
+    /// Returns a warning about files beside the host's configuration file from which the host starts further servers,
+    /// and which mgp does not read: of Continue only.
+    pub(crate) fn unread_servers(self, home: &Path) -> Option<String> {
+        let file = (self.format() == Host::Continue).then(|| self.user_file(home))?;
+        let folder = file.parent()?;
+        let entries = std::fs::read_dir(folder).ok()?.flatten().take(MAX_BESIDE);
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.path())
+            .filter(|path| *path != file && lists_servers(path))
+            .filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()))
+            .collect();
+        names.sort();
+        let more = names.len().saturating_sub(MAX_NAMES);
+        names.truncate(MAX_NAMES);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        (!names.is_empty()).then(|| {
             format!(
-                "`{}` has servers that mgp does not read; Continue starts them itself, so they are not governed; \
-                 move them to `{}`",
-                file.display(),
-                self.user_file(home).display()
+                "mgp does not read {}{more} in `{}`, so {} starts the servers there itself, not governed; move them to `{}`",
+                names.join(", "),
+                folder.display(),
+                self.title(),
+                file.display()
             )
         })
     }
@@ -163,16 +202,69 @@ impl KnownHost {
         Some(if self.format() == Host::OpenCode { or_jsonc(file) } else { file })
     }
 
-    /// Returns the host to which a configuration file belongs, recognised by the last parts of its path.
+    /// Returns the host whose servers `mgp import` reads from a file: also VS Code for its settings, where it can have
+    /// servers besides those of its configuration file.
+    pub(crate) fn from_imported_file(file: &Path) -> Option<Self> {
+        let settings = [".vscode/settings.json", "Code/User/settings.json"];
+        let is_settings = settings.iter().any(|end| file.ends_with(end));
+        let vscode = || Self::from_name(Host::VsCode.name()).filter(|_| is_settings);
+        Self::from_file(file).or_else(vscode)
+    }
+
+    /// Returns the host to which a configuration file belongs, recognised by the last parts of its path, or by the
+    /// variable that names its folder.
     pub(crate) fn from_file(file: &Path) -> Option<Self> {
         let json = file.ends_with("opencode.jsonc").then(|| file.with_extension("json"));
         let file = json.as_deref().unwrap_or(file);
         Self::ALL.into_iter().find(|host| {
+            let is_moved = |own: PathBuf| {
+                own == file || dunce::canonicalize(&own).is_ok_and(|real| real == file)
+            };
+            if host.format() == Host::Continue && file.ends_with(SETTINGS_OF_CONTINUE)
+                || host.moved_file().is_some_and(is_moved)
+            {
+                return true;
+            }
             let (Home(user) | Config(user) | Programs(user)) = host.0.user;
             let mut paths = [Some(user), host.format().project_file()].into_iter().flatten();
             paths.any(|path| file.ends_with(distinct_end(path)))
         })
     }
+}
+
+/// The maximum number of files in a folder that are searched for servers.
+const MAX_BESIDE: usize = 200;
+
+/// The maximum size of such a file, in bytes.
+const MAX_BESIDE_BYTES: u64 = 1 << 20;
+
+/// The maximum number of files that a warning names.
+const MAX_NAMES: usize = 8;
+
+/// Returns whether a file of Continue seems to list servers.
+fn lists_servers(file: &Path) -> bool {
+    let is_list =
+        file.extension().is_some_and(|end| end == "json" || end == "yaml" || end == "yml");
+    let is_short =
+        |metadata: std::fs::Metadata| metadata.is_file() && metadata.len() <= MAX_BESIDE_BYTES;
+    is_list
+        && std::fs::metadata(file).is_ok_and(is_short)
+        && std::fs::read_to_string(file)
+            .is_ok_and(|text| ["mcpServers", "command", "url"].iter().any(|key| text.contains(key)))
+}
+
+/// The variable that names the folder of Claude Code's files.
+const CLAUDE_FOLDER: &str = "CLAUDE_CONFIG_DIR";
+
+/// Returns the absolute path of the folder that an environment variable names.
+fn folder_in(variable: &str) -> Option<PathBuf> {
+    let folder = std::env::var_os(variable).filter(|folder| !folder.is_empty())?;
+    std::path::absolute(folder).ok()
+}
+
+/// Returns the path of the user's settings of Claude Code, which can reject servers of projects.
+pub(crate) fn claude_settings(home: &Path) -> PathBuf {
+    folder_in(CLAUDE_FOLDER).unwrap_or_else(|| home.join(".claude")).join("settings.json")
 }
 
 /// Returns the path of a file of `OpenCode`: with `.jsonc` instead of `.json` if only that file exists.
@@ -196,6 +288,9 @@ fn distinct_end(path: &'static str) -> &'static Path {
 }
 
 const TABLE_LEN: usize = TABLE.len();
+
+/// The path of Continue's settings below the user's home folder.
+const SETTINGS_OF_CONTINUE: &str = ".continue/config.yaml";
 
 impl ValueEnum for KnownHost {
     fn value_variants<'a>() -> &'a [Self] {
@@ -229,6 +324,8 @@ mod tests {
             ("/p/.mcp.json", Some("claude-code")),
             ("/h/.config/opencode/opencode.jsonc", Some("opencode")),
             ("/p/opencode.jsonc", Some("opencode")),
+            ("/h/.continue/config.yaml", Some("continue")),
+            ("/p/config.yaml", None),
             ("/p/other.jsonc", None),
             ("/p/mcp.json", None),
             ("settings.json", None),

@@ -1,51 +1,57 @@
 //! The audit log for changes that a command makes without a kernel's help, e.g. of approved projects or of API keys.
 //!
-//! A running kernel writes its audit log alone; while it runs, such changes are recorded in a second log in the same
-//! folder.
+//! While another process holds the state folder, e.g. a running kernel, only that process writes the log; it takes the
+//! events of the command from the store.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use mgp_security::{AuditLog, Governance, LogConfig};
+use mgp_security::{AuditLog, DeferredAudit, Governance};
 use mgp_types::service::AuditSink;
-use mgp_types::store::Store;
+use mgp_types::store::{Durability, Store};
 
 use crate::args::Global;
 use crate::exit::CliResult;
 use crate::lock::{self, Lock, LockAttempt};
 use crate::state;
 
-/// The name of the second log, which is used while a kernel runs.
-pub(crate) const SIDE_LOG: &str = "beside";
+/// The maximum time that a command waits until the other process has written its events.
+const TAKEN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An open audit log of a command.
 pub(crate) struct OfflineAudit {
-    log: AuditLog,
+    log: CommandLog,
     store: Arc<dyn Store>,
-    /// The lock of the state folder; `None` while a kernel runs.
-    _folder: Option<Lock>,
+}
+
+enum CommandLog {
+    /// The log of the state folder, which this command has locked.
+    Own(AuditLog, Lock),
+    /// The store, from which the process that holds the state folder takes the events.
+    Deferred(DeferredAudit),
 }
 
 impl OfflineAudit {
-    /// Opens the audit log of the state folder, or the second log while a kernel runs.
+    /// Opens the audit log of the state folder.
     pub(crate) async fn open(global: &Global) -> CliResult<Self> {
         let folder = state::create_folder(global)?;
         if let LockAttempt::Acquired(lock) = lock::try_kernel(&folder)? {
             let governance = Governance::in_folder(&folder).await?;
             if let Some(log) = governance.log() {
                 let store = Arc::clone(governance.store());
-                return Ok(Self { log: log.clone(), store, _folder: Some(lock) });
+                return Ok(Self { log: CommandLog::Own(log.clone(), lock), store });
             }
         }
-        let config = LogConfig::new(folder.join("audit"))
-            .name(SIDE_LOG)
-            .digest_key(folder.join("digest.key"));
-        let store: Arc<dyn Store> = Arc::new(state::db(global).await?);
-        let log = AuditLog::open(config, Some(Arc::clone(&store))).await?;
-        Ok(Self { log, store, _folder: None })
+        let store: Arc<dyn Store> = Arc::new(state::open_db(global, Durability::Full).await?);
+        let log = DeferredAudit::in_folder(&folder, Arc::clone(&store)).await?;
+        Ok(Self { log: CommandLog::Deferred(log), store })
     }
 
     pub(crate) fn sink(&self) -> Arc<dyn AuditSink> {
-        Arc::new(self.log.clone())
+        match &self.log {
+            CommandLog::Own(log, _) => Arc::new(log.clone()),
+            CommandLog::Deferred(log) => Arc::new(log.clone()),
+        }
     }
 
     /// Returns the store that commits a change together with its audit event.
@@ -55,6 +61,13 @@ impl OfflineAudit {
 
     /// Closes the log after every event is on disk.
     pub(crate) async fn close(self) -> CliResult {
-        Ok(self.log.close().await?)
+        match self.log {
+            CommandLog::Own(log, lock) => {
+                log.close().await?;
+                drop(lock);
+                Ok(())
+            }
+            CommandLog::Deferred(log) => Ok(log.wait_until_taken(TAKEN_TIMEOUT).await?),
+        }
     }
 }

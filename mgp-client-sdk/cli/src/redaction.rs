@@ -5,6 +5,7 @@ use std::path::Path;
 
 use mgp_discovery::{ExpandedServer, looks_secret};
 use mgp_types::service::shown_url;
+use serde_json::Value as Json;
 
 use crate::exit::Failure;
 
@@ -13,6 +14,9 @@ const MAX_BYTES: u64 = 256 << 10;
 
 /// Minimum length of a secret that is hidden; shorter values would hide ordinary words.
 const MIN_SECRET_BYTES: usize = 6;
+
+/// The tables of variables and headers, here and in the files of hosts; all of their values are masked.
+const VALUE_TABLES: [&str; 5] = ["env", "envs", "environment", "headers", "http_headers"];
 
 /// The tables with URLs whose paths are often secrets.
 const SECRET_PATHS: [&str; 3] = ["kernel.audit.sinks.", "kernel.notify.", "kernel.webhooks."];
@@ -94,7 +98,7 @@ fn mask(table: &mut dyn toml_edit::TableLike, path: &str, is_secret: bool) {
         key.leaf_decor_mut().clear();
         key.dotted_decor_mut().clear();
         let name = key.get();
-        let is_secret = is_secret || ["env", "headers"].contains(&name) || names_secret(name);
+        let is_secret = is_secret || VALUE_TABLES.contains(&name) || names_secret(name);
         let path = format!("{path}{name}.");
         match item {
             toml_edit::Item::None => {}
@@ -125,6 +129,42 @@ fn mask_value(value: &mut toml_edit::Value, place: Place<'_>) {
         _ => {}
     }
     value.decor_mut().clear();
+}
+
+/// Masks the entry of a server in the file of a host: all values of variables and headers, and elsewhere those that are
+/// secrets by their key or text.
+pub(crate) fn mask_entry(entry: &mut Json) {
+    mask_json(entry, Place { path: "", name: "", is_secret: false });
+}
+
+fn mask_json(value: &mut Json, place: Place<'_>) {
+    match value {
+        Json::String(text) => {
+            if let Some(shown) = masked_text(text, place) {
+                *text = shown;
+            }
+        }
+        Json::Array(items) => {
+            let mut flag = String::new();
+            for item in items {
+                let text = item.as_str().unwrap_or_default().to_owned();
+                let is_secret = place.is_secret || names_secret(&flag);
+                mask_json(item, Place { name: &flag, is_secret, ..place });
+                let is_flag = text.starts_with('-') && !text.contains('=');
+                flag = if is_flag { text } else { String::new() };
+            }
+        }
+        Json::Object(members) => {
+            for (name, value) in members.iter_mut() {
+                let name = name.as_str();
+                let is_secret =
+                    place.is_secret || VALUE_TABLES.contains(&name) || names_secret(name);
+                mask_json(value, Place { name, is_secret, ..place });
+            }
+        }
+        Json::Number(_) | Json::Bool(_) if place.is_secret => *value = "…".into(),
+        _ => {}
+    }
 }
 
 /// Masks the secret elements of an array, e.g. of arguments, and the element after a flag that names a secret.
@@ -268,6 +308,33 @@ mod tests {
         }
         std::fs::write(&file, "token = [").unwrap();
         assert!(masked(&file).is_err());
+    }
+
+    #[test]
+    fn the_entry_of_a_host_is_shown_without_its_secrets() {
+        let mut entry = serde_json::json!({
+            "command": ["npx", "--api-key", "s01", "--port", "8080", "postgres://ada:s02@db/x"],
+            "args": ["-y", "files", "--token=s03", "--dir", "/srv"],
+            "env": { "A": "s04$b", "B": 505, "C": "${C}", "D": "${D:-s06}", "E": ["s07"] },
+            "environment": { "A": "s08" }, "envs": { "A": "s09" },
+            "requestOptions": { "headers": { "X": "s10" } }, "http_headers": { "X": "s11" },
+            "url": "https://h.example/mcp?k=s12", "apiKey": "s13", "timeout": 20,
+            "nested": { "path": "npx", "args": ["--secret", "s14"] },
+        });
+        mask_entry(&mut entry);
+        let shown = entry.to_string();
+        let secrets = (0..=14).map(|number| format!("s{number:02}"));
+        let leaked: Vec<_> = secrets.filter(|secret| shown.contains(secret)).collect();
+        assert!(leaked.is_empty() && !shown.contains("505"), "{leaked:?}: {shown}");
+        for kept in [
+            r#"["npx","--api-key","…","--port","8080","…"]"#,
+            r#"["-y","files","…","--dir","/srv"]"#,
+            r#""C":"${C}""#,
+            r#""url":"https://h.example/mcp""#,
+            r#""timeout":20"#,
+        ] {
+            assert!(shown.contains(kept), "{kept}: {shown}");
+        }
     }
 
     #[test]

@@ -101,6 +101,46 @@ fn each_document_has_its_schema() {
     }
 }
 
+/// The environment variables that commands read, each with its meaning.
+const ENVIRONMENT: [(&str, &str); 5] = [
+    ("MGP_STATE", "The folder of the kernel's state, like `--state`."),
+    (
+        "XDG_STATE_HOME",
+        "Without `--state` and `MGP_STATE`, the folder is `mgp` in this folder; if it is not set, `~/.local/state/mgp`.",
+    ),
+    (
+        "MGP_CONFIG_PATH",
+        "The configuration file, like `--config`, also for `mgp serve`. It replaces the project's file and your own, and counts as your own. `XDG_CONFIG_HOME` does not move your own file.",
+    ),
+    (
+        "MGP_LOG",
+        "The level of the log in place of that of `-v`: `error`, `warn`, `info`, `debug` or `trace`, or directives such as `warn,mgp_transport=debug`. A kernel has the variables of the program that started it.",
+    ),
+    ("NO_COLOR", "If it is not empty, no colours are printed; the same with `TERM=dumb`."),
+];
+
+#[test]
+fn every_variable_of_the_program_is_on_the_page() {
+    let discovery =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../mgp-discovery/src/source/merge.rs");
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let files = ["args.rs", "log.rs", "output.rs", "state.rs"].map(|name| own.join(name));
+    for file in files.into_iter().chain([discovery]) {
+        let text = fs::read_to_string(&file).unwrap();
+        let words = text.split('"').filter(|word| {
+            let is_of_us = ["MGP_", "XDG_"].iter().any(|start| word.starts_with(start));
+            is_of_us || *word == "NO_COLOR"
+        });
+        for word in words {
+            assert!(
+                ENVIRONMENT.iter().any(|(name, _)| *name == word),
+                "{word}: {}",
+                file.display()
+            );
+        }
+    }
+}
+
 #[test]
 fn the_page_has_the_help_of_all_commands() {
     let mut command = Cli::command();
@@ -108,11 +148,41 @@ fn the_page_has_the_help_of_all_commands() {
     let mut page = String::from(
         "# Commands of `mgp`\n\nGenerated from the program; `mgp help COMMAND` shows the same.\n\n",
     );
-    page += "Every command accepts `--state DIR` (the folder of the kernel's state), `--json` (print one JSON document that follows a schema in [schema/cli](schema/cli); commands without output return `done`), and `-v`.\n";
+    page += "With `--json` a command prints one JSON document that follows a schema in [schema/cli](schema/cli); commands without output return `done`.\n";
     page += "Results go to standard output, everything else to standard error.\nA DURATION is a number and a unit, e.g. `30s`, `15m`, `12h`, `90d` or `2w`; a TIME is a duration or a timestamp, e.g. `2027-01-31T00:00:00Z`.\n\n";
     page += "| Exit code | Meaning |\n|---|---|\n| 0 | Success |\n| 1 | Refused or failed; the last line of standard error has the reason and the remedy |\n| 2 | Invalid usage |\n| 3 | The command needs a kernel, and none is running |\n";
+    page += "\nEvery command accepts:\n\n| | |\n|---|---|\n";
+    for arg in command.get_arguments().filter(|arg| arg.is_global_set()) {
+        let _ = writeln!(page, "{}", row(arg));
+    }
+    page += "\nIt also reads these environment variables:\n\n| | |\n|---|---|\n";
+    for (name, meaning) in ENVIRONMENT {
+        let _ = writeln!(page, "| `{name}` | {meaning} |");
+    }
     commands(&command, "mgp", &mut page);
     check(&docs().join("cli.md"), &page);
+}
+
+/// Returns the row of an argument in a table.
+fn row(arg: &clap::Arg) -> String {
+    let short = arg.get_short().map(|short| format!("-{short}, ")).unwrap_or_default();
+    let name = format!("{short}{arg}").replace('|', "\\|");
+    let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    let defaults: Vec<_> =
+        arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+    let words: Vec<_> = arg
+        .get_possible_values()
+        .iter()
+        .filter(|_| arg.get_action().takes_values())
+        .map(|word| format!("`{}`", word.get_name()))
+        .collect();
+    let help = if words.is_empty() { help } else { format!("{help}: {}", words.join(", ")) };
+    let default = if defaults.is_empty() || defaults[0] == "false" {
+        String::new()
+    } else {
+        format!("; {}", defaults.join(" "))
+    };
+    format!("| `{name}` | {}{default} |", help.replace('|', "\\|"))
 }
 
 fn commands(command: &clap::Command, path: &str, page: &mut String) {
@@ -135,27 +205,7 @@ fn commands(command: &clap::Command, path: &str, page: &mut String) {
             .filter(|arg| {
                 arg.get_id() != "help" && !matches!(arg.get_action(), clap::ArgAction::Version)
             })
-            .map(|arg| {
-                let short = arg.get_short().map(|short| format!("-{short}, ")).unwrap_or_default();
-                let name = format!("{short}{arg}").replace('|', "\\|");
-                let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-                let defaults: Vec<_> =
-                    arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
-                let words: Vec<_> = arg
-                    .get_possible_values()
-                    .iter()
-                    .filter(|_| arg.get_action().takes_values())
-                    .map(|word| format!("`{}`", word.get_name()))
-                    .collect();
-                let help =
-                    if words.is_empty() { help } else { format!("{help}: {}", words.join(", ")) };
-                let default = if defaults.is_empty() || defaults[0] == "false" {
-                    String::new()
-                } else {
-                    format!("; {}", defaults.join(" "))
-                };
-                format!("| `{name}` | {}{default} |", help.replace('|', "\\|"))
-            })
+            .map(row)
             .collect();
         if !rows.is_empty() {
             let _ = write!(page, "\n| | |\n|---|---|\n{}\n", rows.join("\n"));
@@ -163,6 +213,10 @@ fn commands(command: &clap::Command, path: &str, page: &mut String) {
         if let Some(after) = sub.get_after_help() {
             let after = after.to_string();
             let (text, example) = after.split_once("Example:\n").unwrap_or((&after, ""));
+            assert!(
+                !text.contains("Example") && !example.contains("\n\n"),
+                "the example of {path} is not last"
+            );
             if !text.trim().is_empty() {
                 let _ = write!(page, "\n{}\n", text.trim());
             }

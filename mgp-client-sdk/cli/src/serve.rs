@@ -271,7 +271,8 @@ async fn attach(kernel: &Kernel, socket: LocalSocket, options: Options) -> CliRe
         gate: Arc::new(OperatorGate::new(&folder, sources)),
     };
     probes::serve_metrics(kernel, &served.drain).await?;
-    let http = http.map(|bound| tokio::spawn(with_console(bound, &served, console).run()));
+    let http = http.map(|bound| with_console(bound, &served, console)).transpose()?;
+    let http = http.map(|bound| tokio::spawn(bound.run()));
     let stdio = stdio_agent.map(|agent| serve_stdio(&served, &agent)).transpose()?;
     let reachable = kernel.endpoints();
     let servers: Vec<String> = kernel.servers().into_iter().map(|server| server.id).collect();
@@ -343,11 +344,11 @@ fn with_console(
     bound: BoundServer,
     served: &ServedKernel,
     console: Option<ServedConsole>,
-) -> BoundServer {
-    match console {
-        Some(pages) => bound.mount(console::SERVED_PATH, console::served(served.clone(), pages)),
+) -> CliResult<BoundServer> {
+    Ok(match console {
+        Some(pages) => bound.mount(console::SERVED_PATH, console::served(served.clone(), pages)?),
         None => bound,
-    }
+    })
 }
 
 fn build_stack(server: Server) -> CliResult<mgp_types::service::Stack> {
@@ -381,7 +382,6 @@ async fn bind(
                 config,
                 auth: auth.clone(),
                 hosts,
-                url: kernel.console_url(),
                 is_tls: configured.tls.is_some(),
             });
             http.auth(auth)

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use mgp_types::store::Db;
+use mgp_types::store::{Db, DbConfig, Durability};
 
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
@@ -120,9 +120,16 @@ pub(crate) fn unusable(path: &Path, error: &io::Error) -> Failure {
 
 /// Opens the database in the state folder; a running kernel notices changes made in it.
 pub(crate) async fn db(global: &Global) -> CliResult<Db> {
+    open_db(global, Durability::Normal).await
+}
+
+/// Opens the database in the state folder, with changes of this durability.
+pub(crate) async fn open_db(global: &Global, durability: Durability) -> CliResult<Db> {
     let file = create_folder(global)?.join(DATABASE);
     let failed = |error| {
         Failure::failed(format!("the state in `{}` cannot be used: {error}", file.display()))
     };
-    Db::open(&file).await.map_err(failed)
+    let mut config = DbConfig::new(&file);
+    config.durability = durability;
+    config.open().await.map_err(failed)
 }

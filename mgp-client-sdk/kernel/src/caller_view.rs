@@ -2,7 +2,8 @@
 //! §5).
 
 use mgp_security::{Governance, MissingStatus};
-use mgp_toolindex::{Allowed, Availability, AvailabilityCheck, IndexedTool};
+use mgp_toolindex::{Allowed, Availability, AvailabilityCheck, IndexedTool, ToolFeature};
+use mgp_types::mcp::UiToolMeta;
 use mgp_types::service::{Context, Hidden, ServerId, Visibility};
 use tokio::sync::watch;
 
@@ -29,6 +30,12 @@ impl CallerView {
         self.governance.access().sees_server(cx, server).is_ok()
     }
 
+    /// Returns whether a caller may see at least one tool of a server, even if the caller does not see the server as a
+    /// whole. The kernel need not know the tools of the server.
+    pub(crate) fn may_see_a_tool(&self, cx: &Context, server: &ServerId) -> bool {
+        self.governance.access().may_see_a_tool(cx, server)
+    }
+
     /// Returns whether a caller sees a tool; `tool` is the server's own name for it.
     pub(crate) fn shows(&self, cx: &Context, server: &str, tool: &str) -> bool {
         self.governance.shows(cx, server, tool)
@@ -44,6 +51,19 @@ impl CallerView {
         !self.governance.definitions().state(Some(server), tool).is_callable()
             && self.may_use(cx, server, tool)
     }
+}
+
+/// Returns the metadata of the page of a tool; `None` if the tool has no page.
+pub(crate) fn page_of(tool: &IndexedTool) -> Option<UiToolMeta> {
+    if !tool.may_use(ToolFeature::Page) {
+        return None;
+    }
+    UiToolMeta::of(&tool.tool().ok()?)
+}
+
+/// Returns whether only pages use a tool, so that no model receives it.
+pub(crate) fn is_for_pages_only(tool: &IndexedTool) -> bool {
+    page_of(tool).is_some_and(|page| !page.is_for_models())
 }
 
 /// The tools that a caller sees.
@@ -66,7 +86,16 @@ impl Visibility for CallerView {
 
 impl AvailabilityCheck for CallerView {
     fn standing(&self, cx: &Context, tool: &IndexedTool) -> Availability {
+        if is_for_pages_only(tool) {
+            return Availability::Refused;
+        }
         let server = ServerId::from(tool.server_id());
+        // Some credentials permit the caller to see a tool, but not to call it.
+        if self.governance.access().may_call(cx, &server, tool.name()).is_err() {
+            let how = "the caller's API key or token permits no calls of it; use one that does"
+                .to_owned();
+            return Availability::NeedsApproval { permissions: Vec::new(), how: Some(how) };
+        }
         let missing = self.governance.missing_permissions(&cx.principal, &server, tool.name());
         if missing.is_empty() {
             return Availability::Callable;

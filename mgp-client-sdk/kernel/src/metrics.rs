@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -11,13 +12,13 @@ use std::time::Duration;
 use mgp_security::EventSource as _;
 use mgp_types::RpcError;
 use mgp_types::mgp::ServerState;
-use mgp_types::service::{AgentId, Call, Context, Reply, ServerId, TraceSpan};
+use mgp_types::service::{AgentId, Call, CallerChannel, Context, Reply, ServerId, TraceSpan};
 use mgp_types::sync::Mutex;
 use tokio::time::Instant;
 
 use super::handle::Kernel;
 use super::refusal::is_refusal;
-use super::telemetry::{self, CallSpan, SpanSender};
+use super::telemetry::{CallSpan, SpanSender};
 
 /// The upper bounds of the buckets of durations, in seconds.
 pub(super) const BUCKETS: [f64; 8] = [0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0, 600.0];
@@ -31,6 +32,9 @@ const MAX_OUTCOMES: usize = 64;
 
 /// The key of all further outcomes.
 const OTHER: i32 = i32::MIN;
+
+/// The key of calls that their callers cancelled.
+const CANCELLED: i32 = i32::MIN + 1;
 
 /// The counts of calls for metrics. This handle is cheap to clone.
 #[derive(Clone, Default)]
@@ -47,7 +51,7 @@ struct MetricsState {
 /// The counts of the calls of one server.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ServerCalls {
-    /// The number of calls by their outcome: 0 for a result, an error code, or [`OTHER`].
+    /// The number of calls by their outcome: 0 for a result, an error code, [`CANCELLED`] or [`OTHER`].
     pub(super) outcomes: BTreeMap<i32, u64>,
     /// The number of calls that a rule of this kernel denied, by their error code.
     denied: BTreeMap<i32, u64>,
@@ -56,17 +60,23 @@ pub(super) struct ServerCalls {
     pub(super) time: Duration,
 }
 
-/// The measurement of a call, from its start until its end is counted.
-pub(crate) struct CallBegin {
-    at: Instant,
-    /// The caller's span, if calls are exported and the caller has sent one.
-    parent: Option<String>,
+/// The measurement of a call. A call that is dropped before its end, because its caller cancelled it or disconnected,
+/// is counted as cancelled; a round that asks the caller is dropped too, but its call goes on in the next round.
+pub(crate) struct MeasuredCall<'a> {
+    metrics: &'a CallMetrics,
+    cx: &'a Context,
+    server: &'a ServerId,
+    tool: &'a str,
+    begun: Instant,
+    /// The duration of the earlier rounds of the call.
+    earlier: Duration,
+    is_ended: bool,
 }
 
 impl ServerCalls {
     /// Counts a call with this outcome.
     fn count(&mut self, code: i32) {
-        let is_separate = code == 0
+        let is_separate = matches!(code, 0 | CANCELLED)
             || DENIALS.contains(&code)
             || self.outcomes.contains_key(&code)
             || self.outcomes.len() < MAX_OUTCOMES;
@@ -81,22 +91,51 @@ fn is_denial(error: &RpcError) -> bool {
 
 /// Returns the text for an error code in metrics.
 pub(super) fn error_text(code: i32) -> String {
-    if code == OTHER { "other".to_owned() } else { code.to_string() }
+    match code {
+        OTHER => "other".to_owned(),
+        CANCELLED => "cancelled".to_owned(),
+        code => code.to_string(),
+    }
+}
+
+/// Returns the id of the span of a call. All rounds of a call have the same span, which is exported at the end of the
+/// last one.
+fn span_of(cx: &Context) -> TraceSpan {
+    let Some(logical) = &cx.logical else { return TraceSpan::of(cx.key) };
+    // The logical id has a random part.
+    let mut hasher = DefaultHasher::new();
+    logical.hash(&mut hasher);
+    TraceSpan(hasher.finish().max(1))
 }
 
 impl CallMetrics {
-    /// Begins to measure a call; the returned value must be passed to [`end`](Self::end). Returns `None` if calls are
-    /// not counted.
-    pub(crate) fn begin(&self, call: &mut Call) -> Option<CallBegin> {
-        self.0.is_read.load(Ordering::Relaxed).then(|| {
-            let parent = self.0.spans.get().and_then(|_| {
-                // The server receives this span as the parent of its own.
-                let span = TraceSpan(call.cx().key.as_u64());
-                call.cx_mut().trace_or_new();
-                call.cx_mut().extensions.insert(span);
-                telemetry::parent_of(call)
-            });
-            CallBegin { at: Instant::now(), parent }
+    /// Gives a call the id of its span, if calls are exported; the server receives it as the parent of its own span.
+    pub(crate) fn identify(&self, call: &mut Call) {
+        if self.0.spans.get().is_some() {
+            let cx = call.cx_mut();
+            cx.trace_or_new();
+            let span = span_of(cx);
+            cx.extensions.insert(span);
+        }
+    }
+
+    /// Begins to measure a call whose earlier rounds took this time; returns `None` if calls are not counted.
+    pub(crate) fn begin<'a>(
+        &'a self,
+        cx: &'a Context,
+        server: &'a ServerId,
+        tool: &'a str,
+        earlier: Duration,
+    ) -> Option<MeasuredCall<'a>> {
+        let is_read = self.0.is_read.load(Ordering::Relaxed);
+        is_read.then(|| MeasuredCall {
+            metrics: self,
+            cx,
+            server,
+            tool,
+            begun: Instant::now(),
+            earlier,
+            is_ended: false,
         })
     }
 
@@ -116,36 +155,49 @@ impl CallMetrics {
     pub(super) fn by_server(&self) -> BTreeMap<ServerId, ServerCalls> {
         self.0.by_server.lock().clone()
     }
+}
 
-    /// Counts a call that has ended, and logs the call if it was denied.
-    pub(crate) fn end(
-        &self,
-        cx: &Context,
-        server: &ServerId,
-        tool: &str,
-        begun: Option<CallBegin>,
-        answer: &Result<Reply, RpcError>,
-    ) {
-        let error = answer.as_ref().err();
-        let code = error.map_or(0, |error| error.code().0);
-        let is_denied = error.is_some_and(is_denial);
-        if is_denied {
-            tracing::warn!(
-                %server,
-                tool,
-                agent = cx.principal.as_agent().map(AgentId::as_str),
-                code,
-                trace = cx.trace.as_deref(),
-                "denied tool call"
-            );
+/// Logs a call that was denied, and counts a measured call that has ended.
+pub(crate) fn end(
+    cx: &Context,
+    server: &ServerId,
+    tool: &str,
+    measured: Option<MeasuredCall<'_>>,
+    answer: &Result<Reply, RpcError>,
+) {
+    let error = answer.as_ref().err();
+    let code = error.map_or(0, |error| error.code().0);
+    let is_denied = error.is_some_and(is_denial);
+    if is_denied {
+        tracing::warn!(
+            %server,
+            tool,
+            agent = cx.principal.as_agent().map(AgentId::as_str),
+            code,
+            trace = cx.trace.as_deref(),
+            "denied tool call"
+        );
+    }
+    if let Some(mut measured) = measured {
+        measured.is_ended = true;
+        measured.count(code, is_denied);
+    }
+}
+
+impl MeasuredCall<'_> {
+    /// Counts nothing: the call goes on in its next round.
+    pub(crate) fn suspend(mut self) {
+        self.is_ended = true;
+    }
+
+    fn count(&self, code: i32, is_denied: bool) {
+        let time = self.earlier.saturating_add(self.begun.elapsed());
+        let state = &self.metrics.0;
+        if let Some(spans) = state.spans.get() {
+            spans.send(CallSpan::new(self.cx, (self.server, self.tool), time, code));
         }
-        let Some(begun) = begun else { return };
-        let time = begun.at.elapsed();
-        if let Some(spans) = self.0.spans.get() {
-            spans.send(CallSpan::new(cx, begun.parent, (server, tool), begun.at, code));
-        }
-        let mut by_server = self.0.by_server.lock();
-        let calls = by_server.entry(server.clone()).or_default();
+        let mut by_server = state.by_server.lock();
+        let calls = by_server.entry(self.server.clone()).or_default();
         calls.count(code);
         if is_denied {
             *calls.denied.entry(code).or_default() += 1;
@@ -154,6 +206,15 @@ impl CallMetrics {
         let seconds = time.as_secs_f64();
         if let Some(bucket) = BUCKETS.iter().position(|most| seconds <= *most) {
             calls.buckets[bucket] += 1;
+        }
+    }
+}
+
+impl Drop for MeasuredCall<'_> {
+    fn drop(&mut self) {
+        let channel = self.cx.caller_access.channel();
+        if !self.is_ended && !channel.is_some_and(CallerChannel::has_suspended) {
+            self.count(CANCELLED, false);
         }
     }
 }
@@ -190,6 +251,9 @@ impl Kernel {
         });
         let about = "Audit events that a sink has not got yet.";
         series(&mut out, "mgp_audit_sink_waiting", "gauge", about, waiting);
+        let lost = metrics.exporter().map(|spans| (String::new(), number(spans.dropped())));
+        let about = "Spans of calls that the collector has not got.";
+        series(&mut out, "mgp_spans_dropped_total", "counter", about, lost);
         let table = metrics.by_server();
         let of_table = |denied: bool| {
             table.iter().flat_map(move |(server, calls)| {
@@ -258,6 +322,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_guide_has_every_figure() {
+        let package = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        let read = |file: &str| std::fs::read_to_string(package.join(file)).unwrap();
+        let (code, page) = (read("src/metrics.rs"), read("../../docs/mgp-serve.md"));
+        let code = code.split("#[cfg(test)]").next().unwrap();
+        let names: Vec<&str> = code.split('"').filter(|text| text.starts_with("mgp_")).collect();
+        assert!(names.len() > 5, "{names:?}");
+        for name in names {
+            assert!(page.contains(&format!("`{name}`")), "{name}");
+        }
+    }
+
+    #[test]
     fn only_a_refusal_of_the_kernel_counts_as_a_denial() {
         let denied = RpcError::from(Refusal::TooManyEntries(1));
         let of = |code: i32| RpcError::new(ErrorCode(code), "no");
@@ -279,9 +356,10 @@ mod tests {
         }
         calls.count(0);
         calls.count(1_001);
+        calls.count(CANCELLED);
         calls.count(5_000);
-        assert_eq!(calls.outcomes.len(), MAX_OUTCOMES + 3);
-        assert_eq!(calls.outcomes.values().sum::<u64>(), 10_003);
+        assert_eq!(calls.outcomes.len(), MAX_OUTCOMES + 4);
+        assert_eq!(calls.outcomes.values().sum::<u64>(), 10_004);
         assert_eq!((calls.outcomes[&0], calls.outcomes[&1_001], calls.outcomes[&5_000]), (1, 1, 2));
         assert_eq!(calls.outcomes[&OTHER], 10_000 - MAX_OUTCOMES as u64);
         assert_eq!((error_text(OTHER).as_str(), error_text(-32_603).as_str()), ("other", "-32603"));

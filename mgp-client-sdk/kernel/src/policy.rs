@@ -90,11 +90,16 @@ pub(super) fn health_checks(server: &ServerConfig) -> Option<MonitorConfig> {
     Some(config)
 }
 
-/// Returns the limits of calls that are repeated with answers to questions: the default ones, but a modern host can
-/// answer a form for as long as the form waits.
+/// The maximum size in bytes of the state of a call between two rounds. It contains the questions and the state of the
+/// server, and all answers to a legacy server, so it can be larger than what a tool may keep.
+const MAX_ROUND_STATE_BYTES: usize = 4 * 1024 * 1024;
+
+/// Returns the limits of calls that are repeated with answers to questions. A modern host can answer a form for as long
+/// as the form waits.
 pub(super) fn round_limits(form_timeout: Duration) -> RoundsConfig {
     let mut limits = RoundsConfig::default();
     limits.ttl = limits.ttl.max(form_timeout.saturating_add(Duration::from_mins(1)));
+    limits.state_bytes = MAX_ROUND_STATE_BYTES;
     limits
 }
 

@@ -1,15 +1,16 @@
 //! Exports tool calls as spans, and metrics, to a collector: OTLP over HTTP with JSON.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use mgp_types::Sha256Hash;
 use mgp_types::method::{Request as _, ToolsCall};
 use mgp_types::mgp::ServerState;
-use mgp_types::service::{AgentId, Call, Context, MetaKey, ServerId};
+use mgp_types::service::{AgentId, CallerTrace, Context, ServerId, TraceSpan};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::handle::{Kernel, KernelParts};
 use super::metrics::{BUCKETS, CallMetrics, error_text};
@@ -31,7 +32,7 @@ const TRACE_DIGITS: usize = 32;
 /// The span of a tool call that has ended.
 pub(crate) struct CallSpan {
     trace: String,
-    /// The trace id of the caller if it does not have the form of OpenTelemetry.
+    /// The trace id of MGP (`trace_id`) if it is not the trace of the span.
     foreign_trace: Option<String>,
     span: u64,
     parent: Option<String>,
@@ -50,63 +51,73 @@ enum Message {
 
 /// A sender of spans to the task that exports them. This handle is cheap to clone.
 #[derive(Clone)]
-pub(crate) struct SpanSender(mpsc::Sender<Message>);
+pub(crate) struct SpanSender {
+    queue: mpsc::Sender<Message>,
+    /// The number of spans that the collector has not got, because the queue was full or the export failed.
+    dropped: Arc<AtomicU64>,
+}
 
 impl SpanSender {
     /// Sends a span, unless too many wait already.
     pub(crate) fn send(&self, span: CallSpan) {
         // Drop the span if the queue is full: the collector does not answer, and calls must not wait for it.
-        let _ = self.0.try_send(Message::Span(Box::new(span)));
+        if self.queue.try_send(Message::Span(Box::new(span))).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the number of spans that the collector has not got.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
     }
 
     /// Exports all waiting spans, within a limited time.
     pub(crate) async fn flush(&self) {
         let (done, flushed) = oneshot::channel();
-        if self.0.try_send(Message::Flush(done)).is_ok() {
-            let _ = timeout(FLUSH_TIMEOUT, flushed).await;
-        }
+        let flush = async {
+            // Wait for room in a full queue.
+            if self.queue.send(Message::Flush(done)).await.is_ok() {
+                let _ = flushed.await;
+            }
+        };
+        let _ = timeout(FLUSH_TIMEOUT, flush).await;
     }
 }
 
-/// Returns the id of the caller's span, from the `traceparent` of a call; `None` if there is no valid one.
-pub(crate) fn parent_of(call: &Call) -> Option<String> {
-    let text: String =
-        serde_json::from_str(call.params().meta_member(MetaKey::Traceparent)?).ok()?;
-    let span = text.split('-').nth(2)?;
-    let is_span = span.len() == 16 && span.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_span.then(|| span.to_ascii_lowercase())
-}
-
 impl CallSpan {
-    /// Creates the span of a call that has just ended.
+    /// Creates the span of a call that has just ended, in the trace of its caller.
     pub(crate) fn new(
         cx: &Context,
-        parent: Option<String>,
         (server, tool): (&ServerId, &str),
-        begun: Instant,
+        time: Duration,
         code: i32,
     ) -> Self {
         let given = cx.trace.as_deref().unwrap_or_default();
-        let is_id =
-            given.len() == TRACE_DIGITS && given.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let trace = if is_id {
-            given.to_ascii_lowercase()
-        } else {
-            // The text of a digest begins with the name of the algorithm, so use only its last digits.
-            let digest = Sha256Hash::digest(given.as_bytes()).to_string();
-            digest[digest.len() - TRACE_DIGITS..].to_owned()
+        let caller = cx.extensions.get::<CallerTrace>();
+        let is_id = given.len() == TRACE_DIGITS
+            && given.bytes().all(|byte| byte.is_ascii_hexdigit())
+            && given.bytes().any(|byte| byte != b'0');
+        let trace = match caller {
+            Some(caller) => caller.trace().to_owned(),
+            None if is_id => given.to_ascii_lowercase(),
+            None => {
+                // The text of a digest begins with the name of the algorithm, so use only its last digits.
+                let digest = Sha256Hash::digest(given.as_bytes()).to_string();
+                digest[digest.len() - TRACE_DIGITS..].to_owned()
+            }
         };
+        let span = cx.extensions.get::<TraceSpan>().copied();
         Self {
+            foreign_trace: (!given.eq_ignore_ascii_case(&trace)).then(|| given.to_owned()),
             trace,
-            foreign_trace: (!is_id).then(|| given.to_owned()),
-            span: cx.key.as_u64(),
-            parent: parent.filter(|_| is_id),
+            span: span.unwrap_or_else(|| TraceSpan::of(cx.key)).0,
+            parent: caller.map(|caller| caller.span().to_owned()),
             tool: tool.to_owned(),
             server: server.clone(),
             agent: cx.principal.as_agent().map(|agent| AgentId::as_str(agent).to_owned()),
             code,
             ended: SystemTime::now(),
-            time: begun.elapsed(),
+            time,
         }
     }
 
@@ -122,7 +133,7 @@ impl CallSpan {
         let status = if self.code == 0 {
             json!({})
         } else {
-            attributes.push(text("error.type", &self.code.to_string()));
+            attributes.push(text("error.type", &error_text(self.code)));
             json!({ "code": 2 })
         };
         let begun = self.ended.checked_sub(self.time).unwrap_or(self.ended);
@@ -145,9 +156,19 @@ pub(super) fn start(kernel: &Kernel, collector: Option<UrlSink>) {
     let figures = kernel.0.config.config().kernel.telemetry.interval;
     let (sender, inbox) = mpsc::channel(MAX_WAITING);
     let metrics = kernel.0.dispatcher.parts().metrics.clone();
-    metrics.export_to(SpanSender(sender));
+    let dropped = Arc::new(AtomicU64::new(0));
+    metrics.export_to(SpanSender { queue: sender, dropped: Arc::clone(&dropped) });
     let (kernel, lifetime) = (Arc::downgrade(&kernel.0), kernel.0.config.lifetime());
-    let exporter = Exporter { sink, kernel, metrics, begun: SystemTime::now(), fails: false };
+    let exporter = Exporter {
+        sink,
+        kernel,
+        metrics,
+        dropped,
+        resource: resource(),
+        begun: SystemTime::now(),
+        spans_fail: false,
+        figures_fail: false,
+    };
     tokio::spawn(exporter.run(inbox, figures, lifetime));
 }
 
@@ -155,9 +176,14 @@ struct Exporter {
     sink: UrlSink,
     kernel: Weak<KernelParts>,
     metrics: CallMetrics,
+    /// The number of spans that the collector has not got.
+    dropped: Arc<AtomicU64>,
+    resource: Value,
     begun: SystemTime,
-    /// Set while exports fail, so that only the first failure is logged.
-    fails: bool,
+    /// Set while exports of spans fail, so that only the first failure is logged.
+    spans_fail: bool,
+    /// Set while exports of figures fail.
+    figures_fail: bool,
 }
 
 impl Exporter {
@@ -199,10 +225,18 @@ impl Exporter {
             return;
         }
         let spans = std::mem::take(spans);
+        let count = spans.len() as u64;
         let body = json!({ "resourceSpans": [{
-            "resource": resource(), "scopeSpans": [{ "scope": scope(), "spans": spans }],
+            "resource": self.resource, "scopeSpans": [{ "scope": scope(), "spans": spans }],
         }]});
-        self.post("/v1/traces", &body).await;
+        let failed = self.post("/v1/traces", &body).await;
+        if let Some(error) = &failed {
+            let dropped = self.dropped.fetch_add(count, Ordering::Relaxed) + count;
+            if !self.spans_fail {
+                tracing::warn!(%error, dropped, "spans not exported, but dropped until the collector takes them");
+            }
+        }
+        self.spans_fail = failed.is_some();
     }
 
     async fn export_figures(&mut self) {
@@ -210,9 +244,13 @@ impl Exporter {
         let metrics = self.figures(&kernel);
         drop(kernel);
         let body = json!({ "resourceMetrics": [{
-            "resource": resource(), "scopeMetrics": [{ "scope": scope(), "metrics": metrics }],
+            "resource": self.resource, "scopeMetrics": [{ "scope": scope(), "metrics": metrics }],
         }]});
-        self.post("/v1/metrics", &body).await;
+        let failed = self.post("/v1/metrics", &body).await;
+        if let Some(error) = failed.as_ref().filter(|_| !self.figures_fail) {
+            tracing::warn!(%error, "figures not exported");
+        }
+        self.figures_fail = failed.is_some();
     }
 
     fn figures(&self, kernel: &Kernel) -> Value {
@@ -256,21 +294,21 @@ impl Exporter {
         ])
     }
 
-    async fn post(&mut self, path: &str, body: &Value) {
-        let failed = match timeout(EXPORT_TIMEOUT, self.sink.post(path, &body.to_string())).await {
+    /// Sends data to the collector; returns the failure, if any.
+    async fn post(&self, path: &str, body: &Value) -> Option<String> {
+        match timeout(EXPORT_TIMEOUT, self.sink.post(path, &body.to_string())).await {
             Ok(posted) => posted.err(),
             Err(_) => Some("the collector did not answer in time".to_owned()),
-        };
-        if let Some(error) = failed.as_ref().filter(|_| !self.fails) {
-            tracing::warn!(path, %error, "telemetry not exported; spans are dropped until it is");
         }
-        self.fails = failed.is_some();
     }
 }
 
+/// Returns the attributes of this kernel. The id of the instance is new at each start: a collector adds up the figures
+/// of different instances.
 fn resource() -> Value {
     json!({ "attributes": [
         text("service.name", "mgp"), text("service.version", env!("CARGO_PKG_VERSION")),
+        text("service.instance.id", &mgp_types::random_name().unwrap_or_default()),
     ]})
 }
 

@@ -58,6 +58,8 @@ pub struct ToolCall {
     client: Client,
     tool: String,
     arguments: Result<Arguments, RpcError>,
+    /// The first error of a member that could not be encoded.
+    error: Option<RpcError>,
     meta: Vec<(Cow<'static, str>, Payload)>,
     members: CallMembers,
     trace: Option<String>,
@@ -95,6 +97,7 @@ impl ToolCall {
             client,
             tool,
             arguments: Ok(Arguments::Whole(Payload::empty_object())),
+            error: None,
             meta: Vec::new(),
             members: CallMembers::default(),
             trace: None,
@@ -144,7 +147,9 @@ impl ToolCall {
     pub fn meta(mut self, name: impl Into<String>, value: impl Serialize) -> Self {
         match Payload::of(&value) {
             Ok(value) => self.meta.push((Cow::Owned(name.into()), value)),
-            Err(error) => self.arguments = Err(error),
+            Err(error) => {
+                self.error.get_or_insert(error);
+            }
         }
         self
     }
@@ -152,7 +157,7 @@ impl ToolCall {
     /// Adds a member of an extension; it is sent only if the server negotiated the extension.
     pub fn with(mut self, member: &impl Member) -> Self {
         if let Err(error) = self.members.set(member) {
-            self.arguments = Err(error);
+            self.error.get_or_insert(error);
         }
         self
     }
@@ -174,6 +179,8 @@ impl ToolCall {
     }
 
     /// Sets the time-out of this call. Each progress notification restarts it. Default: the client's time-out.
+    ///
+    /// The first call of a modern server at a URL waits for the list of tools before, at most for the same time.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -302,6 +309,9 @@ impl ToolCall {
         let bounds = self.bounds();
         let wanted = self.task != TaskMode::IfUnobserved;
         let unobserved = self.progress.is_none() && self.outlet.is_none();
+        if let Some(error) = self.error {
+            return Err(error);
+        }
         let arguments = match self.arguments? {
             Arguments::Whole(whole) => whole,
             Arguments::Members(members) => Payload::of(&members)?,

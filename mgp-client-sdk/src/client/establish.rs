@@ -110,7 +110,7 @@ pub(crate) async fn establish_url(
     )?;
     let (peer, cx, monitor) = (connection.peer(), connection.context(), connection.monitor());
     let (liveness, driver) = crate::wire::spawn_driver(connection.run(), None);
-    let mirror = Some(HeaderMirrorLayer::new(config.max_pages));
+    let mirror = Some(HeaderMirrorLayer::new(config.max_pages, config.timeout));
     let transport =
         Transport { peer, cx, monitor, liveness, driver, child: None, lists, mirror, known_era };
     // This future is boxed, so that the caller's future does not contain the whole handshake.

@@ -159,7 +159,7 @@ impl Client {
                 if number == 0 { ttl } else { all_pages.ttl.zip(ttl).map(|(a, b)| a.min(b)) };
             let Some(next) = page.next else { return Ok(all_pages) };
             if !seen.insert(next.clone()) {
-                return Err(endless(R::METHOD, &format!("the cursor `{next}` was repeated")));
+                return Err(repeated_cursor(R::METHOD, &next));
             }
             cursor = Some(next);
         }
@@ -194,4 +194,8 @@ impl Client {
 
 pub(super) fn endless(method: &str, why: &str) -> Error {
     RpcError::new(ErrorCode::INTERNAL_ERROR, format!("`{method}` does not end: {why}")).into()
+}
+
+pub(super) fn repeated_cursor(method: &str, cursor: &str) -> Error {
+    endless(method, &format!("the cursor `{cursor}` was repeated"))
 }

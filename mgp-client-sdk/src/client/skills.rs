@@ -1,12 +1,14 @@
 //! Skills of a server (`io.modelcontextprotocol/skills`, SEP-2640).
 
+use std::collections::HashSet;
+
 use mgp_types::mcp::{GetSkillParams, ReadDirectoryParams, Resource, Skill};
 use mgp_types::method::{Request as _, ResourcesDirectoryRead, SkillsGet};
 #[cfg(feature = "skills")]
 use mgp_types::{RpcError, Sha256Hash, mcp::SkillResources};
 
 use super::Client;
-use super::lists::endless;
+use super::lists::{endless, repeated_cursor};
 use crate::error::Error;
 
 impl Client {
@@ -30,14 +32,15 @@ impl Client {
     /// Dropping the future cancels the request at the server.
     pub async fn read_directory(&self, uri: impl Into<String>) -> Result<Vec<Resource>, Error> {
         let mut params = ReadDirectoryParams::new(uri);
-        let mut found = Vec::new();
+        let (mut found, mut seen) = (Vec::new(), HashSet::new());
         for _ in 0..self.0.max_pages {
             let page = self.request::<ResourcesDirectoryRead>(&params).await?;
             found.extend(page.resources);
-            match page.next_cursor {
-                Some(next) => params.cursor = Some(next),
-                None => return Ok(found),
+            let Some(next) = page.next_cursor else { return Ok(found) };
+            if !seen.insert(next.clone()) {
+                return Err(repeated_cursor(ResourcesDirectoryRead::METHOD, &next));
             }
+            params.cursor = Some(next);
         }
         Err(endless(ResourcesDirectoryRead::METHOD, "there are too many pages"))
     }

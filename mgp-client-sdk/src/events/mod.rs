@@ -78,7 +78,7 @@ impl ClientEvents<'_> {
     }
 
     /// Continues a subscription after the last event that was read. The subscription must be durable, or the server
-    /// must still have it.
+    /// must still have it; if it may have lost the subscription, name the [channels](SubscribeEvents::channels) too.
     pub fn resume(&self, cursor: EventCursor) -> SubscribeEvents {
         let mut params = SubscribeEventsParams::new(Vec::new());
         params.subscription_id = Some(cursor.subscription_id);
@@ -123,6 +123,17 @@ impl SubscribeEvents {
     pub fn min_severity(mut self, severity: Severity) -> Self {
         let filter = self.params.filter.get_or_insert_with(EventFilter::new);
         filter.min_severity = Some(severity);
+        self
+    }
+
+    /// Sets the channels of a [continued](ClientEvents::resume) subscription: if the server has lost it, it starts
+    /// again for these channels, under its id and with its numbering. Repeat [`durable`](Self::durable) and
+    /// [`min_severity`](Self::min_severity), because the server has lost them too.
+    ///
+    /// # Errors
+    /// Awaiting the value fails with −32602 if the server still has the subscription, with other channels.
+    pub fn channels<S: Into<String>>(mut self, channels: impl IntoIterator<Item = S>) -> Self {
+        self.params.channels = channels.into_iter().map(Into::into).collect();
         self
     }
 

@@ -110,9 +110,9 @@ impl ChangeStream {
             return Err(RpcError::new(ErrorCode::METHOD_NOT_FOUND, message));
         }
         let _turn = self.changing.lock().await;
-        let Some(generation) = self.change(|subscriptions| subscriptions.add(uri)) else {
-            return Ok(());
-        };
+        let added = self.change(|subscriptions| subscriptions.add(uri));
+        // The server may have refused an earlier subscription when the stream was opened again.
+        let generation = added.unwrap_or_else(|| self.subscriptions.borrow().generation);
         self.start();
         let refusal = match self.agreement(generation).await {
             Ok(agreed) if agreed.resource_subscriptions.iter().any(|known| known == uri) => {
@@ -123,7 +123,9 @@ impl ChangeStream {
             )),
             Err(error) => error,
         };
-        self.change(|subscriptions| subscriptions.remove(uri));
+        if added.is_some() {
+            self.change(|subscriptions| subscriptions.remove(uri));
+        }
         Err(refusal)
     }
 

@@ -5,12 +5,11 @@
 //! is missed.
 
 use std::future::pending;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use futures_util::future::{Either, select};
 use mgp_types::mcp::{ListenParams, SubscriptionFilter};
 use mgp_types::method::SubscriptionsListen;
-use mgp_types::service::{BoxFuture, Call, CallKey, Reply};
+use mgp_types::service::{BoxFuture, Call, CallKey, HttpFailure, Reply};
 use mgp_types::{ErrorCode, RpcError};
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep, timeout};
@@ -28,6 +27,8 @@ pub(super) struct Listener {
     agreement_sender: watch::Sender<Agreement>,
     retry_delay: RetryDelay,
     stream: Option<Stream>,
+    /// `true` if the server accepted a stream since the client last needed none; then it can accept one again.
+    has_lived: bool,
     /// `true` if changes may have been missed.
     may_have_missed: bool,
     /// The last subscription filter that the server permanently refused, with its error.
@@ -59,6 +60,7 @@ impl Listener {
             agreement_sender,
             retry_delay,
             stream: None,
+            has_lived: false,
             may_have_missed: false,
             refusal: None,
         }
@@ -84,7 +86,7 @@ impl Listener {
                     if self.stream.is_some() {
                         // The old stream still works. Only the caller that requested the change receives the error.
                         None
-                    } else if is_final(&error) {
+                    } else if self.is_final(&error) {
                         tracing::debug!(%error, "server does not report changes");
                         None
                     } else {
@@ -106,7 +108,7 @@ impl Listener {
         wanted: Option<SubscriptionFilter>,
     ) -> Result<SubscriptionFilter, RpcError> {
         let Some(wanted) = wanted else {
-            self.stream = None;
+            (self.stream, self.has_lived) = (None, false);
             // A refused filter may be tried again later, unless the server does not support streams at all.
             self.refusal.take_if(|(_, error)| error.code() != ErrorCode::METHOD_NOT_FOUND);
             return Ok(SubscriptionFilter::new());
@@ -126,7 +128,7 @@ impl Listener {
             Ok((running, agreed)) => {
                 let since = Instant::now();
                 self.stream = Some(Stream { running, wanted, agreed: agreed.clone(), since });
-                self.refusal = None;
+                (self.refusal, self.has_lived) = (None, true);
                 if std::mem::take(&mut self.may_have_missed) {
                     self.report_all(&agreed);
                 }
@@ -134,7 +136,7 @@ impl Listener {
             }
             Err(error) => {
                 if self.stream.is_none() {
-                    if is_final(&error) {
+                    if self.is_final(&error) {
                         self.refusal = Some((wanted, error.clone()));
                     } else {
                         // The lists may have been read already, and no stream reports their changes.
@@ -216,6 +218,28 @@ impl Listener {
         }
     }
 
+    /// Returns whether an error is permanent, so that the same request would be refused again.
+    fn is_final(&self, error: &RpcError) -> bool {
+        let failure = HttpFailure::from_error(error);
+        if failure.is_some_and(|failure| !matches!(failure, HttpFailure::StatusWithError(_))) {
+            // Not the server's answer: a proxy answers like this while the server restarts.
+            return false;
+        }
+        // The error comes from this process, e.g. from a failed login: another attempt would ask a person to log in,
+        // again and again.
+        let is_own = failure.is_none() && std::error::Error::source(error).is_some();
+        let is_refusal = matches!(
+            error.code(),
+            ErrorCode::METHOD_NOT_FOUND
+                | ErrorCode::INVALID_REQUEST
+                | ErrorCode::INVALID_PARAMS
+                | ErrorCode::PERMISSION_DENIED
+                | ErrorCode::AUTH_REQUIRED
+                | ErrorCode::AUTH_EXPIRED
+        );
+        is_refusal && (is_own || !self.has_lived)
+    }
+
     /// Returns a timer for the next attempt after a failure, and warns once after too many failures.
     fn schedule_retry(&mut self, error: Option<&RpcError>) -> Sleep {
         if self.retry_delay.is_at_limit() {
@@ -252,10 +276,7 @@ impl Listener {
         let resources = agreed.resource_subscriptions.iter().cloned().map(ServerChange::Resource);
         for what in lists.chain(resources) {
             self.context.lists.invalidate(&what);
-            let notify = AssertUnwindSafe(|| self.context.hooks.notify_change(&what));
-            if catch_unwind(notify).is_err() {
-                tracing::error!(change = ?what, "panic in a hook for changes");
-            }
+            self.context.hooks.notify_change(&what);
         }
     }
 }
@@ -265,17 +286,4 @@ async fn changed(subscription_changes: &mut watch::Receiver<Subscriptions>) {
     if subscription_changes.changed().await.is_err() {
         pending::<()>().await;
     }
-}
-
-/// Returns whether an error is permanent, so that the same request would be refused again.
-fn is_final(error: &RpcError) -> bool {
-    matches!(
-        error.code(),
-        ErrorCode::METHOD_NOT_FOUND
-            | ErrorCode::INVALID_REQUEST
-            | ErrorCode::INVALID_PARAMS
-            | ErrorCode::PERMISSION_DENIED
-            | ErrorCode::AUTH_REQUIRED
-            | ErrorCode::AUTH_EXPIRED
-    )
 }

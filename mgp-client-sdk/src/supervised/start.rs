@@ -550,6 +550,7 @@ fn failure_cause(error: &Error) -> String {
     if let Some(failed) = AuthorizationFailed::from_error(refusal) {
         return failed.to_string();
     }
+    let code = refusal.code();
     match HttpFailure::from_error(refusal) {
         Some(HttpFailure::Status(401) | HttpFailure::StatusWithError(401)) => {
             "the server requires credentials (HTTP 401): log in, or set a header, and start it again"
@@ -559,14 +560,14 @@ fn failure_cause(error: &Error) -> String {
             "the server redirects to another URL; use that one if you trust it".to_owned()
         }
         Some(HttpFailure::StatusWithError(status)) => {
-            format!("the handshake was refused with HTTP {status} and code {}", refusal.code())
+            format!("the handshake was refused with HTTP {status} and code {code}")
         }
+        None | Some(HttpFailure::NoAnswer) => format!("the handshake was refused with {code}"),
         // This message is also written by this workspace, except for the server's challenge at its end.
         Some(_) => {
             let message = refusal.message();
             message.split_once(" (challenge: ").map_or(message, |(ours, _)| ours).to_owned()
         }
-        None => format!("the handshake was refused with {}", refusal.code()),
     }
 }
 

@@ -15,17 +15,18 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use mgp_types::mcp::Era;
 use mgp_types::service::{
-    BoxFuture, Call, CallerAccess, CallerRequest, Context, InputRequired, Peer, Reply, ServerId,
-    Stack,
+    BoxFuture, Call, CallerAccess, CallerRequest, Context, InputRequired, Outlet, Peer, Reply,
+    ServerId, Stack,
 };
 use mgp_types::{Object, Payload, RpcError, random_name};
 use serde::{Deserialize, Serialize};
 
 use super::answers::AnswerCache;
-use super::parked::{ParkedCall, ParkedCalls, ParkedEvent, ParkedGuard, RoundGuard};
+use super::parked::{ParkedCall, ParkedCalls, ParkedEvent, ParkedGuard, RoundGuard, RoundOutlet};
 use super::task_waiter::TaskWaiter;
 use crate::client::Client;
 use crate::supervised::SupervisedClient;
+use crate::wire::{CallerPeer, UrlElicitations};
 
 /// A route to one server.
 #[derive(Clone)]
@@ -93,7 +94,7 @@ impl Hop {
         let (caller_era, callee_era) = (call.cx().caller.era, client.server().era);
         let parked_calls = || self.parked_calls.clone();
         match (caller_era, callee_era) {
-            (Era::Legacy, Era::Legacy) => send(&client, client.forwarding(), call.forward(peer)),
+            (Era::Legacy, Era::Legacy) => send_legacy(&client, peer, call),
             (_, Era::Modern) => {
                 Box::pin(request_in_rounds(self.server.clone(), client, parked_calls(), call))
             }
@@ -148,6 +149,30 @@ fn send(
     call.cx_mut().extensions.insert(waiter.clone());
     let sending = stack.send(call);
     Box::pin(async move { waiter.result(sending.await?).await })
+}
+
+/// Sends a call of a legacy caller to a legacy callee. If the callee refuses the call until the user has visited a
+/// page, a caller that can show pages is stored, so that it can be notified of the completion.
+fn send_legacy(
+    client: &Client,
+    peer: Peer,
+    mut call: Call,
+) -> BoxFuture<'static, Result<Reply, RpcError>> {
+    if !call.cx().caller.accepts.elicitation {
+        return send(client, client.forwarding(), call.forward(peer));
+    }
+    let (caller, scope) = (call.cx().clone(), client.scope().clone());
+    if matches!(caller.caller_access, CallerAccess::Channel(_)) {
+        call.cx_mut().extensions.insert(CallerPeer(caller.peer.clone()));
+    }
+    let sending = send(client, client.forwarding(), call.forward(peer));
+    Box::pin(async move {
+        let outcome = sending.await;
+        if let Err(error) = &outcome {
+            scope.state::<UrlElicitations>().remember_refusal(error, &caller);
+        }
+        outcome
+    })
 }
 
 // === A modern callee ===
@@ -309,20 +334,25 @@ async fn send_parked(
         (name, running)
     } else {
         let name = random_name()?;
+        let outlet = Arc::new(RoundOutlet::new(cx.outlet.clone()));
+        let sink = Arc::clone(&outlet);
         let start = |asker| {
             let mut forwarded = call.forward(peer);
             forwarded.cx_mut().caller_access = CallerAccess::Channel(asker);
+            forwarded.cx_mut().outlet = Outlet::new(sink);
             // A parked call lasts longer than the trace span of its caller's request, so it has its own trace span.
             send(&client, client.stack(), forwarded)
         };
-        (name, ParkedCall::start(cx.principal.clone(), start))
+        (name, ParkedCall::start(cx.principal.clone(), start).with_outlet(outlet))
     };
     loop {
+        running.set_outlet(cx.outlet.clone());
         let asks = match running.next().await {
             ParkedEvent::Done(outcome) => return outcome,
             ParkedEvent::Asks(asks) => asks,
         };
         // Store the call before asking the caller, because this future is dropped when the round ends.
+        running.set_outlet(Outlet::none());
         let parked = ParkedGuard::put(&parked_calls, &name, running, &cx);
         asker.keep(PARKED_KEY, &Payload::of(&name)?);
         let answers = join_all(asks.into_iter().map(|(key, ask)| async {

@@ -13,8 +13,8 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use mgp_types::service::{
-    BoxFuture, CallerAccess, CallerChannel, CallerRequest, Context, EndGuard, Principal, Reply,
-    Scope, ScopeKind,
+    BoxFuture, CallerAccess, CallerChannel, CallerRequest, ConsumerGone, Context, EndGuard, Outlet,
+    OutletItem, OutletItemKind, Principal, Reply, Scope, ScopeKind, Sink,
 };
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Payload, RpcError};
@@ -34,6 +34,7 @@ const MAX_PARK_TTL: Duration = Duration::from_hours(365 * 24);
 pub(crate) struct ParkedCall {
     principal: Principal,
     questions: Arc<Questions>,
+    outlet: Arc<RoundOutlet>,
     running: JoinHandle<Result<Reply, RpcError>>,
 }
 
@@ -59,7 +60,18 @@ impl ParkedCall {
     ) -> Self {
         let questions = Arc::new(Questions::default());
         let running = tokio::spawn(make(Arc::new(ParkedChannel(Arc::clone(&questions)))));
-        Self { principal, questions, running }
+        Self { principal, questions, outlet: Arc::default(), running }
+    }
+
+    /// Sets the sink for partial results that was given to the call.
+    pub(crate) fn with_outlet(mut self, outlet: Arc<RoundOutlet>) -> Self {
+        self.outlet = outlet;
+        self
+    }
+
+    /// Sets the outlet of the caller's current round; without one, the partial results of the call are dropped.
+    pub(crate) fn set_outlet(&self, outlet: Outlet) {
+        self.outlet.set(outlet);
     }
 
     /// Waits until the call ends or asks a question.
@@ -85,6 +97,38 @@ impl ParkedCall {
     /// Answers a question.
     pub(crate) fn answer(&self, key: &str, answer: Result<Payload, RpcError>) {
         self.questions.answer(key, answer);
+    }
+}
+
+/// A sink that passes the partial results of a parked call to the caller's current request. Between two requests there
+/// is none to which they could belong.
+#[derive(Default)]
+pub(crate) struct RoundOutlet(Mutex<Outlet>);
+
+impl RoundOutlet {
+    /// Creates a sink for the caller's first request.
+    pub(crate) fn new(outlet: Outlet) -> Self {
+        Self(Mutex::new(outlet))
+    }
+
+    fn set(&self, outlet: Outlet) {
+        let replaced = std::mem::replace(&mut *self.0.lock(), outlet);
+        drop(replaced);
+    }
+
+    fn current(&self) -> Outlet {
+        self.0.lock().clone()
+    }
+}
+
+impl Sink for RoundOutlet {
+    fn send(&self, item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
+        let outlet = self.current();
+        Box::pin(async move { outlet.send(item).await })
+    }
+
+    fn wants(&self, kind: OutletItemKind) -> bool {
+        self.current().wants(kind)
     }
 }
 

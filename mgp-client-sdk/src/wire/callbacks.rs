@@ -1,7 +1,8 @@
 //! Answers the callbacks of a server, or passes each to the caller whose call it belongs to (MGP §13.4).
 //!
 //! A server sends a notification again until it is answered: while the first one waits for an answer, repetitions are
-//! ignored; after the answer, the same response is sent again.
+//! ignored; after the answer, the same response is sent again. A notification is a repetition only if its call and its
+//! content are the same, because a server may use one id for the questions of several calls.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -13,7 +14,7 @@ use mgp_transport::spawn_scoped;
 use mgp_types::mgp::{CallbackRequestParams, CallbackRespondParams, CallbackType};
 use mgp_types::service::{BoxFuture, Call, Context, Peer, Stack, keep_alive};
 use mgp_types::sync::Mutex;
-use mgp_types::{ErrorCode, Id, Payload, RpcError};
+use mgp_types::{ErrorCode, Id, Payload, RpcError, Sha256Hash, canonical_hash, to_hex};
 use tokio::time::{sleep, timeout};
 
 use super::OpenQuestion;
@@ -79,8 +80,37 @@ pub(crate) struct ReceivedCallbacks {
 
 #[derive(Default)]
 struct Table {
-    waiting: HashSet<String>,
-    answered: VecDeque<(String, Payload)>,
+    waiting: HashSet<QuestionKey>,
+    answered: VecDeque<Answered>,
+}
+
+/// The identity of a question: the call that it names, and the hash of its id and content.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct QuestionKey {
+    request: Option<Id>,
+    content: Sha256Hash,
+}
+
+impl QuestionKey {
+    fn of(question: &CallbackRequestParams) -> Result<Self, RpcError> {
+        let content = content_hash(question)?;
+        Ok(Self { request: question.request_id.clone(), content })
+    }
+}
+
+/// Returns the hash of the members of a question that are the same in each repetition and in each run of its call.
+fn content_hash(question: &CallbackRequestParams) -> Result<Sha256Hash, RpcError> {
+    let mut content = question.clone();
+    (content.request_id, content.timeout_ms, content.mgp) = (None, None, None);
+    canonical_hash(Payload::of(&content)?.as_str())
+}
+
+/// A response that is kept for repetitions of its question.
+struct Answered {
+    key: QuestionKey,
+    /// The calls to which the question could belong when it arrived.
+    calls: Vec<Id>,
+    response: Payload,
 }
 
 /// The state of a callback when its notification arrives.
@@ -97,26 +127,25 @@ impl ReceivedCallbacks {
         let _ = self.stack.set(stack.clone());
     }
 
-    fn receive(&self, id: &str) -> Received {
-        if id.len() > MAX_ID_BYTES {
-            return Received::Ignored;
-        }
+    /// Returns the state of a question. Without the name of its call, a question of other calls in flight is new.
+    fn receive(&self, key: &QuestionKey, calls: &[Id]) -> Received {
         let mut table = self.table.lock();
-        if let Some((_, response)) = table.answered.iter().find(|(answered, _)| answered == id) {
-            return Received::Answered(response.clone());
+        let mut answered = table.answered.iter();
+        if let Some(answered) = answered.find(|one| one.key == *key && one.calls == calls) {
+            return Received::Answered(answered.response.clone());
         }
-        if table.waiting.len() >= MAX_WAITING || !table.waiting.insert(id.to_owned()) {
+        if table.waiting.len() >= MAX_WAITING || !table.waiting.insert(key.clone()) {
             return Received::Ignored;
         }
         Received::New
     }
 
-    fn answered(&self, id: &str, response: &Payload) {
+    fn answered(&self, key: QuestionKey, calls: Vec<Id>, response: Payload) {
         let mut table = self.table.lock();
         if table.answered.len() >= MAX_ANSWERED {
             table.answered.pop_front();
         }
-        table.answered.push_back((id.to_owned(), response.clone()));
+        table.answered.push_back(Answered { key, calls, response });
     }
 
     /// Sends a response. A lost response is sent again when the server repeats its question.
@@ -137,12 +166,13 @@ impl ReceivedCallbacks {
 /// A guard that removes a question from the waiting questions when it is dropped.
 struct WaitingGuard {
     received: Arc<ReceivedCallbacks>,
-    id: String,
+    key: QuestionKey,
+    calls: Vec<Id>,
 }
 
 impl Drop for WaitingGuard {
     fn drop(&mut self) {
-        self.received.table.lock().waiting.remove(&self.id);
+        self.received.table.lock().waiting.remove(&self.key);
     }
 }
 
@@ -152,15 +182,23 @@ pub(super) fn receive(handler: &CallbackHandler, call: Call) {
         Ok(question) => question,
         Err(error) => return tracing::debug!(%error, "invalid callback"),
     };
-    let received = call.cx().scope.state::<ReceivedCallbacks>();
     let (id, scope) = (question.callback_id.clone(), call.cx().scope.clone());
-    match received.receive(&id) {
+    if id.len() > MAX_ID_BYTES {
+        return;
+    }
+    let key = match QuestionKey::of(&question) {
+        Ok(key) => key,
+        Err(error) => return tracing::debug!(%error, "invalid callback"),
+    };
+    let received = call.cx().scope.state::<ReceivedCallbacks>();
+    let calls = possible_calls(&call.cx().peer, &question);
+    match received.receive(&key, &calls) {
         Received::Ignored => {}
         Received::Answered(response) => {
             drop(spawn_scoped(&scope, async move { received.respond(&call, &id, response).await }));
         }
         Received::New => {
-            let waiting = WaitingGuard { received, id };
+            let waiting = WaitingGuard { received, key, calls };
             // Look up the question's call now, while it certainly runs: the server's next message may answer that call.
             let answering = answer(handler, &call, question.clone());
             drop(spawn_scoped(&scope, handle(answering, call, question, waiting)));
@@ -190,14 +228,23 @@ async fn handle(
     let answer = match answer {
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) => {
-            tracing::debug!(%error, callback = waiting.id, "callback was not answered");
+            tracing::debug!(%error, callback = question.callback_id, "callback was not answered");
             CallbackAnswer::Dismissed
         }
         Err(_) => CallbackAnswer::Dismissed,
     };
     let response = answer.into_response(&question);
-    waiting.received.answered(&waiting.id, &response);
-    waiting.received.respond(&call, &waiting.id, response).await;
+    let (key, calls) = (waiting.key.clone(), waiting.calls.clone());
+    waiting.received.answered(key, calls, response.clone());
+    waiting.received.respond(&call, &question.callback_id, response).await;
+}
+
+/// Returns the ids of the calls to which a question may belong.
+fn possible_calls(peer: &Peer, question: &CallbackRequestParams) -> Vec<Id> {
+    match &question.request_id {
+        Some(request) => vec![request.clone()],
+        None => peer.all_in_flight().into_iter().map(|call| call.id).collect(),
+    }
 }
 
 /// Waits until the call of a question has ended.
@@ -269,7 +316,8 @@ async fn pass_on(
             Ok(CallbackAnswer::Dismissed)
         });
     }
-    let key = format!("callback-{}", question.callback_id);
+    // A server may use one id for several questions, so the key depends on the content.
+    let key = format!("callback-{}", to_hex(&content_hash(&question)?.as_bytes()[..16]));
     if let Some(server) = &origin.server {
         // A person must be able to see which server asks the question.
         let text = question.message.take().unwrap_or_default();

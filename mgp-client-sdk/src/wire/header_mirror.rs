@@ -5,7 +5,7 @@
 //!
 //! Applies to: outbound.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 use std::time::Duration;
@@ -19,9 +19,11 @@ use mgp_types::service::{
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Object, Payload, RawObject, RpcError};
 use serde::Deserialize;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tower_layer::Layer;
 use tower_service::Service;
+
+use super::request_timeout::TimeLimits;
 
 /// The minimum time between a failed fetch of the tool list and the next one.
 const REFETCH_INTERVAL: Duration = Duration::from_mins(1);
@@ -35,30 +37,36 @@ struct HeaderPlans {
     /// A lock held while the list is fetched: one call fetches it, and the others wait.
     fetching: tokio::sync::Mutex<()>,
     max_pages: usize,
+    /// The maximum time for which a call waits for the list.
+    timeout: Duration,
 }
 
 #[derive(Default)]
 struct KnownPlans {
     /// `true` if the complete list has been read.
     is_complete: bool,
-    /// The time at which fetching the list last failed.
-    failed_at: Option<Instant>,
+    /// The time at which fetching the list last failed, and the time limit that it had; the limit is `MAX` if more time
+    /// would not have helped.
+    failed: Option<(Instant, Duration)>,
     plans: HashMap<String, Arc<HeaderPlan>>,
 }
 
 impl KnownPlans {
-    /// Returns whether the list need not be fetched now: it is complete, or a fetch failed a moment ago.
-    fn is_settled(&self) -> bool {
-        self.is_complete || self.failed_at.is_some_and(|at| at.elapsed() < REFETCH_INTERVAL)
+    /// Returns whether a call with this time limit need not fetch the list: it is complete, or a fetch with as much
+    /// time failed a moment ago.
+    fn is_settled(&self, limit: Duration) -> bool {
+        let failed =
+            |(at, had): (Instant, Duration)| at.elapsed() < REFETCH_INTERVAL && limit <= had;
+        self.is_complete || self.failed.is_some_and(failed)
     }
 }
 
 impl HeaderMirrorLayer {
-    /// Creates a layer for a transport with headers; at most `max_pages` pages of a list are read.
+    /// Creates a layer for a transport with headers; at most `max_pages` pages of a list are read, within `timeout`.
     #[cfg(any(feature = "http", test))]
-    pub(crate) fn new(max_pages: usize) -> Self {
+    pub(crate) fn new(max_pages: usize, timeout: Duration) -> Self {
         let fetching = tokio::sync::Mutex::new(());
-        Self(Arc::new(HeaderPlans { plans: Mutex::default(), fetching, max_pages }))
+        Self(Arc::new(HeaderPlans { plans: Mutex::default(), fetching, max_pages, timeout }))
     }
 }
 
@@ -121,9 +129,10 @@ impl HeaderPlans {
         mut inner: S,
         call: Call,
     ) -> Result<Reply, RpcError> {
+        let limit = self.limit(&call);
         // Only calls made before the list is known wait for it.
-        if !self.plans.lock().is_settled() {
-            Box::pin(self.fetch(&mut inner, &call)).await;
+        if !self.plans.lock().is_settled(limit) {
+            Box::pin(self.fetch(&mut inner, &call, limit)).await;
         }
         let first = self.with_headers(&call)?;
         let error = match inner.call(first).await {
@@ -133,7 +142,7 @@ impl HeaderPlans {
         // The server refused before the tool ran: the schema has changed since the tool was listed.
         tracing::debug!(%error, "headers of a tool call refused; fetching its definition again");
         self.plans.lock().is_complete = false;
-        Box::pin(self.fetch(&mut inner, &call)).await;
+        Box::pin(self.fetch(&mut inner, &call, limit)).await;
         if !self.plans.lock().is_complete {
             // The list could not be fetched, so the headers would be the same, and the server would refuse them again.
             return Err(error);
@@ -163,15 +172,28 @@ impl HeaderPlans {
         Ok(call)
     }
 
+    /// Returns the maximum time for which a call waits for the list.
+    fn limit(&self, call: &Call) -> Duration {
+        let own = call.cx().extensions.get::<TimeLimits>();
+        own.map_or(self.timeout, |own| own.timeout.min(self.timeout))
+    }
+
     /// Fetches the whole list of tools on behalf of a call, unless the list is known or a fetch failed a moment ago.
     ///
     /// Without the list, calls are sent without headers, and the server decides whether to accept them.
-    async fn fetch<S: MgpService>(&self, inner: &mut S, call: &Call) {
+    async fn fetch<S: MgpService>(&self, inner: &mut S, call: &Call, limit: Duration) {
+        if timeout(limit, self.fetch_pages(inner, call, limit)).await.is_err() {
+            self.record_failure("the list did not arrive within the time-out of a call", limit);
+        }
+    }
+
+    async fn fetch_pages<S: MgpService>(&self, inner: &mut S, call: &Call, limit: Duration) {
         let _one = self.fetching.lock().await;
-        if self.plans.lock().is_settled() {
+        if self.plans.lock().is_settled(limit) {
             return;
         }
-        let mut cursor = None;
+        let failed = |why: &str| self.record_failure(why, Duration::MAX);
+        let (mut cursor, mut seen) = (None, HashSet::new());
         for _ in 0..self.max_pages {
             let first = cursor.is_none();
             let page = match inner.call(page_request(call, cursor.take())).await {
@@ -180,18 +202,21 @@ impl HeaderPlans {
                     self.learn(&mut reply, first);
                     next
                 }
-                Err(error) => return self.record_failure(&error.to_string()),
+                Err(error) => return failed(&error.to_string()),
             };
             match page {
+                Some(next) if !seen.insert(next.clone()) => {
+                    return failed("a cursor of the list was repeated");
+                }
                 Some(next) => cursor = Some(next),
                 None => return,
             }
         }
-        self.record_failure("the list has more pages than `max_pages`");
+        failed("the list has more pages than `max_pages`");
     }
 
-    fn record_failure(&self, why: &str) {
-        let before = self.plans.lock().failed_at.replace(Instant::now());
+    fn record_failure(&self, why: &str, limit: Duration) {
+        let before = self.plans.lock().failed.replace((Instant::now(), limit));
         if before.is_none() {
             tracing::warn!(
                 why,
@@ -234,7 +259,7 @@ impl HeaderPlans {
         known.plans.extend(plans);
         known.is_complete = next.is_none();
         if known.is_complete {
-            known.failed_at = None;
+            known.failed = None;
         }
     }
 }

@@ -12,7 +12,8 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use mgp_transport::{Child, CloseReason, Connection};
 use mgp_types::service::{
-    BoxFuture, Call, Peer, Reply, connection_closed, connection_lost, is_connection_lost,
+    BoxFuture, Call, HttpFailure, Peer, Reply, connection_closed, connection_lost,
+    is_connection_lost,
 };
 use mgp_types::{ErrorCode, RpcError};
 use pin_project_lite::pin_project;
@@ -197,10 +198,18 @@ impl<R: AsyncRead + Unpin> AsyncRead for EofReader<R> {
 
 // === The innermost service ===
 
-/// Returns whether an outcome came from the server. Errors 2000 and 3003 are created by the client.
+/// Returns whether an outcome came from the server. The client creates errors 2000, 2002 and 3003, the errors of HTTP
+/// exchanges without a JSON-RPC answer, e.g. if a proxy answers for the server, and those of refused or missing
+/// credentials.
 pub(crate) fn is_answer(outcome: &Result<Reply, RpcError>) -> bool {
-    let code = outcome.as_ref().err().map(RpcError::code);
-    !matches!(code, Some(ErrorCode::SERVER_NOT_READY | ErrorCode::TIMEOUT))
+    let Err(error) = outcome else { return true };
+    match (HttpFailure::from_error(error), error.code()) {
+        (_, ErrorCode::SERVER_NOT_READY | ErrorCode::SERVER_RESTARTING | ErrorCode::TIMEOUT) => {
+            false
+        }
+        (Some(failure), _) => matches!(failure, HttpFailure::StatusWithError(_)),
+        (None, code) => !matches!(code, ErrorCode::AUTH_REQUIRED | ErrorCode::AUTH_EXPIRED),
+    }
 }
 
 /// The peer of a connection; errors of a closed connection name the reason.

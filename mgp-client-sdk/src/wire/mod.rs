@@ -23,3 +23,4 @@ pub(crate) use liveness::{
 pub(crate) use offers::{name_server, offers};
 pub(crate) use outbound::{GatewayStacks, OutboundStack, Repeats, spanned};
 pub(crate) use request_timeout::{OpenQuestion, ProgressHook, RequestTimeoutLayer, TimeLimits};
+pub(crate) use url_elicitations::{CallerPeer, UrlElicitations};

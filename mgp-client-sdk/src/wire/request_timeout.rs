@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use mgp_lifecycle::LifecycleError;
 use mgp_types::RpcError;
-use mgp_types::method::SubscriptionsListen;
+use mgp_types::method::{PromptsGet, ResourcesRead, SubscriptionsListen};
 use mgp_types::service::{
     BoxFuture, Call, CallerAccess, ConsumerGone, Context, Deadline, Kind, MgpService, Outlet,
     OutletItem, OutletItemKind, Peer, Progress, Reply, Sink,
@@ -87,12 +87,18 @@ impl<S: MgpService> Service<Call> for RequestTimeout<S> {
 }
 
 impl<S> RequestTimeout<S> {
-    /// Adds a sink that observes the partial results of a tool call, and returns it; `None` for any other call.
+    /// Adds a sink that observes the partial results of a request during which a server may ask questions, and returns
+    /// it; `None` for any other request.
     fn sink(&self, call: &mut Call) -> Option<Arc<ActivitySink>> {
-        let tool = call.tool()?.name.to_owned();
-        let hook = self.layer.progress.clone().map(|hook| (tool, hook));
+        let tool = call.tool().map(|tool| tool.name.to_owned());
+        let wants_progress = tool.is_some();
+        if !wants_progress && !call.is::<PromptsGet>() && !call.is::<ResourcesRead>() {
+            return None;
+        }
+        let hook = tool.zip(self.layer.progress.clone());
         let inner = std::mem::take(&mut call.cx_mut().outlet);
-        let sink = Arc::new(ActivitySink { inner, activity: Mutex::default(), hook });
+        let activity = Mutex::default();
+        let sink = Arc::new(ActivitySink { inner, activity, wants_progress, hook });
         let can_be_asked = !matches!(call.cx().caller_access, CallerAccess::Unavailable);
         if can_be_asked || self.layer.answers_questions {
             call.cx_mut().extensions.insert_shared(Arc::clone(&sink));
@@ -177,6 +183,8 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
 pub(crate) struct ActivitySink {
     inner: Outlet,
     activity: Mutex<Activity>,
+    /// `true` if the server is asked for progress, whether or not the caller wants it.
+    wants_progress: bool,
     hook: Option<(String, ProgressHook)>,
 }
 
@@ -285,7 +293,7 @@ impl Sink for ActivitySink {
     }
 
     fn wants(&self, kind: OutletItemKind) -> bool {
-        kind == OutletItemKind::Progress || self.inner.wants(kind)
+        (self.wants_progress && kind == OutletItemKind::Progress) || self.inner.wants(kind)
     }
 }
 
@@ -374,7 +382,14 @@ mod tests {
             client
         };
         let mut patient = client(asks(minutes(20), Duration::from_secs(9)));
-        assert!(patient.request("tools/call", call).await.is_ok());
+        for (method, params) in [
+            ("tools/call", call),
+            ("prompts/get", r#"{"name":"p"}"#),
+            ("resources/read", r#"{"uri":"test://r"}"#),
+        ] {
+            let answer = patient.request(method, params).await;
+            assert!(answer.is_ok(), "{method}: {answer:?}");
+        }
         let mut slow = client(asks(minutes(20), Duration::from_secs(11)));
         let error = slow.request("tools/call", call).await.unwrap_err();
         assert!(error.message().starts_with("no answer within 1210s"), "{error}");

@@ -158,3 +158,21 @@ async fn an_unfinished_line_is_written_again() {
     assert_eq!(world.numbers(), (1..=20).collect::<Vec<_>>());
     client.close().await;
 }
+
+#[tokio::test]
+async fn a_file_with_a_line_that_is_not_an_event_stays_unchanged() {
+    let world = World::new(Delivery::Confirmed);
+    let client = world.start(EraChoice::Auto).await;
+    let mut forwarding = world.forward(&client);
+    world.write(3).await;
+    forwarding.wait_for(3).await;
+    client.close().await;
+    let events = world.content();
+    let (first, rest) = events.split_once('\n').unwrap();
+    for content in ["Milk\n", "Milk", r#"{"a":1}"#, &format!("{first}\n\n{rest}")] {
+        world.replace_content(content);
+        let started = world.builder(EraChoice::Auto).spawn(world.command()).await;
+        assert!(started.is_err(), "{content}");
+        assert_eq!(world.content(), content);
+    }
+}

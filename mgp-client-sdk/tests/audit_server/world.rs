@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mgp_client_sdk::{Client, ClientBuilder, EraChoice};
 use mgp_security::{Delivery, Event, Forwarder, Forwarding, Replay};
-use mgp_testkit::{TempDir, temp_dir};
+use mgp_testkit::{TempDir, example, temp_dir};
 use mgp_transport::ChildCommand;
 use mgp_types::Payload;
 use mgp_types::mgp::Actor;
@@ -79,9 +79,19 @@ impl World {
         file.set_len(file.metadata().unwrap().len() - 10).unwrap();
     }
 
+    /// Returns the text in the file.
+    pub(crate) fn content(&self) -> String {
+        std::fs::read_to_string(self.file()).unwrap()
+    }
+
+    /// Replaces the text in the file.
+    pub(crate) fn replace_content(&self, text: &str) {
+        std::fs::write(self.file(), text).unwrap();
+    }
+
     /// Returns the event numbers in the file, in order.
     pub(crate) fn numbers(&self) -> Vec<u64> {
-        let text = std::fs::read_to_string(self.file()).unwrap();
+        let text = self.content();
         let number = |line: &str| {
             let event: Value = serde_json::from_str(line).unwrap();
             event["_mgp"]["seq"].as_u64().unwrap()
@@ -116,22 +126,4 @@ pub(crate) async fn ask(client: &Client, tool: &str, arguments: Value) -> Value 
     let result = client.call(tool).args(arguments).send().await.unwrap();
     assert_ne!(result.is_error, Some(true), "{result:?}");
     serde_json::from_str(result.structured_content.unwrap().as_str()).unwrap()
-}
-
-/// Returns the path of an example of this workspace; builds it if necessary.
-fn example(package: &str, name: &str) -> PathBuf {
-    let mut path = std::env::current_exe().unwrap();
-    path.pop();
-    path.pop();
-    path.push("examples");
-    path.push(name);
-    if !path.exists() {
-        let built = Command::new(env!("CARGO"))
-            .args(["build", "-q", "-p", package, "--example", name])
-            .args(path.iter().any(|part| part == "release").then_some("--release"))
-            .status()
-            .unwrap();
-        assert!(built.success() && path.exists(), "{}", path.display());
-    }
-    path
 }

@@ -1,22 +1,9 @@
 //! The two examples: a server over stdio that asks, and a client that answers in the terminal.
 
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-/// Returns the path of an example; builds it if necessary.
-fn example(package: &str, name: &str) -> PathBuf {
-    let mut path = std::env::current_exe().unwrap();
-    path.pop();
-    path.pop();
-    path.push("examples");
-    path.push(name);
-    if !path.exists() {
-        let build = ["build", "-q", "-p", package, "--example", name];
-        assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());
-    }
-    path
-}
+use mgp_testkit::example;
 
 /// Runs the client; `lines` are the lines that the person types in the terminal.
 fn answered(lines: &str) -> Output {
@@ -50,4 +37,29 @@ fn a_person_confirms_in_the_terminal_or_nothing_happens() {
         assert!(!output.status.success() && failure.contains("3003"), "{failure}");
         assert!(!String::from_utf8_lossy(&output.stdout).contains("were deleted"));
     }
+}
+
+/// The server is killed while the person has not answered.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_failure_ends_the_program_while_it_reads_from_the_terminal() {
+    use mgp_testkit::{temp_dir, until_blocking};
+
+    let folder = temp_dir();
+    let server = folder.path().join("server");
+    let script = r#"printf '#!/bin/sh\nexec timeout -s KILL 2 "%s"\n' "$2" >"$1" && chmod +x "$1""#;
+    let mut write = Command::new("sh");
+    write.args(["-c", script, "sh"]).arg(&server).arg(example("mgp-server-sdk", "confirm"));
+    assert!(write.status().unwrap().success());
+    let mut client = Command::new(example("mgp-client-sdk", "answer_callbacks"))
+        .arg(&server)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let terminal = client.stdin.take();
+    until_blocking("the program ends", || client.try_wait().unwrap().is_some());
+    drop(terminal);
+    let output = client.wait_with_output().unwrap();
+    assert!(!output.status.success() && !output.stderr.is_empty());
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use mgp_client_sdk::{CallbackAnswer, Client, ClientBuilder, EraCache, EraChoice};
 use mgp_server_sdk::ContextExt as _;
 use mgp_server_sdk::prelude::*;
+use mgp_testkit::until;
 use mgp_transport::duplex;
 use mgp_types::mgp::CallbackRequestParams;
 
@@ -95,12 +96,7 @@ impl Questions {
 
     /// Waits until the question with the index `number` has arrived, and returns it.
     pub(crate) async fn next(&self, number: usize) -> CallbackRequestParams {
-        let all = async {
-            while self.len() <= number {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(20), all).await.unwrap();
+        until("the question arrives", async || self.len() > number).await;
         self.all()[number].clone()
     }
 }

@@ -49,7 +49,7 @@ async fn refused(answer: impl FnOnce(&mut Value)) -> Error {
     let (mut script, request) = server.await.unwrap();
     let mut message = json!({ "jsonrpc": "2.0", "id": request["id"] });
     answer(&mut message);
-    script.say(message).await;
+    script.write(&message).await;
     let error = connecting.await.unwrap().unwrap_err();
     assert!(script.read().await.is_none(), "the client must disconnect");
     error
@@ -103,7 +103,7 @@ async fn a_refusal_that_names_a_revision_we_speak_is_an_offer() {
     let hello = script.read().await.unwrap();
     let data = json!({ "supported": ["2024-11-05", "2025-03-26"], "requested": "2025-11-25" });
     let error = json!({ "code": -32602, "message": "Unsupported protocol version", "data": data });
-    script.say(json!({ "jsonrpc": "2.0", "id": hello["id"], "error": error })).await;
+    script.refuse(&hello, error).await;
     let hello = script.initialize("2025-03-26", json!({})).await;
     assert_eq!(hello["params"]["protocolVersion"], "2025-03-26");
     assert_eq!(connecting.await.unwrap().unwrap().server().revision, Revision::V2025_03_26);
@@ -124,7 +124,7 @@ async fn a_server_may_ping_before_it_answers() {
     let (end, mut script) = Script::new();
     let connecting = tokio::spawn(plain().era(EraChoice::Legacy).connect(end.reader, end.writer));
     let hello = script.read().await.unwrap();
-    script.say(json!({ "jsonrpc": "2.0", "id": "p", "method": "ping" })).await;
+    script.write(&json!({ "jsonrpc": "2.0", "id": "p", "method": "ping" })).await;
     assert_eq!(script.read().await.unwrap(), json!({ "jsonrpc": "2.0", "id": "p", "result": {} }));
     let result = json!({
         "protocolVersion": "2025-06-18",

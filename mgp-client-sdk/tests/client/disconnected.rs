@@ -37,9 +37,7 @@ async fn a_hanging_question_does_not_hide_the_end() {
         script.read().await.unwrap();
         let params =
             json!({ "message": "?", "requestedSchema": { "type": "object", "properties": {} } });
-        script
-            .say(json!({ "jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": params }))
-            .await;
+        script.send("elicitation/create", params).await;
         drop(script);
     });
     assert_eq!(call.unwrap_err().code(), ErrorCode::SERVER_NOT_READY);

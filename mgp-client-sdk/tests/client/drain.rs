@@ -92,15 +92,15 @@ async fn states_are_read_in_any_spelling_and_with_missing_members() {
     let mgp = json!({"mgp": {"version": "0.3.0", "extensions": ["lifecycle"]}});
     let (client, mut script) = Script::legacy(builder, mgp).await;
     let method = "notifications/mgp.lifecycle";
-    script.tell(method, json!({"new_state": "DRAINING", "previous_state": "Connected"})).await;
-    script.tell(method, json!({"new_state": "reconnecting", "timestamp": "soon"})).await;
+    script.notify(method, json!({"new_state": "DRAINING", "previous_state": "Connected"})).await;
+    script.notify(method, json!({"new_state": "reconnecting", "timestamp": "soon"})).await;
     // A notification without a state is ignored.
     let broken: [Value; 3] = [json!({}), json!({"new_state": 7}), json!({"new_state": null})];
     for params in broken {
-        script.tell(method, params).await;
+        script.notify(method, params).await;
     }
     script
-        .tell(method, json!({"new_state": "disconnected", "server_id": "mind", "more": [1]}))
+        .notify(method, json!({"new_state": "disconnected", "server_id": "mind", "more": [1]}))
         .await;
     let names = states(&received, 3).await;
     assert!(names.starts_with(&["draining".to_owned()]), "{names:?}");
@@ -114,7 +114,7 @@ async fn states_are_read_in_any_spelling_and_with_missing_members() {
 async fn a_client_without_the_extension_receives_no_states() {
     let (builder, received) = hearing();
     let (client, mut script) = Script::legacy(builder, json!({})).await;
-    script.tell("notifications/mgp.lifecycle", json!({"new_state": "draining"})).await;
+    script.notify("notifications/mgp.lifecycle", json!({"new_state": "draining"})).await;
     let (pinged, _) = tokio::join!(client.ping(), script.serve("ping", json!({})));
     pinged.unwrap();
     assert!(received.lock().unwrap().is_empty());

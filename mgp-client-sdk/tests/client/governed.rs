@@ -4,11 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, ClientBuilder, EraChoice, Error, ServerChange};
+use mgp_testkit::{RefusingAudit, until};
 use mgp_transport::ChildCommand;
 use mgp_types::mgp::AuditResult;
-use mgp_types::service::{
-    AuditError, AuditFuture, AuditSink, Call, CallRecord, MemoryAudit, Ticket, gate,
-};
+use mgp_types::service::{AuditError, Call, MemoryAudit, gate};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -90,7 +89,7 @@ async fn a_changed_list_is_reported_before_the_next_call_is_sent() {
         script.serve("tools/call", json!({ "content": [] })).await;
         let second = script.read().await.unwrap();
         // The client reads the notification before the answer, so it has handled the change when the answer arrives.
-        script.tell("notifications/tools/list_changed", json!({})).await;
+        script.notify("notifications/tools/list_changed", json!({})).await;
         script.answer(&second, json!({ "content": [] })).await;
         script.serve("tools/call", json!({ "content": [] })).await;
     };
@@ -135,12 +134,7 @@ fn events(log: &MemoryAudit) -> Vec<(String, AuditResult, String)> {
 
 /// Waits for the second event, and checks that there is no third.
 async fn ended(log: &MemoryAudit) -> (AuditResult, String) {
-    let both = async {
-        while events(log).len() < 2 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(Duration::from_secs(10), both).await.unwrap();
+    until("both events are recorded", async || events(log).len() >= 2).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
     let mut events = events(log);
     assert_eq!(events.len(), 2, "{events:?}");
@@ -219,25 +213,12 @@ async fn a_handshake_that_fails_leaves_no_record() {
     let refusing = async {
         let hello = script.read().await.unwrap();
         let error = json!({ "code": -32603, "message": "no" });
-        script.say(json!({ "jsonrpc": "2.0", "id": hello["id"], "error": error })).await;
+        script.refuse(&hello, error).await;
     };
     let (connected, ()) = tokio::join!(connecting, refusing);
     connected.unwrap_err();
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(log.events().is_empty());
-}
-
-/// An audit log that is full, so that it cannot record an event.
-struct Full;
-
-impl AuditSink for Full {
-    fn begin(&self, _: CallRecord) -> AuditFuture<Ticket> {
-        AuditFuture::Ready(Err(AuditError::Full))
-    }
-
-    fn record(&self, _: mgp_types::mgp::AuditEvent) -> AuditFuture<()> {
-        AuditFuture::Ready(Err(AuditError::Full))
-    }
 }
 
 #[tokio::test]
@@ -258,7 +239,7 @@ async fn a_client_whose_log_lacks_a_server_id_starts_no_program() {
 #[tokio::test]
 async fn a_connection_that_cannot_be_recorded_is_closed() {
     let (end, mut script) = Script::new();
-    let builder = client().audit(Arc::new(Full)).era(EraChoice::Legacy);
+    let builder = client().audit(Arc::new(RefusingAudit(AuditError::Full))).era(EraChoice::Legacy);
     let connecting = builder.connect(end.reader, end.writer);
     let result = json!({
         "protocolVersion": "2025-11-25", "capabilities": {},

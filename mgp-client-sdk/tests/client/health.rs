@@ -76,7 +76,7 @@ async fn a_refused_ping_and_any_other_answer_are_signs_of_life() {
         assert_eq!(ping["method"], "ping");
         if round % 2 == 0 {
             let error = json!({ "code": -32601, "message": "no such method" });
-            script.say(json!({ "jsonrpc": "2.0", "id": ping["id"], "error": error })).await;
+            script.refuse(&ping, error).await;
             continue;
         }
         // The server does not answer the ping, but it answers a call.

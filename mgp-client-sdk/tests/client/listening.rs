@@ -55,7 +55,7 @@ async fn agree(script: &mut Script, request: &Value) {
         "notifications": request["params"]["notifications"],
         "_meta": { "io.modelcontextprotocol/subscriptionId": request["id"] },
     });
-    script.tell("notifications/subscriptions/acknowledged", announced).await;
+    script.notify("notifications/subscriptions/acknowledged", announced).await;
 }
 
 async fn says_nothing(script: &mut Script) {
@@ -76,7 +76,7 @@ async fn the_stream_requests_what_the_server_announces() {
         let (tools, _) = tokio::join!(client.tools(), script.serve("tools/list", list.clone()));
         assert!(tools.unwrap().is_empty());
         assert!(client.tools().await.unwrap().is_empty(), "it is kept");
-        script.tell("notifications/tools/list_changed", json!({})).await;
+        script.notify("notifications/tools/list_changed", json!({})).await;
         until(&received, &[ServerChange::Tools]).await;
     }
     says_nothing(&mut script).await;
@@ -101,7 +101,7 @@ async fn a_server_without_streams_is_asked_once() {
     let (client, mut script) = Script::modern(builder, everything()).await;
     let request = opened(&mut script).await;
     let error = json!({ "code": -32601, "message": "what?" });
-    script.say(json!({ "jsonrpc": "2.0", "id": request["id"], "error": error })).await;
+    script.refuse(&request, error).await;
     says_nothing(&mut script).await;
     for _ in 0..2 {
         let error = client.subscribe("file:///a").await.unwrap_err();
@@ -172,7 +172,7 @@ async fn changes_before_the_first_stream_are_reported_if_it_opens_late() {
     let (_client, mut script) = Script::modern(builder, capabilities).await;
     let refused = opened(&mut script).await;
     let error = json!({ "code": 3001, "message": "busy" });
-    script.say(json!({ "jsonrpc": "2.0", "id": refused["id"], "error": error })).await;
+    script.refuse(&refused, error).await;
     let request = opened(&mut script).await;
     assert!(taken(&received).is_empty(), "it is announced once the server agreed");
     agree(&mut script, &request).await;
@@ -206,7 +206,7 @@ async fn subscriptions_join_the_stream() {
         old = new;
     }
     client.subscribe("file:///a").await.unwrap();
-    script.tell("notifications/resources/updated", json!({ "uri": "file:///a" })).await;
+    script.notify("notifications/resources/updated", json!({ "uri": "file:///a" })).await;
     until(&received, &[ServerChange::Resource("file:///a".into())]).await;
     let (done, new) = tokio::join!(client.unsubscribe("file:///b"), announced(&mut script, &old));
     done.unwrap();
@@ -225,14 +225,38 @@ async fn a_refused_subscription_changes_nothing() {
         let refused = async {
             let new = opened(&mut script).await;
             let error = json!({ "code": -32602, "message": "no such resource" });
-            script.say(json!({ "jsonrpc": "2.0", "id": new["id"], "error": error })).await;
+            script.refuse(&new, error).await;
         };
         let (outcome, ()) = tokio::join!(client.subscribe("file:///x"), refused);
         assert_eq!(outcome.unwrap_err().message(), "no such resource");
     }
     says_nothing(&mut script).await;
-    script.tell("notifications/tools/list_changed", json!({})).await;
+    script.notify("notifications/tools/list_changed", json!({})).await;
     until(&received, &[ServerChange::Tools]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeated_subscription_reports_that_the_stream_is_lost() {
+    let (client, mut script) = Script::modern(plain(), everything()).await;
+    let served = async {
+        let request = opened(&mut script).await;
+        agree(&mut script, &request).await;
+        request
+    };
+    let (done, request) = tokio::join!(client.subscribe("file:///a"), served);
+    done.unwrap();
+    script.answer(&request, json!({ "resultType": "complete" })).await;
+    let lost = opened(&mut script).await;
+    script.refuse(&lost, json!({ "code": -32601, "message": "what?" })).await;
+    sleep(Duration::from_millis(10)).await;
+    let error = client.subscribe("file:///a").await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::METHOD_NOT_FOUND);
+    // The subscription remains.
+    let request = opened(&mut script).await;
+    assert_eq!(request["params"]["notifications"]["resourceSubscriptions"], json!(["file:///a"]));
+    agree(&mut script, &request).await;
+    sleep(Duration::from_millis(10)).await;
+    client.subscribe("file:///a").await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

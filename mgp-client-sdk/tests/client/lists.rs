@@ -56,6 +56,21 @@ async fn a_list_without_end_is_an_error() {
 }
 
 #[tokio::test]
+async fn a_folder_whose_pages_repeat_is_an_error() {
+    let (client, mut script) = Script::modern(plain(), json!({})).await;
+    let server = tokio::spawn(async move {
+        let page = json!({ "resultType": "complete", "resources": [], "nextCursor": "2" });
+        while let Some(request) = script.read().await {
+            script.answer(&request, page.clone()).await;
+        }
+    });
+    let error = client.read_directory("skill://a").await.unwrap_err();
+    assert!(error.message().contains("the cursor `2` was repeated"), "{error}");
+    drop(client);
+    server.await.unwrap();
+}
+
+#[tokio::test]
 async fn a_list_is_cached_until_the_server_reports_a_change() {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let hook = Arc::clone(&heard);
@@ -65,8 +80,8 @@ async fn a_list_is_cached_until_the_server_reports_a_change() {
     let server = tokio::spawn(async move {
         script.serve("tools/list", json!({ "tools": [tool("a")] })).await;
         script.serve("ping", json!({})).await;
-        script.tell("notifications/tools/list_changed", json!({})).await;
-        script.tell("notifications/resources/updated", json!({ "uri": "file:///a" })).await;
+        script.notify("notifications/tools/list_changed", json!({})).await;
+        script.notify("notifications/resources/updated", json!({ "uri": "file:///a" })).await;
         script.serve("ping", json!({})).await;
         script.serve("tools/list", json!({ "tools": [tool("a"), tool("b")] })).await;
         // This server does not announce that it reports changed prompts, so the client requests them each time.

@@ -69,7 +69,7 @@ async fn a_plain_connection_carries_nothing_of_mgp() {
             if info.kind == Kind::Request {
                 message["id"] = json!(info.name);
             }
-            script.say(message).await;
+            script.write(&message).await;
             if info.kind == Kind::Request {
                 // The client's first message must be this answer, so it has sent neither the call nor the notification.
                 let answer = script.read().await.unwrap();
@@ -110,12 +110,10 @@ async fn all_of_mgp_goes_over_the_wire_and_back() {
         let found = json!({ "tools": [], "total_available": 0, "query_time_ms": 1, "search_strategy": "keyword" });
         script.serve("mgp/tools/discover", found).await;
         // The server sends a request of its own, and notifications.
-        script
-            .say(json!({ "jsonrpc": "2.0", "id": 1, "method": "mgp/health/ping", "params": {} }))
-            .await;
+        script.send("mgp/health/ping", json!({})).await;
         assert_eq!(script.read().await.unwrap()["result"]["status"], "healthy");
-        script.tell("notifications/mgp.lifecycle", json!({ "new_state": "draining" })).await;
-        script.tell("notifications/mgp.audit", json!({})).await;
+        script.notify("notifications/mgp.lifecycle", json!({ "new_state": "draining" })).await;
+        script.notify("notifications/mgp.audit", json!({})).await;
         script.serve("ping", json!({})).await;
     });
     assert!(client.mgp().health_ping().await.is_ok());

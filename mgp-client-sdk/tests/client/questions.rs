@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mgp_client_sdk::{Client, ClientBuilder, EraChoice, TestClient, ToolResult};
 use mgp_server_sdk::prelude::*;
-use mgp_testkit::until;
+use mgp_testkit::{Alive, until};
 use mgp_types::Payload;
 use mgp_types::mcp::{
     CreateMessageParams, CreateMessageResult, ElicitAction, ElicitParams, ElicitResult, Role, Root,
@@ -89,7 +89,7 @@ async fn a_request_without_a_handler_gets_an_error() {
     for method in
         ["elicitation/create", "sampling/createMessage", "roots/list", "mgp/health/ping", "x/y"]
     {
-        script.say(json!({ "jsonrpc": "2.0", "id": 5, "method": method })).await;
+        script.write(&json!({ "jsonrpc": "2.0", "id": 5, "method": method })).await;
         let answer = script.read().await.unwrap();
         assert_eq!(
             (&answer["id"], &answer["error"]["code"]),
@@ -97,7 +97,7 @@ async fn a_request_without_a_handler_gets_an_error() {
             "{answer}"
         );
     }
-    script.say(json!({ "jsonrpc": "2.0", "id": 6, "method": "ping" })).await;
+    script.write(&json!({ "jsonrpc": "2.0", "id": 6, "method": "ping" })).await;
     assert_eq!(script.read().await.unwrap()["result"], json!({}));
     assert!(!client.is_closed());
 }
@@ -108,29 +108,17 @@ async fn a_refused_answer_contains_nothing_of_mgp_for_a_plain_server() {
         .on_elicitation(|_| async { Err(RpcError::new(ErrorCode::PERMISSION_DENIED, "not now")) });
     let (_client, mut script) = Script::legacy(builder, json!({})).await;
     let params = json!({ "message": "?" });
-    script
-        .say(json!({ "jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": params }))
-        .await;
+    script.send("elicitation/create", params).await;
     let answer = script.read().await.unwrap();
     assert_eq!(answer["error"], json!({ "code": 1000, "message": "not now" }));
 }
 
-/// A guard of a question that is being answered, which is counted until the guard is dropped.
-struct AnswerGuard(Arc<AtomicUsize>);
-
-impl Drop for AnswerGuard {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
 #[tokio::test]
 async fn a_question_that_its_server_withdraws_is_dropped_and_gets_no_answer() {
-    let open = Arc::new(AtomicUsize::new(0));
-    let counter = Arc::clone(&open);
+    let open = Alive::default();
+    let counter = open.clone();
     let builder = plain().on_elicitation(move |_| {
-        counter.fetch_add(1, Ordering::SeqCst);
-        let answering = AnswerGuard(Arc::clone(&counter));
+        let answering = counter.begin();
         async move {
             let _answering = answering;
             std::future::pending::<Result<ElicitResult, RpcError>>().await
@@ -138,13 +126,11 @@ async fn a_question_that_its_server_withdraws_is_dropped_and_gets_no_answer() {
     });
     let (_client, mut script) = Script::legacy(builder, json!({})).await;
     let form = json!({ "message": "?", "requestedSchema": { "type": "object", "properties": {} } });
-    script
-        .say(json!({ "jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": form }))
-        .await;
-    until("the question is asked", async || open.load(Ordering::SeqCst) == 1).await;
-    script.tell("notifications/cancelled", json!({ "requestId": 1 })).await;
-    until("the question is dropped", async || open.load(Ordering::SeqCst) == 0).await;
-    script.say(json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" })).await;
+    script.send("elicitation/create", form).await;
+    until("the question is asked", async || open.now() == 1).await;
+    script.notify("notifications/cancelled", json!({ "requestId": 1 })).await;
+    until("the question is dropped", async || open.now() == 0).await;
+    script.write(&json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" })).await;
     assert_eq!(script.read().await.unwrap()["id"], 2);
 }
 
@@ -221,9 +207,9 @@ async fn each_elicitation_mode_is_offered_separately() {
                 "requestedSchema": { "type": "object", "properties": {} },
             } })
         };
-        script.say(question(mode)).await;
+        script.write(&question(mode)).await;
         assert_eq!(script.read().await.unwrap()["result"]["action"], "accept");
-        script.say(question(refused)).await;
+        script.write(&question(refused)).await;
         let answer = script.read().await.unwrap();
         assert_eq!(answer["error"]["code"], -32602, "{answer}");
         drop(client);
@@ -235,13 +221,13 @@ async fn a_completed_url_elicitation_is_reported_and_a_call_names_its_pages() {
     let (tell, mut heard) = tokio::sync::mpsc::unbounded_channel();
     let builder = plain().on_elicitation_complete(move |id| tell.send(id.to_owned()).unwrap());
     let (client, mut script) = Script::legacy(builder, json!({})).await;
-    script.tell("notifications/elicitation/complete", json!({ "elicitationId": "e1" })).await;
+    script.notify("notifications/elicitation/complete", json!({ "elicitationId": "e1" })).await;
     assert_eq!(heard.recv().await.as_deref(), Some("e1"));
     let refuse = async {
         let call = script.read().await.unwrap();
         let page = json!({ "mode": "url", "message": "log in", "elicitationId": "e1", "url": "https://example.com/" });
         let error = json!({ "code": -32042, "message": "log in first", "data": { "elicitations": [page] } });
-        script.say(json!({ "jsonrpc": "2.0", "id": call["id"], "error": error })).await;
+        script.refuse(&call, error).await;
     };
     let (outcome, ()) = tokio::join!(client.call("t").send(), refuse);
     let pages = outcome.unwrap_err().pages();
@@ -266,9 +252,7 @@ async fn sampling_with_tools_needs_its_own_capability() {
         let connecting = builder.era(EraChoice::Legacy).connect(end.reader, end.writer);
         let (client, hello) = tokio::join!(connecting, script.initialize("2025-11-25", json!({})));
         assert_eq!(hello["params"]["capabilities"]["sampling"], offered);
-        script
-            .say(json!({ "jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage", "params": talk }))
-            .await;
+        script.send("sampling/createMessage", talk.clone()).await;
         assert_eq!(script.read().await.unwrap()["error"]["code"].as_i64(), code);
         drop(client);
     }

@@ -1,5 +1,6 @@
-//! Calls as streams, many calls at once, and results as data.
+//! Calls as streams, many calls at once, members of calls, and results as data.
 
+use std::collections::HashMap;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use mgp_client_sdk::{Client, Error, StreamItem, TestClient, ToolResult};
 use mgp_server_sdk::prelude::*;
+use mgp_testkit::{Alive, until};
 use mgp_types::Payload;
 use mgp_types::mcp::ContentBlock;
 use serde_json::{Value, json};
@@ -92,16 +94,10 @@ async fn an_error_is_the_last_item_of_a_stream() {
 
 #[tokio::test]
 async fn dropping_a_stream_cancels_the_call() {
-    struct Gone(Arc<AtomicUsize>);
-    impl Drop for Gone {
-        fn drop(&mut self) {
-            self.0.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-    let gone = Arc::new(AtomicUsize::new(0));
-    let inside = Arc::clone(&gone);
+    let hanging = Alive::default();
+    let inside = hanging.clone();
     let hang = Tool::new("hang", "Hangs", move |outlet: Outlet| {
-        let guard = Gone(Arc::clone(&inside));
+        let guard = inside.begin();
         async move {
             let _guard = guard;
             let _ = outlet.send(OutletItem::chunk(Payload::of(&ContentBlock::text("x"))?)).await;
@@ -112,9 +108,7 @@ async fn dropping_a_stream_cancels_the_call() {
     let mut stream = client.call("hang").stream();
     assert!(matches!(stream.next().await, Some(Ok(StreamItem::Chunk(_)))));
     drop(stream);
-    while gone.load(Ordering::SeqCst) == 0 {
-        tokio::task::yield_now().await;
-    }
+    until("the call is dropped", async || hanging.ended() == 1).await;
     assert_eq!(client.monitor().pending(), 0);
 }
 
@@ -208,4 +202,13 @@ async fn settings_of_a_call_are_on_the_wire() {
     assert_eq!(params["_meta"]["io.modelcontextprotocol/logLevel"], "info");
     assert_eq!(params["trace_id"], "0af7651916cd43dd8448eb211c80319c");
     assert_eq!(params["_meta"]["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
+}
+
+#[tokio::test]
+async fn a_member_that_cannot_be_encoded_fails_its_call() {
+    let client = TestClient::new(talker()).await;
+    let unnamed = || HashMap::from([((1, 2), 3)]);
+    client.call("data").meta("filter", unnamed()).args(()).await.unwrap_err();
+    client.call("data").args(()).meta("filter", unnamed()).await.unwrap_err();
+    client.call("data").meta("filter", [1, 2]).args(()).await.unwrap();
 }

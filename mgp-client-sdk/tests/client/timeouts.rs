@@ -62,7 +62,7 @@ async fn progress_keeps_a_call_alive_up_to_its_cap() {
             for step in 1..=9 {
                 sleep(Duration::from_secs(8)).await;
                 let params = json!({ "progressToken": token, "progress": step });
-                script.tell("notifications/progress", params).await;
+                script.notify("notifications/progress", params).await;
                 if answers && step == 3 {
                     script.answer(&call, json!({ "content": [] })).await;
                     break;
@@ -103,7 +103,7 @@ async fn the_time_in_which_the_client_answers_a_question_does_not_count() {
                 "jsonrpc": "2.0", "id": 1, "method": "elicitation/create",
                 "params": { "message": "sure?", "requestedSchema": { "type": "object", "properties": {} } },
             });
-            script.say(question).await;
+            script.write(&question).await;
             let answer = script.read().await.unwrap();
             assert_eq!(answer["result"]["action"], "accept", "{answer}");
             if answers {

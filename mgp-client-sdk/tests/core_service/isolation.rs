@@ -3,40 +3,22 @@
 use std::sync::Arc;
 
 use mgp_server_sdk::prelude::*;
-use mgp_transport::{Connection, DuplexEnd, duplex};
+use mgp_testkit::{RawPeer, hello};
+use mgp_transport::{Connection, duplex};
 use mgp_types::service::{Principal, Stack};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use serde_json::json;
 
 use crate::world::{DropCounter, both, chunk};
 
-/// A raw client: writes and reads lines, with any ids.
-struct Raw {
-    writer: tokio::io::WriteHalf<tokio::io::DuplexStream>,
-    lines: tokio::io::Lines<BufReader<tokio::io::ReadHalf<tokio::io::DuplexStream>>>,
-}
-
-impl Raw {
-    async fn connect(stack: &Stack, subject: &'static str) -> Self {
-        let (here, there) = duplex();
-        let principal = Principal::new("t", subject);
-        tokio::spawn(
-            Connection::new(there.reader, there.writer, stack.clone()).principal(principal).run(),
-        );
-        let DuplexEnd { reader, writer } = here;
-        let mut raw = Self { writer, lines: BufReader::new(reader).lines() };
-        raw.send(r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"mgp":{"version":"0.3.0","extensions":["streaming"]}},"clientInfo":{"name":"raw","version":"1"}}}"#).await;
-        raw.read().await;
-        raw
-    }
-
-    async fn send(&mut self, line: &str) {
-        self.writer.write_all(line.as_bytes()).await.unwrap();
-        self.writer.write_all(b"\n").await.unwrap();
-    }
-
-    async fn read(&mut self) -> serde_json::Value {
-        serde_json::from_str(&self.lines.next_line().await.unwrap().unwrap()).unwrap()
-    }
+/// Connects a client without an SDK that negotiated streaming.
+async fn connect(stack: &Stack, subject: &'static str) -> RawPeer {
+    let (here, there) = duplex();
+    let connection = Connection::new(there.reader, there.writer, stack.clone());
+    tokio::spawn(connection.principal(Principal::new("t", subject)).run());
+    let mut raw = RawPeer::new(here.reader, here.writer);
+    let mgp = json!({"mgp": {"version": "0.3.0", "extensions": ["streaming"]}});
+    raw.ask("initialize", hello("2025-11-25", &mgp)).await;
+    raw
 }
 
 const CALL: &str = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"who","arguments":{},"_mgp":{"stream":true},"_meta":{"progressToken":"tok"}}}"#;
@@ -67,11 +49,11 @@ fn equal_ids_and_tokens_on_a_shared_stack_stay_apart() {
         let callers = ["ann", "bob"].map(|subject| {
             let stack = stack.clone();
             tokio::spawn(async move {
-                let mut raw = Raw::connect(&stack, subject).await;
-                raw.send(CALL).await;
+                let mut raw = connect(&stack, subject).await;
+                raw.line(CALL).await;
                 let mut chunks = 0;
                 loop {
-                    let message = raw.read().await;
+                    let message = raw.receive().await;
                     let text = message.to_string();
                     let other = if subject == "ann" { "bob" } else { "ann" };
                     assert!(
@@ -106,24 +88,23 @@ fn a_cancellation_reaches_only_the_callers_own_call() {
             }
         });
         let stack = Server::new("s", "1").tool(hang).into_stack().unwrap();
-        let (mut ann, mut bob) =
-            (Raw::connect(&stack, "ann").await, Raw::connect(&stack, "bob").await);
+        let (mut ann, mut bob) = (connect(&stack, "ann").await, connect(&stack, "bob").await);
         for raw in [&mut ann, &mut bob] {
-            raw.send(CALL).await;
-            raw.send(r#"{"jsonrpc":"2.0","id":8,"method":"ping"}"#).await;
-            assert_eq!(raw.read().await["id"], 8);
+            raw.line(CALL).await;
+            raw.line(r#"{"jsonrpc":"2.0","id":8,"method":"ping"}"#).await;
+            assert_eq!(raw.receive().await["id"], 8);
         }
-        ann.send(
+        ann.line(
             r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#,
         )
         .await;
         dropped.reach(1).await;
-        bob.send(
+        bob.line(
             r#"{"jsonrpc":"2.0","id":9,"method":"mgp/stream/cancel","params":{"request_id":7}}"#,
         )
         .await;
         // Bob's cancellation still finds Bob's call, because Ann's cancellation affected only Ann's call.
-        let answers = [bob.read().await, bob.read().await];
+        let answers = [bob.receive().await, bob.receive().await];
         assert!(
             answers.iter().any(|answer| answer["id"] == 9 && answer["result"]["cancelled"] == true),
             "{answers:?}"

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use mgp_client_sdk::{Client, EraChoice, EventStream, TestClient};
 use mgp_server_sdk::{EventDraft, EventHub, Server, Tool};
+use mgp_testkit::{example, temp_dir};
 use mgp_transport::duplex;
 use mgp_types::mgp::{EventsReplayParams, Severity};
 use serde_json::json;
@@ -194,6 +195,40 @@ async fn a_subscription_continues_after_a_restart_of_its_server_at_a_url() {
         assert_eq!((events.cursor().after_seq, events.dropped()), (2, 0));
         client.close().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscription_that_its_server_lost_starts_again_for_its_channels() {
+    for (way, era) in WAYS.into_iter().flat_map(|way| ERAS.map(|era| (way, era))) {
+        let (client, hub) = connect(way, era).await;
+        let mut events = client.events().subscribe(["*"]).await.unwrap();
+        emit(&hub, "a", 1).await;
+        read(&mut events, 1).await;
+        let cursor = events.leave();
+        client.close().await;
+        let (client, hub) = connect(way, era).await;
+        let refused = client.events().resume(cursor.clone()).await.unwrap_err();
+        assert_eq!(refused.code().0, -32602);
+        let resumed = client.events().resume(cursor.clone()).channels(["*"]);
+        let mut events = resumed.await.unwrap();
+        assert_eq!(events.cursor(), cursor);
+        emit(&hub, "a", 2).await;
+        let read = read(&mut events, 1).await;
+        assert_eq!(read, [("a".to_owned(), "2".to_owned())], "{way:?} {era:?}");
+        assert_eq!((events.cursor().after_seq, events.dropped()), (2, 0));
+        client.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_example_ends_at_a_server_that_keeps_no_events() {
+    let (url, folder) = (format!("http://{}/mcp", listen(server()).await), temp_dir());
+    let mut subscriber =
+        tokio::process::Command::new(example("mgp-client-sdk", "event_subscriber"));
+    subscriber.arg(url).arg(folder.path().join("position")).arg("*").kill_on_drop(true);
+    let output = timeout(Duration::from_mins(1), subscriber.output()).await.unwrap().unwrap();
+    let failure = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && failure.contains("`durable`"), "{failure}");
 }
 
 #[tokio::test]

@@ -1,13 +1,15 @@
-//! Connections that break before an answer begins: which requests are sent again.
+//! Connections that break before an answer begins, and proxies that answer for a server: which requests are sent again,
+//! and the health of the server.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mgp_client_sdk::ToolResult as _;
+use mgp_client_sdk::{HealthReason, MonitorConfig, SuperviseConfig, ToolResult as _};
 use mgp_types::ErrorCode;
+use tokio::time::timeout;
 
-use crate::script::{Received, Response, Server, client, usual};
+use crate::script::{Received, Response, Server, client, status, usual};
 
 /// Closes the connection on the first requests of a method, after reading them.
 fn hangs_up(method: &'static str, times: usize) -> impl Fn(&Received) -> Option<Response> {
@@ -75,4 +77,61 @@ async fn a_server_that_closes_idle_connections_loses_no_call() {
         client.list_tools().await.unwrap();
     }
     assert_eq!(server.count("tools/call"), 10);
+}
+
+/// Returns settings with which one ping without an answer makes a server unhealthy.
+fn impatient() -> MonitorConfig {
+    let mut config = MonitorConfig::default();
+    config.interval = Duration::from_millis(20);
+    config.timeout = Duration::from_millis(200);
+    config.misses = 1;
+    config
+}
+
+#[tokio::test]
+async fn responses_of_a_proxy_are_not_signs_of_life() {
+    let responses: [fn() -> Response; 5] = [
+        || status(502),
+        || status(404),
+        || status(401),
+        || Response::Whole(200, Vec::new(), "text/html", "<html></html>".to_owned()),
+        || Response::Nothing,
+    ];
+    for (case, response) in responses.into_iter().enumerate() {
+        for builder in [client(), client().bearer("secret")] {
+            let is_down = Arc::new(AtomicBool::new(false));
+            let down = Arc::clone(&is_down);
+            let server = Server::modern(move |_| down.load(Ordering::Relaxed).then(response)).await;
+            let client = builder.connect_url(&server.url).await.unwrap();
+            let watch = client.monitor_health(impatient());
+            is_down.store(true, Ordering::Relaxed);
+            let change = timeout(Duration::from_secs(10), watch.unhealthy()).await;
+            assert_eq!(change.unwrap().reason, HealthReason::NoAnswer, "{case}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_supervised_server_behind_a_failing_proxy_is_replaced() {
+    let is_down = Arc::new(AtomicBool::new(false));
+    let down = Arc::clone(&is_down);
+    let server = Server::modern(move |_| down.load(Ordering::Relaxed).then(|| status(502))).await;
+    let mut quick = SuperviseConfig::default();
+    quick.max_restarts = 10_000;
+    quick.backoff_base = Duration::from_millis(5);
+    quick.backoff_max = Duration::from_millis(10);
+    let builder = client().replace_unhealthy(impatient());
+    let supervised = builder.supervise_url(&server.url, quick).unwrap();
+    supervised.start().await;
+    supervised.ready().await.unwrap();
+    is_down.store(true, Ordering::Relaxed);
+    let replaced = async {
+        while supervised.restarts() == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), replaced).await.unwrap();
+    is_down.store(false, Ordering::Relaxed);
+    let client = timeout(Duration::from_secs(20), supervised.ready()).await.unwrap().unwrap();
+    assert_eq!(client.call("t").await.unwrap().to_text(), "done");
 }

@@ -1,27 +1,16 @@
 //! Our client and our server over HTTP, in both eras.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use futures_util::StreamExt as _;
 use mgp_client_sdk::{Client, EraCache, EraChoice, StreamItem, ToolResult as _};
 use mgp_server_sdk::prelude::*;
+use mgp_testkit::{Alive, until};
 use mgp_types::Payload;
 use mgp_types::mcp::{ContentBlock, ElicitAction, ElicitResult, Era};
 use mgp_types::service::CallerRequest;
 use serde_json::json;
 
-/// Counts the calls that were dropped before they ended.
-struct Gone(Arc<AtomicUsize>);
-
-impl Drop for Gone {
-    fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-fn server(gone: &Arc<AtomicUsize>) -> Server {
-    let gone = Arc::clone(gone);
+fn server(hanging: &Alive) -> Server {
+    let hanging = hanging.clone();
     let echo = Tool::new("echo", "Echoes", || async { "hi" });
     let talk = Tool::new("talk", "Talks", |outlet: Outlet| async move {
         for number in 0..300 {
@@ -39,7 +28,7 @@ fn server(gone: &Arc<AtomicUsize>) -> Server {
         Ok::<_, RpcError>(response.as_str().to_owned())
     });
     let hang = Tool::new("hang", "Hangs", move |outlet: Outlet| {
-        let guard = Gone(Arc::clone(&gone));
+        let guard = hanging.begin();
         async move {
             let _guard = guard;
             let _ = outlet.send(OutletItem::chunk(Payload::of(&ContentBlock::text("x"))?)).await;
@@ -49,9 +38,9 @@ fn server(gone: &Arc<AtomicUsize>) -> Server {
     Server::new("ours", "1").tool(echo).tool(talk).tool(ask).tool(hang)
 }
 
-/// Returns a client of an era, connected to a new server; `gone` counts the dropped calls of the tool `hang`.
-async fn connected(era: EraChoice, gone: &Arc<AtomicUsize>) -> Client {
-    let bound = server(gone).http("127.0.0.1:0").no_auth().bind().await.unwrap();
+/// Returns a client of an era, connected to a new server; `hanging` counts the calls of the tool `hang`.
+async fn connected(era: EraChoice, hanging: &Alive) -> Client {
+    let bound = server(hanging).http("127.0.0.1:0").no_auth().bind().await.unwrap();
     let url = format!("http://{}/mcp", bound.local_addr());
     tokio::spawn(bound.run());
     Client::builder("c", "1")
@@ -70,8 +59,8 @@ async fn tools_streams_questions_and_cancellation_work_in_both_eras() {
         (EraChoice::Modern, Era::Modern),
         (EraChoice::Auto, Era::Modern),
     ] {
-        let gone = Arc::new(AtomicUsize::new(0));
-        let client = connected(choice, &gone).await;
+        let hanging = Alive::default();
+        let client = connected(choice, &hanging).await;
         assert_eq!(client.server().era, era);
         assert_eq!(client.tools().await.unwrap().len(), 4);
         assert_eq!(client.call("echo").await.unwrap().to_text(), "hi");
@@ -98,9 +87,7 @@ async fn tools_streams_questions_and_cancellation_work_in_both_eras() {
         let mut stream = client.call("hang").stream();
         assert!(matches!(stream.next().await, Some(Ok(StreamItem::Chunk(_)))));
         drop(stream);
-        while gone.load(Ordering::SeqCst) == 0 {
-            tokio::task::yield_now().await;
-        }
+        until("the call is dropped", async || hanging.ended() == 1).await;
         assert_eq!(client.monitor().pending(), 0);
         client.close().await;
     }

@@ -145,30 +145,43 @@ async fn a_failing_server_is_asked_rarely_after_the_configured_attempts() {
 
 #[tokio::test]
 async fn changes_are_reported_again_after_a_long_outage() {
-    let opened = AtomicUsize::new(0);
-    let server = crate::script::Server::modern(move |seen| {
-        announces(seen).or_else(|| {
-            (seen.method() == "subscriptions/listen").then(|| {
-                match opened.fetch_add(1, Ordering::Relaxed) {
-                    0 => events([agreed(seen), Step::Break]),
-                    1..=30 => status(502),
-                    _ => events([agreed(seen), Step::Hold]),
-                }
+    // A proxy, or a gateway that answers with JSON-RPC errors, answers in place of the server.
+    let answers = [
+        (502, None, client()),
+        (404, None, client()),
+        (401, None, client()),
+        (401, None, client().bearer("secret")),
+        (403, None, client()),
+        (404, Some(-32601), client()),
+    ];
+    for (code, error, builder) in answers {
+        let opened = AtomicUsize::new(0);
+        let server = crate::script::Server::modern(move |seen| {
+            announces(seen).or_else(|| {
+                (seen.method() == "subscriptions/listen").then(|| {
+                    match opened.fetch_add(1, Ordering::Relaxed) {
+                        0 => events([agreed(seen), Step::Break]),
+                        1..=30 => {
+                            error.map_or_else(|| status(code), |error| refused(code, seen, error))
+                        }
+                        _ => events([agreed(seen), Step::Hold]),
+                    }
+                })
             })
         })
-    })
-    .await;
-    let heard = Heard::default();
-    let hook = Arc::clone(&heard);
-    let _client = client()
-        .config(|config| {
-            config.listen.retry = Duration::from_millis(1);
-            config.listen.max_retry = Duration::from_millis(5);
-        })
-        .on_change(move |what| hook.lock().unwrap().push(what.clone()))
-        .connect_url(&server.url)
-        .await
-        .unwrap();
-    until(&heard, &[ServerChange::Tools]).await;
-    assert_eq!(server.count("subscriptions/listen"), 32);
+        .await;
+        let heard = Heard::default();
+        let hook = Arc::clone(&heard);
+        let _client = builder
+            .config(|config| {
+                config.listen.retry = Duration::from_millis(1);
+                config.listen.max_retry = Duration::from_millis(5);
+            })
+            .on_change(move |what| hook.lock().unwrap().push(what.clone()))
+            .connect_url(&server.url)
+            .await
+            .unwrap();
+        until(&heard, &[ServerChange::Tools]).await;
+        assert_eq!(server.count("subscriptions/listen"), 32, "{code}");
+    }
 }

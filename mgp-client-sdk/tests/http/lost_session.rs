@@ -5,13 +5,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mgp_client_sdk::{ServerChange, ToolResult as _};
+use mgp_testkit::until;
 use mgp_types::ErrorCode;
 use mgp_types::mcp::{ElicitAction, ElicitResult, LogLevel};
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use crate::script::{Received, Response, Server, Step, client, events, json_of, say, status};
+use crate::script::{
+    Received, Response, Server, Step, client, events, json_of, refused, say, status,
+};
 
 fn session(seen: &Received) -> Option<&str> {
     seen.header("mcp-session-id")
@@ -166,6 +169,17 @@ async fn notifications_arrive_after_an_idle_session_was_lost() {
 }
 
 #[tokio::test]
+async fn a_404_for_an_unknown_method_opens_no_new_session() {
+    let server =
+        Server::legacy(|seen| calls(seen, "unknown").then(|| refused(404, seen, -32601))).await;
+    let client = client().connect_url(&server.url).await.unwrap();
+    let error = client.call("unknown").await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::METHOD_NOT_FOUND, "{error}");
+    assert_eq!(client.call("known").await.unwrap().to_text(), "done");
+    assert_eq!((server.count("initialize"), server.count("tools/call")), (1, 2));
+}
+
+#[tokio::test]
 async fn a_404_without_a_lost_session_opens_no_new_session() {
     // This server has no stream, and answers a request for it with 404.
     let server = Server::legacy(|seen| (seen.verb == "GET").then(|| status(404))).await;
@@ -277,12 +291,7 @@ async fn all_lists_are_reported_as_changed_in_a_new_session() {
         assert_eq!(client.tools().await.unwrap().len(), 1, "it is kept for its time");
     }
     assert_eq!(client.call("lose").await.unwrap().to_text(), "done");
-    let all = async {
-        while heard.lock().unwrap().len() < 3 {
-            sleep(Duration::from_millis(1)).await;
-        }
-    };
-    timeout(Duration::from_secs(5), all).await.unwrap();
+    until("all changes are reported", async || heard.lock().unwrap().len() >= 3).await;
     let expected = [ServerChange::Tools, ServerChange::Prompts, ServerChange::Resources];
     assert_eq!(*heard.lock().unwrap(), expected);
     assert_eq!(client.tools().await.unwrap().len(), 2);

@@ -13,6 +13,7 @@ mod proofs;
 mod refusals;
 mod script;
 mod session;
+mod shares;
 mod streams;
 mod tasks;
 mod tls;

@@ -1,11 +1,14 @@
 //! The modern era: stateless requests, and the headers that repeat their parameters.
 
+use std::time::Duration;
+
 use mgp_client_sdk::ToolResult as _;
 use mgp_types::ErrorCode;
 use mgp_types::mcp::Era;
 use serde_json::json;
+use tokio::time::Instant;
 
-use crate::script::{Server, Step, client, events, refused, say};
+use crate::script::{Server, Step, client, events, json_of, refused, say};
 
 #[tokio::test]
 async fn every_request_describes_itself_in_headers() {
@@ -69,4 +72,34 @@ async fn an_error_in_the_body_is_the_error_whatever_the_status() {
     let client = client().connect_url(&server.url).await.unwrap();
     let error = client.call("t").await.unwrap_err();
     assert_eq!((error.code(), &*error.message()), (ErrorCode::INVALID_PARAMS, "scripted refusal"));
+}
+
+#[tokio::test]
+async fn a_call_waits_for_the_list_of_tools_no_longer_than_its_time_limit() {
+    let server =
+        Server::modern(|seen| (seen.method() == "tools/list").then(|| events([Step::Hold]))).await;
+    let client = client().connect_url(&server.url).await.unwrap();
+    for _ in 0..2 {
+        let begun = Instant::now();
+        let call = client.call("t").timeout(Duration::from_millis(200));
+        assert_eq!(call.await.unwrap().to_text(), "done");
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_tools_that_repeats_a_cursor_is_read_only_up_to_there() {
+    let server = Server::modern(|seen| {
+        let page = json!({
+            "resultType": "complete", "tools": [], "nextCursor": "2", "ttlMs": 60_000,
+            "cacheScope": "private",
+        });
+        (seen.method() == "tools/list").then(|| json_of(&seen.result(&page)))
+    })
+    .await;
+    let client = client().connect_url(&server.url).await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(client.call("t").await.unwrap().to_text(), "done");
+    }
+    assert_eq!(server.count("tools/list"), 2);
 }

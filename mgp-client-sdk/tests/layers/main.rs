@@ -109,10 +109,7 @@ fn the_example_lists_and_calls_what_is_granted_until_it_is_revoked() {
 /// Runs an example, and returns its output.
 #[track_caller]
 fn run(name: &str) -> String {
-    let mut path = std::env::current_exe().unwrap();
-    path.pop();
-    path.set_file_name("examples");
-    let output = Command::new(path.join(name)).output().unwrap();
+    let output = Command::new(mgp_testkit::example("mgp-client-sdk", name)).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap()
 }

@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use mgp_server_sdk::Server;
+use mgp_testkit::example;
 use mgp_types::mgp::RiskLevel;
 use serde_json::{Value, json};
 
@@ -10,10 +11,7 @@ use crate::world::{Shop, tool_error};
 
 /// Runs the example with these flags against a server at a URL.
 fn run(flags: &[&str], url: &str) -> (Vec<Value>, Option<i32>) {
-    let mut program = std::env::current_exe().unwrap();
-    program.pop();
-    program.set_file_name("examples");
-    let output = Command::new(program.join("call_tool"))
+    let output = Command::new(example("mgp-client-sdk", "call_tool"))
         .args(flags)
         .args(["--json", "--url", url, "buy", "{}"])
         .output()

@@ -7,25 +7,25 @@ use std::time::Duration;
 
 use mgp_client_sdk::{Client, EraChoice};
 use mgp_server_sdk::EventHub;
-use mgp_testkit::until;
+use mgp_testkit::{Random, until};
 use mgp_transport::duplex;
 use mgp_types::mgp::Severity;
 use serde_json::json;
 use tokio::io::{AsyncRead, ReadBuf};
 
-use crate::interleavings::{Dice, Seed, seeds};
+use crate::interleavings::play;
 use crate::world::{Alive, Received, server, words};
 
 /// A reader that returns a few bytes at a time, waits now and then, and ends after a number of bytes.
 struct Faulty<R> {
     inner: R,
-    dice: Dice,
+    dice: Random,
     left: u64,
     is_cut_by_error: bool,
 }
 
 impl<R> Faulty<R> {
-    fn new(inner: R, mut dice: Dice, left: u64) -> Self {
+    fn new(inner: R, mut dice: Random, left: u64) -> Self {
         let is_cut_by_error = dice.below(2) == 0;
         Self { inner, dice, left, is_cut_by_error }
     }
@@ -61,20 +61,20 @@ impl<R: AsyncRead + Unpin> AsyncRead for Faulty<R> {
 
 /// Connects over a transport that is cut after a random number of bytes in one direction, or never. Returns `None` if
 /// the connection fails.
-async fn connect(dice: &mut Dice, era: EraChoice, alive: &Alive) -> Option<(Client, EventHub)> {
+async fn connect(dice: &mut Random, era: EraChoice, alive: &Alive) -> Option<(Client, EventHub)> {
     let server = server(alive).channel("a", "Numbers");
     let hub = server.events();
     let (here, there) = duplex();
     let cut = if dice.below(4) == 0 { u64::MAX } else { 1_000 + dice.below(30_000) };
     let (below, above) = if dice.below(3) == 0 { (cut, u64::MAX) } else { (u64::MAX, cut) };
-    let far = Faulty::new(there.reader, Dice::new(dice.below(u64::MAX)), below);
-    let near = Faulty::new(here.reader, Dice::new(dice.below(u64::MAX)), above);
+    let far = Faulty::new(there.reader, Random(dice.below(u64::MAX)), below);
+    let near = Faulty::new(here.reader, Random(dice.below(u64::MAX)), above);
     tokio::spawn(async move { server.serve(far, there.writer).await });
     let connecting = Client::builder("reader", "1").era(era).connect(near, here.writer);
     Some((connecting.await.ok()?, hub))
 }
 
-async fn one(mut dice: Dice) {
+async fn one(mut dice: Random) {
     let alive = Alive::default();
     let era = if dice.below(2) == 0 { EraChoice::Legacy } else { EraChoice::Modern };
     let Some((client, hub)) = connect(&mut dice, era, &alive).await else { return };
@@ -112,16 +112,5 @@ async fn one(mut dice: Dice) {
 
 #[test]
 fn a_cut_at_any_byte_leaves_a_prefix_and_nothing_else() {
-    for seed in seeds(120) {
-        let _seed = Seed(seed);
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1 + usize::try_from(seed % 2).unwrap())
-            .enable_all()
-            .build()
-            .unwrap();
-        runtime.block_on(async {
-            let run = Box::pin(one(Dice::new(seed)));
-            tokio::time::timeout(Duration::from_secs(30), run).await.expect("an end");
-        });
-    }
+    play(120, Duration::from_secs(30), one);
 }

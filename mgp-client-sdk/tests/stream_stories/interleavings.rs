@@ -3,32 +3,17 @@
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use mgp_testkit::Random;
 use serde_json::json;
 use tokio::runtime::Handle;
 
 use crate::world::{Alive, Received, cells, server, words};
 
-/// A random number generator, `SplitMix64`, which makes the same choices for the same seed.
-pub(crate) struct Dice(u64);
-
-impl Dice {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
-    }
-}
-
 /// The maximum number of tasks of the HTTP connections for notifications; each connection has a task at both ends.
 const MAX_CONNECTION_TASKS: usize = 6;
 
 /// Prints the seed of a failed run.
-pub(crate) struct Seed(pub(crate) u64);
+struct Seed(u64);
 
 impl Drop for Seed {
     fn drop(&mut self) {
@@ -42,17 +27,18 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Returns the seed in the variable `STREAM_SEED`, or else as many seeds as `STREAM_SEEDS` or the default demands.
-pub(crate) fn seeds(default: u64) -> std::ops::Range<u64> {
-    match number("STREAM_SEED") {
+/// Plays a story with the seed in the variable `STREAM_SEED`, or else with as many seeds as `STREAM_SEEDS` or the
+/// default demands. Each story gets a runtime of its own, and must end within `limit`.
+pub(crate) fn play<F: Future<Output = ()>>(
+    default: u64,
+    limit: Duration,
+    story: impl Fn(Random) -> F,
+) {
+    let seeds = match number("STREAM_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("STREAM_SEEDS").unwrap_or(default),
-    }
-}
-
-#[test]
-fn every_order_leaves_a_prefix_and_nothing_else() {
-    for seed in seeds(160) {
+    };
+    for seed in seeds {
         let _seed = Seed(seed);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1 + usize::try_from(seed % 2).unwrap())
@@ -60,13 +46,18 @@ fn every_order_leaves_a_prefix_and_nothing_else() {
             .build()
             .unwrap();
         runtime.block_on(async {
-            let run = Box::pin(one(Dice(seed)));
-            tokio::time::timeout(Duration::from_secs(20), run).await.expect("an end");
+            let run = Box::pin(story(Random(seed)));
+            tokio::time::timeout(limit, run).await.expect("an end");
         });
     }
 }
 
-async fn one(mut dice: Dice) {
+#[test]
+fn every_order_leaves_a_prefix_and_nothing_else() {
+    play(160, Duration::from_secs(20), one);
+}
+
+async fn one(mut dice: Random) {
     let all: Vec<_> = cells().collect();
     let cell = all[usize::try_from(dice.below(all.len() as u64)).unwrap()];
     let alive = Alive::default();
@@ -126,7 +117,7 @@ async fn one(mut dice: Dice) {
 
 /// Reads some items with random pauses; returns whether the stream ended.
 async fn read_some(
-    dice: &mut Dice,
+    dice: &mut Random,
     stream: &mut mgp_client_sdk::ToolStream,
     received: &mut Received,
 ) -> bool {

@@ -1,7 +1,11 @@
 //! Progress in MCP's form and in MGP's (MGP §12.6).
 
-use mgp_types::service::Progress;
+use std::time::Duration;
+
+use mgp_server_sdk::prelude::{Context, Server, Tool};
+use mgp_types::service::{Progress, keep_alive};
 use serde_json::json;
+use tokio::time::sleep;
 
 use crate::world::{Alive, Raw, Received, cells, server};
 
@@ -43,4 +47,39 @@ async fn a_step_without_a_total_is_no_share() {
     );
     let shares: Vec<_> = shares.iter().map(|share| share.as_f64().unwrap()).collect();
     assert_eq!(shares, [0.0, 0.5, 0.5]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_increases_although_a_tool_waits_or_begins_again() {
+    let again = Tool::new("again", "Begins again", |cx: Context| async move {
+        let outlet = &cx.outlet;
+        let _ = outlet.progress(5.0, 10.0).await;
+        keep_alive(outlet, "waiting", sleep(Duration::from_secs(11))).await;
+        let _ = outlet.progress(6.0, 10.0).await;
+        let _ = outlet.progress(1.0, 10.0).await;
+        let _ = outlet.progress(1.0, 3.0).await;
+        let _ = outlet.progress(7.0, 10.0).await;
+        "done"
+    });
+    let mut raw = Raw::client(Server::new("s", "1").tool(again)).await;
+    raw.send(r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"again","_meta":{"progressToken":"p"}}}"#)
+        .await;
+    let mut steps = Vec::new();
+    loop {
+        let message = raw.read().await;
+        let params = &message["params"];
+        match message["method"].as_str() {
+            Some("notifications/progress") => {
+                steps.push((params["progress"].as_f64().unwrap(), params["total"].as_f64()));
+            }
+            Some(_) => {}
+            None => break,
+        }
+    }
+    assert!(steps.is_sorted_by(|before, next| before.0 < next.0), "{steps:?}");
+    assert_eq!((steps.len(), steps[0]), (7, (5.0, Some(10.0))), "{steps:?}");
+    let of_ten = Some(10.0);
+    let totals: Vec<_> = steps.iter().map(|(_, total)| *total).collect();
+    assert_eq!(totals, [of_ten, of_ten, of_ten, of_ten, of_ten, None, of_ten]);
+    assert_eq!((steps[3].0, steps[6].0), (6.0, 7.0), "{steps:?}");
 }

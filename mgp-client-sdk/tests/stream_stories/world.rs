@@ -1,7 +1,5 @@
 //! The servers and clients of these tests.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -12,13 +10,14 @@ use mgp_lifecycle::{CatchPanicLayer, HandshakeLayer, MgpOffer, RoundsLayer, Serv
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ResultStream, ServerMonitor};
 use mgp_stream::{CancelLayer, EmitLayer};
+pub(crate) use mgp_testkit::Alive;
+use mgp_testkit::RawPeer;
 use mgp_transport::{Connection, DuplexEnd, duplex};
 use mgp_types::Sealer;
 use mgp_types::mcp::{ContentBlock, Implementation};
 use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::service::Stack;
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines, ReadHalf, WriteHalf};
 use tower_layer::Layer as _;
 
 /// The transport to the server.
@@ -68,29 +67,6 @@ pub(crate) struct Words {
     /// Waits for the next turn of the scheduler behind each word.
     #[serde(default)]
     yields: bool,
-}
-
-/// A counter of values that are still alive.
-#[derive(Clone, Default)]
-pub(crate) struct Alive(Arc<AtomicUsize>);
-
-pub(crate) struct Life(Arc<AtomicUsize>);
-
-impl Alive {
-    fn begin(&self) -> Life {
-        self.0.fetch_add(1, Ordering::SeqCst);
-        Life(Arc::clone(&self.0))
-    }
-
-    pub(crate) fn now(&self) -> usize {
-        self.0.load(Ordering::SeqCst)
-    }
-}
-
-impl Drop for Life {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
 }
 
 /// Returns the text of the first `n` words that the tools `words` and `endless` send.
@@ -274,14 +250,11 @@ impl Received {
 }
 
 /// The other end of a connection, read and written as lines with any ids.
-pub(crate) struct Raw {
-    writer: WriteHalf<tokio::io::DuplexStream>,
-    lines: Lines<BufReader<ReadHalf<tokio::io::DuplexStream>>>,
-}
+pub(crate) struct Raw(RawPeer);
 
 impl Raw {
     pub(crate) fn new(end: DuplexEnd) -> Self {
-        Self { writer: end.writer, lines: BufReader::new(end.reader).lines() }
+        Self(RawPeer::new(end.reader, end.writer))
     }
 
     /// Connects a legacy client that negotiated streaming.
@@ -312,8 +285,7 @@ impl Raw {
     }
 
     pub(crate) async fn send(&mut self, line: &str) {
-        self.writer.write_all(line.as_bytes()).await.unwrap();
-        self.writer.write_all(b"\n").await.unwrap();
+        self.0.line(line).await;
     }
 
     pub(crate) async fn call(&mut self, id: &str, tool: &str, arguments: &str) {
@@ -328,8 +300,7 @@ impl Raw {
     }
 
     pub(crate) async fn read(&mut self) -> Value {
-        let line = tokio::time::timeout(Duration::from_secs(10), self.lines.next_line());
-        serde_json::from_str(&line.await.expect("a line").unwrap().expect("a line")).unwrap()
+        self.0.receive().await
     }
 
     /// Reads up to an answer; returns the params of the chunks before it, and the answer.

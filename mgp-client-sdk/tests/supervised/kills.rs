@@ -7,12 +7,13 @@ use std::process::Command;
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, StateReport, SupervisedClient, ToolResult};
+use mgp_testkit::example;
 use mgp_transport::ChildCommand;
 use mgp_types::mgp::{RestartPolicy, ServerState, ShutdownReason};
 use tokio::sync::broadcast::Receiver;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::world::{WAIT_TIMEOUT, example, quick, stat};
+use crate::world::{WAIT_TIMEOUT, quick, stat};
 
 /// The default number of kills.
 const KILLS: u32 = 40;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use mgp_client_sdk::{
     Client, EraChoice, MonitorConfig, RestState, SupervisedClient, ToolResult as _,
 };
+use mgp_testkit::until;
 use mgp_transport::ChildCommand;
 use mgp_types::ErrorCode;
 use mgp_types::mgp::{ServerState, ShutdownReason};
@@ -30,12 +31,7 @@ async fn a_crash_loop_ends_and_is_reported_once() {
     assert_eq!(error.code(), ErrorCode::SERVER_NOT_READY);
     assert!(error.message().contains("exited with code 3"), "{error}");
     // A record for each failed start, then one for the end of restarts.
-    let all_recorded = async {
-        while recorded_events(&log).len() < 5 {
-            sleep(Duration::from_millis(1)).await;
-        }
-    };
-    timeout(WAIT_TIMEOUT, all_recorded).await.unwrap();
+    until("all events are recorded", async || recorded_events(&log).len() >= 5).await;
     let events = log.events();
     for event in &events[..4] {
         assert_eq!(event.event_type.as_str(), "SERVER_CONNECTED");
@@ -58,15 +54,13 @@ async fn a_server_that_exits_after_each_handshake_reaches_the_limit() {
     server.start().await;
     let rest = rest(&server).await;
     assert_eq!((rest.state, rest.restarts), (ServerState::Error, 2));
-    let all_recorded = async {
-        while !log.events().iter().any(|event| {
+    until("the limit is recorded", async || {
+        log.events().iter().any(|event| {
             let details = event.details.as_ref();
             details.is_some_and(|details| details.get("restart_limit_exceeded").is_some())
-        }) {
-            sleep(Duration::from_millis(1)).await;
-        }
-    };
-    timeout(WAIT_TIMEOUT, all_recorded).await.unwrap();
+        })
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -6,11 +6,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, ToolResult};
+use mgp_testkit::example;
 use mgp_transport::ChildCommand;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::world::{example, is_alive};
+use crate::world::is_alive;
 
 /// A file with a policy.
 struct Policy {

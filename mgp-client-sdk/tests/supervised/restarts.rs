@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use mgp_client_sdk::{Client, EraChoice, RetryConfig, SuperviseConfig, ToolResult};
+use mgp_client_sdk::{
+    Client, EraChoice, RetryConfig, SuperviseConfig, SupervisedClient, ToolResult,
+};
+use mgp_testkit::until;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::{Stack, around, gate};
 use mgp_types::{ErrorCode, RpcError};
@@ -18,6 +21,12 @@ use crate::world::{
 async fn say(client: &Client, what: &str) -> Result<String, ErrorCode> {
     let result = client.call("echo").arg("message", what).await;
     result.map(|result| result.to_text()).map_err(|error| error.code())
+}
+
+/// Waits until a server is in a state.
+async fn reaches(server: &SupervisedClient, wanted: ServerState) {
+    let mut state = server.state().watch();
+    timeout(WAIT_TIMEOUT, state.wait_for(|state| *state == wanted)).await.unwrap().unwrap();
 }
 
 #[tokio::test]
@@ -51,6 +60,24 @@ async fn a_server_that_exits_is_restarted_and_called_again() {
 }
 
 #[tokio::test]
+async fn a_hook_that_panics_stops_neither_a_restart_nor_other_hooks() {
+    let changes = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&changes);
+    let builder = Client::builder("test", "1")
+        .era(EraChoice::Legacy)
+        .on_change(|what| panic!("no receiver for {what:?}"))
+        .on_change(move |_| {
+            count.fetch_add(1, Ordering::SeqCst);
+        });
+    let server = builder.supervise(echo(), quick(5)).unwrap();
+    server.start().await;
+    kill(&server.ready().await.unwrap());
+    let client = again(&server, 1).await;
+    assert_eq!(say(&client, "hi").await.unwrap(), "hi");
+    assert_eq!((changes.load(Ordering::SeqCst), server.restarts()), (3, 1));
+}
+
+#[tokio::test]
 async fn modern_and_legacy_servers_are_restarted() {
     for era in [EraChoice::Legacy, EraChoice::Modern] {
         let server = Client::builder("test", "1").era(era).supervise(echo(), quick(5)).unwrap();
@@ -72,9 +99,7 @@ async fn refusals_name_the_state_of_the_server() {
     server.start().await;
     let client = server.ready().await.unwrap();
     kill(&client);
-    let mut state = server.state().watch();
-    let restarting = state.wait_for(|state| *state == ServerState::Restarting);
-    timeout(WAIT_TIMEOUT, restarting).await.unwrap().unwrap();
+    reaches(&server, ServerState::Restarting).await;
     let error = client.call("echo").await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::SERVER_RESTARTING);
     assert_eq!(error.retry_after(), Some(Duration::from_secs(1)));
@@ -96,11 +121,7 @@ async fn calls_wait_for_a_restart_if_they_may() {
     assert_eq!(say_through(server.stack(), &server.ready().await.unwrap()).await, Ok(()));
     let client = server.ready().await.unwrap();
     kill(&client);
-    let mut state = server.state().watch();
-    timeout(WAIT_TIMEOUT, state.wait_for(|state| *state == ServerState::Restarting))
-        .await
-        .unwrap()
-        .unwrap();
+    reaches(&server, ServerState::Restarting).await;
     assert_eq!(say(&client, "patience").await.unwrap(), "patience");
     assert_eq!(server.restarts(), 1);
 }
@@ -123,11 +144,7 @@ async fn a_call_forbidden_while_it_waits_for_a_restart_does_not_run() {
     server.start().await;
     let client = server.ready().await.unwrap();
     kill(&client);
-    let mut state = server.state().watch();
-    timeout(WAIT_TIMEOUT, state.wait_for(|state| *state == ServerState::Restarting))
-        .await
-        .unwrap()
-        .unwrap();
+    reaches(&server, ServerState::Restarting).await;
     let waits = tokio::spawn(async move { say(&client, "late").await });
     sleep(Duration::from_millis(50)).await;
     is_open.store(false, Ordering::Release);
@@ -196,11 +213,7 @@ async fn retried_calls_reach_the_next_run() {
     server.start().await;
     let client = server.ready().await.unwrap();
     kill(&client);
-    let mut state = server.state().watch();
-    timeout(WAIT_TIMEOUT, state.wait_for(|state| *state == ServerState::Restarting))
-        .await
-        .unwrap()
-        .unwrap();
+    reaches(&server, ServerState::Restarting).await;
     assert_eq!(say(&client, "once more").await.unwrap(), "once more");
     assert_eq!(server.restarts(), 1);
 }
@@ -275,11 +288,7 @@ async fn running_calls_finish_before_a_server_is_stopped() {
         let server = server.clone();
         async move { server.stop(ShutdownReason::OperatorRequest).await }
     });
-    let mut state = server.state().watch();
-    timeout(WAIT_TIMEOUT, state.wait_for(|state| *state == ServerState::Draining))
-        .await
-        .unwrap()
-        .unwrap();
+    reaches(&server, ServerState::Draining).await;
     // While the server drains, no further call begins.
     let error = client.call("late").await.unwrap_err();
     assert_eq!((error.code(), error.is_retryable()), (ErrorCode::SERVER_DRAINING, false));
@@ -312,12 +321,7 @@ async fn dropping_the_last_handle_stops_the_server() {
     assert!(is_alive(pid));
     drop(other);
     // A client that is still held does not keep the server alive.
-    let gone = async {
-        while is_alive(pid) {
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(WAIT_TIMEOUT, gone).await.unwrap();
+    until("the process is gone", async || !is_alive(pid)).await;
     assert!(client.call("t").await.is_err());
 }
 

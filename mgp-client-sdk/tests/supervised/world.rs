@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, ClientBuilder, EraChoice, SuperviseConfig, SupervisedClient};
+use mgp_testkit::example;
 use mgp_transport::ChildCommand;
 use mgp_types::mgp::{AuditEvent, RestartPolicy};
 use mgp_types::service::MemoryAudit;
@@ -13,24 +14,6 @@ use tokio::time::timeout;
 
 /// The time-out of waits in these tests.
 pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// Returns the path of an example of this workspace; builds it if necessary.
-pub(crate) fn example(package: &str, name: &str) -> PathBuf {
-    let mut path = std::env::current_exe().unwrap();
-    path.pop();
-    path.pop();
-    path.push("examples");
-    path.push(name);
-    if !path.exists() {
-        let built = Command::new(env!("CARGO"))
-            .args(["build", "-q", "-p", package, "--example", name])
-            .args(path.iter().any(|part| part == "release").then_some("--release"))
-            .status()
-            .unwrap();
-        assert!(built.success() && path.exists(), "{}", path.display());
-    }
-    path
-}
 
 /// The server with one tool that repeats its input.
 pub(crate) fn echo() -> ChildCommand {

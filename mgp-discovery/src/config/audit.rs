@@ -7,7 +7,7 @@ use super::parse::{cut, valid_id};
 use super::table_reader::Reader;
 
 /// The maximum number of sinks in `[kernel.audit]`.
-const MAX_SINKS: usize = 16;
+pub(super) const MAX_SINKS: usize = 16;
 
 /// The table `[kernel.audit]`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,12 +5,13 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use super::keys::{KEYS, keys_of};
-use super::{KeyKind, limits};
+use super::{KeyKind, audit, limits, notify, webhook};
 
 /// Returns the text of `docs/config.md`.
 #[must_use]
 pub fn config_markdown() -> String {
     let mut out = String::from(HEAD);
+    out.push_str(&bounds());
     let mut table = None;
     for key in KEYS {
         if table != Some(key.table) {
@@ -36,6 +37,25 @@ pub fn config_markdown() -> String {
     out
 }
 
+/// Returns the section about durations and about the bounds of a file.
+fn bounds() -> String {
+    format!(
+        "\n## Durations and bounds\n\n\
+         A duration is one number and one unit, `ms`, `s`, `m`, `h`, `d` or `w`, e.g. `90s` or `2h`; `1h30m` is an error.\n\n\
+         A file may have {} bytes, {} servers, {} agents, {} webhooks, {} places for messages (`kernel.notify`) and {} sinks of the audit log. \
+         A list or a table has at most {} entries, a text {} bytes, and an id or a name {} bytes.\n",
+        limits::MAX_FILE_BYTES,
+        limits::MAX_SERVERS,
+        limits::MAX_AGENTS,
+        webhook::MAX_WEBHOOKS,
+        notify::MAX_PLACES,
+        audit::MAX_SINKS,
+        limits::MAX_ENTRIES,
+        limits::MAX_TEXT_BYTES,
+        limits::MAX_ID_BYTES,
+    )
+}
+
 const HEAD: &str = "\
 # Configuration
 
@@ -46,7 +66,7 @@ A configuration is a file `mgp.toml` in the folder of a project, and `~/.config/
 Servers are merged by their id; the first entry wins.
 
 A project's file has no effect until its exact content is approved (`mgp trust`); then it may add servers with at most the trust level `standard`, and nothing else.
-Only a kernel that starts in that folder reads the file; subfolders do not count. The kernel that hosts share keeps the files with which it started, and `mgp status` lists them under `config`. For a project, let its host start `mgp serve --stdio --state DIR` with a folder of its own, and approve the file with `mgp trust --state DIR`; grants and secrets are kept in that folder too. With `--standalone` and the usual folder, this works only while no other kernel runs.
+Only a kernel that starts in that folder reads the file; subfolders do not count. The kernel that hosts share keeps the files with which it started, and `mgp status` lists them under `config`. For a project, let its host start `mgp serve --stdio --state DIR` with a folder of its own, and approve the file with `mgp trust --state DIR`; grants and secrets are kept in that folder too. Commands that mgp names in messages are for the usual folder: add `--state DIR` to them, or set `MGP_STATE` in your shell ([A project](project.md)). With `--standalone` and the usual folder, this works only while no other kernel runs.
 
 An unknown key is a warning that names the most similar known key.
 An error in a server's entry disables that server; an error anywhere else disables the file, and a running kernel keeps its previous configuration.
@@ -61,6 +81,8 @@ These texts are expanded in `command`, `args`, `url`, `headers`, `cwd` and `env`
 | `${cmd:COMMAND}` | the output of a command, run in your home folder; only in the user's own files |
 | `${keyring:NAME}` | a value of `mgp secrets set NAME`; only in the user's own files |
 | `$$` | a dollar sign |
+
+Without a variable `HOME`, as on Windows, `${HOME}` is your home folder. A `~/` at the beginning of `command` and `cwd` is your home folder too.
 
 ## Folders
 

@@ -107,8 +107,8 @@ pub const KEYS: &[ConfigKey] = keys! {
         "manifest" KeyKind::Text, "", "A file with the manifest of the server, relative to the folder of this file. Its tools are listed and found before the server is started for the first time.";
         "published" KeyKind::Text, "", "The name and version of the server in the registry, or of the bundle, that this entry was added from; `mgp servers update` compares it.";
         "check_arguments" KeyKind::Switch, "true", "Whether the arguments of calls are checked against the schemas of the tools; a call that does not fit is refused with the member that is wrong. `false` leaves that to the server.";
-        "timeout" KeyKind::Duration, "", "The time a tool call may take without reporting progress, in place of `kernel.timeout`.";
-        "max_timeout" KeyKind::Duration, "", "The time a tool call may take in all, in place of `kernel.max_timeout`.";
+        "timeout" KeyKind::Duration, "", "The time a call of a tool, prompt or resource may take without reporting progress, in place of `kernel.timeout`.";
+        "max_timeout" KeyKind::Duration, "", "The time a call of a tool, prompt or resource may take in all, in place of `kernel.max_timeout`.";
         "tool_timeouts" KeyKind::DurationMap, "{}", "The `timeout` of single tools: `{tool = \"10m\"}`. Raises `max_timeout` to the same value if that is shorter.";
         "start_timeout" KeyKind::Duration, "", "The time the server may take from its start until it answers the handshake. Without this key 30 s, and 3 minutes for programs that may download the server first (`npx`, `uvx`, `docker` and the like).";
         "era" KeyKind::Word(&["auto", "modern", "legacy"]), "auto", "The era of MCP spoken with the server: `modern` is 2026-07-28 and later, `legacy` is earlier; `auto` uses the newest that the server supports, and for legacy hosts also the legacy one if the server may ask more in it.";
@@ -149,7 +149,7 @@ pub const KEYS: &[ConfigKey] = keys! {
     "servers.mgp": {
         "extensions" KeyKind::Words(EXTENSIONS), "[]", "The extensions offered to the server; an empty list offers all that the kernel uses: `security`, `lifecycle`, `streaming`, `events`, `callbacks`.";
         "permissions_required" KeyKind::Words(PERMISSIONS), "[]", "The permissions that the server needs, known before it starts.";
-        "trust_level" KeyKind::Word(TRUST), "standard", "The trust level of the server: a `trusted` server's own `security` declaration of a tool is taken as it is; at `standard` the tool's name and arguments count as well. A project's file cannot set more than `standard`.";
+        "trust_level" KeyKind::Word(TRUST), "standard", "The trust level of the server: a `trusted` server's own `security` declaration of a tool is taken as it is; at `standard` the tool's name and arguments count as well. At `experimental`, which is lower, declarations that would loosen a rule are ignored; all tools of a `sandboxed` server are dangerous. `core` is another name of `trusted`, `untrusted` of `sandboxed`. A project's file cannot set more than `standard`.";
         "default_policy" KeyKind::Word(DEFAULTS), "opt-in", "The policy for agents without an access entry.";
         "permission_policy" KeyKind::Word(APPROVAL), "", "The policy that decides the server's permissions, in place of the kernel's policy.";
         "permissions" KeyKind::Words(PERMISSIONS), "[]", "The permissions granted to the server by this file.";
@@ -167,7 +167,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "confirm" KeyKind::Word(&["moderate", "dangerous"]), "dangerous", "The lowest risk from which a call is confirmed.";
         "isolation" KeyKind::Word(&["shared", "per_agent"]), "shared", "Whether agents share one instance or have one each.";
         "roots" KeyKind::Switch, "false", "Whether a server that agents share may ask the only connected agent with roots for them (MCP `roots`). A server may use them for all agents; with `isolation = \"per_agent\"` each instance asks its own agent anyway.";
-        "traceparent" KeyKind::Switch, "false", "Whether calls of a server that does not speak MGP carry `_meta.traceparent` (OpenTelemetry); others carry it anyway.";
+        "traceparent" KeyKind::Switch, "false", "Whether calls of a server that does not speak MGP carry `_meta.traceparent` (OpenTelemetry), with the `tracestate` and `baggage` of the caller; others carry them anyway.";
         "tags" KeyKind::Texts, "[]", "Words by which the server's tools can be found and grouped.";
     }
     "servers.mgp.permission_limits": {
@@ -189,8 +189,8 @@ pub const KEYS: &[ConfigKey] = keys! {
         "fallback" KeyKind::Switch, "true", "Whether the `fallback_tool` that an error names is called after the last attempt, if its risk is not higher.";
     }
     "kernel": {
-        "timeout" KeyKind::Duration, "60s", "The time a tool call may take without reporting progress. Waiting for a person or for a free slot does not count.";
-        "max_timeout" KeyKind::Duration, "10m", "The time a tool call may take in all, however often it reports progress.";
+        "timeout" KeyKind::Duration, "60s", "The time a call of a tool, prompt or resource may take without reporting progress. Waiting for a person or for a free slot does not count.";
+        "max_timeout" KeyKind::Duration, "10m", "The time a call of a tool, prompt or resource may take in all, however often it reports progress.";
         "proxy" KeyKind::Text, "env", "The proxy of connections to servers at a `url`, to their logins, and of what is sent to other machines, e.g. by webhooks and as messages to people: `env` uses `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, `none` connects directly, else `http://HOST:PORT`. Connections are tunnels (CONNECT); this machine is always reached directly. A change restarts the servers at a `url`; sinks of the audit log and the keys of access tokens use it from the next start of the kernel on.";
         "no_proxy" KeyKind::Texts, "[]", "Hosts, domains (`.example.com`) and networks that are reached without that proxy.";
         "form_timeout" KeyKind::Duration, "10m", "How long a form in an interactive agent's host waits for the person. After that the call stays open in `mgp approvals`.";
@@ -281,7 +281,7 @@ pub const KEYS: &[ConfigKey] = keys! {
     }
     "kernel.audit": {
         "dir" KeyKind::Text, "", "The folder of the log, relative to the state directory, or to your home with `~/`; the default is `audit` in the state directory. Another folder begins another log.";
-        "fsync" KeyKind::Word(&["always", "on_checkpoint", "never"]), "on_checkpoint", "When the log is flushed to the disk; `always` survives a power cut.";
+        "fsync" KeyKind::Word(&["always", "on_checkpoint", "never"]), "on_checkpoint", "When the log is flushed to the disk; with `always`, acknowledged records and the changes of the state survive a power cut.";
         "keep" KeyKind::Number(0, 1_000_000), "0", "The number of log files that are kept; `0` keeps all.";
         "arguments" KeyKind::Word(&["redacted", "names", "full"]), "redacted", "The part of a call's arguments that is recorded: `redacted` a digest and the length, `names` also the names of the arguments, `full` also their values, secrets included.";
         "intent" KeyKind::Switch, "true", "Whether the intent that a caller states with a call (`intent_hints`) is recorded, at most 512 bytes of it.";
@@ -387,6 +387,8 @@ mod tests {
         let permissions: Vec<_> = Permission::KNOWN.iter().map(Permission::as_str).collect();
         assert_eq!(PERMISSIONS, permissions);
         assert_eq!(TRUST.len(), TrustLevel::KNOWN.len());
+        let about = key("servers.mgp", "trust_level").unwrap().about;
+        assert!(TRUST.iter().all(|word| about.contains(&format!("`{word}`"))), "{about}");
         assert_eq!(APPROVAL.len(), ApprovalPolicy::KNOWN.len());
         assert_eq!(VALIDATORS.len(), Validator::KNOWN.len());
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::table_reader::Reader;
 
 /// The maximum number of places in the configuration to which notifications are sent.
-const MAX_PLACES: usize = 16;
+pub(super) const MAX_PLACES: usize = 16;
 
 /// The time that a decision waits before a notification is sent, if the configuration sets none.
 const AFTER: Duration = Duration::from_secs(10);

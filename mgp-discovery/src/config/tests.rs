@@ -420,6 +420,7 @@ fn the_page_and_the_schema_have_every_key() {
         assert!(page.contains(&format!("| `{}` |", key.name)) && page.contains(key.about));
         assert!(schema.contains(&format!("{:?}", key.name)), "{}", key.path());
     }
+    assert!(page.contains(&format!("{} agents", limits::MAX_AGENTS)));
     let trust = &config_schema()["properties"]["servers"]["items"]["properties"]["mgp"]["anyOf"][0];
     assert_eq!(trust["properties"]["trust_level"]["default"], "standard");
     assert_eq!(trust["properties"]["max_restarts"]["default"], 5);

@@ -7,7 +7,7 @@ use mgp_types::mgp::Severity;
 use super::table_reader::Reader;
 
 /// The maximum number of webhooks in a configuration.
-const MAX_WEBHOOKS: usize = 16;
+pub(super) const MAX_WEBHOOKS: usize = 16;
 
 /// A URL to which the kernel sends events.
 #[derive(Clone, Debug, PartialEq)]

@@ -163,7 +163,7 @@ impl Expander {
         }
     }
 
-    /// Sets the home folder, which replaces `~`.
+    /// Sets the home folder, which replaces `~`, and `${HOME}` if there is no variable of that name.
     #[must_use]
     pub fn home(mut self, home: impl Into<PathBuf>) -> Self {
         self.home = Some(home.into());
@@ -236,7 +236,8 @@ impl Expander {
             filled.map_or_else(|| text.clone(), |filled| filled.as_str().to_owned())
         };
         let cwd = cwd.as_ref().map(|cwd| folder.join(self.with_home(&filled(cwd))));
-        let (command, args) = (filled(command), args.iter().map(filled).collect());
+        let command = filled(&self.with_program_at_home(command));
+        let args = args.iter().map(filled).collect();
         Some((command, args, cwd.unwrap_or(folder)))
     }
 
@@ -256,8 +257,7 @@ impl Expander {
                 Piece::Text(text) => out.push(text),
                 Piece::Variable { name, default } => {
                     // As in a shell, the default after `:-` applies if the variable is unset or empty.
-                    let value = (self.variables)(name);
-                    match (value, default) {
+                    match (self.variable(name), default) {
                         (Some(value), None) => out.push_secret(&value),
                         (Some(value), Some(_)) if !value.is_empty() => out.push_secret(&value),
                         (_, Some(default)) => {
@@ -303,6 +303,13 @@ impl Expander {
         Ok(out)
     }
 
+    /// Returns the value of a variable; for a missing `HOME`, which Windows and some services do not have, the home
+    /// folder.
+    fn variable(&self, name: &str) -> Option<String> {
+        let home = || self.home.as_ref()?.to_str().map(str::to_owned);
+        (self.variables)(name).or_else(|| (name == "HOME").then(home).flatten())
+    }
+
     fn secret(&self, name: &str) -> Result<String, String> {
         let file = self.secrets.as_ref().ok_or("there is no state folder with secrets")?;
         file.get(name)
@@ -323,6 +330,15 @@ impl Expander {
             (Some(""), Some(home)) => home.clone(),
             (Some(rest), Some(home)) if rest.starts_with('/') => home.join(&rest[1..]),
             _ => PathBuf::from(path),
+        }
+    }
+
+    /// Returns the text of a program with the home folder in place of a `~` at its beginning.
+    fn with_program_at_home(&self, command: &str) -> String {
+        let home = self.home.as_ref().and_then(|home| home.to_str());
+        match (command.strip_prefix("~/"), home) {
+            (Some(rest), Some(home)) => format!("{}/{rest}", home.replace('$', "$$")),
+            _ => command.to_owned(),
         }
     }
 
@@ -383,6 +399,7 @@ impl Filling<'_> {
             self.folder.join(self.expander.with_home(filled.as_str()))
         });
         let is_neutral = filled.is_none() && self.server.origin != Origin::Project;
+        let command = &self.expander.with_program_at_home(command);
         let command = self.text("command", command, &[("", command)]);
         let command = self.located(command, filled.as_deref().unwrap_or(self.folder));
         let args = (0_usize..).zip(args.iter().zip(named(args))).map(|(at, (arg, named))| {

@@ -124,6 +124,29 @@ fn each_place_of_a_server_is_filled_and_no_value_is_shown() {
 }
 
 #[test]
+fn the_home_folder_takes_the_place_of_a_missing_variable_and_of_a_tilde() {
+    let home = expander().home("/h$x");
+    let template = Template::parse("${HOME}/x").unwrap();
+    let filled = |expander: &Expander| {
+        let filled = expander.expand(&template, Origin::User, Path::new("/etc"));
+        filled.map(|text| text.as_str().to_owned())
+    };
+    assert_eq!(filled(&home).unwrap(), "/h$x/x");
+    assert_eq!(filled(&Expander::new(|_| Some("/own".into())).home("/h")).unwrap(), "/own/x");
+    assert!(filled(&expander()).unwrap_err().contains("`HOME` is not set"));
+    let command = |command: &str| {
+        let text = format!("servers = [{{ id = 'a', command = '{command}' }}]");
+        let config = Config::parse("/etc/mgp.toml", &text).unwrap().config;
+        let target = home.server(&config.servers[0]).unwrap().target;
+        let ExpandedTarget::Program { command, .. } = target else { panic!("a program") };
+        command.as_str().to_owned()
+    };
+    assert_eq!(command("~/bin/x"), "/h$x/bin/x");
+    assert_eq!(command("~x/y"), format!("/etc{}~x/y", std::path::MAIN_SEPARATOR));
+    assert_eq!(command("x"), "x");
+}
+
+#[test]
 fn all_that_is_missing_is_named_at_once() {
     let text =
         "servers = [{ id = 'a', command = '${A}', args = ['${B'], env = { K = '${SET}${C}' } }]";

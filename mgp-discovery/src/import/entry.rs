@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::Host;
 use super::tool_limit::{ToolLimit, ToolLists};
-use super::variables::{Findings, Meaning, escaped, is_home, mapped, name_of};
+use super::variables::{Findings, Meaning, braced, escaped, is_home, mapped, name_of, secret};
 use crate::config::valid_id;
 
 /// The entry of a server in the file of another host, converted to the keys of `mgp.toml`.
@@ -39,6 +39,8 @@ pub struct Entry {
     pub transport: Option<&'static str>,
     /// The name and version of the published server that this entry runs, e.g. `io.github.example/files@1.2.0`.
     pub published: Option<String>,
+    /// The argument that names the package of a published server, e.g. `files@1.2.0`.
+    pub package: Option<String>,
     /// The tools of the server that its host lets a model use.
     pub tools: ToolLimit,
 }
@@ -49,6 +51,9 @@ mgp_types::opaque_debug!(Entry { command });
 /// The reason reported for a server whose variables are in another file.
 const ENV_FILE: &str =
     "its variables are in an `envFile`; write them to `env` there, then try again";
+
+/// The reason reported for a server whose settings are in the hub of Continue.
+const HUB_BLOCK: &str = "its `uses` names settings that only its host can load";
 
 /// The reason reported for a token whose variable has a name that no variable can have.
 const NO_VARIABLE: &str = "its `bearer_token_env_var` is not the name of a variable";
@@ -112,6 +117,13 @@ pub(super) fn common(host: Host, value: &Value) -> Value {
                 members.remove(idle);
             }
         }
+        Host::Continue => take_headers(members),
+        Host::VsCode => {
+            for name in ["command", "args"] {
+                members.get_mut(name).into_iter().for_each(with_home);
+            }
+        }
+        Host::CopilotCli => members.get_mut("env").into_iter().for_each(with_braces),
         // Older entries of Zed have program, arguments and environment in one object.
         Host::Zed => {
             if let Some(Value::Object(command)) = members.get("command").cloned() {
@@ -124,6 +136,59 @@ pub(super) fn common(host: Host, value: &Value) -> Value {
         _ => {}
     }
     value
+}
+
+/// Replaces a `~` at the beginning of a path by the variable for the home folder, as VS Code does.
+fn with_home(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            let rest = text.strip_prefix('~');
+            let is_path = |rest: &&str| rest.is_empty() || rest.starts_with(['/', '\\']);
+            if let Some(rest) = rest.filter(is_path) {
+                *text = format!("${{userHome}}{rest}");
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(with_home),
+        _ => {}
+    }
+}
+
+/// Writes each `$NAME` in the values of an environment as `${NAME}`, because Copilot CLI replaces both there.
+fn with_braces(env: &mut Value) {
+    match env {
+        Value::String(text) => *text = braced(text),
+        Value::Object(members) => members.values_mut().for_each(with_braces),
+        _ => {}
+    }
+}
+
+/// Takes the headers out of the options of requests, where the settings of Continue have them.
+fn take_headers(members: &mut Map<String, Value>) {
+    let options = members.get_mut("requestOptions").and_then(Value::as_object_mut);
+    let Some(options) = options else { return };
+    let headers = options.remove("headers");
+    if options.is_empty() {
+        members.remove("requestOptions");
+    }
+    if let Some(headers) = headers {
+        members.insert("headers".to_owned(), headers);
+    }
+}
+
+/// Returns the settings of Continue with their list of servers as a table by name, the form of other hosts.
+pub(super) fn servers_by_name(mut settings: Value) -> Value {
+    let Some(list) = settings["mcpServers"].as_array() else { return settings };
+    let mut servers = Map::new();
+    for (at, server) in list.iter().enumerate() {
+        let name = server.get("name").or_else(|| server.get("uses")).and_then(Value::as_str);
+        let mut name = name.unwrap_or("unnamed").to_owned();
+        while servers.contains_key(&name) {
+            name = format!("{name} {}", at + 1);
+        }
+        servers.insert(name, server.clone());
+    }
+    settings["mcpServers"] = servers.into();
+    settings
 }
 
 fn rename(members: &mut Map<String, Value>, from: &str, to: &str) {
@@ -171,7 +236,10 @@ pub(super) fn entry(
                 entry.args = args.collect::<Result<_, String>>()?;
             }
             "cwd" => entry.cwd = Some(map(text(name, value)?)),
-            "env" => entry.env.extend(texts(name, value, &mut map)?),
+            "env" => {
+                entry.env.extend(texts(name, value, &mut map)?);
+                findings.notes.extend(removed(value));
+            }
             "url" | "serverUrl" => entry.url = Some(map(text(name, value)?)),
             "headers" => entry.headers.extend(texts(name, value, &mut map)?),
             TOKEN_VARIABLE => {
@@ -182,6 +250,7 @@ pub(super) fn entry(
             "type" | "transport" => entry.transport = transport(text(name, value)?)?,
             "era" => entry.era = era(text(name, value)?)?,
             "envFile" => findings.refuse(ENV_FILE.to_owned()),
+            "uses" => findings.refuse(HUB_BLOCK.to_owned()),
             _ if of_codex(&mut entry, name, value)? || tools.read(name, value)? => {}
             _ => findings.notes.extend(why_left_out(name)),
         }
@@ -265,8 +334,7 @@ fn notes_about(entry: &Entry) -> Vec<String> {
     notes
 }
 
-/// Adds environment variables whose values are secrets that the user must set. The server is refused if other people
-/// might have written the file, because only the user may name a stored secret.
+/// Adds environment variables whose values are secrets that the user must set.
 fn add_secrets(
     entry: &mut Entry,
     names: &Value,
@@ -278,12 +346,8 @@ fn add_secrets(
         if !valid_id(name) {
             return Err(NO_SECRET.into());
         }
-        if meaning.secrets.is_none() {
-            findings.refuse(format!("its host stores the secret `{name}`"));
-            continue;
-        }
-        entry.env.entry(name.to_owned()).or_insert_with(|| format!("${{keyring:{name}}}"));
-        findings.notes.push(format!("`{name}` is a secret there: run `mgp secrets set {name}`"));
+        let reference = secret(name, meaning, findings);
+        entry.env.entry(name.to_owned()).or_insert(reference);
     }
     Ok(())
 }
@@ -329,6 +393,15 @@ fn text<'a>(name: &str, value: &'a Value) -> Result<&'a str, String> {
     value.as_str().ok_or_else(|| format!("`{name}` has something that is not a text"))
 }
 
+/// Returns a note for each variable with the value `null`, by which an editor removes a variable.
+fn removed(env: &Value) -> impl Iterator<Item = String> {
+    let members = env.as_object().into_iter().flatten().filter(|(_, value)| value.is_null());
+    members.map(|(name, _)| {
+        format!("`env.{}` was left out: only its host can remove a variable", name.escape_debug())
+    })
+}
+
+/// Returns the texts of an object; an environment without its variables that are `null`.
 fn texts(
     name: &str,
     value: &Value,
@@ -339,7 +412,8 @@ fn texts(
         Value::Null => &empty,
         value => value.as_object().ok_or_else(|| format!("`{name}` is not an object"))?,
     };
-    let each = members.iter().map(|(key, value)| {
+    let kept = members.iter().filter(|(_, value)| name != "env" || !value.is_null());
+    let each = kept.map(|(key, value)| {
         // Numbers and booleans become their text, as in a shell.
         let value = match value {
             Value::Number(_) | Value::Bool(_) => value.to_string(),

@@ -43,7 +43,7 @@ pub enum Host {
     Kiro,
     /// `JetBrains` Junie: `~/.junie/mcp/mcp.json`.
     Junie,
-    /// Continue: `.continue/mcpServers/mcp.json`, a separate file beside its settings.
+    /// Continue: `.continue/mcpServers/mcp.json`, and the list of servers in its settings, `~/.continue/config.yaml`.
     Continue,
     /// Goose: `~/.config/goose/config.yaml`, with `extensions`.
     Goose,
@@ -117,9 +117,8 @@ impl Host {
     fn dialect(self) -> Dialect {
         match self {
             // These hosts do not replace variables: they start exactly the written command.
-            Self::ClaudeDesktop | Self::Codex | Self::Continue | Self::LmStudio | Self::Zed => {
-                Dialect::Plain
-            }
+            Self::ClaudeDesktop | Self::Codex | Self::LmStudio | Self::Zed => Dialect::Plain,
+            Self::Continue => Dialect::Continue,
             Self::VsCode | Self::Cursor | Self::Windsurf | Self::Cline => Dialect::Editor,
             Self::GeminiCli => Dialect::Gemini,
             _ => Dialect::Shell,
@@ -235,7 +234,10 @@ fn read_with(
     let value = match host {
         Host::Codex => json::from_toml(text),
         Host::Goose => json::from_yaml(text),
-        _ => json::parse(text),
+        Host::Continue if file.extension().is_some_and(|end| end == "yaml") => {
+            json::from_yaml(text).map(entry::servers_by_name)
+        }
+        _ => json::parse_json(text),
     };
     let value = value.map_err(foreign)?;
     let mut import =
@@ -297,7 +299,7 @@ fn project_of(file: &Path) -> Option<&Path> {
 /// `~/.claude.json`.
 #[must_use]
 pub fn switched_off(settings: &str, project: &Path) -> Vec<String> {
-    let Ok(settings) = json::parse(settings) else { return Vec::new() };
+    let Ok(settings) = json::parse_json(settings) else { return Vec::new() };
     let project = settings["projects"].get(&*project.to_string_lossy());
     let lists = [Some(&settings), project].into_iter().flatten();
     lists.flat_map(|value| names(&value["disabledMcpjsonServers"])).collect()

@@ -4,8 +4,11 @@
 use serde_json::{Map, Value};
 use toml_edit::{DocumentMut, Item};
 
-/// Reads JSON with comments and trailing commas. An empty file counts as an empty object, as in the hosts.
-pub(super) fn parse(text: &str) -> Result<Value, String> {
+/// Reads JSON with comments and trailing commas, as hosts do. An empty text counts as an empty object.
+///
+/// # Errors
+/// Returns the position of the first error; the message contains no part of the text.
+pub fn parse_json(text: &str) -> Result<Value, String> {
     let text = text.trim_start_matches('\u{feff}');
     if text.trim().is_empty() {
         return Ok(Map::new().into());
@@ -126,15 +129,15 @@ mod tests {
     #[test]
     fn comments_and_commas_go_and_strings_stay() {
         let text = "// a\n{\"a\": \"// b, ]\", /* c\n */ \"d\\\"\": [1, 2, ],\n}";
-        assert_eq!(parse(text).unwrap(), json!({"a": "// b, ]", "d\"": [1, 2]}));
-        assert_eq!(parse("{\n  oops").unwrap_err(), "it is not JSON at line 2, column 3");
-        assert_eq!(parse("\u{feff} \n").unwrap(), json!({}));
+        assert_eq!(parse_json(text).unwrap(), json!({"a": "// b, ]", "d\"": [1, 2]}));
+        assert_eq!(parse_json("{\n  oops").unwrap_err(), "it is not JSON at line 2, column 3");
+        assert_eq!(parse_json("\u{feff} \n").unwrap(), json!({}));
     }
 
     proptest! {
         #[test]
         fn nothing_panics(text in "[\"/*,\\\\\\]\\[{}\na é]{0,60}") {
-            let _ = parse(&text);
+            let _ = parse_json(&text);
         }
     }
 }

@@ -19,6 +19,7 @@ pub use entry::Entry;
 pub use host::{
     Host, Import, ImportError, ImportedServer, read, read_of_user, read_own, switched_off,
 };
+pub use json::parse_json;
 pub use package::{Answer, Answers, Need, PublishedBundle, PublishedServer};
 pub use plan::{ImportLine, ImportOutcome, Plan};
 pub use tool_limit::ToolLimit;

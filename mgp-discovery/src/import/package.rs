@@ -29,6 +29,8 @@ pub struct PublishedServer {
     pub url: Option<String>,
     /// `true` if the registry marks the server as deprecated or deleted.
     pub is_withdrawn: bool,
+    /// `true` if the registry marks the server as deleted, e.g. because it is malware.
+    pub is_deleted: bool,
     document: Value,
 }
 
@@ -98,10 +100,9 @@ impl PublishedServer {
     /// Returns the reason why the value is not a `server.json`.
     pub fn new(entry: Value) -> Result<Self, String> {
         let official = &entry["_meta"]["io.modelcontextprotocol.registry/official"];
-        let is_withdrawn = [text(official, "status"), text(&entry["server"], "status")]
-            .into_iter()
-            .flatten()
-            .any(|status| status == "deprecated" || status == "deleted");
+        let statuses = [text(official, "status"), text(&entry["server"], "status")];
+        let is_deleted = statuses.contains(&Some("deleted"));
+        let is_withdrawn = is_deleted || statuses.contains(&Some("deprecated"));
         let document = match entry {
             Value::Object(mut members) if members.get("server").is_some_and(Value::is_object) => {
                 members.remove("server").unwrap_or_default()
@@ -119,6 +120,7 @@ impl PublishedServer {
             version: owned("version").filter(|version| !version.is_empty()),
             url: owned("websiteUrl").or(repository),
             is_withdrawn,
+            is_deleted,
             document,
         })
     }
@@ -179,7 +181,8 @@ impl PublishedServer {
     }
 
     /// Returns whether the package that is started has an exact version. A range or a tag is not exact, because it
-    /// could later mean another version, nor is a package with arguments of `npx` or `uvx` that can add packages.
+    /// could later mean another version, nor is a name that can be an address, a container image without a digest, or a
+    /// package with arguments of `npx`, `uvx` or `docker` that can add packages or name another image.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         let mut reading = Reading::new(&NO_ANSWERS);
@@ -265,21 +268,71 @@ fn add_texts(value: &Value, texts: &mut Vec<String>) {
 }
 
 /// Returns whether a package's name and version always identify the same content. A tag or a range of versions does
-/// not, nor does a `name` that is an address or an option.
+/// not, nor does a `name` that can be an address, a file or an option.
 fn is_exact(kind: &str, name: &str, version: Option<&str>) -> bool {
-    if !["npm", "pypi"].contains(&kind) {
-        return name.contains("@sha256:");
-    }
-    let parts: Vec<&str> = version.unwrap_or_default().split('.').collect();
-    let number = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-+!_".contains(&byte);
-    let is_version = parts.iter().all(|part| part.bytes().all(plain))
-        && match kind {
-            "npm" => parts.len() >= 3 && parts[..2].iter().all(number),
-            _ => parts[0].starts_with(|c: char| c.is_ascii_digit()),
+    match kind {
+        "npm" => is_npm_name(name) && version.is_some_and(is_npm_version),
+        "pypi" => {
+            let (name, extras) = match name.strip_suffix(']').and_then(|all| all.split_once('[')) {
+                Some((name, extras)) => (name, extras),
+                None => (name, ""),
+            };
+            is_word(name, b"._-")
+                && (extras.is_empty() || is_word(extras, b"._-,"))
+                && version.is_some_and(is_pypi_version)
         }
-        && parts.get(2).is_none_or(|part| part.starts_with(|c: char| c.is_ascii_digit()));
-    is_version && !name.contains(':') && name.starts_with(|c: char| c == '@' || c.is_alphanumeric())
+        _ => name.split_once("@sha256:").is_some_and(|(image, digest)| {
+            let is_hex = digest.bytes().all(|byte| byte.is_ascii_hexdigit());
+            is_word(image, b"._-/:") && digest.len() == 64 && is_hex
+        }),
+    }
+}
+
+/// Returns whether a text consists of letters, digits and these further characters, and begins with a letter or digit.
+fn is_word(text: &str, more: &[u8]) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || more.contains(&byte))
+}
+
+/// Returns whether `npm` reads a text as the name of a package in its registry, and not as a repository or a file.
+fn is_npm_name(text: &str) -> bool {
+    if let Some((scope, name)) = text.strip_prefix('@').and_then(|rest| rest.split_once('/')) {
+        return is_word(scope, b"._~-") && is_word(name, b"._~-");
+    }
+    is_word(text, b"._~-") && !is_archive(text)
+}
+
+/// Returns whether `npm` reads a name or a version as that of a file with a package.
+fn is_archive(text: &str) -> bool {
+    // `npm` accepts any character in place of the second dot in `.tar.gz`.
+    matches!(
+        text.to_ascii_lowercase().as_bytes(),
+        [.., b'.', b't', b'a', b'r', _, b'g', b'z']
+            | [.., b'.', b't', b'g', b'z']
+            | [.., b'.', b't', b'a', b'r']
+    )
+}
+
+/// Returns whether `npm` reads a text as one version, and not as a tag, a range of versions or a file. Texts that are
+/// no full version, e.g. `1.0.0_x`, can be tags.
+fn is_npm_version(text: &str) -> bool {
+    let (rest, build) = text.split_once('+').unwrap_or((text, "0"));
+    let (numbers, before) = rest.split_once('-').unwrap_or((rest, "0"));
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    let is_part = |part: &str| !part.is_empty() && part.bytes().all(fits);
+    numbers.split('.').count() == 3
+        && numbers.split('.').all(is_number)
+        && before.split('.').chain(build.split('.')).all(is_part)
+        && !is_archive(text)
+}
+
+/// Returns whether a text is one version of a package of `PyPI`, and not a range of versions.
+fn is_pypi_version(text: &str) -> bool {
+    let mut parts = text.split('.');
+    let is_digit_first = |part: &str| part.starts_with(|c: char| c.is_ascii_digit());
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-+!_".contains(&byte);
+    text.bytes().all(plain) && is_digit_first(text) && parts.nth(2).is_none_or(is_digit_first)
 }
 
 /// Returns whether an argument of `npx` or `uvx` is a flag that does not change which packages run, unlike `--package`
@@ -337,9 +390,9 @@ impl<'a> Reading<'a> {
     fn program(&mut self, package: &Value) -> Option<Entry> {
         let kind = text(package, "registryType").or_else(|| text(package, "registry_name"))?;
         let name = text(package, "identifier").or_else(|| text(package, "name"))?;
+        let is_safe = |argument| ["npm", "pypi"].contains(&kind) && is_plain_flag(argument);
         self.is_exact = is_exact(kind, name, text(package, "version"))
-            && (!["npm", "pypi"].contains(&kind)
-                || list(package, "runtimeArguments").all(is_plain_flag));
+            && list(package, "runtimeArguments").all(is_safe);
         let name = escaped(name);
         let version = text(package, "version").filter(|version| !version.is_empty()).map(escaped);
         let with = |mark: &str| match &version {
@@ -360,27 +413,24 @@ impl<'a> Reading<'a> {
             }
         }
         let mut args = self.arguments(package, "runtimeArguments");
-        let command = match kind {
+        let (command, own) = match kind {
             "npm" => {
                 args.insert(0, "-y".into());
-                args.push(with("@"));
-                "npx"
+                ("npx", with("@"))
             }
-            "pypi" => {
-                args.push(with("=="));
-                "uvx"
-            }
+            "pypi" => ("uvx", with("==")),
             _ => {
                 args.splice(0..0, ["run", "-i", "--rm"].map(str::to_owned));
                 // The container sees only variables that are passed by name.
                 args.extend(env.keys().flat_map(|name| ["-e".to_owned(), escaped(name)]));
                 let has_tag = name.rsplit('/').next().is_some_and(|last| last.contains(':'));
-                args.push(if has_tag { name.clone() } else { with(":") });
-                "docker"
+                ("docker", if has_tag { name.clone() } else { with(":") })
             }
         };
+        args.push(own.clone());
         args.extend(self.arguments(package, "packageArguments"));
-        Some(Entry { command: Some(command.into()), args, env, ..Entry::default() })
+        let (command, package) = (Some(command.into()), Some(own));
+        Some(Entry { command, args, env, package, ..Entry::default() })
     }
 
     fn place(&mut self, remote: &Value) -> Option<Entry> {

@@ -82,12 +82,25 @@ impl Plan {
     /// # Errors
     /// [`DiscoveryError`] if the file cannot be read, or an error disables the whole file.
     pub fn new(file: impl Into<PathBuf>, imports: &[Import]) -> Result<Self, DiscoveryError> {
+        Self::with_id_rule(file, imports, &|_, _| true)
+    }
+
+    /// Plans like [`new`](Self::new), and uses only ids that `fits` accepts. Its arguments are an id and the ids of the
+    /// other servers.
+    ///
+    /// # Errors
+    /// See [`new`](Self::new).
+    pub fn with_id_rule(
+        file: impl Into<PathBuf>,
+        imports: &[Import],
+        fits: &dyn Fn(&str, &[&str]) -> bool,
+    ) -> Result<Self, DiscoveryError> {
         let file = file.into();
         // Resolve a link, so that writing replaces its target and not the link.
         let file = dunce::canonicalize(&file).unwrap_or(file);
         let before = text_of(&file, Origin::User)?;
         let text = before.clone().unwrap_or_default();
-        let (after, lines) = add_all(&file, &text, imports)?;
+        let (after, lines) = add_all(&file, &text, imports, fits)?;
         Ok(Self { file, before, after, lines })
     }
 
@@ -103,7 +116,7 @@ impl Plan {
         imports: &[Import],
     ) -> Result<Self, DiscoveryError> {
         let file = file.into();
-        let (after, lines) = add_all(&file, text, imports)?;
+        let (after, lines) = add_all(&file, text, imports, &|_, _| true)?;
         Ok(Self { file, before: Some(text.to_owned()), after, lines })
     }
 
@@ -189,9 +202,10 @@ fn add_all(
     file: &Path,
     text: &str,
     imports: &[Import],
+    fits: &dyn Fn(&str, &[&str]) -> bool,
 ) -> Result<(String, Vec<ImportLine>), DiscoveryError> {
     let parsed = Config::parse(file, text)?;
-    let mut taken = TakenIds::of(parsed);
+    let mut taken = TakenIds::new(parsed, fits);
     let mut document: DocumentMut = text.parse().map_err(|_| DiscoveryError::Foreign {
         path: file.to_owned(),
         reason: "it is not TOML".to_owned(),
@@ -225,14 +239,15 @@ fn add_all(
 }
 
 /// The ids that a configuration uses, with their servers.
-struct TakenIds {
+struct TakenIds<'a> {
     ids: HashSet<String>,
     servers: Vec<ServerConfig>,
+    fits: &'a dyn Fn(&str, &[&str]) -> bool,
 }
 
-impl TakenIds {
-    fn of(parsed: ParsedConfig) -> Self {
-        Self { ids: parsed.kept_ids, servers: parsed.config.servers }
+impl<'a> TakenIds<'a> {
+    fn new(parsed: ParsedConfig, fits: &'a dyn Fn(&str, &[&str]) -> bool) -> Self {
+        Self { ids: parsed.kept_ids, servers: parsed.config.servers, fits }
     }
 
     /// Adds a server to the document unless the same server already exists; an error is the reason why it is not added.
@@ -246,38 +261,116 @@ impl TakenIds {
     ) -> Result<ImportOutcome, String> {
         let wanted = id(&server.name).ok_or("its name has no character that an id can have")?;
         let from = import.source.display().to_string();
-        for id in candidates(&wanted, import.host) {
+        let parse = |id: &str| {
             let mut alone = DocumentMut::new();
-            write::add(&mut alone, &id, &server.entry, &from);
-            let parsed = check_entry(file, &alone.to_string())?;
-            match self.servers.iter().find(|there| there.id == parsed.id) {
-                Some(there) if is_same(there, &parsed, is_from(document, &id, &from)) => {
-                    let names =
-                        parsed.pass_env.iter().filter(|name| !there.pass_env.contains(name));
-                    let names: Vec<&str> = names.map(String::as_str).collect();
-                    if !names.is_empty() {
-                        let names = names.join(", ");
-                        notes.push(format!(
-                            "the server there does not inherit {names}; add `pass_env`"
-                        ));
-                    }
-                    return Ok(ImportOutcome::Present(id));
-                }
-                None if !self.ids.contains(&id) => {}
-                _ => continue,
+            write::add(&mut alone, id, &server.entry, &from);
+            check_entry(file, &alone.to_string())
+        };
+        let ids: Vec<String> = candidates(&wanted, import.host).collect();
+        let new = parse(&wanted)?;
+        if let Some(there) = self.same(document, &ids, &new, &from) {
+            let id = there.id.to_string();
+            if !there.enabled {
+                return Err(format!(
+                    "mgp has it as `{id}`, which is switched off; run `mgp servers enable {id}`, then try again"
+                ));
             }
-            if !write::add(document, &id, &server.entry, &from) {
-                return Err("`servers` has a form that servers cannot be added to".to_owned());
+            let names = new.pass_env.iter().filter(|name| !there.pass_env.contains(name));
+            let names: Vec<&str> = names.map(String::as_str).collect();
+            if !names.is_empty() {
+                let names = names.join(", ");
+                notes.push(format!("the server there does not inherit {names}; add `pass_env`"));
             }
-            if id != wanted {
-                notes.push(format!("another server has the id `{wanted}`"));
-            }
-            notes.extend(clear_secrets(&parsed).iter().map(ToString::to_string));
-            self.ids.insert(id.clone());
-            self.servers.push(parsed);
-            return Ok(ImportOutcome::Added(id));
+            return Ok(ImportOutcome::Present(id));
         }
-        Err(format!("there are too many servers of the id `{wanted}`"))
+        let is_reserved = !self.is_fit(&wanted);
+        let free = ids.into_iter().find(|id| !self.ids.contains(id) && self.is_fit(id));
+        let Some(id) = free else {
+            return Err(if is_reserved {
+                format!("`{wanted}` cannot be the id of a server; rename it there")
+            } else {
+                format!("there are too many servers of the id `{wanted}`")
+            });
+        };
+        let parsed = parse(&id)?;
+        if !write::add(document, &id, &server.entry, &from) {
+            return Err("`servers` has a form that servers cannot be added to".to_owned());
+        }
+        if is_reserved {
+            notes.push(format!(
+                "the id `{wanted}` is reserved, or looks like that of another server"
+            ));
+        } else if id != wanted {
+            notes.push(format!("another server has the id `{wanted}`"));
+        }
+        notes.extend(clear_secrets(&parsed).iter().map(ToString::to_string));
+        self.ids.insert(id.clone());
+        self.servers.push(parsed);
+        Ok(ImportOutcome::Added(id))
+    }
+
+    /// Returns whether the rule for ids accepts an id beside those of the configuration.
+    fn is_fit(&self, id: &str) -> bool {
+        let others = self.ids.iter().map(String::as_str).filter(|other| *other != id);
+        (self.fits)(id, &others.collect::<Vec<_>>())
+    }
+
+    /// Returns the server with one of these ids that is the same as a new one. A server with exactly the same values
+    /// has precedence, then one that an earlier import of the same file added: the other servers may be those of other
+    /// accounts.
+    fn same(
+        &self,
+        document: &DocumentMut,
+        ids: &[String],
+        new: &ServerConfig,
+        from: &str,
+    ) -> Option<&ServerConfig> {
+        let there: Vec<(&ServerConfig, EntrySource)> = ids
+            .iter()
+            .filter_map(|id| self.servers.iter().find(|server| server.id.as_str() == id))
+            .map(|server| (server, EntrySource::of(document, server.id.as_str(), from)))
+            .collect();
+        let exact = there.iter().find(|(there, _)| is_same(there, new, None));
+        let of_source = |source: EntrySource| {
+            there.iter().find(|(there, own)| *own == source && is_same(there, new, Some(source)))
+        };
+        let found = exact
+            .or_else(|| of_source(EntrySource::ThisFile))
+            .or_else(|| of_source(EntrySource::Unknown))
+            .or_else(|| of_source(EntrySource::OtherFile))?;
+        Some(found.0)
+    }
+}
+
+/// The source of an entry in the configuration, compared with the file that is imported.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EntrySource {
+    /// An earlier import of the same file added the entry.
+    ThisFile,
+    /// An import of another file added the entry.
+    OtherFile,
+    /// The entry has no comment that names its source, e.g. because the user wrote it.
+    Unknown,
+}
+
+impl EntrySource {
+    /// Returns the source of the entry of a server, according to the comment that an import writes. `from` is the file
+    /// that is imported.
+    fn of(document: &DocumentMut, id: &str, from: &str) -> Self {
+        let tables =
+            document.get("servers").and_then(Item::as_array_of_tables).into_iter().flatten();
+        let mut own = tables
+            .filter(|table| table.get("id").and_then(Item::as_str).is_some_and(|own| own == id));
+        let comment = own.next().and_then(|table| table.decor().prefix()?.as_str());
+        let mut sources = comment
+            .into_iter()
+            .flat_map(str::lines)
+            .filter_map(|line| line.strip_prefix("# From "));
+        match (sources.clone().any(|source| source == from), sources.next()) {
+            (true, _) => Self::ThisFile,
+            (false, Some(_)) => Self::OtherFile,
+            (false, None) => Self::Unknown,
+        }
     }
 }
 
@@ -296,23 +389,24 @@ fn candidates(id: &str, host: Host) -> impl Iterator<Item = String> {
 }
 
 /// Returns whether two servers run the same program with the same arguments and variables, or have the same URL and
-/// headers. `there` may inherit more variables.
+/// headers. `there` may inherit more variables. Without a `source`, all values must be equal.
 ///
-/// If `is_reimported`, an earlier import of the same file wrote `there`. Then two different values of a variable or
-/// header also count as equal if one of them contains `${…}`, because the user might have replaced a value by a
-/// reference. `there` may also inherit fewer variables, because earlier versions did not import their names.
-fn is_same(there: &ServerConfig, new: &ServerConfig, is_reimported: bool) -> bool {
+/// `source` is that of `there`. An import advises the user to store secrets, so a value with `${…}` is also equal to a
+/// secret, unless another file is the source, because its secret may be that of another account. If the same file is
+/// the source, two different values of a variable or header are equal if one of them contains `${…}`, and `there` may
+/// also inherit fewer variables, because earlier versions did not import their names.
+fn is_same(there: &ServerConfig, new: &ServerConfig, source: Option<EntrySource>) -> bool {
+    let is_reimported = source == Some(EntrySource::ThisFile);
+    let is_reference_of_secret = is_reimported || source == Some(EntrySource::Unknown);
     let secrets: Vec<String> = clear_secrets(new).into_iter().map(|one| one.place).collect();
-    // A value with `${…}` also counts as equal to a secret, because an earlier import asked the user for this
-    // replacement.
     let same = |place: String, there: &str, new: &str| {
-        there == new || (there.contains("${") && secrets.contains(&place))
+        there == new || (is_reference_of_secret && there.contains("${") && secrets.contains(&place))
     };
     let same_map = |kind: &str, there: &BTreeMap<String, String>, new: &BTreeMap<_, String>| {
         let same_value = |name: &String, text: &str, new: &str| {
             // The user might have stored the value of a variable as the secret of that name.
             same(format!("{kind}.{name}"), text, new)
-                || text.replace("${keyring:", "${") == new
+                || (source.is_some() && text.replace("${keyring:", "${") == new)
                 || (is_reimported && [text, new].iter().any(|text| text.contains("${")))
         };
         there.keys().eq(new.keys())
@@ -335,15 +429,6 @@ fn is_same(there: &ServerConfig, new: &ServerConfig, is_reimported: bool) -> boo
         ) => same("url".to_owned(), url, address) && same_map("headers", headers, own),
         _ => false,
     }
-}
-
-/// Returns whether the entry of a server has the comment that an import of the file `from` writes.
-fn is_from(document: &DocumentMut, id: &str, from: &str) -> bool {
-    let tables = document.get("servers").and_then(Item::as_array_of_tables).into_iter().flatten();
-    let mut own =
-        tables.filter(|table| table.get("id").and_then(Item::as_str).is_some_and(|own| own == id));
-    let comment = own.next().and_then(|table| table.decor().prefix()?.as_str());
-    comment.is_some_and(|text| text.lines().any(|line| line.strip_prefix("# From ") == Some(from)))
 }
 
 /// Parses the text of a new entry, as it would later be read from the file.

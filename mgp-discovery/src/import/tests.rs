@@ -1,6 +1,8 @@
 //! Tests of the import of other hosts' files.
 
 mod host_members;
+mod published;
+mod same;
 mod strangers;
 
 use std::fs;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::config::limits;
+use crate::config::{limits, valid_id};
 use crate::expand::{closing, looks_secret};
 
 /// The syntax of a host's variables.
@@ -13,6 +13,8 @@ use crate::expand::{closing, looks_secret};
 pub(super) enum Dialect {
     /// No variables: `$` is plain text.
     Plain,
+    /// `${{ secrets.NAME }}`.
+    Continue,
     /// `${VAR}`, `${VAR:-default}`.
     Shell,
     /// `$VAR` beside the variables of [`Shell`](Self::Shell).
@@ -81,10 +83,44 @@ pub(super) fn proposed(inputs: &Value) -> BTreeMap<&str, &str> {
 /// The result contains no `${file:…}` or `${cmd:…}`, unless the dialect is [`Dialect::Own`]: only the user may write
 /// those.
 pub(super) fn mapped(text: &str, meaning: &Meaning<'_>, findings: &mut Findings) -> String {
-    if meaning.dialect == Dialect::Plain {
-        return escaped(text);
+    match meaning.dialect {
+        Dialect::Plain => escaped(text),
+        Dialect::Continue => templated(text, meaning, findings),
+        Dialect::Gemini => nested(&braced(text), meaning, findings, 0),
+        _ => nested(text, meaning, findings, 0),
     }
-    nested(text, meaning, findings, 0)
+}
+
+/// Converts a text with templates of Continue, e.g. `Bearer ${{ secrets.NAME }}`.
+fn templated(text: &str, meaning: &Meaning<'_>, findings: &mut Findings) -> String {
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some((before, after)) = rest.split_once("${{")
+        && let Some((inside, after)) = after.split_once("}}")
+    {
+        out.push_str(&escaped(before));
+        match inside.trim().strip_prefix("secrets.") {
+            Some(name) => out.push_str(&secret(name, meaning, findings)),
+            None => findings.refuse(format!("only its host can replace `${{{{{inside}}}}}`")),
+        }
+        rest = after;
+    }
+    out + &escaped(rest)
+}
+
+/// Returns the reference to the user's stored secret that has the name of a secret of the host. The server is refused
+/// if other people might have written the file, because only the user may name a stored secret.
+pub(super) fn secret(name: &str, meaning: &Meaning<'_>, findings: &mut Findings) -> String {
+    if !valid_id(name) {
+        findings.refuse(format!("`{}` is not the name of a secret here", name.escape_debug()));
+    } else if meaning.secrets.is_none() {
+        findings.refuse(format!("its host stores the secret `{name}`"));
+    } else {
+        let note = format!("`{name}` is a secret there: run `mgp secrets set {name}`");
+        if !findings.notes.contains(&note) {
+            findings.notes.push(note);
+        }
+    }
+    format!("${{keyring:{name}}}")
 }
 
 /// Converts the variables in a text; `depth` is the number of defaults that enclose the text.
@@ -95,7 +131,7 @@ fn nested(text: &str, meaning: &Meaning<'_>, findings: &mut Findings, depth: usi
     }
     let (mut out, mut rest) = (String::new(), text);
     while let Some(at) = rest.find("${") {
-        out.push_str(&plain(&rest[..at], meaning.dialect));
+        out.push_str(&escaped(&rest[..at]));
         rest = &rest[at + 2..];
         // Use the brace that our own parser would find; otherwise a default could end too early.
         let Some(end) = closing(rest) else {
@@ -105,21 +141,18 @@ fn nested(text: &str, meaning: &Meaning<'_>, findings: &mut Findings, depth: usi
         out.push_str(&variable(&rest[..end], meaning, findings, depth));
         rest = &rest[end + 1..];
     }
-    out + &plain(rest, meaning.dialect)
+    out + &escaped(rest)
 }
 
-/// Converts a text without variables in braces; in the dialect of Gemini CLI, each `$NAME` is a variable too.
-fn plain(text: &str, dialect: Dialect) -> String {
-    if dialect != Dialect::Gemini {
-        return escaped(text);
-    }
+/// Returns a text in which each variable `$NAME` is written as `${NAME}`.
+pub(super) fn braced(text: &str) -> String {
     let mut parts = text.split('$');
     let mut out = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let end = part.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         let (name, rest) = part.split_at(end.unwrap_or(part.len()));
         if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
-            out.push_str("$$");
+            out.push('$');
             out.push_str(part);
         } else {
             out.extend(["${", name, "}", rest]);
@@ -245,6 +278,8 @@ mod tests {
     fn each_host_has_its_variables() {
         check("${A} $5", Dialect::Plain, "$${A} $$5", 0);
         check("${A} $5 ${B:-c}", Dialect::Shell, "${A} $$5 ${B:-c}", 0);
+        check("$5 ${A} ${{ secrets.B", Dialect::Continue, "$$5 $${A} $${{ secrets.B", 0);
+        check("x ${{ inputs.a }} y", Dialect::Continue, "x  y", 1);
         check("${env:A}/${workspaceFolder}/${userHome}", Dialect::Editor, "${A}//p/${HOME}", 0);
         check("Bearer ${input:api-key}", Dialect::Editor, "Bearer ${API_KEY}", 1);
         check("https://${input:site}/", Dialect::Editor, "https://${SITE:-a$$b{}}/", 1);

@@ -71,6 +71,16 @@ impl Sources {
         Self { project: None, user: None, single: Some(file) }
     }
 
+    /// Creates sources with the existing files that another process uses, in the order of [`files`](Self::files): the
+    /// project's file and the user's own one. One file alone is used like one that the user [named](Self::single).
+    pub fn from_files(files: impl IntoIterator<Item = PathBuf>) -> Self {
+        let mut files = files.into_iter();
+        match (files.next(), files.next()) {
+            (Some(single), None) => Self::single(single),
+            (project, user) => Self { project, user, single: None },
+        }
+    }
+
     /// Creates the sources of this process: the file in `$MGP_CONFIG_PATH`, else those of the working and the home
     /// directory.
     #[must_use]

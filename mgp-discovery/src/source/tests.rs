@@ -4,11 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use mgp_testkit::{TempDir, temp_dir};
-use mgp_types::mgp::{AuditEvent, TrustLevel};
-use mgp_types::service::{
-    AuditError, AuditFuture, AuditSink, CallRecord, MemoryAudit, Principal, Ticket,
-};
+use mgp_testkit::{RefusingAudit, TempDir, temp_dir};
+use mgp_types::mgp::TrustLevel;
+use mgp_types::service::{AuditError, MemoryAudit, Principal};
 use mgp_types::store::MemoryStore;
 
 use super::*;
@@ -137,25 +135,12 @@ async fn only_decisions_are_recorded() {
     }
 }
 
-/// An audit sink that refuses all events.
-struct FullLog;
-
-impl AuditSink for FullLog {
-    fn begin(&self, _: CallRecord) -> AuditFuture<Ticket> {
-        AuditFuture::Ready(Err(AuditError::Full))
-    }
-
-    fn record(&self, _: AuditEvent) -> AuditFuture<()> {
-        AuditFuture::Ready(Err(AuditError::Full))
-    }
-}
-
 #[tokio::test]
 async fn a_decision_that_cannot_be_recorded_is_not_made() {
     let place = Place::new();
     place.project("[[servers]]\nid = 'a'\ncommand = 'a'\n");
     let (plain, sources) = (trust(), place.sources());
-    let trust = plain.clone().recorded(Arc::new(FullLog));
+    let trust = plain.clone().recorded(Arc::new(RefusingAudit(AuditError::Full)));
     let review = sources.review().unwrap().unwrap();
     let refused = trust.approve(&review, &operator()).await.unwrap_err();
     assert!(matches!(refused, DiscoveryError::Unaudited(AuditError::Full)), "{refused}");

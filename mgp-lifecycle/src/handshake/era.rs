@@ -176,14 +176,14 @@ pub(crate) fn is_refused(error: &RpcError) -> bool {
         Some(HttpFailure::Status(status) | HttpFailure::StatusWithError(status)) => {
             matches!(status, 400..=499) && !matches!(status, 401 | 403 | 408 | 429)
         }
-        Some(_) => false,
-        None => {
+        Some(HttpFailure::NoAnswer) | None => {
             let can_pass = matches!(
                 error.code(),
                 ErrorCode::TIMEOUT | ErrorCode::AUTH_REQUIRED | ErrorCode::AUTH_EXPIRED
             );
             !can_pass && !is_unsent(error) && !is_connection_lost(error)
         }
+        Some(_) => false,
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use mgp_types::mcp::{CallToolResult, Era};
-use mgp_types::service::{PeerInfo, Reply, leading_result_type, result_type};
+use mgp_types::service::{Context, PeerInfo, Reply, leading_result_type, result_type};
 use mgp_types::{ErrorCode, Object, Payload, RpcError};
 use serde::Serialize;
 
@@ -12,6 +12,7 @@ use serde::Serialize;
 pub(super) type HasOutputSchema = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// The facts about a call that determine the form of its outcome.
+#[derive(Clone)]
 pub(crate) struct CallInfo {
     pub(super) is_tool_call: bool,
     /// The tool, if it could have an output schema. The schema is looked up for a refusal only, because most calls
@@ -22,8 +23,11 @@ pub(crate) struct CallInfo {
 mgp_types::opaque_debug!(CallInfo { is_tool_call });
 
 impl CallInfo {
-    /// A tool call without an output schema.
-    pub(crate) const TOOL_CALL: Self = Self { is_tool_call: true, typed: None };
+    /// Returns the facts about a tool call that the handshake stored in its context; without them, the tool counts as
+    /// one without an output schema.
+    pub(crate) fn of_tool_call(cx: &Context) -> Self {
+        cx.extensions.get().cloned().unwrap_or(Self { is_tool_call: true, typed: None })
+    }
 
     /// Returns whether the structured content of a refusal would violate the output schema of the tool.
     fn has_output_schema(&self) -> bool {

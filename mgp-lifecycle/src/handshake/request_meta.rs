@@ -11,7 +11,9 @@ use mgp_types::mcp::{Era, Revision, key};
 use mgp_types::method::{TasksCancel, TasksGet, TasksUpdate, lookup};
 use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::proposal::CallMembers;
-use mgp_types::service::{Call, Context, Either, Kind, MgpService, Reply, ServerId, TraceSpan};
+use mgp_types::service::{
+    Call, CallerTrace, Context, Either, Kind, MgpService, Reply, ServerId, TraceSpan,
+};
 use mgp_types::{ErrorCode, Payload, RpcError, push_hex, random_name};
 use tower_service::Service;
 
@@ -153,19 +155,38 @@ impl<S: MgpService> Service<Call> for RequestMetaService<S> {
         // A plain MCP peer must not receive MGP's trace member (MGP §6.5); it gets `traceparent` only if this was set.
         let is_traced = facts.supports_mgp() || self.layer.traces_plain;
         if is_traced && call.kind() == Kind::Request {
-            let trace = call.cx_mut().trace_or_new().clone();
-            let span = call.cx().extensions.get::<TraceSpan>();
-            let span = span.map_or_else(|| call.cx().key.as_u64(), |span| span.0);
-            let hop = call.hop_mut();
-            if is_open_telemetry_id(&trace) {
-                hop.trace_id = facts.supports_mgp().then(|| quoted(&trace));
-                hop.meta.push((Cow::Borrowed(key::TRACEPARENT), traceparent(&trace, span)));
-            } else if facts.supports_mgp() {
-                hop.trace_id = Payload::of(&trace).ok();
-            }
+            add_trace(&mut call, facts.supports_mgp());
         }
         call.cx_mut().callee = facts;
         Either::Left { future: self.inner.call(call) }
+    }
+}
+
+/// Adds the trace of the call: its id for a peer that speaks MGP, and `traceparent`.
+///
+/// The parent is the exported span of this process; without one, the caller's span, or an id of this process
+/// in a trace that begins here. `tracestate` and `baggage` are passed on as the caller sent them.
+fn add_trace(call: &mut Call, speaks_mgp: bool) {
+    let trace = call.cx_mut().trace_or_new().clone();
+    let is_id = is_open_telemetry_id(&trace);
+    let own = call.cx().extensions.get::<TraceSpan>().copied();
+    let fallback = || own.unwrap_or_else(|| TraceSpan::of(call.cx().key));
+    let received = call.cx().extensions.get_shared::<CallerTrace>();
+    let parent = match (&received, own) {
+        (Some(received), None) => Some(received.parent().clone()),
+        (Some(received), Some(own)) => Some(traceparent(received.trace(), own, received.flags())),
+        (None, _) => is_id.then(|| traceparent(&trace, fallback(), "01")),
+    };
+    let id = || if is_id { Some(quoted(&trace)) } else { Payload::of(&trace).ok() };
+    let hop = call.hop_mut();
+    hop.trace_id = if speaks_mgp { id() } else { None };
+    if let Some(parent) = parent {
+        hop.meta.push((Cow::Borrowed(key::TRACEPARENT), parent));
+    }
+    if let Some(received) = received {
+        let state = received.state().map(|state| (key::TRACESTATE, state));
+        let passed_on = state.into_iter().chain(received.baggage().map(|all| (key::BAGGAGE, all)));
+        hop.meta.extend(passed_on.map(|(name, value)| (Cow::Borrowed(name), value.clone())));
     }
 }
 
@@ -185,22 +206,26 @@ fn is_about_task(call: &Call) -> bool {
 
 /// Returns whether a trace id has the form that OpenTelemetry requires.
 fn is_open_telemetry_id(trace: &str) -> bool {
-    trace.len() == 32 && trace.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    trace.len() == 32
+        && trace.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        && trace.bytes().any(|byte| byte != b'0')
 }
 
 /// Returns the `traceparent` value. It is assembled byte by byte, because it is needed for every call and `format!` is
 /// slower.
-fn traceparent(trace: &str, span: u64) -> Payload {
+fn traceparent(trace: &str, TraceSpan(span): TraceSpan, flags: &str) -> Payload {
     let span = span.to_be_bytes();
-    let (before, after) = ("\"00-", "-01\"");
+    let before = "\"00-";
     // The capacity is exact, because shrinking a larger buffer would cost a second allocation.
-    let mut text =
-        Vec::with_capacity(before.len() + trace.len() + 1 + 2 * span.len() + after.len());
+    let length = before.len() + trace.len() + 1 + 2 * span.len() + 1 + flags.len() + 1;
+    let mut text = Vec::with_capacity(length);
     text.extend_from_slice(before.as_bytes());
     text.extend_from_slice(trace.as_bytes());
     text.push(b'-');
     push_hex(&span, &mut text);
-    text.extend_from_slice(after.as_bytes());
+    text.push(b'-');
+    text.extend_from_slice(flags.as_bytes());
+    text.push(b'"');
     Payload::from_trusted(ByteString::try_from(text).unwrap_or_default())
 }
 

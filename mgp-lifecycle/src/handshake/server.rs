@@ -93,6 +93,10 @@ impl<S: MgpService> Service<Call> for Handshake<S> {
             Ok(Admission::Forward) => {
                 let caller = Arc::clone(&call.cx().caller);
                 let info = self.call_info(&call);
+                if info.typed.is_some() && might_become_task(&call) {
+                    // The outcome of a task does not pass this layer.
+                    call.cx_mut().extensions.insert(info.clone());
+                }
                 Either::Left {
                     future: ResponseFuture { inner: self.inner.call(call), caller, info },
                 }
@@ -323,6 +327,18 @@ fn enter(call: &Call, served: ExtensionSet) -> Result<Admission, RpcError> {
         GateDecision::Pass => Ok(Admission::Forward),
         GateDecision::Refuse(error) => Err(error),
         GateDecision::Drop => Ok(Admission::Answered(Reply::None)),
+    }
+}
+
+/// Returns whether a tool call might become a task; `true` can be wrong.
+fn might_become_task(call: &Call) -> bool {
+    let caller = &call.cx().caller;
+    match caller.era {
+        Era::Modern => {
+            let offered = caller.capabilities.as_ref();
+            offered.is_some_and(|offered| offered.as_str().contains(key::TASKS_EXTENSION))
+        }
+        Era::Legacy => call.params().may_contain_member("\"task\""),
     }
 }
 

@@ -28,6 +28,9 @@ use crate::error::LifecycleError;
 #[non_exhaustive]
 pub struct LimitConfig {
     /// The maximum number of tool calls that run at once. Default: 256.
+    ///
+    /// A call whose function cannot be stopped counts as running until the function returns, also if the call ended
+    /// earlier ([`ConcurrencyLimitLayer::keep_running`]).
     pub max_running: usize,
     /// The maximum number of tool calls that wait for a permit. Default: 1024.
     ///
@@ -120,6 +123,32 @@ impl ConcurrencyLimitLayer {
     pub fn waiting(&self) -> usize {
         self.semaphore.waiting()
     }
+
+    /// Counts a call as running, regardless of the limits, until the returned permit is dropped.
+    ///
+    /// For a function that cannot be stopped and runs on after its call was dropped. Take the permit while the future
+    /// of the call is dropped: the call still has its own permit then, so no other call starts in between.
+    ///
+    /// ```
+    /// use mgp_lifecycle::{ConcurrencyLimitLayer, LimitConfig};
+    /// use mgp_types::service::Principal;
+    ///
+    /// let layer = ConcurrencyLimitLayer::new(LimitConfig::default());
+    /// let permit = layer.keep_running(&Principal::local(), "scan");
+    /// assert_eq!(layer.running(), 1);
+    /// drop(permit);
+    /// assert_eq!(layer.running(), 0);
+    /// ```
+    pub fn keep_running(&self, principal: &Principal, tool: &str) -> RunningPermit {
+        RunningPermit { _permit: self.semaphore.acquire_beyond(principal, tool) }
+    }
+}
+
+/// Permit of a function that runs on after its call was dropped; see [`ConcurrencyLimitLayer::keep_running`].
+#[derive(Debug)]
+#[must_use = "the function counts as running only while its permit exists"]
+pub struct RunningPermit {
+    _permit: Permit,
 }
 
 mgp_types::opaque_debug!(ConcurrencyLimitLayer);
@@ -151,7 +180,7 @@ impl<S: MgpService> Service<Call> for ConcurrencyLimit<S> {
 impl<S: MgpService> ConcurrencyLimit<S> {
     /// Passes a call to the inner service; its permit is held until the call ends.
     fn run(&mut self, call: Call, permit: Option<Permit>) -> <Self as Service<Call>>::Future {
-        Either::Left { future: ResponseFuture { future: self.inner.call(call), permit } }
+        Either::Left { future: ResponseFuture::new(self.inner.call(call), permit) }
     }
 
     /// Runs a call once it has a permit. This slower path is taken if callers or tools have their own limits, or if no
@@ -185,7 +214,7 @@ impl<S: MgpService> ConcurrencyLimit<S> {
                 unstarted.disarm();
                 // Decisions of outer layers, e.g. about access, may be out of date after the wait.
                 WaitMark::mark(call.cx_mut());
-                ResponseFuture { future: inner.call(call), permit: Some(permit) }.await
+                ResponseFuture::new(inner.call(call), Some(permit)).await
             }),
         }
     }
@@ -194,8 +223,9 @@ impl<S: MgpService> ConcurrencyLimit<S> {
 pin_project! {
     /// Response future of [`ConcurrencyLimit`]: holds its permit while the call runs.
     pub struct ResponseFuture<F> {
+        // `None` after completion.
         #[pin]
-        future: F,
+        future: Option<F>,
         // Dropped after `future`, because a call counts as running until its future is dropped.
         permit: Option<Permit>,
     }
@@ -203,13 +233,22 @@ pin_project! {
 
 mgp_types::opaque_debug!(ResponseFuture<F>);
 
+impl<F> ResponseFuture<F> {
+    fn new(future: F, permit: Option<Permit>) -> Self {
+        Self { future: Some(future), permit }
+    }
+}
+
 impl<F: Future> Future for ResponseFuture<F> {
     type Output = F::Output;
 
     fn poll(self: std::pin::Pin<&mut Self>, task: &mut Task<'_>) -> Poll<F::Output> {
-        let this = self.project();
-        let outcome = ready!(this.future.poll(task));
-        // Release the permit before the answer is written.
+        let mut this = self.project();
+        let Some(future) = this.future.as_mut().as_pin_mut() else { return Poll::Pending };
+        let outcome = ready!(future.poll(task));
+        // A time limit returns while the function of the call still exists. The function is dropped before the permit,
+        // and the permit is released before the answer is written.
+        this.future.set(None);
         *this.permit = None;
         Poll::Ready(outcome)
     }

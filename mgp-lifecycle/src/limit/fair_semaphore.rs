@@ -187,6 +187,14 @@ impl FairSemaphore {
         Ok(Acquired::Later(Waiting { semaphore, caller, id, receiver: Some(receiver) }))
     }
 
+    /// Returns a permit regardless of the limits, for a function that runs on after its call.
+    pub(super) fn acquire_beyond(self: &Arc<Self>, principal: &Principal, tool: &str) -> Permit {
+        let tool = self.config.tools.contains_key(tool).then(|| Box::from(tool));
+        let mut queue = self.queue.lock();
+        self.count.fetch_add(1, Ordering::AcqRel);
+        self.permit(&mut queue.running, self.caller(principal), tool)
+    }
+
     /// Returns whether the limits of callers and tools would let any of the waiting calls run.
     fn can_any_run(&self, queue: &QueueState) -> bool {
         queue.waiting.any(|_, call| {

@@ -12,7 +12,7 @@ mod rate;
 mod size;
 mod wait_queue;
 
-pub use concurrency::{ConcurrencyLimit, ConcurrencyLimitLayer, LimitConfig};
+pub use concurrency::{ConcurrencyLimit, ConcurrencyLimitLayer, LimitConfig, RunningPermit};
 pub use quota::{Quota, QuotaExceeded, QuotaLayer, QuotaService, QuotaUse, never_ran};
 pub use rate::{RateKey, RateLayer, RateLimit, RateLimited, RateService, RateUse};
 pub use size::{SizeConfig, SizeLayer, SizeService, TooLarge};

@@ -13,7 +13,7 @@ use tracing::Instrument;
 use super::entry::{Entry, Outcome};
 use super::table::Table;
 use crate::error::LifecycleError;
-use crate::handshake::plain_errors::{CallInfo, adapt_to_caller};
+use crate::handshake::plain_errors::adapt_to_caller;
 
 /// Spawns the tokio task that drives a call which has become a task.
 ///
@@ -33,7 +33,7 @@ pub(super) fn spawn(
         let outcome = run(&own, future, &mut cut).await;
         drop(running);
         if let Some(outcome) = outcome {
-            own.end(Outcome::of(adapt_to_caller(outcome, &own.caller, &CallInfo::TOOL_CALL)));
+            own.end(Outcome::of(adapt_to_caller(outcome, &own.caller, &own.info)));
         }
         if let Some(cut) = &mut cut {
             // Delay the drain until the caller has polled the outcome: if the server stopped now, the outcome would be

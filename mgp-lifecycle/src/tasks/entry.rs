@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use super::table::Owner;
 use crate::error::LifecycleError;
+use crate::handshake::plain_errors::CallInfo;
 use crate::retry::is_tool_error;
 
 /// A task in the table.
@@ -31,6 +32,8 @@ pub(super) struct Entry {
     pub(super) expires: Instant,
     /// The facts about the caller, which determine the form of the outcome.
     pub(super) caller: Arc<PeerInfo>,
+    /// The facts about the call, which determine it as well.
+    pub(super) info: CallInfo,
     /// Notified on every change of `state`.
     pub(super) changed: Notify,
     pub(super) driver: OnceLock<AbortHandle>,
@@ -120,6 +123,7 @@ impl Entry {
             number,
             expires: Instant::now() + ttl,
             caller: Arc::clone(&cx.caller),
+            info: CallInfo::of_tool_call(cx),
             changed: Notify::new(),
             driver: OnceLock::new(),
             era,

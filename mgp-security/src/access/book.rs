@@ -121,6 +121,28 @@ impl Access {
         self.check_now(cx, Some(server), None, Need::Server)
     }
 
+    /// Returns whether a caller may see at least one tool of a server: by access to the server as a whole, or by an
+    /// entry for a tool. The tools of the server need not be known.
+    #[must_use]
+    pub fn may_see_a_tool(&self, cx: &Context, server: &ServerId) -> bool {
+        let (id, credentials) = (Some(server.as_str()), Credentials::of(cx));
+        if credentials.check_end().is_err() || credentials.permit(Need::SeeAny, id).is_err() {
+            return false;
+        }
+        let clock = || self.now();
+        let (at, view) = (Moment::of(&clock), self.view(&cx.principal));
+        let default = || self.default_policy(Some(server));
+        view.decide(id, None, &at, default).is_allowed() || view.allows_a_tool(server, &at)
+    }
+
+    /// Checks whether access and credentials permit a caller to call a tool, which some credentials permit only to see.
+    ///
+    /// # Errors
+    /// [`Hidden`], with the rule that forbids the call.
+    pub fn may_call(&self, cx: &Context, server: &ServerId, tool: &str) -> Result<(), Hidden> {
+        self.check_now(cx, Some(server), Some(tool), Need::Call(tool))
+    }
+
     /// Returns the entry in force that allows the tool by its name; `None` if there is none, or if another entry for
     /// the tool denies it.
     ///
@@ -316,6 +338,13 @@ impl AccessView<'_> {
         };
         let of_server = whole().filter(spares).map(|entry| entry.naming(tool));
         of_tool.into_iter().chain(of_server).reduce(NamedTool::stronger)
+    }
+
+    fn allows_a_tool(&self, server: &ServerId, at: &Moment<'_>) -> bool {
+        match (&self.rules, self.seeker()) {
+            (Some(rules), Some(seeker)) => rules.allows_a_tool(seeker, server.as_str(), at),
+            _ => false,
+        }
     }
 
     fn denies_a_tool(&self, server: &ServerId, at: &Moment<'_>) -> bool {

@@ -36,6 +36,8 @@ pub(crate) enum Need<'a> {
     See(&'a str),
     /// Seeing every tool in a list, whatever its name.
     SeeAll,
+    /// Seeing at least one tool in a list, whose name need not be known.
+    SeeAny,
     /// Using a server as a whole, i.e. its resources, prompts and completions.
     Server,
     /// Querying the access entries of other agents.
@@ -113,6 +115,11 @@ impl Need<'_> {
         match self {
             Self::Call(tool) => !for_tools() || any(&|word| word == CALL) || one(CALL_ONE, tool),
             Self::SeeAll => !for_tools() || any(&|word| word == CALL || word == LIST),
+            Self::SeeAny => {
+                let names_one =
+                    |word: &str| word.starts_with(CALL_ONE) || word.starts_with(READ_ONE);
+                Self::SeeAll.is_met(words, server) || any(&names_one)
+            }
             Self::Server => !for_tools() || any(&|word| word == CALL),
             Self::See(tool) => {
                 Self::SeeAll.is_met(words, server) || one(CALL_ONE, tool) || one(READ_ONE, tool)
@@ -131,7 +138,7 @@ impl Need<'_> {
         match self {
             Self::Call(tool) => format!("{CALL_ONE}{tool}"),
             Self::See(tool) => format!("{READ_ONE}{tool}"),
-            Self::SeeAll => LIST.to_owned(),
+            Self::SeeAll | Self::SeeAny => LIST.to_owned(),
             Self::Server => CALL.to_owned(),
             Self::Read => ADMIN_READ.to_owned(),
             Self::Write => ADMIN_WRITE.to_owned(),
@@ -151,8 +158,8 @@ mod tests {
 
     #[test]
     fn words_permit_what_they_name() {
-        use Need::{Call, Read, See, SeeAll, Server, Write};
-        for need in [Call("a"), See("a"), SeeAll, Server, Read, Write] {
+        use Need::{Call, Read, See, SeeAll, SeeAny, Server, Write};
+        for need in [Call("a"), See("a"), SeeAll, SeeAny, Server, Read, Write] {
             check(&[], need, true);
             check(&["files.read"], need, true);
             check(&["tools.cal"], need, false);
@@ -170,6 +177,9 @@ mod tests {
         check(&["admin.write"], Server, true);
         check(&["tools.call:a"], Server, false);
         check(&["tools.list"], Server, false);
+        for word in ["tools.call", "tools.list", "tools.call:a", "tools.read:a"] {
+            check(&[word], SeeAny, true);
+        }
         check(&["tools.list"], See("b"), true);
         check(&["tools.list"], Call("b"), false);
         check(&["tools.read:a"], See("a"), true);

@@ -178,6 +178,12 @@ impl Rules {
             .is_some_and(|server| server.any_tool_denied && server.tools.values().any(denies))
     }
 
+    /// Returns whether the entries for single tools of a server allow the caller at least one of these tools.
+    pub(super) fn allows_a_tool(&self, seeker: Seeker<'_>, server: &str, at: &Moment<'_>) -> bool {
+        let allows = |level: &Level| level.find(seeker, at).is_some_and(|entry| !denies(entry));
+        self.server(seeker, server).is_some_and(|server| server.tools.values().any(allows))
+    }
+
     fn server(&self, seeker: Seeker<'_>, server: &str) -> Option<&Server> {
         self.tenants.get(seeker.tenant)?.get(server)
     }

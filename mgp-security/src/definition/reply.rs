@@ -108,7 +108,9 @@ pub(super) fn show(
 fn annotated(cx: &Context, raw: &Payload, mut tool: Extras, risk: &RiskLevel) -> Payload {
     const MEMBER: &str = "effective_risk_level";
     let told = cx.caller.has(Extension::ToolSecurity) || cx.caller.has(Extension::Security);
-    if !told && !raw.as_str().contains(MEMBER) {
+    // The name of the member may be written with escapes.
+    let may_have_member = raw.as_str().contains(MEMBER) || raw.as_str().contains("\\u");
+    if !told && !may_have_member {
         return raw.clone();
     }
     let object = |value: Option<&Payload>| value.and_then(|value| value.get::<Extras>().ok());

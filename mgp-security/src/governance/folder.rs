@@ -4,12 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mgp_types::store::{Db, Store, StoreError};
+use mgp_types::store::{Db, DbConfig, Durability, Store, StoreError};
 
 use super::place::LogPlace;
 use super::{Governance, GovernanceBuilder};
 use crate::audit::{
-    AuditLog, BadRecord, LogConfig, LogError, LogFiles, LogHead, private_folder, verify,
+    AuditLog, BadRecord, Fsync, LogConfig, LogError, LogFiles, LogHead, private_folder, verify,
 };
 
 /// The name of the database with access entries, permissions, pins, and the head of the audit log.
@@ -53,6 +53,9 @@ pub enum FolderError {
     /// The folder has no state. The value is the path at which the database with the state was expected.
     #[error("there is no `{0}`: name the folder that `in_folder` was given")]
     Empty(PathBuf),
+    /// The named directory has no log of the folder. The value is its path.
+    #[error("`{0}` has no audit log of this folder; name a directory in which the folder had one")]
+    NoLog(PathBuf),
 }
 
 /// A function that changes the default configuration of the log.
@@ -62,8 +65,9 @@ impl GovernanceBuilder {
     /// Changes the configuration of the audit log of [`in_folder`](Self::in_folder), e.g. its directory, retention or
     /// durability.
     ///
-    /// A relative directory is resolved against the folder. If the directory changes, a new log is started there. The
-    /// folder remembers the directory, so processes that open the folder without `logging` use the same one.
+    /// A relative directory is resolved against the folder. If the directory changes, a new log is started there. With
+    /// [`Fsync::Always`], the changes of the state are synced too. The folder remembers the directory and whether each
+    /// record is synced, so processes that open the folder without `logging` do the same.
     pub fn logging(mut self, change: impl FnOnce(LogConfig) -> LogConfig + Send + 'static) -> Self {
         self.logging = Some(Box::new(change));
         self
@@ -110,39 +114,44 @@ impl GovernanceBuilder {
     /// # Cancel safety
     /// As [`in_folder`](Self::in_folder); the future of `beside` is dropped too.
     pub async fn in_folder_beside<F: Future>(
-        self,
+        mut self,
         folder: impl AsRef<Path>,
         beside: impl FnOnce(Db) -> F,
     ) -> Result<(Governance, F::Output), FolderError> {
         let folder = &absolute(folder.as_ref());
         private_folder(folder).map_err(FolderError::of_folder)?;
         let path = folder.join(STATE);
-        let db = Db::open(&path).await.map_err(FolderError::state(&path))?;
-        let governed = self.on_store(folder, &path, Arc::new(db.clone()));
+        let config = self.logging.take().map(|change| change(default_config(folder)));
+        let opened = open_state(folder, &path, config.as_ref()).await;
+        let db = opened.map_err(FolderError::state(&path))?;
+        let governed = self.on_store(folder, &path, config, Arc::new(db.clone()));
         let beside = beside(db);
         tokio::try_join!(governed, async { Ok(beside.await) })
     }
 
     async fn on_store(
-        mut self,
+        self,
         folder: &Path,
         path: &Path,
+        config: Option<LogConfig>,
         store: Arc<dyn Store>,
     ) -> Result<Governance, FolderError> {
         let before = LogPlace::kept(&*store, folder).await.map_err(FolderError::state(path))?;
-        let mut config = LogConfig::new(folder.join(LOG)).name(LOG).digest_key(folder.join(KEY));
-        let place = match self.logging.take() {
-            Some(change) => {
-                config = change(config);
-                LogPlace::of(folder, &config)
+        let (mut config, place) = match config {
+            Some(config) => {
+                let place = LogPlace::of(folder, &config, &before);
+                (config, place)
             }
             // If the program does not configure the log, the log stays in the stored place.
-            None => before.clone(),
+            None if before.is_synced() => {
+                (default_config(folder).fsync(Fsync::Always), before.clone())
+            }
+            None => (default_config(folder), before.clone()),
         };
-        if place != before {
-            before.finish(&store).await.map_err(FolderError::state(path))?;
+        if !place.is_same_log(&before, folder) {
+            before.finish(&store, folder).await.map_err(FolderError::state(path))?;
         }
-        (config.dir, config.name) = (place.dir.clone(), place.name.clone());
+        (config.dir, config.name) = (place.dir_in(folder), place.name.clone());
         let log = AuditLog::open(config, Some(Arc::clone(&store))).await?;
         if place != before {
             place.keep(&*store).await.map_err(FolderError::state(path))?;
@@ -192,16 +201,22 @@ impl Governance {
     /// # Cancel safety
     /// Dropping the future changes nothing.
     pub async fn verify(folder: impl AsRef<Path>) -> Result<u64, FolderError> {
-        let (db, place) = at_rest(&absolute(folder.as_ref())).await?;
-        let head = LogHead::in_store(&db, &place.name).await?;
-        let head = head.ok_or_else(BadRecord::no_head).map_err(LogError::from)?;
-        // Reading a long log takes time, so it is read on a thread for blocking work.
-        let check = move || verify(&place.dir, &place.name, &head);
-        let counted = tokio::task::spawn_blocking(check).await;
-        match counted {
-            Ok(counted) => Ok(counted?),
-            Err(ended) => std::panic::resume_unwind(ended.into_panic()),
-        }
+        verify_at_rest(folder.as_ref(), None).await
+    }
+
+    /// Verifies another log of a folder as [`verify`](Self::verify) does: the one in this directory, e.g. an earlier
+    /// log that was changed. A relative directory is resolved against the folder.
+    ///
+    /// # Errors
+    /// [`FolderError::NoLog`] if the directory has no log of the folder; otherwise as [`verify`](Self::verify).
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing.
+    pub async fn verify_in(
+        folder: impl AsRef<Path>,
+        dir: impl AsRef<Path>,
+    ) -> Result<u64, FolderError> {
+        verify_at_rest(folder.as_ref(), Some(dir.as_ref())).await
     }
 
     /// Returns the files of a folder's audit log, which can be read while another process writes it.
@@ -212,21 +227,94 @@ impl Governance {
     /// # Cancel safety
     /// Dropping the future changes nothing.
     pub async fn log_files(folder: impl AsRef<Path>) -> Result<LogFiles, FolderError> {
-        let (db, place) = at_rest(&absolute(folder.as_ref())).await?;
-        let head = LogHead::in_store(&db, &place.name).await?;
-        Ok(LogFiles::new(&place.dir, &place.name, head.as_ref())?)
+        Ok(at_rest(folder.as_ref(), None).await?.files()?)
+    }
+
+    /// Returns the files of another log of a folder: the one in this directory, e.g. an earlier log that was changed. A
+    /// relative directory is resolved against the folder.
+    ///
+    /// # Errors
+    /// [`FolderError::NoLog`] if the directory has no log of the folder; otherwise as [`log_files`](Self::log_files).
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing.
+    pub async fn log_files_in(
+        folder: impl AsRef<Path>,
+        dir: impl AsRef<Path>,
+    ) -> Result<LogFiles, FolderError> {
+        Ok(at_rest(folder.as_ref(), Some(dir.as_ref())).await?.files()?)
     }
 }
 
-/// Opens the state of an existing folder, and returns it with the place of the folder's log.
-async fn at_rest(folder: &Path) -> Result<(Db, LogPlace), FolderError> {
+/// A log that this process has not opened.
+struct LogAtRest {
+    dir: PathBuf,
+    name: String,
+    head: Option<LogHead>,
+}
+
+impl LogAtRest {
+    fn files(&self) -> Result<LogFiles, LogError> {
+        LogFiles::new(&self.dir, &self.name, self.head.as_ref())
+    }
+}
+
+async fn verify_at_rest(folder: &Path, dir: Option<&Path>) -> Result<u64, FolderError> {
+    let LogAtRest { dir, name, head } = at_rest(folder, dir).await?;
+    let head = head.ok_or_else(BadRecord::no_head).map_err(LogError::from)?;
+    // Reading a long log takes time, so it is read on a thread for blocking work.
+    let counted = tokio::task::spawn_blocking(move || verify(&dir, &name, &head)).await;
+    match counted {
+        Ok(counted) => Ok(counted?),
+        Err(ended) => std::panic::resume_unwind(ended.into_panic()),
+    }
+}
+
+/// Reads the head of an existing folder's log, or of its log in another directory.
+async fn at_rest(folder: &Path, dir: Option<&Path>) -> Result<LogAtRest, FolderError> {
+    let folder = &absolute(folder);
     let path = folder.join(STATE);
     if !path.exists() {
         return Err(FolderError::Empty(path));
     }
     let db = Db::open(&path).await.map_err(FolderError::state(&path))?;
-    let place = LogPlace::kept(&db, folder).await.map_err(FolderError::state(&path))?;
-    Ok((db, place))
+    let place = match dir {
+        Some(dir) => {
+            let found = LogPlace::in_dir(&db, folder, dir).await?;
+            found.ok_or_else(|| FolderError::NoLog(folder.join(dir)))?
+        }
+        None => LogPlace::kept(&db, folder).await.map_err(FolderError::state(&path))?,
+    };
+    let head = LogHead::in_store(&db, &place.name).await?;
+    Ok(LogAtRest { dir: place.dir_in(folder), name: place.name, head })
+}
+
+/// Opens the state. If each record of the log is synced, each change is too: otherwise a power cut could undo a change
+/// whose record remains, e.g. a revocation.
+async fn open_state(
+    folder: &Path,
+    path: &Path,
+    config: Option<&LogConfig>,
+) -> Result<Db, StoreError> {
+    let is_synced = if let Some(config) = config {
+        config.fsync == Fsync::Always
+    } else {
+        let db = Db::open(path).await?;
+        if !LogPlace::kept(&db, folder).await?.is_synced() {
+            return Ok(db);
+        }
+        db.close().await;
+        true
+    };
+    let mut config = DbConfig::new(path);
+    if is_synced {
+        config.durability = Durability::Full;
+    }
+    config.open().await
+}
+
+fn default_config(folder: &Path) -> LogConfig {
+    LogConfig::new(folder.join(LOG)).name(LOG).digest_key(folder.join(KEY))
 }
 
 /// Makes the path absolute, so that a later change of the working directory has no effect on it.
@@ -272,8 +360,10 @@ impl FolderError {
 mod tests {
     use std::fs;
 
+    use mgp_types::Payload;
     use mgp_types::mgp::AccessGrantParams;
     use mgp_types::service::Principal;
+    use mgp_types::store::{Change, sql};
 
     use super::*;
     use crate::audit::AuditQuery;
@@ -292,6 +382,15 @@ mod tests {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
+    }
+
+    /// Returns the builder of a governance with its log in a directory.
+    fn at(dir: &str) -> GovernanceBuilder {
+        let dir = PathBuf::from(dir);
+        Governance::builder().logging(move |mut log| {
+            log.dir = dir;
+            log
+        })
     }
 
     fn allows(governance: &Governance) -> bool {
@@ -336,6 +435,61 @@ mod tests {
         fs::write(&file, &changed).unwrap();
         let error = Governance::verify(&folder.0).await.unwrap_err();
         assert!(matches!(error, FolderError::Log(LogError::BadRecord(_))), "{error}");
+        // The folder goes on with a log in another directory, and the changed one is still read and verified.
+        close(at("audit-2").in_folder(&folder.0).await.unwrap()).await;
+        assert!(Governance::verify(&folder.0).await.is_ok());
+        let error = Governance::verify_in(&folder.0, "audit").await.unwrap_err();
+        assert!(matches!(error, FolderError::Log(LogError::BadRecord(_))), "{error}");
+        let files = Governance::log_files_in(&folder.0, "audit").await.unwrap();
+        assert_eq!(files.query(AuditQuery::new()).await.unwrap().events.len(), 1);
+        fs::create_dir(folder.0.join("empty")).unwrap();
+        let error = Governance::log_files_in(&folder.0, "empty").await.unwrap_err();
+        assert!(matches!(error, FolderError::NoLog(_)), "{error}");
+    }
+
+    #[tokio::test]
+    async fn changes_of_the_state_are_synced_if_each_record_is() {
+        let folder = Folder::new("synced");
+        let synchronous = async |builder: GovernanceBuilder| {
+            let (governance, db) = builder.in_folder_with_db(&folder.0).await.unwrap();
+            close(governance).await;
+            let read = |conn: &sql::Connection| {
+                Ok(conn.query_row("PRAGMA synchronous", [], |row| row.get::<_, i64>(0))?)
+            };
+            db.write(read).await.unwrap()
+        };
+        assert_eq!(synchronous(Governance::builder()).await, 1, "normal");
+        let always = Governance::builder().logging(|log| log.fsync(Fsync::Always));
+        assert_eq!(synchronous(always).await, 2, "full");
+        assert_eq!(synchronous(Governance::builder()).await, 2, "the folder remembers it");
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_was_moved_has_its_own_log() {
+        for has_absolute_place in [false, true] {
+            let of = |name| Folder::new(&format!("{name}-{has_absolute_place}"));
+            let (folder, moved) = (of("moves"), of("moved"));
+            let (governance, db) = at("logs").in_folder_with_db(&folder.0).await.unwrap();
+            grant(&governance).await;
+            let name = governance.log().unwrap().location().1.to_owned();
+            close(governance).await;
+            if has_absolute_place {
+                // The form of a place with an absolute directory.
+                let place = serde_json::json!({ "dir": folder.0.join("logs"), "name": name });
+                let change = Change::new().put("audit_place", LOG, Payload::of(&place).unwrap());
+                db.commit(change).await.unwrap();
+            }
+            db.close().await;
+            fs::rename(&folder.0, &moved.0).unwrap();
+            assert!(Governance::verify(&moved.0).await.unwrap() >= 1);
+            let governance = at("logs").in_folder(&moved.0).await.unwrap();
+            grant(&governance).await;
+            assert_eq!(governance.log().unwrap().location(), (&*moved.0.join("logs"), &*name));
+            close(governance).await;
+            let files = Governance::log_files(&moved.0).await.unwrap();
+            let granted = files.query(AuditQuery::new().event_type("ACCESS_GRANTED")).await;
+            assert_eq!(granted.unwrap().events.len(), 2, "{has_absolute_place}");
+        }
     }
 
     async fn close(governance: Governance) {
@@ -347,13 +501,6 @@ mod tests {
     #[tokio::test]
     async fn a_log_that_is_kept_elsewhere_from_now_on_begins_anew_and_is_found() {
         let folder = Folder::new("elsewhere");
-        let at = |dir: &str| {
-            let dir = PathBuf::from(dir);
-            Governance::builder().logging(move |mut log| {
-                log.dir = dir;
-                log
-            })
-        };
         let governance = Governance::in_folder(&folder.0).await.unwrap();
         grant(&governance).await;
         close(governance).await;

@@ -4,6 +4,8 @@
 
 mod builder;
 #[cfg(feature = "sqlite")]
+mod deferred_audit;
+#[cfg(feature = "sqlite")]
 mod folder;
 mod holdings;
 mod layer;
@@ -40,6 +42,8 @@ use crate::permission::{MissingPermission, MissingStatus, Permissions};
 use crate::policy::{Policies, ServerPolicy};
 use crate::tool::{Confirmations, Validators};
 pub use builder::GovernanceBuilder;
+#[cfg(feature = "sqlite")]
+pub use deferred_audit::DeferredAudit;
 #[cfg(feature = "sqlite")]
 pub use folder::FolderError;
 pub use holdings::ServerHoldings;

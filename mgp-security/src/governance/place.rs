@@ -2,6 +2,8 @@
 //!
 //! Each place has a separate chain of records, so a log that was moved is not mistaken for one that was tampered with.
 
+use std::ffi::OsStr;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,31 +12,56 @@ use mgp_types::{Payload, to_hex};
 use serde::{Deserialize, Serialize};
 
 use super::folder::LOG;
-use crate::audit::{AuditLog, LogConfig};
+use crate::audit::{AuditLog, Fsync, LogConfig, LogError, LogHead};
 
 /// The space of the store in which the place is saved.
 const SPACE: &str = "audit_place";
 
-/// A directory, and the name of the log in it.
+/// The directory of a log, its name there, and its durability, as they are stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LogPlace {
-    pub(super) dir: PathBuf,
+    /// The directory: a relative one is resolved against the state folder, so that a folder that was copied or moved has
+    /// its own log.
+    dir: PathBuf,
     pub(super) name: String,
+    /// `true` if the log and the state are synced with each change. A place without this member has an absolute
+    /// directory, even one below the state folder.
+    synced: Option<bool>,
 }
 
 impl LogPlace {
-    fn within(folder: &Path) -> Self {
-        Self { dir: folder.join(LOG), name: LOG.to_owned() }
+    fn within() -> Self {
+        Self { dir: PathBuf::from(LOG), name: LOG.to_owned(), synced: Some(false) }
     }
 
-    /// Returns the place that a configuration specifies; a relative directory is resolved against the folder.
-    pub(super) fn of(folder: &Path, config: &LogConfig) -> Self {
-        let (dir, mut name) = (folder.join(&config.dir), config.name.clone());
-        if name == LOG && dir != folder.join(LOG) {
-            let digest = to_hex(blake3::hash(dir.as_os_str().as_encoded_bytes()).as_bytes());
-            name = format!("{LOG}-{}", &digest[..16]);
-        }
-        Self { dir, name }
+    /// Returns the place that a configuration specifies. A log that is there already keeps its name.
+    pub(super) fn of(folder: &Path, config: &LogConfig, before: &Self) -> Self {
+        let dir = folder.join(&config.dir);
+        let stored = dir.strip_prefix(folder).unwrap_or(&dir).to_owned();
+        let name = if config.name != LOG || stored == Path::new(LOG) {
+            config.name.clone()
+        } else if before.dir_in(folder) == dir {
+            before.name.clone()
+        } else {
+            let digest = to_hex(blake3::hash(stored.as_os_str().as_encoded_bytes()).as_bytes());
+            format!("{LOG}-{}", &digest[..16])
+        };
+        Self { dir: stored, name, synced: Some(config.fsync == Fsync::Always) }
+    }
+
+    /// Returns the directory of the log of a state folder.
+    pub(super) fn dir_in(&self, folder: &Path) -> PathBuf {
+        folder.join(&self.dir)
+    }
+
+    /// Returns whether the log and the state are synced with each change.
+    pub(super) fn is_synced(&self) -> bool {
+        self.synced == Some(true)
+    }
+
+    /// Returns whether the other place has the same log of a state folder.
+    pub(super) fn is_same_log(&self, other: &Self, folder: &Path) -> bool {
+        self.name == other.name && self.dir_in(folder) == other.dir_in(folder)
     }
 
     /// Returns the stored place, or the default one if none is stored.
@@ -42,9 +69,55 @@ impl LogPlace {
         let loaded = store.load(SPACE).await?;
         let record = loaded.records.into_iter().find(|record| record.key == LOG);
         match record.and_then(|record| record.value) {
-            None => Ok(Self::within(folder)),
-            Some(value) => serde_json::from_str(value.as_str()).map_err(StoreError::failed),
+            None => Ok(Self::within()),
+            Some(value) => {
+                let place: Self =
+                    serde_json::from_str(value.as_str()).map_err(StoreError::failed)?;
+                Ok(place.found_below(folder))
+            }
         }
+    }
+
+    /// Returns the place with a relative directory if it was stored with an absolute one and the log is below the
+    /// folder. The name of the log is a hash of the directory, so a log of this name at the end of the stored path is
+    /// the one that was copied or moved with the folder.
+    fn found_below(mut self, folder: &Path) -> Self {
+        if self.synced.is_some() {
+            return self;
+        }
+        let (stored, lock) = (self.dir.clone(), format!("{}.lock", self.name));
+        let mut rest = stored.components();
+        while rest.next().is_some() {
+            let end = rest.as_path();
+            let is_below = !end.has_root() && !end.as_os_str().is_empty();
+            if is_below && folder.join(end).join(&lock).exists() {
+                end.clone_into(&mut self.dir);
+                break;
+            }
+        }
+        self
+    }
+
+    /// Finds a log of the folder in a directory: one of which the store has the head.
+    pub(super) async fn in_dir(
+        store: &dyn Store,
+        folder: &Path,
+        dir: &Path,
+    ) -> Result<Option<Self>, LogError> {
+        let path = folder.join(dir);
+        let unreadable = |source| LogError::Io { path: path.clone(), verb: "read", source };
+        let entries = fs::read_dir(&path).map_err(unreadable)?;
+        let files = entries.filter_map(|entry| Some(PathBuf::from(entry.ok()?.file_name())));
+        let locks = files.filter(|file| file.extension() == Some(OsStr::new("lock")));
+        let names = locks.filter_map(|lock| Some(lock.file_stem()?.to_str()?.to_owned()));
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        for name in names {
+            if LogHead::in_store(store, &name).await?.is_some() {
+                return Ok(Some(Self { dir: dir.to_owned(), name, synced: None }));
+            }
+        }
+        Ok(None)
     }
 
     pub(super) async fn keep(&self, store: &dyn Store) -> Result<(), StoreError> {
@@ -54,17 +127,22 @@ impl LogPlace {
     }
 
     /// Writes the events that still wait in the store for this log, before another log replaces it.
-    pub(super) async fn finish(&self, store: &Arc<dyn Store>) -> Result<(), StoreError> {
+    pub(super) async fn finish(
+        &self,
+        store: &Arc<dyn Store>,
+        folder: &Path,
+    ) -> Result<(), StoreError> {
         if store.pending_events(&self.name, 1).await?.is_empty() {
             return Ok(());
         }
-        let config = LogConfig::new(&self.dir).name(&*self.name);
+        let config = LogConfig::new(self.dir_in(folder)).name(&*self.name);
         let closed = match AuditLog::open(config, Some(Arc::clone(store))).await {
             Ok(log) => log.close().await.map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
         if let Err(error) = closed {
-            let dir = self.dir.display();
+            let dir = self.dir_in(folder);
+            let dir = dir.display();
             tracing::warn!(%error, "events wait on for the audit log in `{dir}`, which cannot be used");
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! The review of the permissions that a server needs, if the server was not ready when an operator granted access to it
-//! (MGP §3).
+//! The answers of operators to the requests of the inbox, and the review of the permissions that a server needs if it
+//! was not ready when an operator granted access to it (MGP §3).
 
 use mgp_types::RpcError;
 use mgp_types::mgp::Permission;
@@ -7,7 +7,7 @@ use mgp_types::service::{Principal, ServerId};
 
 use super::Governance;
 use crate::approval::{AnswerPlace, ApprovalRequest, ApprovalTerm};
-use crate::permission::{MissingStatus, PermissionChange};
+use crate::permission::{ApprovalDecision, ChangeCause, MissingStatus, PermissionChange};
 
 impl Governance {
     /// Asks an operator once about the permissions that the tools of a server need, as soon as these tools are known.
@@ -48,8 +48,8 @@ impl Governance {
         Ok(())
     }
 
-    /// Approves a request of the inbox, and records where the operator answered. If the request is a review of a
-    /// server's permissions, these permissions are approved as well.
+    /// Approves a request of the inbox, and records where the operator answered. If the request is about permissions of
+    /// a server, these permissions are approved as well, whether or not a call still waits for the answer.
     ///
     /// # Errors
     /// As [`Inbox::approve_for`](crate::Inbox::approve_for), and if the permissions cannot be approved.
@@ -66,15 +66,12 @@ impl Governance {
     ) -> Result<ApprovalRequest, RpcError> {
         let inbox = self.inbox_or_error()?.answered_at(place);
         let request = inbox.approve_for(by, id, term, because).await?;
-        if let Some(change) = change_of(&request) {
-            self.permissions().approve(by, change).await?;
-            self.settle(by, request.server_id.as_deref()).await?;
-        }
+        self.keep_answer(by, &request, ApprovalDecision::Approved).await?;
         Ok(request)
     }
 
-    /// Denies a request of the inbox, and records where the operator answered. If the request is a review of a server's
-    /// permissions, these permissions are denied as well.
+    /// Denies a request of the inbox, and records where the operator answered. If the request is about permissions of a
+    /// server, these permissions are denied as well.
     ///
     /// # Errors
     /// As [`approve_request`](Self::approve_request).
@@ -90,11 +87,30 @@ impl Governance {
     ) -> Result<ApprovalRequest, RpcError> {
         let inbox = self.inbox_or_error()?.answered_at(place);
         let request = inbox.deny(by, id, because).await?;
-        if let Some(change) = change_of(&request) {
-            self.permissions().deny(by, change).await?;
-            self.settle(by, request.server_id.as_deref()).await?;
-        }
+        self.keep_answer(by, &request, ApprovalDecision::Denied).await?;
         Ok(request)
+    }
+
+    /// Stores the answer to a request about permissions of a server as a decision about these permissions, and applies
+    /// it to the other open requests. Does nothing for a request about a call.
+    async fn keep_answer(
+        &self,
+        by: &Principal,
+        request: &ApprovalRequest,
+        decision: ApprovalDecision,
+    ) -> Result<(), RpcError> {
+        let Some(change) = change_of(request) else { return Ok(()) };
+        let permissions = self.permissions();
+        match decision {
+            _ if !request.is_review => {
+                let (trace, tool) = (request.trace_id.as_deref(), request.tool.as_deref());
+                let cause = ChangeCause { trace, tool };
+                permissions.keep_answer(by, &change, decision, &cause).await?;
+            }
+            ApprovalDecision::Approved => drop(permissions.approve(by, change).await?),
+            _ => drop(permissions.deny(by, change).await?),
+        }
+        self.settle(by, request.server_id.as_deref()).await
     }
 
     /// Applies the stored decisions about a server's permissions to the open requests that ask for these permissions.
@@ -117,10 +133,10 @@ impl Governance {
     }
 }
 
-/// Returns the decision about permissions that follows from the answer to a review; `None` if the request is not a
-/// review.
+/// Returns the decision about permissions that follows from the answer to a request; `None` if the request is about a
+/// call, or about the tools of this process.
 fn change_of(request: &ApprovalRequest) -> Option<PermissionChange> {
-    let server = request.server_id.as_deref().filter(|_| request.is_review)?;
+    let server = request.server_id.as_deref().filter(|_| request.arguments.is_none())?;
     let mut change = PermissionChange::of(ServerId::from(server), request.permissions.clone());
     if let Some(until) = request.holds_until.clone() {
         change = change.until(until);

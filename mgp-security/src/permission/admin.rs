@@ -6,7 +6,7 @@ use mgp_types::mgp::{Actor, Permission, PermissionScope};
 use mgp_types::service::{Authority, Principal, ServerId};
 use mgp_types::{RpcError, Timestamp};
 
-use super::entry::{Approval, ApprovalDecision, ApprovalSource};
+use super::entry::{Approval, ApprovalDecision, ApprovalOwner, ApprovalSource};
 use super::permissions::{PermissionCore, Permissions, standard};
 use super::refused::PermissionRefused;
 use super::rule::{PermissionState, nameable};
@@ -135,6 +135,28 @@ impl PermissionChange {
         }
     }
 
+    /// Returns the decisions that the change makes, one for each permission.
+    fn approvals(
+        &self,
+        place: &ApprovalOwner,
+        decision: ApprovalDecision,
+        source: ApprovalSource,
+        by: &Principal,
+    ) -> Vec<Approval> {
+        let decided = standard(&self.permissions);
+        let decided = decided.iter().map(|permission| {
+            let mut approval =
+                Approval::new(place, permission.clone(), decision, source, by.name());
+            approval.scope.clone_from(&self.scope);
+            approval.tools.clone_from(&self.tools);
+            approval.confirm = self.confirm;
+            approval.expires_at.clone_from(&self.expires_at);
+            approval.justification.clone_from(&self.justification);
+            approval
+        });
+        decided.collect()
+    }
+
     /// Returns an error if the change has limits. Denials and revocations are checked, because only an approval can be
     /// limited.
     fn check_unlimited(&self) -> Result<(), PermissionRefused> {
@@ -246,6 +268,22 @@ impl Permissions {
         Ok(wanted.cloned().collect())
     }
 
+    /// Stores an operator's answer to a question about permissions, except for permissions that were decided in the
+    /// meantime, e.g. by the call that waited for this answer. Checks no authority: the caller of this method must have
+    /// done that.
+    pub(crate) async fn keep_answer(
+        &self,
+        by: &Principal,
+        change: &PermissionChange,
+        decision: ApprovalDecision,
+        cause: &ChangeCause<'_>,
+    ) -> Result<(), RpcError> {
+        let place = PermissionCore::place(by, change.server.as_ref());
+        let answers = change.approvals(&place, decision, ApprovalSource::Answer, by);
+        let kept = self.inner.write_answers(&place, answers, &Actor::of(by), cause).await;
+        kept.map_err(|refused| Refusal::from(Box::new(refused)).into())
+    }
+
     async fn change(
         &self,
         by: &Principal,
@@ -294,19 +332,7 @@ impl PermissionCore {
             change.check_unlimited()?;
         }
         let place = Self::place(by, change.server.as_ref());
-        let permissions = standard(&change.permissions);
-        let approvals = permissions.iter().map(|permission| {
-            let source = ApprovalSource::Operator;
-            let mut approval =
-                Approval::new(&place, permission.clone(), decision, source, by.name());
-            approval.scope.clone_from(&change.scope);
-            approval.tools.clone_from(&change.tools);
-            approval.confirm = change.confirm;
-            approval.expires_at.clone_from(&change.expires_at);
-            approval.justification.clone_from(&change.justification);
-            approval
-        });
-        let approvals: Vec<_> = approvals.collect();
+        let approvals = change.approvals(&place, decision, ApprovalSource::Operator, by);
         let policy = self.policies.get(change.server.as_ref());
         let stood = |permission: &Permission| {
             let stand =

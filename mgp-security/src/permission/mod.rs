@@ -33,3 +33,4 @@ pub(crate) use refused::RefusalKind;
 pub(crate) use rule::PermissionNeed;
 pub use rule::{MissingPermission, MissingStatus};
 pub use scope::scope_words;
+pub(crate) use stored_approvals::ChangeCause;

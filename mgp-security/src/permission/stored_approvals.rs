@@ -23,9 +23,9 @@ pub(super) const OF_SERVER_MAX: usize = 256;
 
 /// The call that led to a change; its data is added to the events.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ChangeCause<'a> {
-    pub(super) trace: Option<&'a str>,
-    pub(super) tool: Option<&'a str>,
+pub(crate) struct ChangeCause<'a> {
+    pub(crate) trace: Option<&'a str>,
+    pub(crate) tool: Option<&'a str>,
 }
 
 impl PermissionCore {

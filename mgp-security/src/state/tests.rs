@@ -2,9 +2,9 @@
 
 use std::sync::atomic::AtomicUsize;
 
-use mgp_types::service::{AuditFuture, BoxFuture, MemoryAudit};
-use mgp_types::store::{LoadedRecords, MemoryStore, PendingEvent};
-use tokio::sync::watch;
+use mgp_testkit::{FaultyStore, RefusingAudit, until};
+use mgp_types::service::MemoryAudit;
+use mgp_types::store::MemoryStore;
 
 use super::*;
 
@@ -37,71 +37,22 @@ async fn a_change_is_in_force_here_at_once_and_elsewhere_soon() {
         .await
         .unwrap();
     assert_eq!(here.now().unwrap().0, 3);
-    tokio::time::timeout(Duration::from_secs(5), async {
-        while there.now().unwrap().0 != 3 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await
-    .unwrap();
+    until("the change is in force elsewhere", async || there.now().unwrap().0 == 3).await;
     here.write(vec![("a".to_owned(), None)], Vec::new()).await.unwrap();
     assert_eq!(here.now().unwrap().0, 2);
     assert!(told.load(Ordering::Relaxed) >= 1);
 }
 
-/// A store whose new revisions only the test announces.
-struct Announced(MemoryStore, watch::Receiver<u64>);
-
-impl Store for Announced {
-    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
-        self.0.load(space)
-    }
-
-    fn changes(
-        &self,
-        space: &'static str,
-        since: u64,
-    ) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
-        self.0.changes(space, since)
-    }
-
-    fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
-        self.0.commit(change)
-    }
-
-    fn revision(&self) -> watch::Receiver<u64> {
-        self.1.clone()
-    }
-
-    fn pending_events(
-        &self,
-        log: &str,
-        most: usize,
-    ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
-        self.0.pending_events(log, most)
-    }
-
-    fn acknowledge(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
-        self.0.acknowledge(log, through)
-    }
-}
-
 #[tokio::test]
 async fn a_store_that_ended_decides_nothing() {
     let (news, known) = watch::channel(0);
-    let store = Arc::new(Announced(MemoryStore::new(), known));
+    let store = Arc::new(FaultyStore::default().with_revision(known));
     let state = State::<Sum>::new(store, Arc::new(MemoryAudit::new()));
     state.open().await.unwrap();
     tokio::task::yield_now().await;
     assert!(state.now().is_ok());
     drop(news);
-    tokio::time::timeout(Duration::from_secs(5), async {
-        while state.now().is_ok() {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await
-    .unwrap();
+    until("the state ends", async || state.now().is_err()).await;
 }
 
 #[tokio::test]
@@ -120,62 +71,16 @@ async fn an_unreadable_store_decides_nothing() {
     assert_eq!(state.now().unwrap().0, 0);
 }
 
-/// A store that answers reads late, and can be set to fail them.
-struct Late {
-    store: MemoryStore,
-    fails: Arc<AtomicBool>,
-}
-
-impl Late {
-    fn state(store: &MemoryStore, fails: &Arc<AtomicBool>) -> State<Sum> {
-        let late = Self { store: store.clone(), fails: Arc::clone(fails) };
-        State::new(Arc::new(late), Arc::new(MemoryAudit::new()))
-    }
-
-    fn read(
-        &self,
-        read: BoxFuture<'static, Result<LoadedRecords, StoreError>>,
-    ) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
-        let fails = Arc::clone(&self.fails);
+/// Creates a state over a store that answers reads late, and can be set to fail them.
+fn late(store: &MemoryStore) -> (State<Sum>, FaultyStore) {
+    let late = FaultyStore::new(store.clone()).on_read(|store, _, read| {
+        let store = store.clone();
         Box::pin(async move {
             tokio::task::yield_now().await;
-            if fails.load(Ordering::Relaxed) { Err(StoreError::Busy("test")) } else { read.await }
+            if store.is_failing() { Err(StoreError::Busy("test")) } else { read.await }
         })
-    }
-}
-
-impl Store for Late {
-    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
-        self.read(self.store.load(space))
-    }
-
-    fn changes(
-        &self,
-        space: &'static str,
-        since: u64,
-    ) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
-        self.read(self.store.changes(space, since))
-    }
-
-    fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
-        self.store.commit(change)
-    }
-
-    fn revision(&self) -> watch::Receiver<u64> {
-        self.store.revision()
-    }
-
-    fn pending_events(
-        &self,
-        log: &str,
-        most: usize,
-    ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
-        self.store.pending_events(log, most)
-    }
-
-    fn acknowledge(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
-        self.store.acknowledge(log, through)
-    }
+    });
+    (State::new(Arc::new(late.clone()), Arc::new(MemoryAudit::new())), late)
 }
 
 fn put(key: &str, number: u64) -> Change {
@@ -186,21 +91,11 @@ fn event() -> AuditEvent {
     crate::audit::Event::policy_changed(mgp_types::mgp::Actor::kernel(), None).build()
 }
 
-async fn until(is_so: impl Fn() -> bool) {
-    tokio::time::timeout(Duration::from_secs(5), async {
-        while !is_so() {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await
-    .unwrap();
-}
-
 #[tokio::test]
 async fn state_that_was_never_opened_decides_nothing() {
     let store = MemoryStore::new();
     store.commit(put("denied", 7)).await.unwrap();
-    let state = Late::state(&store, &Arc::default());
+    let (state, _) = late(&store);
     assert!(matches!(state.now().map(drop), Err(StoreError::NotLoaded)));
     state.open().await.unwrap();
     assert_eq!(state.now().unwrap().0, 7);
@@ -210,7 +105,7 @@ async fn state_that_was_never_opened_decides_nothing() {
 fn a_follower_that_died_with_its_runtime_is_replaced() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let store = MemoryStore::new();
-    let state = Late::state(&store, &Arc::default());
+    let (state, _) = late(&store);
     runtime().block_on(state.open()).unwrap();
     assert!(state.now().is_ok(), "nothing has changed since");
     runtime().block_on(async {
@@ -218,47 +113,33 @@ fn a_follower_that_died_with_its_runtime_is_replaced() {
         store.commit(put("a", 1)).await.unwrap();
         assert!(state.now().is_err(), "an old answer may be a wrong one");
         assert!(state.now().is_err(), "asking twice makes it no newer");
-        until(|| state.now().is_ok_and(|sum| sum.0 == 1)).await;
+        until("the first change is read", async || state.now().is_ok_and(|sum| sum.0 == 1)).await;
         store.commit(put("a", 2)).await.unwrap();
-        until(|| state.now().is_ok_and(|sum| sum.0 == 2)).await;
+        until("the second change is read", async || state.now().is_ok_and(|sum| sum.0 == 2)).await;
     });
 }
 
 #[tokio::test]
 async fn a_failed_read_is_retried_automatically() {
-    let (store, fails) = (MemoryStore::new(), Arc::default());
-    let state = Late::state(&store, &fails);
+    let (state, store) = late(&MemoryStore::new());
     state.open().await.unwrap();
-    until(|| state.0.followed.load(Ordering::Relaxed)).await;
-    fails.store(true, Ordering::Relaxed);
+    until("the store is followed", async || state.0.followed.load(Ordering::Relaxed)).await;
+    store.set_failing(true);
     assert!(state.latest(|_| true).await.is_err());
     assert!(state.now().is_err());
-    fails.store(false, Ordering::Relaxed);
-    until(|| state.now().is_ok()).await;
+    store.set_failing(false);
+    until("the store is read again", async || state.now().is_ok()).await;
 }
 
 #[tokio::test]
 async fn a_change_that_cannot_be_read_back_is_not_reported_as_refused() {
-    let (store, fails) = (MemoryStore::new(), Arc::default());
-    let state = Late::state(&store, &fails);
+    let store = MemoryStore::new();
+    let (state, late) = late(&store);
     state.open().await.unwrap();
-    fails.store(true, Ordering::Relaxed);
+    late.set_failing(true);
     let done = state.write(vec![("a".to_owned(), Some(1))], Vec::new()).await;
     assert!(matches!(done, Err(ChangeError::Unread(_))), "{done:?}");
     assert_eq!(store.load(Sum::SPACE).await.unwrap().records.len(), 1);
-}
-
-/// A sink that refuses every event.
-struct Full;
-
-impl AuditSink for Full {
-    fn begin(&self, _: mgp_types::service::CallRecord) -> AuditFuture<mgp_types::service::Ticket> {
-        AuditFuture::Ready(Err(AuditError::Full))
-    }
-
-    fn record(&self, _: AuditEvent) -> AuditFuture<()> {
-        AuditFuture::Ready(Err(AuditError::Full))
-    }
 }
 
 #[tokio::test]
@@ -268,7 +149,8 @@ async fn a_change_that_cannot_be_recorded_is_undone() {
         .commit(put("replaced", 1).put(Sum::SPACE, "removed", Payload::from_trusted("2")))
         .await
         .unwrap();
-    let state = State::<Sum>::new(Arc::new(store.clone()), Arc::new(Full));
+    let state =
+        State::<Sum>::new(Arc::new(store.clone()), Arc::new(RefusingAudit(AuditError::Full)));
     let writes = [("replaced", Some(10)), ("removed", None), ("made", Some(100))];
     let writes = writes.map(|(key, entry)| (key.to_owned(), entry)).into();
     let done = state.write(writes, vec![event()]).await;
@@ -297,7 +179,7 @@ async fn a_caller_that_gives_up_does_not_stop_a_change_before_its_record() {
     let mut change = Box::pin(state.write(writes, vec![event()]));
     assert!(change.as_mut().poll(&mut Task::from_waker(Waker::noop())).is_pending());
     drop(change);
-    until(|| audit.events().len() == 1).await;
+    until("the change is recorded", async || audit.events().len() == 1).await;
     assert_eq!(store.load(Sum::SPACE).await.unwrap().records.len(), 1);
 }
 

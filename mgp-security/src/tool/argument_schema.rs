@@ -174,6 +174,11 @@ impl ArgumentsRefused {
         // Encoding strings cannot fail.
         let _ = details.encode("tool", &self.tool);
         let _ = details.encode("violations", &self.violations);
+        // The name that the server SDK uses, so that a program reads both refusals in the same way.
+        let field = self.violations.first().map(|first| first.path.trim_start_matches('/'));
+        if let Some(field) = field.filter(|field| !field.is_empty()) {
+            let _ = details.encode("field", &field.replace('/', "."));
+        }
         details
     }
 }

@@ -86,7 +86,7 @@ pub struct ValidationBlocked {
 #[derive(Clone, Debug, thiserror::Error)]
 enum Cause {
     #[error(
-        "its validator `{0}` is not there; an operator sets another one for it, or `none`, in `validators` of its server"
+        "its validator `{0}` is not installed; an operator sets another one for it, or `none`, in `validators` of its server"
     )]
     Missing(Validator),
     #[error("{0}")]

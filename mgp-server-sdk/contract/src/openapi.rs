@@ -72,11 +72,23 @@ fn operation(tool: &Contract, input: &str) -> Value {
 const FAILURES: &[(&str, &str, &str)] = &[
     ("400", "ValidationError", "The arguments do not fit the schema."),
     ("401", "Unauthorized", "The key is missing or unknown."),
-    ("403", "Forbidden", "The caller may not use the tool."),
+    (
+        "403",
+        "Forbidden",
+        "The caller may not use the tool, a person must decide, or a check rejected the arguments.",
+    ),
     ("404", "NotFound", "There is no such tool."),
-    ("409", "Conflict", "The tool is disabled, or several tools have its name."),
+    (
+        "409",
+        "Conflict",
+        "The tool is disabled, several tools have its name, or it asks its caller for input.",
+    ),
     ("422", "ToolError", "The tool ran and failed."),
-    ("429", "TooManyRequests", "A limit is reached; retry later."),
+    (
+        "429",
+        "TooManyRequests",
+        "A limit is reached; `Retry-After`, if present, has the seconds to wait.",
+    ),
     ("default", "Failure", "The tool was not reached, or did not answer in time."),
 ];
 

@@ -48,7 +48,8 @@ pub(crate) enum Stored {
 }
 
 impl Journal {
-    /// Opens or creates a file; an incomplete last line is cut off.
+    /// Opens or creates a file; an incomplete last line is cut off. Fails if another line is not an event, and then
+    /// leaves the file unchanged.
     pub(crate) fn open(path: &Path, max_events: usize) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
         let mut state = JournalState {
@@ -136,10 +137,16 @@ impl JournalState {
         let mut line = Vec::new();
         while lines.read_until(b'\n', &mut line)? > 0 {
             let read = serde_json::from_slice::<AuditEvent>(&line);
-            let (true, Ok(event)) = (line.ends_with(b"\n"), read) else {
+            let is_event = read.as_ref().err().is_none_or(serde_json::Error::is_eof);
+            if !line.ends_with(b"\n") && is_event {
                 // The line is incomplete because the process ended during the write; the event was never acknowledged.
                 self.file.set_len(self.end)?;
                 break;
+            }
+            let Ok(event) = read else {
+                let number = self.offsets.len() + 1;
+                let why = format!("line {number} is not an audit event; the file was not changed");
+                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
             };
             self.offsets.push(self.end);
             self.end += line.len() as u64;

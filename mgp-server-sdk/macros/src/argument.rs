@@ -10,7 +10,8 @@ use syn::{
 use crate::describe;
 
 /// The types that are extractors, by the last segment of their paths.
-const EXTRACTORS: [&str; 10] = [
+const EXTRACTORS: [&str; 12] = [
+    "CallerState",
     "Cancelled",
     "Context",
     "Deadline",
@@ -19,12 +20,13 @@ const EXTRACTORS: [&str; 10] = [
     "Outlet",
     "Peer",
     "Principal",
+    "ResultStream",
     "SessionInfo",
     "Trace",
 ];
 
 /// The extractors whose types have type parameters, by the last segment of their paths.
-const GENERIC_EXTRACTORS: [&str; 2] = ["Args", "State"];
+const GENERIC_EXTRACTORS: [&str; 4] = ["Args", "FromCaller", "Resume", "State"];
 
 /// One parameter of a function.
 pub(crate) enum Parameter {

@@ -53,8 +53,9 @@ impl<T> UserQuestion<T> {
         self
     }
 
-    /// Sets the time limit for the answer: at most 15 minutes, and at most the time that the call
-    /// has left. Default: 60 s.
+    /// Sets the time limit for the answer: at most 15 minutes, and at most the time that the call has left, which is
+    /// 30 s from its start unless [`Tool::timeout`](crate::Tool::timeout) or
+    /// [`Server::timeout`](crate::Server::timeout) is set. Default: 60 s.
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.params.timeout_ms = Some(millis(limit));
         self

@@ -34,6 +34,10 @@ use crate::log::Logger;
 
 /// The operations of a [`Context`] in a server's functions: asking the caller for input, and logging.
 ///
+/// The time limit of a function, 30 s by default, includes the time in which a legacy caller answers. A function that
+/// asks people needs a longer limit: [`Tool::timeout`](crate::Tool::timeout), or
+/// [`Server::timeout`](crate::Server::timeout) for prompts and resources.
+///
 /// ```
 /// use mgp_server_sdk::prelude::*;
 /// use mgp_server_sdk::{ContextExt, Elicited};
@@ -50,7 +54,8 @@ use crate::log::Logger;
 ///         Elicited::Accepted(guest) => format!("{} is invited", guest.name),
 ///         Elicited::Declined | Elicited::Cancelled => "no guest is invited".to_owned(),
 ///     })
-/// });
+/// })
+/// .timeout(std::time::Duration::from_mins(10));
 /// # drop(invite);
 /// ```
 pub trait ContextExt {

@@ -83,7 +83,7 @@ impl TextRequest {
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of this function",
-    note = "take the arguments as `Args<T>`, the URI as `Uri`, the argument to complete as `Typed`, and the other parameters of tools: `State<T>`, `Context`, `Principal`, `Logger` and so on"
+    note = "take the arguments as `Args<T>`, the URI as `Uri`, the argument to complete as `PartialArgument`, and the other parameters of tools: `State<T>`, `Context`, `Principal`, `Logger` and so on"
 )]
 pub trait FromRequest: Sized + Send {
     /// Extracts the value from the request.
@@ -151,7 +151,10 @@ impl FromRequest for Uri {
 
 impl FromRequest for PartialArgument {
     fn from_request(request: &TextRequest) -> Result<Self, RpcError> {
-        request.typed.clone().ok_or_else(|| RpcError::internal("`Typed` outside a completion"))
+        request
+            .typed
+            .clone()
+            .ok_or_else(|| RpcError::internal("`PartialArgument` outside a completion"))
     }
 }
 

@@ -32,11 +32,20 @@ impl HandlerConfig {
         let mut task = AbortOnDrop(spawn_watched(tokio::time::timeout(self.timeout, running)));
         match (&mut task.0).await {
             Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) => Err(LifecycleError::TimedOut(self.timeout).into()),
+            Ok(Err(_)) => Err(timed_out(self.timeout)),
             Err(error) if error.is_panic() => Err(panic_error(&*error.into_panic())),
             Err(_) => Err(RpcError::internal("the handler was stopped with its runtime")),
         }
     }
+}
+
+/// Returns the error of a handler that exceeded its time limit; it names the method by which the server's author sets
+/// the limit.
+fn timed_out(limit: Duration) -> RpcError {
+    let error = RpcError::from(LifecycleError::TimedOut(limit));
+    let message = error.message();
+    let text = format!("{message}; the server sets this limit in its code, with `Server::timeout`");
+    error.with_message(text)
 }
 
 /// A task that is aborted when the call is dropped.

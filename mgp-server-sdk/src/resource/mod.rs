@@ -6,8 +6,10 @@ mod routes;
 mod set;
 mod template;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use mgp_types::RpcError;
 use mgp_types::mcp::{self, Annotations, Completion, Icon};
 use mgp_types::service::Extensions;
 
@@ -16,7 +18,7 @@ pub use registry::Resources;
 pub use set::{Page, ResourceSet};
 
 use crate::completers::Completers;
-use crate::error::BuildError;
+use crate::error::{BuildError, BuildErrors};
 use crate::request::{Function, RequestHandler};
 
 /// A resource or a resource template: its definition and its contents or function.
@@ -130,6 +132,31 @@ impl Resource {
     {
         let definition = Definition::Template(mcp::ResourceTemplate::new(template, name));
         Self::read(definition, Function::new(handler))
+    }
+
+    /// Returns the URI of one resource of a template, with the values of its variables. Characters are escaped where
+    /// necessary.
+    ///
+    /// ```
+    /// use mgp_server_sdk::Resource;
+    ///
+    /// let uri = Resource::uri_of("note://{name}", [("name", "to do")]).unwrap();
+    /// assert_eq!(uri, "note://to%20do");
+    /// ```
+    ///
+    /// # Errors
+    /// −32603 if the template is invalid, or one of its variables has no value.
+    pub fn uri_of<'a>(
+        template: &str,
+        values: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<String, RpcError> {
+        let refused = |error| RpcError::from(BuildErrors(vec![error]));
+        let parsed = template::Template::parse(template).map_err(refused)?;
+        let values: BTreeMap<&str, &str> = values.into_iter().collect();
+        parsed.expand(&values).ok_or_else(|| {
+            let why = "needs a value for each of its variables";
+            refused(BuildError::InvalidTemplate { template: template.to_owned(), why })
+        })
     }
 
     fn read(definition: Definition, function: Function<Contents>) -> Self {

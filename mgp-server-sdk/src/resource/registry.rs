@@ -178,7 +178,9 @@ impl Resources {
         self.changed();
     }
 
-    /// Notifies all subscribers of a resource that it changed.
+    /// Notifies all subscribers of a resource that it changed, in whichever way they escaped the characters of its URI.
+    ///
+    /// For a resource of a template, [`Resource::uri_of`] returns the URI.
     pub fn updated(&self, uri: &str) {
         self.subscribers.updated(uri);
     }

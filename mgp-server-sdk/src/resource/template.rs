@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::error::BuildError;
+use crate::uri::push_escaped;
 
 /// The maximum number of bytes that are searched again because the rest of a URI did not match.
 const MAX_SEARCHED: usize = 1 << 20;
@@ -69,6 +70,17 @@ impl Template {
         self.rest.iter().map(|(variable, _)| variable.name.as_str())
     }
 
+    /// Returns the URI with these values of the variables; `None` if a variable has no value.
+    pub(crate) fn expand(&self, values: &BTreeMap<&str, &str>) -> Option<String> {
+        let mut uri = self.head.clone();
+        for (variable, behind) in &self.rest {
+            let value = values.get(variable.name.as_str())?;
+            push_escaped(&mut uri, value, |byte| variable.reach.is_literal(byte));
+            uri.push_str(behind);
+        }
+        Some(uri)
+    }
+
     /// Returns the decoded values of the variables in a URI, or `None` if the URI does not match.
     pub(crate) fn matches(&self, uri: &str) -> Option<BTreeMap<String, String>> {
         let left = uri.strip_prefix(self.head.as_str())?;
@@ -78,6 +90,15 @@ impl Template {
         variables
             .map(|((variable, _), value)| Some((variable.name.clone(), unescaped(value)?)))
             .collect()
+    }
+}
+
+impl Reach {
+    /// Returns whether a value contains this byte without an escape (RFC 6570, 3.2.2 and 3.2.3).
+    fn is_literal(self, byte: u8) -> bool {
+        byte.is_ascii_alphanumeric()
+            || b"-._~".contains(&byte)
+            || (self == Self::Anything && b":/?#[]@!$&'()*+,;=".contains(&byte))
     }
 }
 
@@ -188,6 +209,19 @@ mod tests {
         check("x:{+a}/{+b}/{c}.md", "x:1/2/3/4.md", Some(&[("a", "1"), ("b", "2/3"), ("c", "4")]));
         check("{a}/x", "é/x", Some(&[("a", "é")]));
         check("{a}/é", "bé", None);
+    }
+
+    #[test]
+    fn values_give_the_uri_from_which_they_are_read() {
+        for (template, expected) in
+            [("x:{a}/y", "x:a%20b%2F%C3%A9%25/y"), ("x:{+a}", "x:a%20b/%C3%A9%25")]
+        {
+            let template = Template::parse(template).unwrap();
+            let uri = template.expand(&BTreeMap::from([("a", "a b/é%")])).unwrap();
+            assert_eq!(uri, expected);
+            assert_eq!(template.matches(&uri).unwrap()["a"], "a b/é%");
+            assert_eq!(template.expand(&BTreeMap::new()), None);
+        }
     }
 
     #[test]

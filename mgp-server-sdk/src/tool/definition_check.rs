@@ -4,8 +4,8 @@ use mgp_types::mcp;
 use mgp_types::mgp::Permission;
 use mgp_types::service::{Extensions, HeaderPlan};
 
-use super::Tool;
 use super::security::declared;
+use super::{Tool, schema};
 use crate::error::BuildError;
 
 /// The prefixes of names that are reserved for the protocol's own tools.
@@ -24,7 +24,15 @@ impl Tool {
         if let Some(prefix) = RESERVED.into_iter().find(|prefix| name.starts_with(prefix)) {
             return Err(BuildError::ReservedName { tool: name.clone(), prefix });
         }
-        if let Err(why) = HeaderPlan::of(&self.definition.input_schema) {
+        let input = &self.definition.input_schema;
+        if !schema::is_of_objects(input) {
+            let kind = schema::root_type(input).unwrap_or_else(|| "missing".to_owned());
+            return Err(BuildError::ArgumentsNotObject { tool: name.clone(), kind });
+        }
+        if self.definition.output_schema.is_some() && !self.types.can_be_structured {
+            return Err(BuildError::OutputNotStructured(name.clone()));
+        }
+        if let Err(why) = HeaderPlan::of(input) {
             return Err(BuildError::InvalidHeaders { tool: name.clone(), why });
         }
         let permissions = permissions(&self.definition);

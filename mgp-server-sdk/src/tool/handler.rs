@@ -25,6 +25,12 @@ pub trait Handler<M>: Send + Sync + 'static {
     /// Returns the schema of the function's structured content, or `None` if its results need not contain any.
     fn output_schema(style: SchemaStyle) -> Option<RawObject>;
 
+    /// Returns whether the function's results can contain structured content. Default: `true`.
+    #[must_use]
+    fn can_be_structured() -> bool {
+        true
+    }
+
     /// Returns the state that the function needs from the server.
     fn needs() -> Vec<RequiredState>;
 }
@@ -64,6 +70,10 @@ macro_rules! handler {
 
             fn output_schema(style: SchemaStyle) -> Option<RawObject> {
                 R::output_schema(style)
+            }
+
+            fn can_be_structured() -> bool {
+                R::can_be_structured()
             }
 
             fn needs() -> Vec<RequiredState> {

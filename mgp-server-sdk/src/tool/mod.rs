@@ -37,7 +37,7 @@ use layers::Layers;
 pub use registry::Tools;
 pub use result::{IntoToolResult, Json, ToolError};
 pub(crate) use retry_hint::{RetryHint, RetryHintLayer};
-pub(crate) use run::Running;
+pub(crate) use run::{Running, RunningLimit};
 pub use schema::SchemaStyle;
 pub(crate) use stream::MaxStreamBytes;
 pub use version::Deprecation;
@@ -88,6 +88,8 @@ struct FunctionTypes {
     input: Option<fn(SchemaStyle) -> RawObject>,
     /// The generator of the structured content's schema; `None` if the author wrote the schema.
     output: Option<fn(SchemaStyle) -> Option<RawObject>>,
+    /// `true` if results can contain structured content.
+    can_be_structured: bool,
     needs: Vec<RequiredState>,
 }
 
@@ -112,6 +114,7 @@ impl Tool {
         let types = FunctionTypes {
             input: Some(H::input_schema),
             output: Some(H::output_schema),
+            can_be_structured: H::can_be_structured(),
             needs: H::needs(),
         };
         let mut tool = Self {
@@ -131,7 +134,11 @@ impl Tool {
 
     /// Creates a tool from a function that blocks its thread; it runs on the blocking pool and cannot be interrupted.
     ///
-    /// For a function that has parameters in addition to its arguments, see [`Tool::on_blocking_pool`].
+    /// If its call ends early, e.g. at its time limit, the function counts as a running call until it returns
+    /// ([`Server::limit`](crate::Server::limit)).
+    ///
+    /// The parameter is a struct with the arguments. For a function that has further parameters, see
+    /// [`Tool::on_blocking_pool`].
     pub fn blocking<T, R>(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -158,7 +165,8 @@ impl Tool {
         self
     }
 
-    /// Runs the function, which blocks its thread, on the blocking pool; it cannot be interrupted there.
+    /// Runs the function, which blocks its thread, on the blocking pool; it cannot be interrupted there, and counts as
+    /// a running call until it returns.
     ///
     /// ```
     /// use mgp_server_sdk::Cancelled;
@@ -175,7 +183,8 @@ impl Tool {
         self
     }
 
-    /// Sets the time limit of a call. Default: the limit of the server.
+    /// Sets the time limit of a call, also of one that becomes a task. Default: the limit of the server, or the time to
+    /// live of the task.
     pub fn timeout(mut self, after: Duration) -> Self {
         self.timeout = Some(after);
         self
@@ -189,6 +198,9 @@ impl Tool {
     }
 
     /// Sets whether calls of the tool can, must or must not run as tasks (revision 2025-11-25).
+    ///
+    /// The caller may choose the time to live of a task, up to [`TasksConfig::max_ttl`](mgp_lifecycle::TasksConfig); a
+    /// [time limit](Self::timeout) of the tool ends its tasks earlier.
     pub fn task(mut self, support: TaskSupport) -> Self {
         let execution = self.definition.execution.get_or_insert_with(ToolExecution::new);
         execution.task_support = Some(support);
@@ -284,7 +296,9 @@ impl Tool {
         self
     }
 
-    /// Sets the schema of the structured content to that of the type `T`, for functions that do not return [`Json`].
+    /// Sets the schema of the structured content to that of the type `T`, for functions that return a `CallToolResult`
+    /// instead of [`Json`]. Each successful result must contain structured content, so a tool that returns only text is
+    /// refused.
     ///
     /// Before 2026-07-28, structured content had to be an object: callers of earlier revisions do not receive the
     /// schema of any other type.
@@ -294,7 +308,7 @@ impl Tool {
         self
     }
 
-    /// Replaces the schema of the structured content.
+    /// Replaces the schema of the structured content, which each successful result must contain.
     pub fn output_schema(mut self, schema: RawObject) -> Self {
         self.definition.output_schema = Some(schema);
         self.types.output = None;

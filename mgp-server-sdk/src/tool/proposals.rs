@@ -108,4 +108,8 @@ impl<T: IntoToolResult> IntoToolResult for Result<T, StructuredError> {
     fn output_schema(style: SchemaStyle) -> Option<mgp_types::RawObject> {
         T::output_schema(style)
     }
+
+    fn can_be_structured() -> bool {
+        T::can_be_structured()
+    }
 }

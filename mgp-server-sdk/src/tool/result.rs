@@ -41,6 +41,13 @@ pub trait IntoToolResult: Send + 'static {
     fn output_schema(_: SchemaStyle) -> Option<RawObject> {
         None
     }
+
+    /// Returns whether a result can contain structured content, which a tool with an output schema must return.
+    /// Default: `true`.
+    #[must_use]
+    fn can_be_structured() -> bool {
+        true
+    }
 }
 
 /// A result as data: the value becomes the structured content, and its JSON the text of the result.
@@ -95,17 +102,29 @@ impl IntoToolResult for String {
     fn into_tool_result(self) -> Result<Reply, RpcError> {
         text_reply(&self)
     }
+
+    fn can_be_structured() -> bool {
+        false
+    }
 }
 
 impl IntoToolResult for &'static str {
     fn into_tool_result(self) -> Result<Reply, RpcError> {
         text_reply(self)
     }
+
+    fn can_be_structured() -> bool {
+        false
+    }
 }
 
 impl IntoToolResult for () {
     fn into_tool_result(self) -> Result<Reply, RpcError> {
         Reply::of(&CallToolResult::new(Vec::new()))
+    }
+
+    fn can_be_structured() -> bool {
+        false
     }
 }
 
@@ -120,11 +139,19 @@ impl IntoToolResult for ContentBlock {
     fn into_tool_result(self) -> Result<Reply, RpcError> {
         vec![self].into_tool_result()
     }
+
+    fn can_be_structured() -> bool {
+        false
+    }
 }
 
 impl IntoToolResult for Vec<ContentBlock> {
     fn into_tool_result(self) -> Result<Reply, RpcError> {
         CallToolResult::new(self).into_tool_result()
+    }
+
+    fn can_be_structured() -> bool {
+        false
     }
 }
 
@@ -176,6 +203,10 @@ impl<T: IntoToolResult> IntoToolResult for Result<T, ToolError> {
     fn output_schema(style: SchemaStyle) -> Option<RawObject> {
         T::output_schema(style)
     }
+
+    fn can_be_structured() -> bool {
+        T::can_be_structured()
+    }
 }
 
 impl<T: IntoToolResult> IntoToolResult for Result<T, RpcError> {
@@ -189,5 +220,9 @@ impl<T: IntoToolResult> IntoToolResult for Result<T, RpcError> {
 
     fn output_schema(style: SchemaStyle) -> Option<RawObject> {
         T::output_schema(style)
+    }
+
+    fn can_be_structured() -> bool {
+        T::can_be_structured()
     }
 }

@@ -4,14 +4,20 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
 
-use mgp_types::RpcError;
-use mgp_types::service::{BoxFuture, CallerAccess, Reply};
+use mgp_lifecycle::{ConcurrencyLimitLayer, RunningPermit, panic_error, spawn_watched};
+use mgp_types::service::{BoxFuture, CallerAccess, Principal, Reply};
+use mgp_types::sync::Mutex;
+use mgp_types::{RpcError, mcp};
 use tokio::runtime::Handle;
 use tokio::task::{JoinError, JoinHandle};
 
 use super::extract::{Abandoned, ToolRequest};
 use super::{ExecutionMode, Tool};
-use mgp_lifecycle::{panic_error, spawn_watched};
+
+/// The server's limit of running calls. It is stored with the state that the tools extract, because a function on the
+/// blocking pool counts as running also after its call ended.
+#[derive(Debug)]
+pub(crate) struct RunningLimit(pub(crate) ConcurrencyLimitLayer);
 
 impl Tool {
     pub(crate) fn start(&self, mut request: ToolRequest) -> Running {
@@ -35,18 +41,18 @@ impl Tool {
                 // function asks during one poll. Because this task is separate from the connection's, pings are
                 // answered even if the function blocks its thread, which it should not do.
                 let task = spawn_watched(async move { asking.run_round(function).await });
-                Running::Task(AbortOnDrop { task, abandoned: None })
+                Running::Task(AbortOnDrop { task, blocking: None })
             }
             ExecutionMode::Blocking => {
                 let run = Arc::clone(&self.run);
                 let runtime = Handle::current();
-                // A thread cannot be stopped, so the function can only be notified that its call was dropped.
-                let abandoned = Arc::<Abandoned>::default();
-                request.cx.extensions.insert_shared(Arc::clone(&abandoned));
+                let blocking = BlockingFunction::of(&mut request);
+                let running = EndOnDrop(Arc::clone(&blocking));
                 let task = tokio::task::spawn_blocking(move || {
+                    let _running = running;
                     runtime.block_on(async move { asking.run_round(run(request)).await })
                 });
-                Running::Task(AbortOnDrop { task, abandoned: Some(abandoned) })
+                Running::Task(AbortOnDrop { task, blocking: Some(blocking) })
             }
         }
     }
@@ -82,17 +88,75 @@ fn failed(error: JoinError) -> RpcError {
 /// A task that is aborted when the call is dropped.
 pub(crate) struct AbortOnDrop {
     task: JoinHandle<Result<Reply, RpcError>>,
-    /// The notice that the call was dropped, for a function on the blocking pool, which cannot be aborted.
-    abandoned: Option<Arc<Abandoned>>,
+    /// The function on the blocking pool, which cannot be aborted.
+    blocking: Option<Arc<BlockingFunction>>,
 }
 
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.task.abort();
-        if let Some(abandoned) = &self.abandoned
-            && !self.task.is_finished()
-        {
-            abandoned.set();
+        if let Some(blocking) = &self.blocking {
+            blocking.abandon();
         }
+    }
+}
+
+/// A function on the blocking pool. A thread cannot be stopped, so the function is only notified that its call was
+/// dropped, and it counts as running until it returns.
+struct BlockingFunction {
+    abandoned: Arc<Abandoned>,
+    limit: Option<Arc<RunningLimit>>,
+    principal: Principal,
+    definition: Arc<mcp::Tool>,
+    state: Mutex<FunctionState>,
+}
+
+enum FunctionState {
+    /// The call waits for the function, and has its own permit.
+    Called,
+    /// The call was dropped; the function counts as running in its place.
+    Abandoned {
+        _permit: Option<RunningPermit>,
+    },
+    Ended,
+}
+
+impl BlockingFunction {
+    /// Prepares a request for the blocking pool.
+    fn of(request: &mut ToolRequest) -> Arc<Self> {
+        let abandoned = Arc::<Abandoned>::default();
+        request.cx.extensions.insert_shared(Arc::clone(&abandoned));
+        Arc::new(Self {
+            abandoned,
+            limit: request.state.get_shared(),
+            principal: request.cx.principal.clone(),
+            definition: Arc::clone(&request.definition),
+            state: Mutex::new(FunctionState::Called),
+        })
+    }
+
+    /// Notifies a function that has not ended, and keeps it counted.
+    fn abandon(&self) {
+        let mut state = self.state.lock();
+        if !matches!(*state, FunctionState::Called) {
+            return;
+        }
+        let limit = self.limit.as_deref();
+        let permit = limit
+            .map(|RunningLimit(layer)| layer.keep_running(&self.principal, &self.definition.name));
+        *state = FunctionState::Abandoned { _permit: permit };
+        drop(state);
+        self.abandoned.set();
+    }
+}
+
+/// A guard that is dropped when the function has returned, or if it never starts.
+struct EndOnDrop(Arc<BlockingFunction>);
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        let ended = std::mem::replace(&mut *self.0.state.lock(), FunctionState::Ended);
+        // Dropped outside of the lock, because a released permit wakes other calls.
+        drop(ended);
     }
 }

@@ -24,9 +24,15 @@ pub enum SchemaStyle {
 /// Returns the schema of a tool's arguments.
 pub(super) fn arguments_of<T: JsonSchema>(style: SchemaStyle) -> RawObject {
     let mut schema = schema_of::<T>(style, Contract::Deserialize);
-    // The schema of an enum has no `type` at its root, but arguments are always an object.
     let object = schema.ensure_object();
-    object.entry("type").or_insert_with(|| "object".into());
+    // The schema of an enum has no `type` at its root, and that of an `Option` also permits null, but arguments are
+    // always an object.
+    let permits_objects = object.get("type").is_none_or(|kind| {
+        kind.as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "object"))
+    });
+    if permits_objects {
+        object.insert("type".to_owned(), "object".into());
+    }
     RawObject::of(&schema).unwrap_or_else(|_| any_object())
 }
 
@@ -51,6 +57,12 @@ pub(super) fn is_of_objects(schema: &RawObject) -> bool {
     }
     let kind: Result<Kind<'_>, _> = serde_json::from_str(schema.as_payload().as_str());
     kind.is_ok_and(|schema| schema.kind.as_deref() == Some("object"))
+}
+
+/// Returns the `type` of a schema as JSON text; `None` if it has none.
+pub(super) fn root_type(schema: &RawObject) -> Option<String> {
+    let schema: serde_json::Value = schema.get().ok()?;
+    schema.get("type").map(ToString::to_string)
 }
 
 /// Returns the schema of the arguments of a tool that takes none.
@@ -145,6 +157,10 @@ mod tests {
         let shape: serde_json::Value = arguments_of::<Shape>(SchemaStyle::Inlined).get().unwrap();
         assert_eq!(shape["type"], "object");
         assert_eq!(shape["oneOf"].as_array().map(Vec::len), Some(2));
+        for style in [SchemaStyle::Inlined, SchemaStyle::Hoisted] {
+            assert!(is_of_objects(&arguments_of::<Option<Place>>(style)));
+            assert!(!is_of_objects(&arguments_of::<Vec<Place>>(style)));
+        }
         let results = |schema: Option<RawObject>| schema.map(|schema| is_of_objects(&schema));
         assert_eq!(results(result_of::<Vec<u8>>(SchemaStyle::Inlined)), Some(false));
         assert_eq!(results(result_of::<Shape>(SchemaStyle::Inlined)), Some(false));

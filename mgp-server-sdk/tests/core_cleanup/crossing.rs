@@ -1,10 +1,11 @@
 //! Tests that cancellations and disconnects of a caller reach the called tool over a connection.
 
+use mgp_testkit::until_shown;
 use mgp_transport::{CloseReason, Limits};
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
-use super::pair::{Alive, Pair, end, quiet, server, until};
+use super::pair::{Alive, Pair, end, quiet, server};
 use super::raw::Raw;
 
 #[tokio::test(start_paused = true)]
@@ -14,7 +15,7 @@ async fn a_caller_that_leaves_ends_the_handler() {
     let calls = zoo.monitor();
     let pair = Pair::join(&zoo.into_stack().unwrap(), Limits::default()).await;
     let waiting: Vec<_> = (0..50).map(|_| tokio::spawn(pair.call("hang", 0))).collect();
-    until(|| (alive.now() == 50, alive.now())).await;
+    until_shown(|| (alive.now() == 50, alive.now())).await;
     assert_eq!((pair.client.pending(), pair.server.running(), calls.running()), (50, 50, 50));
     for call in &waiting {
         call.abort();
@@ -56,7 +57,7 @@ async fn a_connection_dropped_midway_fails_every_call_at_once() {
     for dropped_here in [true, false] {
         let pair = Pair::join(&served, Limits::default()).await;
         let waiting: Vec<_> = (0..100).map(|_| tokio::spawn(pair.call("hang", 0))).collect();
-        until(|| (alive.now() == 100, alive.now())).await;
+        until_shown(|| (alive.now() == 100, alive.now())).await;
         let started = Instant::now();
         if dropped_here {
             pair.client_run.abort();

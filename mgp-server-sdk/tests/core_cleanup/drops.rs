@@ -4,29 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use mgp_testkit::{Random, until_shown};
 use mgp_transport::{CloseReason, Limits};
 use mgp_types::RpcError;
 use mgp_types::service::{BoxFuture, Outlet, Reply};
 use tokio::runtime::{Builder, Handle};
 use tokio::task::JoinSet;
 
-use super::pair::{Alive, CountingOutlet, Pair, quiet, server, until};
+use super::pair::{Alive, CountingOutlet, Pair, quiet, server};
 
 const CALLS: usize = 10_000;
 const CONNECTIONS: usize = 4;
 const CONCURRENT: usize = 100;
-
-/// A `SplitMix64` generator with a fixed seed, so that every run makes the same calls.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
-    }
-}
 
 /// The moment at which a caller drops its call.
 #[derive(Clone, Copy, Debug)]
@@ -132,7 +121,7 @@ async fn dropped_calls_leave_nothing(seed: u64) {
 
     // Ends the connections in every possible way, while calls are running.
     let hanging: Vec<_> = pairs.iter().map(|pair| tokio::spawn(pair.call("hang", 0))).collect();
-    until(|| (alive.now() == CONNECTIONS, alive.now())).await;
+    until_shown(|| (alive.now() == CONNECTIONS, alive.now())).await;
     pairs[0].cx.peer.close("enough");
     pairs[1].client_run.abort();
     pairs[2].server_run.abort();
@@ -144,12 +133,12 @@ async fn dropped_calls_leave_nothing(seed: u64) {
     let [first, ..] = pairs.as_mut_slice() else { panic!("there are pairs") };
     assert!(matches!((&mut first.client_run).await.unwrap(), CloseReason::Local));
     for pair in &mut pairs {
-        until(|| (pair.client_run.is_finished() && pair.server_run.is_finished(), ())).await;
+        until_shown(|| (pair.client_run.is_finished() && pair.server_run.is_finished(), ())).await;
     }
     quiet(&pairs, &calls, &alive).await;
     assert_eq!(ends.load(Ordering::SeqCst), 2 * CONNECTIONS);
     let tasks = || Handle::current().metrics().num_alive_tasks();
-    until(|| (tasks() == baseline, (tasks(), baseline))).await;
+    until_shown(|| (tasks() == baseline, (tasks(), baseline))).await;
 }
 
 #[test]

@@ -10,6 +10,8 @@ use mgp_lifecycle::{
 use mgp_server_sdk::ServerMonitor;
 use mgp_server_sdk::prelude::*;
 use mgp_stream::{CollectLayer, RouteLayer};
+use mgp_testkit::until_shown;
+pub(crate) use mgp_testkit::{Alive, Life};
 use mgp_transport::{CloseReason, Connection, ConnectionMonitor, Limits, duplex};
 use mgp_types::Payload;
 use mgp_types::mcp::Implementation;
@@ -19,39 +21,6 @@ use mgp_types::service::{
 };
 use tokio::task::JoinHandle;
 use tower::ServiceBuilder;
-
-/// A counter of running functions.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Alive {
-    now: Arc<AtomicUsize>,
-    ever: Arc<AtomicUsize>,
-}
-
-/// The mark of a running function; the function counts as running until the mark is dropped.
-#[derive(Debug)]
-pub(crate) struct Life(Arc<AtomicUsize>);
-
-impl Alive {
-    pub(crate) fn begin(&self) -> Life {
-        self.now.fetch_add(1, Ordering::SeqCst);
-        self.ever.fetch_add(1, Ordering::SeqCst);
-        Life(Arc::clone(&self.now))
-    }
-
-    pub(crate) fn now(&self) -> usize {
-        self.now.load(Ordering::SeqCst)
-    }
-
-    pub(crate) fn ever(&self) -> usize {
-        self.ever.load(Ordering::SeqCst)
-    }
-}
-
-impl Drop for Life {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
 
 #[derive(Deserialize, JsonSchema)]
 struct Amount {
@@ -236,23 +205,6 @@ pub(crate) async fn end(run: JoinHandle<CloseReason>) -> CloseReason {
     tokio::time::timeout(Duration::from_mins(1), run).await.unwrap().unwrap()
 }
 
-/// Waits until a condition holds, for 20 s at most.
-#[track_caller]
-pub(crate) fn until<T: std::fmt::Debug>(
-    mut look: impl FnMut() -> (bool, T),
-) -> impl Future<Output = ()> {
-    let place = std::panic::Location::caller();
-    async move {
-        for _ in 0..20_000 {
-            if look().0 {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        panic!("{place}: it never held: {:?}", look().1);
-    }
-}
-
 /// Waits until no call is running on a server.
 #[track_caller]
 pub(crate) fn quiet<'a>(
@@ -260,7 +212,7 @@ pub(crate) fn quiet<'a>(
     calls: &'a ServerMonitor,
     alive: &'a Alive,
 ) -> impl Future<Output = ()> + 'a {
-    until(move || {
+    until_shown(move || {
         let left: Vec<_> = pairs.iter().map(Pair::left).collect();
         let all = (left.iter().flatten().sum::<usize>(), calls.running(), alive.now());
         (all == (0, 0, 0), (left, calls.running(), alive.now()))

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use mgp_testkit::until_shown;
 use mgp_transport::Limits;
 use tokio::time::Instant;
 
-use super::pair::{Alive, CountingOutlet, Pair, quiet, server, text, until};
+use super::pair::{Alive, CountingOutlet, Pair, quiet, server, text};
 
 #[tokio::test(start_paused = true)]
 async fn slows_down_its_server_and_blocks_no_other() {
@@ -18,7 +19,8 @@ async fn slows_down_its_server_and_blocks_no_other() {
     let slow =
         Arc::new(CountingOutlet { pause: Duration::from_millis(10), ..CountingOutlet::default() });
     let streaming = tokio::spawn(pair.call_with("stream", 5_000, slow.outlet()));
-    until(|| (slow.taken.load(Ordering::Relaxed) > 100, slow.taken.load(Ordering::Relaxed))).await;
+    until_shown(|| (slow.taken.load(Ordering::Relaxed) > 100, slow.taken.load(Ordering::Relaxed)))
+        .await;
     assert!(pair.client.inbox_bytes() > 0);
 
     let before = Instant::now();
@@ -52,7 +54,7 @@ async fn that_leaves_frees_what_waited() {
         ..CountingOutlet::default()
     });
     let streaming = tokio::spawn(pair.call_with("stream", 200, never.outlet()));
-    until(|| (pair.client.inbox_bytes() > 0 && alive.now() == 0, pair.left())).await;
+    until_shown(|| (pair.client.inbox_bytes() > 0 && alive.now() == 0, pair.left())).await;
     streaming.abort();
     assert!(streaming.await.unwrap_err().is_cancelled());
     quiet(&[pair], &calls, &alive).await;
@@ -67,7 +69,7 @@ async fn that_takes_nothing_does_not_keep_a_tool_on_the_blocking_pool() {
     let never =
         Arc::new(CountingOutlet { pause: Duration::from_hours(1), ..CountingOutlet::default() });
     let streaming = tokio::spawn(pair.call_with("pour", 100_000, never.outlet()));
-    until(|| (alive.ever() == 1 && alive.now() == 0, alive.now())).await;
+    until_shown(|| (alive.ever() == 1 && alive.now() == 0, alive.now())).await;
     streaming.abort();
     quiet(&[pair], &calls, &alive).await;
 }

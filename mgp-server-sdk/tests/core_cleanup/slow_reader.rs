@@ -2,13 +2,14 @@
 
 use std::fmt::Write;
 
+use mgp_testkit::until_shown;
 use mgp_transport::{CloseReason, Limits};
 use tokio::io::AsyncWriteExt;
 use tokio::runtime::Builder;
 use tokio::time::Instant;
 
 use super::memory::grows_less_than;
-use super::pair::{Alive, Pair, end, quiet, server, until};
+use super::pair::{Alive, Pair, end, quiet, server};
 use super::raw::Raw;
 
 /// Returns requests with long answers, with endless streams and for lists, and lines that are answered with an error.
@@ -49,7 +50,7 @@ async fn a_peer_that_never_reads() {
         written
     });
     let started = Instant::now();
-    until(|| (monitor.unread_bytes() > 4 << 20, monitor.unread_bytes())).await;
+    until_shown(|| (monitor.unread_bytes() > 4 << 20, monitor.unread_bytes())).await;
 
     // The unread output delays no other peer's call: the paused clock would advance only if a call waited.
     let before = Instant::now();

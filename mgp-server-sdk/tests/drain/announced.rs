@@ -9,10 +9,7 @@ use crate::world::{Began, World, call, request, server};
 
 fn meta(extensions: &[&str]) -> Value {
     let mgp = json!({"version": "0.3.0", "extensions": extensions});
-    json!({
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {"extensions": {"dev.cloto/mgp": mgp}},
-    })
+    mgp_testkit::modern_meta(&json!({"extensions": {"dev.cloto/mgp": mgp}}))
 }
 
 fn listens(id: u64, extensions: &[&str]) -> Value {

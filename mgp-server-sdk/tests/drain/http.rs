@@ -54,11 +54,7 @@ const MGP: &str =
 impl Client {
     async fn legacy(to: SocketAddr) -> Self {
         let capabilities: Value = serde_json::from_str(MGP).unwrap();
-        let hello = json!({
-            "protocolVersion": "2025-11-25",
-            "capabilities": capabilities,
-            "clientInfo": {"name": "wire", "version": "1"},
-        });
+        let hello = mgp_testkit::hello("2025-11-25", &capabilities);
         let hello = request(1_000_000, "initialize", hello).to_string();
         let accept = [("accept", BOTH), ("content-type", "application/json")];
         let response = wire::send(to, "POST", &accept, &hello).await;
@@ -173,10 +169,7 @@ async fn streams_carry_the_states_and_end_and_the_address_is_free_again() {
     let Client::Legacy { session } = &client else { panic!("it is one") };
     let mut stream =
         wire::send(to, "GET", &[("accept", BOTH), ("mcp-session-id", session)], "").await;
-    let meta = json!({
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": serde_json::from_str::<Value>(MGP).unwrap(),
-    });
+    let meta = mgp_testkit::modern_meta(&serde_json::from_str::<Value>(MGP).unwrap());
     let listens = request(7, "subscriptions/listen", json!({"notifications": {}, "_meta": meta}));
     let headers = [
         ("accept", BOTH),

@@ -168,11 +168,7 @@ async fn a_call_that_asks_its_caller_gets_the_answer_while_the_server_drains() {
         Ok::<_, RpcError>(city.map_or_else(String::new, |city| city.city))
     });
     let mut world = World::without_handshake(Server::new("s", "1").tool(ask));
-    let hello = json!({
-        "protocolVersion": "2025-11-25",
-        "capabilities": {"elicitation": {}},
-        "clientInfo": {"name": "raw", "version": "1"},
-    });
+    let hello = mgp_testkit::hello("2025-11-25", &json!({"elicitation": {}}));
     world.write(&request(0, "initialize", hello)).await;
     world.receive().await.unwrap();
     world.write(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
@@ -194,9 +190,7 @@ async fn a_call_that_asks_its_caller_gets_the_answer_while_the_server_drains() {
 #[tokio::test]
 async fn a_plain_peer_is_refused_with_an_mcp_error() {
     let mut world = World::without_handshake(server(&Began::default()));
-    let hello = json!({
-        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"},
-    });
+    let hello = mgp_testkit::hello("2025-11-25", &json!({}));
     world.write(&request(0, "initialize", hello)).await;
     world.receive().await.unwrap();
     let held = call(1, "sleep", 50);

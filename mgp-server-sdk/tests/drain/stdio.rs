@@ -2,7 +2,6 @@
 
 #![cfg(unix)]
 
-use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -21,30 +20,17 @@ struct Process {
     child: Child,
 }
 
-fn path(example: &str) -> PathBuf {
-    let mut path = std::env::current_exe().unwrap();
-    path.pop();
-    path.pop();
-    path.push("examples");
-    path.push(example);
-    assert!(path.exists(), "{} is missing: run the whole `cargo test`", path.display());
-    path
-}
-
 impl Process {
     async fn start() -> Self {
-        let mut command = Command::new(path("workbench"));
+        let mut command = Command::new(mgp_testkit::example("mgp-server-sdk", "workbench"));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().unwrap();
         let to = child.stdin.take().unwrap();
         let from = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut process = Self { to, from, child };
         let mgp = json!({"version": "0.3.0", "extensions": ["lifecycle"]});
-        let hello = json!({
-            "protocolVersion": "2025-11-25",
-            "capabilities": {"extensions": {"dev.cloto/mgp": mgp}},
-            "clientInfo": {"name": "raw", "version": "1"},
-        });
+        let hello =
+            mgp_testkit::hello("2025-11-25", &json!({"extensions": {"dev.cloto/mgp": mgp}}));
         process.write(&request(1_000_000, "initialize", hello)).await;
         process.receive().await.unwrap();
         process.write(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;

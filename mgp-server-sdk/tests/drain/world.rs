@@ -86,11 +86,8 @@ impl World {
     pub(crate) async fn new(server: Server) -> Self {
         let mut world = Self::without_handshake(server);
         let mgp = json!({"version": "0.3.0", "extensions": ["lifecycle"]});
-        let hello = json!({
-            "protocolVersion": "2025-11-25",
-            "capabilities": {"extensions": {"dev.cloto/mgp": mgp}},
-            "clientInfo": {"name": "raw", "version": "1"},
-        });
+        let hello =
+            mgp_testkit::hello("2025-11-25", &json!({"extensions": {"dev.cloto/mgp": mgp}}));
         world.write(&request(1_000_000, "initialize", hello)).await;
         world.receive().await.unwrap();
         world.write(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;

@@ -1,5 +1,7 @@
 //! Tests of change notifications to legacy sessions, to subscribers of resources, and on modern streams.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{
@@ -7,8 +9,9 @@ use mgp_server_sdk::{
 };
 use mgp_types::mcp::Era;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
-use super::wire::{Wire, code};
+use super::wire::{ERAS, Wire, code};
 
 fn tool(name: &str) -> Tool {
     Tool::new(name, "A tool", || async { "did it" })
@@ -62,6 +65,17 @@ async fn a_burst_of_changes_is_one_message_to_each_session() {
         assert!(wire.notices().await.is_empty());
     }
     assert!(modern.notices().await.is_empty(), "a modern peer is notified on a stream it opened");
+}
+
+#[tokio::test]
+async fn a_server_that_starts_without_tools_announces_the_first_one() {
+    let server = Server::new("hub", "1");
+    let tools = server.tools();
+    let mut wire = Wire::join(server, Era::Legacy).await;
+    assert_eq!(wire.hello["capabilities"]["tools"], json!({ "listChanged": true }));
+    tools.add(tool("a"));
+    assert_eq!(wire.notice().await["method"], "notifications/tools/list_changed");
+    assert_eq!(names(&mut wire).await, ["a"]);
 }
 
 #[tokio::test]
@@ -189,12 +203,39 @@ async fn a_modern_stream_carries_what_was_requested_and_is_offered() {
     assert_eq!(code(&wire.ask("subscriptions/listen", json!({})).await), -32602);
 }
 
-/// A subscriber for resources that are stored elsewhere.
+#[tokio::test]
+async fn subscribers_are_notified_however_they_escape_a_uri() {
+    for era in ERAS {
+        let server =
+            server().resource(Resource::template("note://{name}", "note", || async { "" }));
+        let resources = server.resources();
+        let mut wire = Wire::join(server, era).await;
+        let uri = "note://a%20b";
+        if era == Era::Legacy {
+            wire.ask("resources/subscribe", json!({ "uri": uri })).await.unwrap();
+        } else {
+            let wish = json!({ "notifications": { "resourceSubscriptions": [uri] } });
+            wire.send("subscriptions/listen", wish).await;
+            let acknowledged = wire.notice().await;
+            assert_eq!(acknowledged["params"]["notifications"]["resourceSubscriptions"][0], uri);
+        }
+        resources.updated("note://a b");
+        resources.updated("note://a%2520b");
+        let notices = wire.notices().await;
+        assert_eq!(methods(&notices), ["notifications/resources/updated"], "{era:?}");
+        assert_eq!(notices[0]["params"]["uri"], uri);
+    }
+}
+
+/// A subscriber for resources that are stored elsewhere; some of them never answer.
 struct Elsewhere;
 
 #[async_trait]
 impl ResourceSubscriber for Elsewhere {
     async fn subscribe(&self, _: &Context, uri: &str) -> Result<ResourceSubscription, RpcError> {
+        if uri.starts_with("hung://") {
+            std::future::pending::<()>().await;
+        }
         Ok(ResourceSubscription::new(uri))
     }
 }
@@ -216,4 +257,35 @@ fn a_notifier_after_resources_or_prompts_is_refused_instead_of_dropping_them() {
         let error = server.into_stack().unwrap_err().to_string();
         assert!(error.contains("`herald`"), "{error}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn resources_that_never_answer_do_not_keep_a_stream_from_its_start() {
+    let notifier = ChangeNotifier::new();
+    let server = Server::new("n", "1")
+        .herald(&notifier, Elsewhere)
+        .tool(tool("a"))
+        .resource(Resource::text("test://a", "a", "now"));
+    let mut wire = Wire::join(server, Era::Modern).await;
+    let uris = ["hung://1", "test://b", "hung://2", "test://a"];
+    let wish =
+        json!({ "notifications": { "toolsListChanged": true, "resourceSubscriptions": uris } });
+    let began = Instant::now();
+    wire.send("subscriptions/listen", wish).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    notifier.tools_changed(|_| true);
+    notifier.updated("test://b", |_| true);
+    let acknowledged = wire.notice().await;
+    assert_eq!(
+        acknowledged["params"]["notifications"],
+        json!({ "toolsListChanged": true, "resourceSubscriptions": ["test://b", "test://a"] })
+    );
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    // The changes before the acknowledgement are not lost.
+    assert_eq!(wire.notice().await["method"], "notifications/tools/list_changed");
+    assert_eq!(wire.notice().await["params"]["uri"], "test://b");
+    notifier.tools_changed(|_| true);
+    assert_eq!(wire.notice().await["method"], "notifications/tools/list_changed");
+    notifier.updated("test://a", |_| true);
+    assert_eq!(wire.notice().await["params"]["uri"], "test://a");
 }

@@ -208,7 +208,10 @@ async fn a_reader_that_takes_too_long_is_answered_with_a_timeout() {
         .timeout(std::time::Duration::from_millis(20))
         .resource(Resource::new("test://slow", "slow", std::future::pending::<String>));
     let mut wire = Wire::join(server, Era::Legacy).await;
-    assert_eq!(code(&wire.ask("resources/read", json!({ "uri": "test://slow" })).await), 3003);
+    let late = wire.ask("resources/read", json!({ "uri": "test://slow" })).await;
+    assert_eq!(code(&late), 3003);
+    let message = late.unwrap_err()["message"].to_string();
+    assert!(message.contains("`Server::timeout`"), "{message}");
 }
 
 #[tokio::test]

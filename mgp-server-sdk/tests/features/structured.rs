@@ -107,13 +107,15 @@ async fn schemas_are_listed_unchanged() {
         "additionalProperties": false}"#;
     let raw = || -> RawObject { Payload::parse(schema).unwrap().try_into().unwrap() };
     for era in ERAS {
-        let tool = Tool::new("raw", "", || async { "" }).input_schema(raw()).output_schema(raw());
+        let tool = Tool::new("raw", "", || async { CallToolResult::text("") });
+        let tool = tool.input_schema(raw()).output_schema(raw());
         let mut wire = Wire::join(Server::new("s", "1").tool(tool), era).await;
         let listed = wire.ask("tools/list", json!({})).await.unwrap();
         let expected: Value = serde_json::from_str(schema).unwrap();
         for member in ["inputSchema", "outputSchema"] {
             assert_eq!(listed["tools"][0][member], expected, "{era:?}");
         }
-        assert!(wire.last.contains(&schema.replace('\n', " ")), "{}", wire.last);
+        let line = wire.raw.last_line();
+        assert!(line.contains(&schema.replace('\n', " ")), "{line}");
     }
 }

@@ -1,5 +1,7 @@
 //! Tests of tools that begin a task themselves, for callers with and without support for tasks.
 
+use std::time::Duration;
+
 use mgp_server_sdk::ContextExt;
 use mgp_server_sdk::prelude::*;
 use mgp_types::mcp::{Era, TaskSupport};
@@ -66,4 +68,61 @@ async fn a_call_without_task_support_is_asked_as_usual() {
     wire.answers = [yes()].into();
     let answer = wire.ask("tools/call", json!({ "name": "delete" })).await.unwrap();
     assert_eq!(answer["content"][0]["text"], "deleted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_limit_of_a_tool_ends_its_tasks() {
+    let hang = Tool::new("hang", "Hangs", std::future::pending::<String>);
+    let hang = hang.timeout(Duration::from_secs(5)).task(TaskSupport::Optional);
+    let server = || Server::new("s", "1").tool(hang.clone());
+    let mut modern = Wire::offering(server(), Era::Modern, knows_tasks()).await;
+    let task = modern.ask("tools/call", json!({ "name": "hang" })).await.unwrap();
+    assert_eq!(task["status"], "working");
+    let mut legacy = Wire::join(server(), Era::Legacy).await;
+    let params = json!({ "name": "hang", "task": { "ttl": 86_400_000 } });
+    let kept = legacy.ask("tools/call", params).await.unwrap()["task"]["taskId"].clone();
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let ended = modern.ask("tasks/get", json!({ "taskId": task["taskId"] })).await.unwrap();
+    assert!(ended.to_string().contains("no answer within 5s"), "{ended}");
+    let ended = legacy.ask("tasks/result", json!({ "taskId": kept })).await;
+    assert!(format!("{ended:?}").contains("no answer within 5s"), "{ended:?}");
+}
+
+type Numbers = Json<std::collections::BTreeMap<String, u32>>;
+
+/// Returns a server with two tools that have an output schema and refuse each call, one of them as a task where it can.
+fn refusing() -> Server {
+    let refused = || RpcError::new(ErrorCode::PERMISSION_DENIED, "not approved");
+    let at_once = move || async move { Err::<Numbers, _>(refused()) };
+    let later = move |cx: Context| async move {
+        cx.begin_task().await?;
+        Err::<Numbers, _>(refused())
+    };
+    let at_once = Tool::new("at_once", "Refuses", at_once).task(TaskSupport::Optional);
+    let later = Tool::new("later", "Refuses", later).task(TaskSupport::Optional);
+    Server::new("s", "1").tool(at_once).tool(later)
+}
+
+#[tokio::test]
+async fn a_refused_task_has_no_content_that_violates_the_schema_of_its_tool() {
+    let is_refusal = |result: &Value| {
+        let text = result["content"][0]["text"].as_str().unwrap_or_default();
+        assert!(result["isError"] == true && text.contains("not approved"), "{result}");
+        assert_eq!(result.get("structuredContent"), None, "{result}");
+    };
+    for tool in ["at_once", "later"] {
+        let mut legacy = Wire::join(refusing(), Era::Legacy).await;
+        let params = json!({ "name": tool, "task": { "ttl": 60_000 } });
+        let task = legacy.ask("tools/call", params).await.unwrap()["task"]["taskId"].clone();
+        is_refusal(&legacy.ask("tasks/result", json!({ "taskId": task })).await.unwrap());
+    }
+    let mut modern = Wire::offering(refusing(), Era::Modern, knows_tasks()).await;
+    let task = modern.ask("tools/call", json!({ "name": "later" })).await.unwrap();
+    let id = json!({ "taskId": task["taskId"] });
+    let mut ended = modern.ask("tasks/get", id.clone()).await.unwrap();
+    while ended["status"] == "working" {
+        tokio::task::yield_now().await;
+        ended = modern.ask("tasks/get", id.clone()).await.unwrap();
+    }
+    is_refusal(&ended["result"]);
 }

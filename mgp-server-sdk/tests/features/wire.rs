@@ -4,22 +4,18 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use mgp_server_sdk::prelude::*;
+use mgp_testkit::{RawPeer, hello, modern_meta};
 use mgp_transport::{Connection, duplex};
 use mgp_types::mcp::Era;
 use mgp_types::service::Scope;
 use serde_json::{Value, json};
-use tokio::io::{
-    AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
-};
 
 pub(crate) struct Wire {
     era: Era,
     capabilities: Value,
     /// The members that are added to the `_meta` of each modern request.
     pub(crate) meta: Value,
-    writer: WriteHalf<DuplexStream>,
-    lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
-    next: i64,
+    pub(crate) raw: RawPeer,
     /// The notifications that were received and not returned yet.
     notices: VecDeque<Value>,
     /// The answers that the peer will give to the server's next questions, in this order.
@@ -29,8 +25,6 @@ pub(crate) struct Wire {
     /// The number of times that the peer sent the last request, because the answers were questions.
     pub(crate) rounds: usize,
     pub(crate) hello: Value,
-    /// The last line, as it was received.
-    pub(crate) last: String,
     pub(crate) scope: Scope,
 }
 
@@ -59,24 +53,17 @@ impl Wire {
             era,
             capabilities,
             meta: json!({}),
-            writer: here.writer,
-            lines: BufReader::new(here.reader).lines(),
-            next: 0,
+            raw: RawPeer::new(here.reader, here.writer),
             notices: VecDeque::new(),
             answers: VecDeque::new(),
             asked: Vec::new(),
             rounds: 0,
             hello: Value::Null,
-            last: String::new(),
             scope,
         };
         wire.hello = match era {
             Era::Legacy => {
-                let params = json!({
-                    "protocolVersion": "2025-11-25",
-                    "capabilities": wire.capabilities,
-                    "clientInfo": { "name": "wire", "version": "1" },
-                });
+                let params = hello("2025-11-25", &wire.capabilities);
                 let hello = wire.ask("initialize", params).await.unwrap();
                 wire.write(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))
                     .await;
@@ -118,21 +105,14 @@ impl Wire {
         }
     }
 
-    pub(crate) async fn send(&mut self, method: &str, mut params: Value) -> i64 {
-        self.next += 1;
+    pub(crate) async fn send(&mut self, method: &str, mut params: Value) -> u64 {
         if self.era == Era::Modern {
-            let mut meta = json!({
-                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-                "io.modelcontextprotocol/clientCapabilities": self.capabilities,
-            });
+            let mut meta = modern_meta(&self.capabilities);
             let more = self.meta.as_object().unwrap().clone();
             meta.as_object_mut().unwrap().extend(more);
             params["_meta"] = meta;
         }
-        let id = self.next;
-        self.write(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
-            .await;
-        id
+        self.raw.send(method, params).await
     }
 
     /// Waits for the next notification.
@@ -140,24 +120,24 @@ impl Wire {
         if let Some(notice) = self.notices.pop_front() {
             return notice;
         }
-        let notice = self.line().await;
+        let notice = self.raw.receive().await;
         assert!(notice.get("id").is_none(), "{notice}");
         notice
     }
 
     /// Returns the notifications that arrive until there are no more.
     pub(crate) async fn notices(&mut self) -> Vec<Value> {
-        while let Ok(line) =
-            tokio::time::timeout(Duration::from_millis(80), self.lines.next_line()).await
+        while let Ok(notice) =
+            tokio::time::timeout(Duration::from_millis(80), self.raw.receive()).await
         {
-            self.notices.push_back(serde_json::from_str(&line.unwrap().unwrap()).unwrap());
+            self.notices.push_back(notice);
         }
         self.notices.drain(..).collect()
     }
 
-    async fn answer(&mut self, id: i64) -> Value {
+    async fn answer(&mut self, id: u64) -> Value {
         loop {
-            let message = self.line().await;
+            let message = self.raw.receive().await;
             if message.get("method").is_none() {
                 assert_eq!(message["id"], id, "{message}");
                 return message;
@@ -173,14 +153,8 @@ impl Wire {
         }
     }
 
-    async fn line(&mut self) -> Value {
-        let line = tokio::time::timeout(Duration::from_secs(10), self.lines.next_line()).await;
-        self.last = line.unwrap().unwrap().unwrap();
-        serde_json::from_str(&self.last).unwrap()
-    }
-
     pub(crate) async fn write(&mut self, message: &Value) {
-        self.writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+        self.raw.write(message).await;
     }
 }
 

@@ -47,11 +47,7 @@ impl Caller {
 
     /// Opens a session with this revision.
     pub(crate) async fn open_as(&mut self, revision: &str) {
-        let params = json!({
-            "protocolVersion": revision,
-            "capabilities": self.capabilities,
-            "clientInfo": { "name": "wire", "version": "1" },
-        });
+        let params = mgp_testkit::hello(revision, &self.capabilities);
         let answer = self.request(0, "initialize", params).await;
         assert_eq!(answer.status, 200);
         self.session = Some(answer.header("mcp-session-id").unwrap().to_owned());

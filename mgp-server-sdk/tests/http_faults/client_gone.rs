@@ -1,10 +1,11 @@
 //! Tests of a client that disconnects during a call: a legacy call continues and its answer is kept, and a modern call
 //! ends immediately.
 
+use mgp_testkit::until_shown;
 use serde_json::{Value, json};
 
 use super::caller::{Caller, result_text};
-use super::world::{World, until};
+use super::world::World;
 
 fn progress(event: &Value) -> String {
     assert_eq!(event["method"], "notifications/progress", "{event}");
@@ -88,12 +89,12 @@ async fn before_the_first_event() {
         tokio::spawn(async move { caller.call(1, "steps", json!({ "n": 1 })).await.status })
     };
     let asked = asks(&modern);
-    until(|| (world.hold.alive() == 1, world.hold.alive())).await;
+    until_shown(|| (world.hold.alive() == 1, world.hold.alive())).await;
     asked.abort();
     world.quiet().await;
 
     let asked = asks(&legacy);
-    until(|| (world.hold.alive() == 1, world.hold.alive())).await;
+    until_shown(|| (world.hold.alive() == 1, world.hold.alive())).await;
     asked.abort();
     assert!(asked.await.unwrap_err().is_cancelled());
     // To the server, the client has only closed its sending side, which must not end a legacy call.
@@ -115,7 +116,7 @@ async fn batch_without_its_client_still_counts() {
         let caller = caller.clone();
         tokio::spawn(async move { caller.post(&batch).await.status })
     };
-    until(|| (world.hold.alive() == 2, world.hold.alive())).await;
+    until_shown(|| (world.hold.alive() == 2, world.hold.alive())).await;
     asked.abort();
     assert!(asked.await.unwrap_err().is_cancelled());
     assert_eq!(caller.call(3, "now", json!({})).await.status, 200);
@@ -133,7 +134,7 @@ async fn call_whose_session_ends_is_answered_with_an_error() {
         let caller = caller.clone();
         tokio::spawn(async move { caller.call("a", "hang", json!({})).await })
     };
-    until(|| (world.hold.alive() == 1, world.hold.alive())).await;
+    until_shown(|| (world.hold.alive() == 1, world.hold.alive())).await;
     assert_eq!(caller.delete().await.status, 204);
     let answer = asked.await.unwrap();
     assert_eq!(answer.status, 200);
@@ -152,7 +153,7 @@ async fn modern_call_is_not_cancelled_by_a_notification() {
         let caller = caller.clone();
         tokio::spawn(async move { caller.call("a", "steps", json!({ "n": 1 })).await })
     };
-    until(|| (world.hold.alive() == 1, ())).await;
+    until_shown(|| (world.hold.alive() == 1, ())).await;
     let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": "a" } });
     assert_eq!(caller.post(&cancel).await.status, 202);
     world.hold.step(1);
@@ -203,11 +204,11 @@ async fn server_that_is_dropped_ends_the_calls_of_its_sessions() {
         let caller = caller.clone();
         tokio::spawn(async move { caller.call(1, "hang", json!({})).await })
     };
-    until(|| (world.hold.alive() == 1, world.hold.alive())).await;
+    until_shown(|| (world.hold.alive() == 1, world.hold.alive())).await;
     asked.abort();
     let (hold, monitor) = (world.hold.clone(), world.monitor.clone());
     drop(world);
-    until(|| {
+    until_shown(|| {
         let left = (hold.alive(), monitor.running());
         (left == (0, 0), left)
     })

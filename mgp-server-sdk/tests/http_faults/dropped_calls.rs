@@ -2,27 +2,16 @@
 
 use std::time::Duration;
 
+use mgp_testkit::{Random, until_shown};
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 
 use super::caller::Caller;
 use super::direct::{legacy, modern, open, open_to_all, piece, request, send};
-use super::world::{Hold, World, server, until};
+use super::world::{Hold, World, server};
 
 const CALLS: u64 = 1_000;
-
-/// A `SplitMix64` generator with a fixed seed, so that every run makes the same calls.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
-    }
-}
 
 fn one(random: &mut Random) -> (&'static str, Value) {
     match random.below(4) {
@@ -87,7 +76,7 @@ async fn thousand_at_once(seed: u64) {
         let ended = send(&service, request("DELETE", &[("mcp-session-id", session)], "")).await;
         assert_eq!(ended.status(), 204);
     }
-    until(|| {
+    until_shown(|| {
         let left = (hold.alive(), monitor.running(), service.running(), service.held_bytes());
         (left == (0, 0, 0, 0), left)
     })

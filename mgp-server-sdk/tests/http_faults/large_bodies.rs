@@ -1,7 +1,9 @@
 //! Tests that the server refuses a body of a gibibyte before it reads the body if the client announces the length, and
 //! otherwise stops to read it at the limit.
 
-use serde_json::json;
+use mgp_testkit::until_shown;
+use mgp_types::mcp::Era;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -79,11 +81,39 @@ async fn bodies_are_bounded_together() {
         tokio::spawn(async move { caller.call(id, "steps", arguments).await.status })
     };
     let first = hangs(1);
-    super::world::until(|| (world.hold.alive() == 1, ())).await;
+    until_shown(|| (world.hold.alive() == 1, ())).await;
     assert!(world.service.held_bytes() > 60_000);
     assert_eq!(hangs(2).await.unwrap(), 503);
     assert_eq!(caller.call(3, "now", json!({})).await.status, 200);
     world.hold.step(1);
     assert_eq!(first.await.unwrap(), 200);
+    world.quiet().await;
+}
+
+/// The answers of a batch wait for each other, and count like bodies until then.
+#[tokio::test]
+async fn answers_of_a_batch_are_bounded_together_with_bodies() {
+    let world = World::open(|server| server.config(|config| config.held_bytes = 200_000)).await;
+    let mut caller = Caller::new(&world, Era::Legacy, json!({}), None);
+    caller.open_as("2025-03-26").await;
+    let call = |id: u32, tool: &str, arguments: Value| {
+        let params = json!({ "name": tool, "arguments": arguments });
+        json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params })
+    };
+    let mut batch = vec![call(0, "steps", json!({ "n": 1 }))];
+    batch.extend((1..=10).map(|id| call(id, "large", json!({ "bytes": 50_000 }))));
+    let answering = tokio::spawn(async move { caller.post(&batch.into()).await.message().await });
+    until_shown(|| {
+        let (alive, held) = (world.hold.alive(), world.service.held_bytes());
+        (alive == 1 && world.service.running() == 1 && held > 50_000, (alive, held))
+    })
+    .await;
+    assert!(world.service.held_bytes() <= 200_000, "{}", world.service.held_bytes());
+    world.hold.step(1);
+    let answers = answering.await.unwrap();
+    let answers = answers.as_array().unwrap();
+    assert_eq!(answers.len(), 11);
+    let refused = answers.iter().filter(|answer| answer["error"]["code"] == 5000).count();
+    assert!((5..10).contains(&refused), "{refused} answers are left out");
     world.quiet().await;
 }

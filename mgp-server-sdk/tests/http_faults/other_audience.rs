@@ -51,10 +51,7 @@ async fn token_of_another_audience_is_refused() {
         let token = token(&audience);
         for era in [Era::Modern, Era::Legacy] {
             let caller = Caller::new(&world, era, json!({}), Some(&token));
-            let hello = json!({
-                "protocolVersion": "2025-11-25", "capabilities": {},
-                "clientInfo": { "name": "wire", "version": "1" },
-            });
+            let hello = mgp_testkit::hello("2025-11-25", &json!({}));
             let answer = match era {
                 Era::Modern => caller.call(1, "now", json!({})).await,
                 Era::Legacy => caller.request(1, "initialize", hello).await,

@@ -4,12 +4,13 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use mgp_testkit::until_shown;
 use mgp_transport::http::HttpService;
 use mgp_types::service::Stack;
 use serde_json::json;
 
 use super::direct::{is_known, legacy, open, open_to_all, send};
-use super::world::{Hold, server, until};
+use super::world::{Hold, server};
 
 /// Returns a stack that panics in tool calls, and counts in `polled` how often such calls are polled.
 fn broken(polled: &Arc<AtomicUsize>) -> Stack {
@@ -35,7 +36,7 @@ async fn a_call_that_panics_is_polled_once_and_its_session_continues() {
     let (sending, call) = (service.clone(), legacy(&session, 1, "now", &json!({})));
     let sent = tokio::spawn(async move { send(&sending, call).await });
     assert!(sent.await.unwrap_err().is_panic());
-    until(|| {
+    until_shown(|| {
         let left = (service.running(), service.held_bytes());
         (left == (0, 0), left)
     })

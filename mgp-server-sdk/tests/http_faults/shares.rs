@@ -1,13 +1,14 @@
 //! Tests that limits per caller and per address leave room for other callers.
 
 use mgp_security::auth::{ApiKeys, AuthLayer};
+use mgp_testkit::until_shown;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::caller::{Caller, result_text};
 use crate::wire::Response;
-use crate::world::{Hold, World, server, until};
+use crate::world::{Hold, World, server};
 
 #[tokio::test]
 async fn a_flood_of_one_caller_leaves_room_for_others() {
@@ -21,7 +22,7 @@ async fn a_flood_of_one_caller_leaves_room_for_others() {
         let ann = ann.clone();
         flood.spawn(async move { ann.call(id, "hang", json!({})).await.status });
     }
-    until(|| (hold.alive() == 16, hold.alive())).await;
+    until_shown(|| (hold.alive() == 16, hold.alive())).await;
     for id in 16..20 {
         let refused = ann.call(id, "now", json!({})).await;
         assert_eq!(refused.status, 429);
@@ -33,7 +34,7 @@ async fn a_flood_of_one_caller_leaves_room_for_others() {
         assert_eq!(bob.call(id, "now", json!({})).await.status, 200);
     }
     flood.shutdown().await;
-    until(|| (world.service.running() == 0, world.service.running())).await;
+    until_shown(|| (world.service.running() == 0, world.service.running())).await;
     assert_eq!(ann.call(99, "now", json!({})).await.status, 200);
 }
 
@@ -73,7 +74,33 @@ async fn a_cancellation_is_accepted_beyond_the_limit_of_requests() {
         |method: &str| json!({ "jsonrpc": "2.0", "method": method, "params": { "requestId": 1 } });
     assert_eq!(caller.post(&notification("notifications/other")).await.status, 503);
     assert_eq!(caller.post(&notification("notifications/cancelled")).await.status, 202);
-    until(|| (world.service.running() == 0, world.service.running())).await;
+    until_shown(|| (world.service.running() == 0, world.service.running())).await;
+}
+
+#[tokio::test]
+async fn a_caller_that_fills_the_store_of_events_leaves_room_for_others() {
+    let (keys, hold) = (ApiKeys::new(), Hold::default());
+    let http = server(&hold).http("127.0.0.1:0").auth(AuthLayer::new().keys(keys.clone()));
+    let world = World::of(http.config(|config| config.store_bytes = 100_000), keys).await;
+    let ann = world.key("acme", "ann").await;
+    // Each of these calls leaves a stream of a bit more than a kilobyte.
+    for _ in 0..7 {
+        let caller = Caller::legacy(&world, json!({}), Some(&ann)).await;
+        for id in 1..=16 {
+            let call = caller.follow(id, "flood", json!({ "n": 1, "bytes": 1_000 })).await;
+            call.message().await;
+        }
+    }
+    let stored = world.service.stored_bytes();
+    assert!(stored > 80_000, "{stored} bytes");
+    let bob = Caller::legacy(&world, json!({}), Some(&world.key("acme", "bob").await)).await;
+    let mut cut = bob.follow(1, "flood", json!({ "n": 1, "bytes": 5_000 })).await;
+    let first = cut.event().await.unwrap();
+    drop(cut);
+    until_shown(|| (world.service.running() == 0, world.service.running())).await;
+    let mut back = bob.get(first.id.as_deref()).await;
+    assert_eq!(back.status, 200, "the caller can resume its stream");
+    assert_eq!(result_text(&back.rest().await[0].data), "flooded");
 }
 
 #[tokio::test]

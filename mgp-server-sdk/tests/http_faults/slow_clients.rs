@@ -8,6 +8,7 @@ use hyper::Request;
 use hyper::body::Body as _;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use mgp_testkit::until_shown;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -16,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::caller::Caller;
 use super::memory::grows_less_than;
 use super::wire::response;
-use super::world::{World, until};
+use super::world::World;
 
 const SHORT: Duration = Duration::from_millis(300);
 /// An interval that is shorter than every time-out of the server.
@@ -158,7 +159,7 @@ async fn http2_answer_that_is_not_read_is_cut() {
     let world = impatient().await;
     let mut sender = connect_unreading(&world).await;
     let other = sender.send_request(modern_call(&world, "hang", &json!({})));
-    until(|| (world.hold.alive() == 1, world.hold.alive())).await;
+    until_shown(|| (world.hold.alive() == 1, world.hold.alive())).await;
     let flood = json!({ "n": 16_384, "bytes": 65_536 });
     for (tool, arguments) in [("flood", flood), ("large", json!({ "bytes": 1 << 20 }))] {
         let call = modern_call(&world, tool, &arguments);
@@ -168,7 +169,7 @@ async fn http2_answer_that_is_not_read_is_cut() {
         let reading = poll_fn(|task| Pin::new(&mut body).poll_frame(task));
         let read = timeout(BOUND, reading).await.expect("it is never ended");
         assert!(!matches!(read, Some(Ok(_))), "{tool}: {read:?}");
-        until(|| {
+        until_shown(|| {
             let left = (world.hold.alive(), world.service.running());
             (left == (1, 1), left)
         })

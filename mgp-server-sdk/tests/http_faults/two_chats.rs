@@ -1,10 +1,11 @@
 //! Tests of two conversations of one caller that share a session and use equal request ids and progress tokens.
 
+use mgp_testkit::until_shown;
 use serde_json::{Value, json};
 
 use super::caller::{Caller, result_text};
 use super::wire::Response;
-use super::world::{World, until};
+use super::world::World;
 
 /// Reads a response to its end; returns the steps that the progress notifications report, and the answer.
 async fn followed(mut response: Response) -> (Vec<f64>, Value) {
@@ -27,7 +28,7 @@ async fn equal_ids_and_tokens_are_distinguished() {
         let caller = caller.clone();
         tokio::spawn(async move { caller.follow(7, "steps", json!({ "n": 5 })).await })
     };
-    until(|| (world.hold.alive() == 2, world.hold.alive())).await;
+    until_shown(|| (world.hold.alive() == 2, world.hold.alive())).await;
     // The two calls take turns, so after these two steps each call has reported one step.
     world.hold.step(2);
     let other = other.await.unwrap();

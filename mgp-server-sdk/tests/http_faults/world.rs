@@ -2,12 +2,11 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use mgp_security::auth::{ApiKeys, AuthLayer, KeyGrant};
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, Elicited, HttpServer, ServerMonitor, Tools};
+use mgp_testkit::{Alive, Life, until_shown};
 use mgp_transport::http::HttpService;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -26,34 +25,24 @@ pub(crate) struct World {
 /// The number of running tool functions, and the permits that allow them further steps.
 #[derive(Clone)]
 pub(crate) struct Hold {
-    alive: Arc<AtomicUsize>,
+    alive: Alive,
     steps: Arc<Semaphore>,
-}
-
-/// The mark of a running tool function; the function counts as running until the mark is dropped.
-pub(crate) struct Life(Arc<AtomicUsize>);
-
-impl Drop for Life {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
 }
 
 impl Default for Hold {
     fn default() -> Self {
-        Self { alive: Arc::default(), steps: Arc::new(Semaphore::new(0)) }
+        Self { alive: Alive::default(), steps: Arc::new(Semaphore::new(0)) }
     }
 }
 
 impl Hold {
     fn begin(&self) -> Life {
-        self.alive.fetch_add(1, Ordering::SeqCst);
-        Life(Arc::clone(&self.alive))
+        self.alive.begin()
     }
 
     /// Returns the number of running tool functions.
     pub(crate) fn alive(&self) -> usize {
-        self.alive.load(Ordering::SeqCst)
+        self.alive.now()
     }
 
     /// Allows the running tool functions to take this number of further steps, all together.
@@ -202,7 +191,7 @@ impl World {
     /// Waits until nothing runs and nothing is stored.
     #[track_caller]
     pub(crate) fn quiet(&self) -> impl Future<Output = ()> + '_ {
-        until(|| {
+        until_shown(|| {
             let service = &self.service;
             let left = (
                 self.hold.alive(),
@@ -218,22 +207,5 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         self.run.abort();
-    }
-}
-
-/// Waits until a condition holds, at most 20 s.
-#[track_caller]
-pub(crate) fn until<T: std::fmt::Debug>(
-    mut look: impl FnMut() -> (bool, T),
-) -> impl Future<Output = ()> {
-    let place = std::panic::Location::caller();
-    async move {
-        for _ in 0..20_000 {
-            if look().0 {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        panic!("{place}: it never held: {:?}", look().1);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use super::catalog::Catalog;
-use super::category::SEPARATOR;
+use super::category::{SEPARATOR, is_in};
 use super::{Bitmap, Labels};
 
 /// The categories of an index.
@@ -43,6 +43,14 @@ impl CategoryTree {
             }
             level = &node.below;
         }
+    }
+
+    /// Returns whether a filter for a category, which can be only the name of a level, fits one of the categories.
+    pub(crate) fn has(&self, wanted: &str) -> bool {
+        fn any(nodes: &[CategoryNode], wanted: &str) -> bool {
+            nodes.iter().any(|node| is_in(&node.path, wanted) || any(&node.below, wanted))
+        }
+        any(&self.roots, wanted)
     }
 
     /// Returns the number of categories, at all levels.

@@ -39,6 +39,11 @@ impl IndexedTool {
         self.0.name()
     }
 
+    /// Returns whether this is the same tool of the same server as another one, which may have another definition.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.server_id() == other.server_id() && self.name() == other.name()
+    }
+
     /// Returns the description.
     #[must_use]
     pub fn description(&self) -> Option<&str> {

@@ -74,9 +74,23 @@ pub(super) fn present_as(
     }
     result.omitted = Some(found.hits.len() as u64);
     result.mgp = parts(found, &is_clear, &|_| true);
-    let envelope = serde_json::to_string(&result).map_or(0, |text| max_tokens_of(&text));
-    let hits = found.hits.iter().map(|hit| RenderedTool::hit(hit, is_clear(&hit.tool)));
-    let (tools, omitted) = render_all(hits.collect(), room(budget, envelope));
+    let render = |result: &DiscoverToolsResult| {
+        let envelope = serde_json::to_string(result).map_or(0, |text| max_tokens_of(&text));
+        let hits = found.hits.iter().map(|hit| RenderedTool::hit(hit, is_clear(&hit.tool)));
+        render_all(hits.collect(), room(budget, envelope))
+    };
+    let (mut tools, omitted) = render(&result);
+    let is_trimmed = tools.iter().any(|tool| tool.trimmed == Some(true));
+    if is_trimmed && let [hit] = &found.hits[..] {
+        // No other search leaves more room for the tool.
+        result.notes.push(too_large(&hit.tool, budget));
+        if let (again, 0) = render(&result) {
+            tools = again;
+        } else {
+            // The tool needs the room of the note.
+            result.notes.pop();
+        }
+    }
     let is_rendered = |hit: &Hit| {
         tools
             .iter()
@@ -119,9 +133,23 @@ pub(super) fn loaded<'a>(
     render_all(tools.collect(), room(budget, envelope)).0
 }
 
+/// Returns a note about a tool that no answer has room for in full.
+fn too_large(tool: &IndexedTool, budget: &ContextBudget) -> String {
+    let (name, tokens) = (mgp_types::clip(tool.name(), MAX_PART_BYTES), tool.tokens());
+    format!(
+        "`{name}` needs {tokens} tokens, more than an answer has room for (`discovery_reserve` is {}); an operator can \
+         raise it",
+        reserve(budget)
+    )
+}
+
+/// Returns the maximum number of tokens of an answer.
+fn reserve(budget: &ContextBudget) -> u64 {
+    budget.discovery_reserve.min(budget.max_tokens)
+}
+
 fn room(budget: &ContextBudget, envelope: u32) -> u32 {
-    let reserve = budget.discovery_reserve.min(budget.max_tokens);
-    u32::try_from(reserve).unwrap_or(u32::MAX).saturating_sub(envelope)
+    u32::try_from(reserve(budget)).unwrap_or(u32::MAX).saturating_sub(envelope)
 }
 
 /// A tool to render; `is_clear` is `true` if its name alone identifies it.

@@ -150,11 +150,8 @@ impl Decision {
             unmet.reason = Some(untyped(inner, caller, capability, &best.tool, params)?);
             self.unmet.push(unmet);
         }
-        let is_same = |tool: &IndexedTool| {
-            tool.hash() == best.tool.hash() && tool.server_id() == best.tool.server_id()
-        };
         let capability = capability.to_owned();
-        if let Some(at) = self.tools.iter().position(is_same) {
+        if let Some(at) = self.tools.iter().position(|tool| tool.is_same(&best.tool)) {
             self.capabilities[at].push(capability);
         } else {
             self.tools.push(best.tool);

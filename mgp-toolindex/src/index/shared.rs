@@ -160,7 +160,7 @@ impl SharedIndex {
     }
 
     /// Returns whether vectors are computed in the background, because the embedder is slow.
-    fn is_costly(&self) -> bool {
+    pub(super) fn is_costly(&self) -> bool {
         self.embedder.as_ref().is_some_and(|embedder| embedder.cost() != Cost::Small)
     }
 

@@ -41,9 +41,11 @@ impl ToolIndex {
     }
 
     /// Returns whether a search can take so long that it should run on another thread.
-    pub(crate) fn is_large(&self) -> bool {
+    pub(crate) fn is_slow(&self) -> bool {
         let now = self.shared.snapshot();
-        now.catalog.len() > MIN_LARGE_TOOLS || now.catalog.bytes() > MIN_LARGE_BYTES
+        let is_large = now.catalog.len() > MIN_LARGE_TOOLS || now.catalog.bytes() > MIN_LARGE_BYTES;
+        // A costly embedder computes the vectors of the query during the search.
+        is_large || self.shared.is_costly()
     }
 
     /// Returns all tools that a caller is allowed to call, server by server.

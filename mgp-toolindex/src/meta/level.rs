@@ -66,9 +66,8 @@ pub fn listed_tools(
 /// `server.name`.
 #[must_use]
 pub fn name_for(tool: &IndexedTool, index: &ToolIndex, allowed: &dyn Allowed) -> String {
-    let is_it =
-        |only: IndexedTool| only.server_id() == tool.server_id() && only.name() == tool.name();
-    let is_only = !is_reserved(tool.name()) && one(index, allowed, tool.name()).is_some_and(is_it);
+    let is_only = !is_reserved(tool.name())
+        && one(index, allowed, tool.name()).is_some_and(|only| only.is_same(tool));
     if is_only { tool.name().to_owned() } else { tool.tool_id() }
 }
 

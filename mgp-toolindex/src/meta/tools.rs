@@ -139,7 +139,7 @@ impl Default for MetaTools {
 }
 
 const FIND: &str = "Finds tools by what they do. Search one step at a time, in plain words. \
-A result marked `trimmed` is complete with max_results 1.";
+A result marked `trimmed` shows more with max_results 1.";
 const FIND_SCHEMA: &str = r#"{"type":"object","properties":{"query":{"type":"string"},"max_results":{"type":"integer","description":"1-50, default 5"},"filter":{"type":"object","properties":{"categories":{"type":"array","items":{"type":"string"}},"risk_level_max":{"enum":["safe","moderate","dangerous"]}}}},"required":["query"]}"#;
 
 const CALL: &str = "Calls a tool that was found.";

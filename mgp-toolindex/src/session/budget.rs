@@ -6,7 +6,7 @@ use crate::catalog::IndexedTool;
 use crate::error::BudgetError;
 
 /// The maximum number of tokens of the meta tools. They are always listed, so they count as pinned tools.
-pub(crate) const META_TOKENS: u64 = 450;
+pub const META_TOKENS: u64 = 450;
 
 /// Returns the budget of the specification: 8000 tokens, of which 2000 are for pinned tools, 3000 for search results
 /// and 3000 for cached tools.

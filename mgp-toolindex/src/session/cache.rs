@@ -31,7 +31,7 @@ impl SessionTool {
     }
 
     pub(crate) fn is(&self, other: &IndexedTool) -> bool {
-        self.tool.server_id() == other.server_id() && self.tool.name() == other.name()
+        self.tool.is_same(other)
     }
 }
 
@@ -49,6 +49,8 @@ struct CacheState {
     tools: VecDeque<SessionTool>,
     /// The pinned tools as of the last view; they do not count against the limit of cached tools.
     pinned: Vec<IndexedTool>,
+    /// The room that the pinned tools left as of the last view; `None` before the first view.
+    room: Option<u64>,
 }
 
 /// The result of inserting a tool.
@@ -72,6 +74,11 @@ impl Default for Cache {
 impl Cache {
     pub(crate) fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Returns the room that the pinned tools left as of the last view; `None` before the first view.
+    pub(crate) fn room(&self) -> Option<u64> {
+        self.state.lock().room
     }
 
     /// Inserts a tool, or marks it as used if it is already present; evicts other tools if there is not enough room.
@@ -127,6 +134,7 @@ impl Cache {
                 None => drop(state.tools.remove(at)),
             }
         }
+        state.room = Some(max_tokens);
         state.pinned = pinned.iter().map(|held| held.tool.clone()).collect();
         state.tools.retain(|held| !pinned.iter().any(|pin| pin.is(&held.tool)));
         state.shrink(max_tokens);
@@ -145,9 +153,7 @@ impl Cache {
 
 impl CacheState {
     fn has_pinned(&self, tool: &IndexedTool) -> bool {
-        let is_it =
-            |pin: &IndexedTool| pin.server_id() == tool.server_id() && pin.name() == tool.name();
-        self.pinned.iter().any(is_it)
+        self.pinned.iter().any(|pin| pin.is_same(tool))
     }
 
     /// Evicts the least recently used tools until the remaining ones fit.

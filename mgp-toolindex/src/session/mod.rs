@@ -15,7 +15,7 @@ mod sessions;
 mod tests;
 mod trim;
 
-pub use self::budget::{check_budget, default_budget};
+pub use self::budget::{META_TOKENS, check_budget, default_budget};
 pub use self::cache::SessionTool;
 pub use self::handles::SessionLimits;
 pub use self::pins::Pins;

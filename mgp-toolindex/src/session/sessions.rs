@@ -178,14 +178,16 @@ impl Sessions {
 
     /// Marks a tool as used, and adds it to the session; it stays there as long as it fits the budget.
     ///
-    /// A pinned tool costs no further tokens. Returns `true` if the tool was not in the session before.
+    /// A pinned tool costs no further tokens. Returns `true` if the tool was added to the session.
     #[expect(clippy::must_use_candidate, reason = "it is used either way")]
     pub fn record_use(&self, session: &Session, tool: &IndexedTool) -> bool {
-        let is_known = session.cache.mark_used(tool);
-        if !is_known && let Some(held) = hold(tool, session.room.cached) {
-            session.cache.insert(held, session.room.cached);
+        if session.cache.mark_used(tool) {
+            return false;
         }
-        !is_known
+        // Shorten a tool that is larger than the room beside the pinned tools, so that it does not evict all others.
+        let room = session.cache.room().unwrap_or(u64::MAX).min(session.room.cached);
+        let insert = |held| session.cache.insert(held, session.room.cached) == Inserted::Added;
+        hold(tool, room).is_some_and(insert)
     }
 
     /// Inserts requested tools into a session, but leaves out each tool that would evict another tool of the same
@@ -280,7 +282,8 @@ impl Sessions {
                 let (server, name) = (held.tool.server_id(), held.tool.name());
                 let now = index.get(server, name).filter(|_| allowed.allows(server, name))?;
                 let is_same = now.hash() == held.tool.hash() && held.tokens <= now.tokens();
-                if is_same { Some(held.clone()) } else { hold(&now, room) }
+                let fits = is_same && u64::from(held.tokens) <= room;
+                if fits { Some(held.clone()) } else { hold(&now, room) }
             })
         });
         let total_tokens = cached

@@ -229,3 +229,61 @@ fn pins_and_budgets_of_agents_are_those_of_the_local_tenant() {
         assert_eq!(plan.budget_of(&principal).max_tokens, budget, "{principal:?}");
     }
 }
+
+/// Returns an index with six tools of 100 words, one of 1,000 words that tests pin, and one of 1,500 words; and the
+/// numbers of tokens of the six and of the pinned one.
+fn index_with_large() -> (ToolIndex, u64, u64) {
+    let index = ToolIndex::new();
+    let small = (0..6).map(|number| tool(&format!("t{number}"), 100));
+    let server = ServerEntry::new("s").tools(small);
+    index.put(server.tool(tool("pin", 1000)).tool(tool("large", 1500))).unwrap();
+    let tokens = |name: &str| u64::from(index.get("s", name).unwrap().tokens());
+    let six = (0..6).map(|number| tokens(&format!("t{number}"))).sum::<u64>();
+    let pin = tokens("pin");
+    (index, six, pin)
+}
+
+/// Regression test: pinned tools left less room than the large tool needs, so all tools were evicted, at each call.
+#[test]
+fn a_tool_larger_than_the_room_beside_pinned_tools_evicts_no_others() {
+    let (index, six, pin) = index_with_large();
+    let budget = ContextBudget::new(3000 + 450 + pin + six + 500, 2000_u64, 3000_u64, 3000_u64);
+    let pins = Pins::new().everyone(["pin"]);
+    let sessions = Sessions::with_budget(budget, pins, SessionLimits::default());
+    let cx = cx(ScopeKind::Connection, "ann");
+    let session = sessions.open(&cx, None).unwrap();
+    let view = || sessions.view(&cx.principal, Some(&session), &index, &AllTools);
+    assert_eq!(names(&view().pinned), ["pin"]);
+    for name in ["t0", "t1", "t2", "t3", "t4", "t5", "large"] {
+        assert!(sessions.record_use(&session, &index.get("s", name).unwrap()), "{name}");
+    }
+    assert_eq!(names(&view().cached), ["large", "t5", "t4", "t3", "t2", "t1", "t0"]);
+    assert!(view().cached[0].is_trimmed());
+    assert!(!sessions.record_use(&session, &index.get("s", "large").unwrap()), "it is known");
+}
+
+#[test]
+fn a_lower_budget_shortens_a_large_tool_before_it_evicts_others() {
+    let (index, six, _) = index_with_large();
+    let sessions = Sessions::new();
+    let cx = cx(ScopeKind::Connection, "ann");
+    let session = sessions.open(&cx, None).unwrap();
+    for name in ["t0", "t1", "large"] {
+        sessions.record_use(&session, &index.get("s", name).unwrap());
+    }
+    let budget = ContextBudget::new(8000_u64, 2000_u64, 3000_u64, six / 3 + 500);
+    sessions.set_plan(ContextPlan::new(budget, Pins::new()));
+    let view = sessions.view(&cx.principal, Some(&session), &index, &AllTools);
+    assert_eq!(names(&view.cached), ["large", "t1", "t0"]);
+}
+
+#[test]
+fn a_use_of_a_tool_for_which_there_is_no_room_changes_no_session() {
+    let index = index();
+    let plan = ContextPlan::new(default_budget(), Pins::new()).agent("bot", 700);
+    let sessions = Sessions::with_plan(plan, SessionLimits::default());
+    let mut cx = cx(ScopeKind::Connection, "ann");
+    cx.principal = Principal::local().agent("bot");
+    let session = sessions.open(&cx, None).unwrap();
+    assert!(!sessions.record_use(&session, &index.get("s", "t0").unwrap()));
+}

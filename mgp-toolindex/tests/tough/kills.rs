@@ -6,14 +6,13 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use mgp_testkit::temp_dir;
+use mgp_testkit::{ChildTest, child_role, report, temp_dir};
 use mgp_toolindex::{AllTools, Query, ServerEntry, ToolIndex};
 use mgp_types::mcp::Tool;
 use mgp_types::mgp::SearchStrategy;
 use mgp_types::store::Db;
 use tokio::time::Instant;
 
-use crate::process::{ChildProcess, child_folder, print};
 use crate::setting;
 use crate::tools::{by_words, server};
 
@@ -132,7 +131,7 @@ fn last_change(index: &ToolIndex, from: u64, to: u64) -> u64 {
 /// Makes changes until the process is killed; only runs in a process that the test starts.
 #[tokio::test]
 async fn child() {
-    let Some(folder) = child_folder() else { return };
+    let Some((_, folder)) = child_role() else { return };
     let (_db, index) = open(&folder).await;
     let reached = std::fs::read_to_string(folder.join("reached")).unwrap();
     let mut step: u64 = reached.parse().unwrap();
@@ -140,16 +139,16 @@ async fn child() {
         index.put_all(permanent_servers()).unwrap();
         index.flush().await.unwrap();
     }
-    print("ready", step);
+    report("ready", step);
     loop {
         step += 1;
         // Print each change before it can be in the file, so that the parent process knows all changes that may be
         // there.
-        print("begun", step);
+        report("begun", step);
         Step(step).make(&index);
         if step.is_multiple_of(CHANGES_PER_FLUSH) {
             index.flush().await.unwrap();
-            print("flushed", step);
+            report("flushed", step);
         }
     }
 }
@@ -161,10 +160,10 @@ async fn an_index_killed_at_any_time_reopens_in_a_valid_state() {
     let (mut reached, mut made, mut slowest) = (0, 0, Duration::ZERO);
     for kill in 0..kills {
         std::fs::write(folder.path().join("reached"), reached.to_string()).unwrap();
-        let mut child = ChildProcess::start("kills::child", folder.path());
+        let mut child = ChildTest::start("kills::child", "writer", folder.path());
         child.wait_for("ready");
         thread::sleep(Duration::from_micros(5_000 + kill * 61_919 % 300_000));
-        let [begun, flushed] = child.kill(["begun", "flushed"]);
+        let [begun, flushed] = child.kill_and_read(["begun", "flushed"]);
         let (begun, flushed) = (begun.unwrap_or(reached), flushed.unwrap_or(reached));
 
         let begin = Instant::now();

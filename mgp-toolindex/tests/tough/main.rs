@@ -10,8 +10,6 @@ mod changes;
 mod hostile;
 #[cfg(feature = "sqlite")]
 mod kills;
-#[cfg(feature = "sqlite")]
-mod process;
 mod sessions;
 mod threads;
 mod tools;

@@ -124,7 +124,7 @@ impl ChildCommand {
     }
 
     /// Restricts the child to these rights if children can be confined (see [`Confinement::is_available`]). The path of
-    /// the program must then be absolute.
+    /// the program must then be absolute, and the paths of the rights UTF-8; otherwise, the child does not start.
     pub fn confined(mut self, rights: Confinement) -> Self {
         self.confinement = Some(rights);
         self
@@ -182,9 +182,9 @@ impl ChildCommand {
     ///
     /// # Errors
     ///
-    /// Returns [`ChildError::NoRuntime`] outside a tokio runtime, [`ChildError::Start`] if the program does not exist,
-    /// [`ChildError::NoDirectory`] if its directory does not exist, and [`ChildError::Spawner`] or
-    /// [`ChildError::Pipes`] if the system has no more threads or descriptors.
+    /// Returns [`ChildError::NoRuntime`] outside a tokio runtime, [`ChildError::Start`] if the program does not exist
+    /// or cannot be confined, [`ChildError::NoDirectory`] if its directory does not exist, and [`ChildError::Spawner`]
+    /// or [`ChildError::Pipes`] if the system has no more threads or descriptors.
     ///
     /// # Panics
     ///
@@ -192,7 +192,7 @@ impl ChildCommand {
     /// runtime's timer (`enable_time`).
     pub fn spawn(&self) -> Result<Child, ChildError> {
         let runtime = Handle::try_current().map_err(|_| ChildError::NoRuntime)?;
-        let started = imp::start(self.build(), self.timeouts.term);
+        let started = imp::start(self.build()?, self.timeouts.term);
         let started = started.map_err(|error| self.name_directory(error))?;
         let pipes = (|| {
             Ok((
@@ -234,11 +234,14 @@ impl ChildCommand {
         }
     }
 
-    fn build(&self) -> Command {
-        let confined = self.confinement.as_ref().filter(|_| Confinement::is_available());
-        let confined = confined.and_then(|rights| rights.arguments(Keeper::installed()?));
-        let mut command = match confined {
-            Some((launcher, arguments)) => {
+    fn build(&self) -> Result<Command, ChildError> {
+        let rights = self.confinement.as_ref().filter(|_| Confinement::is_available());
+        let mut command = match rights.zip(Keeper::installed()) {
+            Some((rights, keeper)) => {
+                let confined = rights
+                    .arguments(keeper)
+                    .map_err(|source| ChildError::Start { program: self.program.clone(), source });
+                let (launcher, arguments) = confined?;
                 let mut command = Command::new(launcher);
                 command.args(arguments).arg(&self.program);
                 command
@@ -256,7 +259,7 @@ impl ChildCommand {
         if let Some(directory) = &self.cwd {
             command.current_dir(directory);
         }
-        command
+        Ok(command)
     }
 
     /// Returns the program to start. On Windows, a name without an extension can also refer to a script such as

@@ -5,6 +5,7 @@
 //! (Landlock); on other systems, and without a [`Keeper`], a child is not confined.
 
 use std::ffi::OsString;
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -52,10 +53,16 @@ impl Confinement {
     }
 
     /// Returns the program that confines the child, and the arguments that precede those of the child's own program.
-    pub(super) fn arguments(&self, keeper: &Keeper) -> Option<(PathBuf, [OsString; 3])> {
-        let rights = serde_json::to_string(self).ok()?;
+    ///
+    /// # Errors
+    /// Fails if the rights cannot be passed on as an argument, because a path is not UTF-8.
+    pub(super) fn arguments(&self, keeper: &Keeper) -> io::Result<(PathBuf, [OsString; 3])> {
+        let rights = serde_json::to_string(self).map_err(|error| {
+            let why = format!("it cannot be confined ({error}); use folders whose names are UTF-8");
+            io::Error::new(io::ErrorKind::InvalidInput, why)
+        })?;
         let (program, marker) = keeper.program();
-        Some((program.clone(), [marker.clone(), MARKER.into(), rights.into()]))
+        Ok((program.clone(), [marker.clone(), MARKER.into(), rights.into()]))
     }
 }
 
@@ -75,8 +82,9 @@ mod imp {
     use std::process::{Command, ExitCode};
 
     use landlock::{
-        ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, PathBeneath, PathFd,
-        Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError, Scope,
+        ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, CreateRulesetError,
+        PathBeneath, PathFd, Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _,
+        RulesetError, Scope,
     };
     use rustix::process::{Resource, Rlimit, setrlimit};
 
@@ -96,7 +104,13 @@ mod imp {
 
     pub(super) fn is_available() -> bool {
         let rules = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
-        rules.handle_access(AccessFs::from_all(ABI::V1)).and_then(Ruleset::create).is_ok()
+        let created = rules.handle_access(AccessFs::from_all(ABI::V1)).and_then(Ruleset::create);
+        // If the call itself fails, the system supports confinement, but lacks e.g. descriptors. If it still lacks them
+        // when the child confines itself, the child does not start.
+        matches!(
+            created,
+            Ok(_) | Err(RulesetError::CreateRuleset(CreateRulesetError::CreateRulesetCall { .. }))
+        )
     }
 
     pub(super) fn run(
@@ -165,5 +179,26 @@ mod imp {
 
     pub(super) fn run(_: &Confinement, _: &OsStr, _: impl Iterator<Item = OsString>) -> ExitCode {
         ExitCode::from(2)
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_child_whose_rights_cannot_be_passed_on_is_not_started() {
+        let keeper = Keeper::this_program("keeper");
+        let mut rights = Confinement::new();
+        rights.write.push(PathBuf::from("/tmp/own"));
+        let (_, arguments) = rights.arguments(&keeper).unwrap();
+        let read: Confinement = serde_json::from_str(arguments[2].to_str().unwrap()).unwrap();
+        assert_eq!(read, rights);
+        rights.write.push(PathBuf::from(OsStr::from_bytes(b"/tmp/\xff")));
+        let error = rights.arguments(&keeper).unwrap_err();
+        assert!(error.to_string().contains("UTF-8"), "{error}");
     }
 }

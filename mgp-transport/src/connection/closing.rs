@@ -10,6 +10,9 @@ use tokio::time::{Instant, sleep_until};
 use super::CloseReason;
 use super::driver::Driver;
 
+/// The minimum interval at which a child that does not read is checked.
+const MIN_BUSY_INTERVAL: Duration = Duration::from_secs(1);
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     Open,
@@ -69,7 +72,12 @@ where
                     return Poll::Pending;
                 }
                 ready!(self.poll_deadline(stall, task));
-                Poll::Ready(CloseReason::Stalled(stall))
+                if !self.is_child_busy() {
+                    return Poll::Ready(CloseReason::Stalled(stall));
+                }
+                self.deadline = None;
+                let _ = self.poll_deadline(stall.max(MIN_BUSY_INTERVAL), task);
+                Poll::Pending
             }
             Phase::PeerClosed | Phase::Draining => {
                 if !is_written || !self.calls.is_empty() || self.notifications.len() > 0 {
@@ -88,6 +96,13 @@ where
                 })
             }
         }
+    }
+
+    /// Returns whether the peer is a child that has received a call and not answered it. Many servers run one call at a
+    /// time and read nothing meanwhile; the time limit of the call ends the wait.
+    fn is_child_busy(&self) -> bool {
+        self.is_child()
+            && self.connection.send_half.pending.has_other_calls(&self.unwritten_requests())
     }
 
     fn poll_deadline(&mut self, time: Duration, task: &mut Task<'_>) -> Poll<()> {

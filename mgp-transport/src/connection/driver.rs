@@ -16,16 +16,17 @@ use mgp_types::service::{
     Call, CallKey, Context, Message, Method, Params, Reply, WireRules, write_answer,
 };
 use mgp_types::{ErrorCode, Id, RpcError};
+use rustc_hash::FxHashSet;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use super::closing::{FlushReason, Phase};
 use super::link::read_reply;
 use super::notifications::{NotificationQueue, is_report};
-use super::outbox::{CloseRequest, Outbox};
+use super::outbox::{CloseRequest, Outbox, request_numbers};
 use super::priority::{MAX_PING_BYTES, extra_places, is_ping};
 use super::read_ahead::ReadAhead;
-use super::running::{Batch, Running};
+use super::running::{Batch, MAX_SHORT_ANSWER, Running, batch_too_long};
 use super::{CloseReason, Connection};
 use crate::frame::{Line, LineBuffer};
 
@@ -172,6 +173,20 @@ where
 
     pub(super) fn unwritten(&self) -> usize {
         self.writing.len() - self.written
+    }
+
+    /// Returns the numbers of the requests of this side that are not completely written.
+    pub(super) fn unwritten_requests(&self) -> FxHashSet<i64> {
+        let line_end = memchr::memrchr(b'\n', &self.writing[..self.written]);
+        let unfinished = &self.writing[line_end.map_or(0, |at| at + 1)..];
+        let mut numbers = request_numbers(unfinished).collect();
+        self.outbox().add_requests(&mut numbers);
+        numbers
+    }
+
+    /// Returns whether the peer is a child whose stray lines are reported.
+    pub(super) fn is_child(&self) -> bool {
+        self.connection.stray_lines.is_some()
     }
 
     fn write(&mut self, task: &mut Task<'_>) -> std::io::Result<()> {
@@ -352,7 +367,7 @@ where
                     self.connection
                         .send_half
                         .pending
-                        .complete(id, |cx| outcome.map(|result| read_reply(cx, result)))
+                        .complete(id, |cx| outcome.and_then(|result| read_reply(cx, result)))
                 });
                 if !known {
                     tracing::debug!(?id, "ignored an answer to an unknown request");
@@ -397,11 +412,8 @@ where
         batch: Option<&Batch>,
         task: &mut Task<'_>,
     ) {
-        let limits = &self.connection.limits;
         let counters = &self.connection.counters;
-        let held = counters.held.load(Ordering::Relaxed);
-        let is_full = self.calls.len() >= limits.in_flight || held + size > limits.held_bytes;
-        if is_full && !self.may_exceed_limit(&method, size) {
+        if self.exceeds_limits(&method, size) {
             counters.shed.fetch_add(1, Ordering::Relaxed);
             let error = RpcError::new(
                 ErrorCode::RESOURCE_EXHAUSTED,
@@ -426,11 +438,18 @@ where
         self.calls.push(Running { id: Some(id), size, batch: batch.cloned(), future });
     }
 
-    /// Returns whether a request, e.g. a ping, can run beyond the limit of running calls: a peer must be able to ping a
-    /// busy server.
-    fn may_exceed_limit(&self, method: &Method, size: usize) -> bool {
+    /// Returns whether a request must be refused at the limits of running calls and of their bytes. A small ping can
+    /// run beyond both, because a peer must be able to ping a busy server.
+    fn exceeds_limits(&self, method: &Method, size: usize) -> bool {
+        let limits = &self.connection.limits;
+        let held = self.connection.counters.held.load(Ordering::Relaxed);
+        // A single request always fits, however long its line may be.
+        let is_heavy = held > 0 && held.saturating_add(size) > limits.held_bytes;
+        if !is_heavy && self.calls.len() < limits.in_flight {
+            return false;
+        }
         let more = extra_places(method, size.saturating_sub(CALL_COST));
-        self.calls.len() < self.connection.limits.in_flight.saturating_add(more)
+        is_heavy && more == 0 || self.calls.len() >= limits.in_flight.saturating_add(more)
     }
 
     /// Returns whether a request is a ping with small params.
@@ -447,8 +466,11 @@ where
     ) {
         let limits = &self.connection.limits;
         let counters = &self.connection.counters;
-        let held = counters.held.load(Ordering::Relaxed);
-        if self.notifications.len() >= limits.notifications || held + size > limits.held_bytes {
+        // The bytes of requests do not count, because a cancellation frees some of them. A single notification is not a
+        // flood, however long it is.
+        let waiting = self.notifications.bytes();
+        let is_heavy = waiting > 0 && waiting + size > limits.held_bytes;
+        if is_heavy || self.notifications.len() >= limits.notifications {
             counters.dropped.fetch_add(1, Ordering::Relaxed);
             if !is_report(method.as_str()) {
                 self.start_flush(FlushReason::Flooded);
@@ -486,13 +508,22 @@ where
 
     pub(super) fn refuse(&self, id: Option<&Id>, batch: Option<&Batch>, error: RpcError) {
         tracing::debug!(?id, %error, "refused a message");
-        let takes_recovery = self.connection.scope.state::<WireRules>().allows_recovery();
-        let error = if takes_recovery { error } else { error.without_recovery() };
+        // A child can print lines that are not messages. If it also prints what it reads, each answer to such a line
+        // would cause the next line.
+        if id.is_none() && self.is_child() {
+            return;
+        }
         // A refused message was not counted in its batch yet.
         if let Some(batch) = batch {
             batch.open();
         }
-        self.queue_answer(id, batch, &Err(error));
+        self.queue_answer(id, batch, &Err(self.for_peer(error)));
+    }
+
+    /// Returns an error of this layer in the form that the peer accepts.
+    fn for_peer(&self, error: RpcError) -> RpcError {
+        let takes_recovery = self.connection.scope.state::<WireRules>().allows_recovery();
+        if takes_recovery { error } else { error.without_recovery() }
     }
 
     /// Queues an answer, or adds it to the answers of its batch.
@@ -507,13 +538,39 @@ where
             Some(batch) => {
                 let mut answer = Vec::new();
                 write_answer(&mut answer, id, outcome);
+                // If there is not even room for its id, the error has none.
+                for id in [id, None] {
+                    if self.has_room(batch, answer.len()) {
+                        break;
+                    }
+                    answer.clear();
+                    let error = batch_too_long(self.connection.limits.line_bytes);
+                    write_answer(&mut answer, id, &Err(self.for_peer(error)));
+                }
                 self.answer_batch(batch, &answer);
             }
         }
     }
 
+    /// Returns whether an answer of this size can wait for the other answers of its batch. The array must stay short
+    /// enough for the peer, and its answers count as held bytes.
+    fn has_room(&self, batch: &Batch, size: usize) -> bool {
+        let limits = &self.connection.limits;
+        let held = self.connection.counters.held.load(Ordering::Relaxed);
+        // The rest of the line is for short answers.
+        let room = limits.line_bytes - limits.line_bytes / 64;
+        size <= MAX_SHORT_ANSWER
+            || batch.size() + size <= room && held.saturating_add(size) <= limits.held_bytes
+    }
+
     fn answer_batch(&self, batch: &Batch, answer: &[u8]) {
+        let held = &self.connection.counters.held;
+        if !answer.is_empty() {
+            // One byte separates the answer from the one before it.
+            held.fetch_add(answer.len() + 1, Ordering::Relaxed);
+        }
         if let Some(array) = batch.close(answer) {
+            held.fetch_sub(array.len() - 1, Ordering::Relaxed);
             self.outbox().push_without_wake(|out| out.extend_from_slice(&array));
         }
     }

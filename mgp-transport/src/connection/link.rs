@@ -7,7 +7,7 @@ use mgp_types::service::{
     BoxFuture, Call, Context, HopMembers, InFlight, Kind, Link, Params, Reply, connection_closed,
     write_call,
 };
-use mgp_types::{Id, Payload, RpcError};
+use mgp_types::{ErrorCode, Id, Payload, RpcError, clip};
 
 use super::Limits;
 use super::outbox::Outbox;
@@ -117,28 +117,33 @@ impl Link for ConnectionLink {
     }
 }
 
+/// The maximum length, in bytes, at which an error shows the kind of a result.
+const MAX_KIND_BYTES: usize = 64;
+
 /// Determines the kind of a result: complete, input required, or a task.
-pub(crate) fn read_reply(cx: &Context, result: Payload) -> Reply {
+///
+/// # Errors
+/// Returns error 5000 if the result is of another kind, or if its questions cannot be read. Otherwise a modern caller
+/// would receive questions of the callee that no layer has checked. A legacy callee has only complete results.
+pub(crate) fn read_reply(cx: &Context, result: Payload) -> Result<Reply, RpcError> {
     use mgp_types::mcp::Era;
-    use mgp_types::service::{Body, InputRequired, leading_result_type};
-    if cx.callee.era == Era::Legacy
-        || leading_result_type(result.as_str()).is_some_and(|kind| kind == "complete")
-    {
-        return Reply::raw(result);
+    use mgp_types::service::{Body, InputRequired, is_clearly_complete, result_type};
+    let is_legacy = cx.callee.era == Era::Legacy;
+    if is_legacy && cx.caller.era == Era::Legacy || is_clearly_complete(result.as_str()) {
+        return Ok(Reply::raw(result));
     }
-    // Most results do not contain the text `input_required` or `task` at all, and a text search is faster than parsing.
-    let mentions = |words| result.as_str().contains(words);
-    let is_more = mentions("\"input_required\"") || mentions("\"task\"") || mentions(r"\u");
-    if !is_more {
-        return Reply::raw(result);
-    }
-    match mgp_types::service::result_type(&result).as_deref() {
-        Some("input_required") => match InputRequired::read(&result) {
-            Some(needed) => Reply::InputRequired(needed),
-            None => Reply::raw(result),
-        },
-        Some("task") => Reply::Task(Body::new(result)),
-        _ => Reply::raw(result),
+    match result_type(&result).as_deref() {
+        None | Some("complete") => Ok(Reply::raw(result)),
+        Some("input_required") if !is_legacy => {
+            let needed = InputRequired::read(&result).map(Reply::InputRequired);
+            let malformed = "the server's questions cannot be read: check its `inputRequests` and `requestState`";
+            needed.ok_or_else(|| RpcError::new(ErrorCode::UPSTREAM_ERROR, malformed))
+        }
+        Some("task") if !is_legacy => Ok(Reply::Task(Body::new(result))),
+        Some(kind) => Err(RpcError::new(
+            ErrorCode::UPSTREAM_ERROR,
+            format!("a result of the unknown kind `{}`", clip(kind, MAX_KIND_BYTES)),
+        )),
     }
 }
 
@@ -149,18 +154,22 @@ mod tests {
 
     use super::*;
 
+    fn kind_between(caller: Revision, callee: Revision, text: &'static str) -> &'static str {
+        let scope = Scope::new(ScopeKind::Connection);
+        let mut cx = Context::new(Peer::none(), scope, Principal::local());
+        cx.caller = Arc::new(PeerInfo::new(caller));
+        cx.callee = Arc::new(PeerInfo::new(callee));
+        match read_reply(&cx, Payload::from_trusted(text)) {
+            Ok(Reply::InputRequired(_)) => "questions",
+            Ok(Reply::Task(_)) => "task",
+            Ok(_) => "result",
+            Err(_) => "error",
+        }
+    }
+
     #[test]
     fn the_kind_of_an_answer_is_its_own_member_in_any_spelling() {
-        let kind = |text: &'static str| {
-            let scope = Scope::new(ScopeKind::Connection);
-            let mut cx = Context::new(Peer::none(), scope, Principal::local());
-            cx.callee = Arc::new(PeerInfo::new(Revision::MODERN));
-            match read_reply(&cx, Payload::from_trusted(text)) {
-                Reply::InputRequired(_) => "questions",
-                Reply::Task(_) => "task",
-                _ => "result",
-            }
-        };
+        let kind = |text| kind_between(Revision::V2025_11_25, Revision::MODERN, text);
         assert_eq!(kind(r#"{"resultType":"complete","content":[]}"#), "result");
         assert_eq!(kind(r#"{"resultType":"task","taskId":"1"}"#), "task");
         assert_eq!(kind(r#"{"result\u0054ype":"t\u0061sk"}"#), "task");
@@ -168,5 +177,39 @@ mod tests {
         assert_eq!(kind(asks), "questions");
         let told = r#"{"resultType":"complete","structuredContent":{"resultType":"task"}}"#;
         assert_eq!(kind(told), "result");
+    }
+
+    #[test]
+    fn a_result_that_parsers_could_take_for_another_kind_is_an_error() {
+        for (text, expected) in [
+            (r#"{"content":[],"resultType":"input_required","requestState":"s"}"#, "error"),
+            (r#"{"result\u0054ype":"input_required"}"#, "error"),
+            (r#"{"\ud800":1,"resultType":"input_required"}"#, "error"),
+            (r#"{"resultType":"complete","content":[],"resultType":"input_required"}"#, "error"),
+            (r#"{"resultType":"task","taskId":"1"}"#, "error"),
+            (r#"{"resultType":"complete","content":[]}"#, "result"),
+            (r#"{"content":[],"structuredContent":{"resultType":"input_required"}}"#, "result"),
+            (r#"{"content":[{"type":"text","text":"caf\u00e9"}]}"#, "result"),
+            ("[]", "result"),
+        ] {
+            let kind = |caller| kind_between(caller, Revision::V2025_11_25, text);
+            assert_eq!(kind(Revision::MODERN), expected, "{text}");
+            assert_eq!(
+                kind(Revision::V2025_11_25),
+                "result",
+                "a legacy caller knows no kinds: {text}"
+            );
+        }
+        for text in [
+            r#"{"resultType":"complete","content":[],"resultType":"input_required"}"#,
+            r#"{"content":[],"resultType":"task","resultType":"input_required"}"#,
+            r#"{"resultType":"later"}"#,
+            r#"{"resultType":5}"#,
+            r#"{"resultType":"input_required","inputRequests":{"q":{"params":{}}}}"#,
+            r#"{"resultType":"input_required","requestState":5}"#,
+        ] {
+            let kind = kind_between(Revision::MODERN, Revision::MODERN, text);
+            assert_eq!(kind, "error", "{text}");
+        }
     }
 }

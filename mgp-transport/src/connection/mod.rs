@@ -32,6 +32,8 @@ pub(crate) use self::notifications::NotificationQueue;
 pub(crate) use self::pending::{PendingRequests, SlotEvent};
 #[cfg(feature = "http")]
 pub(crate) use self::priority::{MAX_PING_BYTES, is_ping};
+#[cfg(feature = "http")]
+pub(crate) use self::running::{MAX_SHORT_ANSWER, batch_too_long};
 use self::stray_lines::StrayLines;
 
 /// Limits of a connection, and what happens when each is reached.
@@ -46,9 +48,11 @@ pub struct Limits {
     /// of them can run beyond the limit, and up to 1 MiB is read ahead during a pause to find them. Requests for the
     /// server's health or shutdown can use up to 8 of these 16 places. Default: 1024.
     pub in_flight: usize,
-    /// The maximum total size of the params of running requests and waiting notifications. A request that exceeds it is
-    /// answered with code 3001. A notification that exceeds it is dropped if it only reports (progress, logs); any
-    /// other one ends the connection. Partial results of calls that this side made have a separate limit of the same
+    /// The maximum total size of the params of running requests, of waiting notifications, and of the answers of
+    /// batches that are not complete. A request that exceeds it is answered with code 3001, unless it is the only one,
+    /// or small and for a ping, the server's health or shutdown. Notifications are limited by their own size alone: one
+    /// too many is dropped if it only reports (progress, logs); any other one ends the connection. A long answer of a
+    /// batch is replaced by error 5000. Partial results of calls that this side made have a separate limit of the same
     /// size; those that exceed it are dropped and counted. Default: 64 MiB.
     pub held_bytes: usize,
     /// The maximum number of queued notifications; a further one is dropped or ends the connection, as one that exceeds
@@ -57,8 +61,9 @@ pub struct Limits {
     /// The number of bytes queued for the peer above which senders wait. Above 4 times this number, reading stops;
     /// above 8 times, the answers of finished calls are held back. Default: 1 MiB.
     pub unread_bytes: usize,
-    /// The maximum time for which senders wait while the peer reads nothing; after it, the
-    /// connection ends. Default: 30 s.
+    /// The maximum time for which senders wait while the peer reads nothing; after it, the connection ends. A child
+    /// (a peer whose [stray lines](Connection::on_stray_line) are reported) gets more time while it has a call that it
+    /// has not answered. Default: 30 s.
     pub stall_timeout: Duration,
     /// The maximum time for running calls to complete after the peer closed its side, or this side
     /// [closed](Connection::close_handle) the connection. If this side closed it and the peer continues to read, the
@@ -172,7 +177,7 @@ where
     }
 
     /// Sets a callback that receives lines of the peer that are not messages, e.g. those that a server prints to its
-    /// stdout by mistake.
+    /// stdout by mistake. They are then not answered, because the server might print the answer too.
     ///
     /// The callback receives the first 20 lines that are not blank; of each, up to 4 KiB with control characters
     /// escaped. It runs on the task that reads, so it must not block.
@@ -312,7 +317,8 @@ impl ConnectionMonitor {
         self.counters.running.load(Ordering::Relaxed)
     }
 
-    /// Returns the total size, in bytes, of the params of running requests and waiting notifications.
+    /// Returns the total size, in bytes, of the params of running requests, of waiting notifications, and of the
+    /// answers of batches that are not complete.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.counters.held.load(Ordering::Relaxed)

@@ -13,6 +13,8 @@ type Handling = BoxFuture<'static, Result<Reply, RpcError>>;
 #[derive(Default)]
 pub(crate) struct NotificationQueue {
     queue: VecDeque<(usize, Handling)>,
+    /// The total size of the queued notifications, in bytes.
+    bytes: usize,
 }
 
 impl NotificationQueue {
@@ -20,12 +22,18 @@ impl NotificationQueue {
         self.queue.len()
     }
 
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Adds a handler. When it has completed, [`poll`](Self::poll) passes `size` to its callback.
     pub(crate) fn push(&mut self, size: usize, handling: Handling) {
+        self.bytes += size;
         self.queue.push_back((size, handling));
     }
 
     pub(crate) fn clear(&mut self) {
+        self.bytes = 0;
         self.queue.clear();
     }
 
@@ -36,6 +44,7 @@ impl NotificationQueue {
             if let Err(error) = outcome {
                 tracing::debug!(%error, "notification failed");
             }
+            self.bytes -= *size;
             done(*size);
             self.queue.pop_front();
         }

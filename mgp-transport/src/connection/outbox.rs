@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context as Task, Waker};
 
 use mgp_types::sync::Mutex;
+use rustc_hash::FxHashSet;
 use tokio::sync::Notify;
 
 /// A buffer that collects encoded messages until the connection writes them.
@@ -135,6 +136,11 @@ impl Outbox {
         self.len.load(Ordering::Relaxed)
     }
 
+    /// Adds the numbers of the queued requests of this side.
+    pub(super) fn add_requests(&self, numbers: &mut FxHashSet<i64>) {
+        numbers.extend(request_numbers(&self.state.lock().buffer));
+    }
+
     /// Returns whether senders must wait; `writing` is the number of bytes taken from the queue but not written yet.
     pub(crate) fn is_high(&self, writing: usize) -> bool {
         self.is_above(1, writing)
@@ -226,8 +232,22 @@ fn end_line(buffer: &mut Vec<u8>, start: usize) {
     buffer.push(b'\n');
 }
 
+/// Returns the numbers of the requests in lines that this side has written.
+pub(super) fn request_numbers(lines: &[u8]) -> impl Iterator<Item = i64> {
+    lines.split(|byte| *byte == b'\n').filter_map(|line| {
+        let rest = line.strip_prefix(br#"{"jsonrpc":"2.0","id":"#)?;
+        let end = memchr::memchr(b',', rest)?;
+        let number = std::str::from_utf8(&rest[..end]).ok()?.parse().ok()?;
+        // An answer begins like a request, but has an id of the peer.
+        rest[end..].starts_with(br#","method":"#).then_some(number)
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use mgp_types::Id;
+    use mgp_types::service::{HopMembers, Params, Reply, write_answer, write_call};
+
     use super::*;
 
     #[test]
@@ -241,5 +261,16 @@ mod tests {
         outbox.take_into(&mut written);
         let written = String::from_utf8(written).unwrap();
         assert_eq!(written, "{\"params\":{}  } {\"method\":\"second\"}\n{ }\n");
+    }
+
+    #[test]
+    fn the_numbers_of_requests_are_read_from_their_lines_as_they_are_written() {
+        let mut lines = Vec::new();
+        for id in [Some(Id::Number(7)), None, Some(Id::Number(8))] {
+            write_call(&mut lines, id.as_ref(), "ping", &Params::none(), &HopMembers::default());
+            lines.push(b'\n');
+        }
+        write_answer(&mut lines, Some(&Id::Number(9)), &Reply::of(&"x"));
+        assert_eq!(request_numbers(&lines).collect::<Vec<_>>(), [7, 8]);
     }
 }

@@ -71,7 +71,9 @@ where
         };
         self.report_stray(line.as_bytes());
         if let Some(error) = invalid.error {
-            self.refuse(invalid.id.as_ref(), batch, error);
+            // A log line of a child can have an id too, but it has no method.
+            let id = invalid.id.filter(|_| !self.is_child() || line.contains("\"method\""));
+            self.refuse(id.as_ref(), batch, error);
         } else {
             tracing::debug!("ignored a malformed answer");
         }

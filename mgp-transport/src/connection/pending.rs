@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
 
+use mgp_types::method::SubscriptionsListen;
 use mgp_types::service::{
     Call, Context, InFlight, Inbox, ItemReceiver, Outlet, OutletItem, OutletItemKind, Params,
     QueueRoom, Reply, connection_lost,
 };
 use mgp_types::sync::Mutex;
 use mgp_types::{Id, Payload, RpcError};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The maximum number of partial results of one call that wait for its caller; enough for many small chunks at once.
 const MAX_INBOX_ITEMS: usize = 4096;
@@ -161,6 +162,15 @@ impl PendingRequests {
 
     pub(crate) fn len(&self) -> usize {
         self.table.lock().entries.len()
+    }
+
+    /// Returns whether a request other than these is unanswered. Subscriptions do not count, because they end only with
+    /// the connection.
+    pub(crate) fn has_other_calls(&self, numbers: &FxHashSet<i64>) -> bool {
+        let table = self.table.lock();
+        table.entries.iter().any(|(number, entry)| {
+            !numbers.contains(number) && !entry.call.is::<SubscriptionsListen>()
+        })
     }
 
     /// Fails every request with this reason, and rejects new requests.

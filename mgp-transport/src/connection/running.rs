@@ -8,7 +8,9 @@ use std::task::{Context as Task, Poll, ready};
 
 use mgp_types::service::{BoxFuture, Reply};
 use mgp_types::sync::Mutex;
-use mgp_types::{Id, RpcError};
+use mgp_types::{ErrorCode, Id, RpcError};
+
+use crate::frame::bytes_text;
 
 pub(super) struct Running {
     pub(super) id: Option<Id>,
@@ -38,6 +40,21 @@ impl Future for Running {
     }
 }
 
+/// The maximum size, in bytes, of an answer that its batch always has room for, e.g. an error.
+pub(crate) const MAX_SHORT_ANSWER: usize = 512;
+
+/// Returns the error for a call whose answer does not fit into the array of its batch.
+pub(crate) fn batch_too_long(bound: usize) -> RpcError {
+    // As for any answer that is too long, the error code must not suggest a retry.
+    RpcError::new(
+        ErrorCode::UPSTREAM_ERROR,
+        format!(
+            "the answers of the batch are larger than {}, so this one is left out; the request was carried out: do not repeat it, and send fewer at once",
+            bytes_text(bound)
+        ),
+    )
+}
+
 /// The answers to the messages of a batch, as far as they have been collected.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Batch(Arc<Mutex<Answers>>);
@@ -52,6 +69,11 @@ impl Batch {
     /// Adds one to the number of messages that must be answered.
     pub(super) fn open(&self) {
         self.0.lock().open += 1;
+    }
+
+    /// Returns the size of the answers that have been collected, in bytes.
+    pub(super) fn size(&self) -> usize {
+        self.0.lock().text.len()
     }
 
     /// Adds the answer to one message; an empty answer adds nothing. Returns the array of answers when all messages are

@@ -14,6 +14,8 @@ const KEPT_OF_LONG_LINE: usize = 1024;
 /// The maximum length of a line that is always copied. A longer line is copied only if it fills less than half of the
 /// buffer.
 const MAX_COPIED_LINE: usize = 16 * 1024;
+/// The UTF-8 byte order mark, which some programs on Windows write before their first line.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A buffer that collects bytes and splits them into lines.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub(crate) struct LineBuffer {
     has_tail: bool,
     /// The capacity for the next long line, which probably has a similar size as the last one.
     hint: usize,
+    /// `true` until the first line was read.
+    is_first: bool,
 }
 
 /// One line, or an end of a line that is too long.
@@ -60,6 +64,7 @@ impl LineBuffer {
             tail: Vec::new(),
             has_tail: false,
             hint: READ_SIZE,
+            is_first: true,
         }
     }
 
@@ -106,27 +111,37 @@ impl LineBuffer {
                 self.has_tail = true;
                 return Some(Line::TooLong(head));
             }
-            let trimmed = trim(&self.buffer[begin..end]);
-            if !trimmed.is_empty() {
-                let (from, to) = (begin + trimmed.start, begin + trimmed.end);
-                return Some(self.take(from, to));
+            let text = self.text_range(begin, end);
+            if !text.is_empty() {
+                return Some(self.take(text.start, text.end));
             }
         }
     }
 
     /// Returns the text after the last newline, at the end of the stream; `None` if there is none or it is too long.
     pub(crate) fn rest(&mut self) -> Option<Line> {
-        let trimmed = trim(&self.buffer[self.start..]);
-        let (from, to) = (self.start + trimmed.start, self.start + trimmed.end);
+        let text = self.text_range(self.start, self.buffer.len());
         let skipping = std::mem::take(&mut self.skipping);
-        if from == to || skipping {
+        if text.is_empty() || skipping {
             return None;
         }
-        let line = self.take(from, to);
+        let line = self.take(text.start, text.end);
         self.buffer.clear();
         self.start = 0;
         self.scanned = 0;
         Some(line)
+    }
+
+    /// Returns the range of a line's text: without the blanks around it, and without a byte order mark before the first
+    /// line.
+    fn text_range(&mut self, mut begin: usize, end: usize) -> std::ops::Range<usize> {
+        if std::mem::take(&mut self.is_first)
+            && self.buffer[begin..end].starts_with(BYTE_ORDER_MARK)
+        {
+            begin += BYTE_ORDER_MARK.len();
+        }
+        let trimmed = trim(&self.buffer[begin..end]);
+        begin + trimmed.start..begin + trimmed.end
     }
 
     /// Checks the length of the unfinished line. If it exceeds the limit, returns its beginning and discards the rest.
@@ -248,6 +263,19 @@ mod tests {
         assert_eq!(buffer.next_line(), None);
         assert_eq!(buffer.rest(), Some(text("end")));
         assert_eq!(buffer.rest(), None);
+    }
+
+    #[test]
+    fn a_byte_order_mark_before_the_first_line_is_ignored() {
+        let bytes = b"\xef\xbb\xbfone\n\xef\xbb\xbftwo\n";
+        let mut buffer = LineBuffer::new(100);
+        assert_eq!(feed(&mut buffer, bytes), [text("one"), text("\u{feff}two")]);
+        let mut pieces = LineBuffer::new(100);
+        assert_eq!(feed(&mut pieces, &bytes[..2]), []);
+        assert_eq!(feed(&mut pieces, &bytes[2..]), [text("one"), text("\u{feff}two")]);
+        let mut rest = LineBuffer::new(100);
+        assert_eq!(feed(&mut rest, &bytes[..6]), []);
+        assert_eq!(rest.rest(), Some(text("one")));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! MGP §1.4).
 
 mod body_buffer;
+mod caller_share;
 mod client;
 mod credentials;
 mod guard;

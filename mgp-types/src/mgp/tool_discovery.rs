@@ -141,8 +141,8 @@ record! {
         opt security: Option<Lenient<ToolSecurity>>,
         /// The unique id of the tool.
         opt tool_id: Option<String>,
-        /// `true` if parts of the definition were left out to save tokens; a search for this tool alone returns it in
-        /// full.
+        /// `true` if parts of the definition were left out to save tokens; a search for this tool alone leaves it more
+        /// room.
         opt trimmed: Option<bool>,
         /// The reason why the tool was found.
         opt reason: Option<String>,

@@ -71,6 +71,15 @@ pub enum CallerAccess {
 }
 
 impl CallerAccess {
+    /// Returns the channel through which the caller is asked in rounds, if there is one.
+    #[must_use]
+    pub fn channel(&self) -> Option<&dyn CallerChannel> {
+        match self {
+            Self::Channel(asker) => Some(&**asker),
+            _ => None,
+        }
+    }
+
     /// Polls a handler until it completes, or until it needs answers that the caller can send only in the next round.
     ///
     /// If a poll suspends questions, the handler is dropped and the questions become the reply. The next round runs the

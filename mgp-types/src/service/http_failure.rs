@@ -15,6 +15,9 @@ pub enum HttpFailure {
     /// The connection ended before the response was complete; the server might have received the request.
     #[error("the connection ended before the answer")]
     ConnectionLost,
+    /// The server responded, but not as an MCP server answers: e.g. with HTML, or without an answer to the request.
+    #[error("the response is not an answer of an MCP server")]
+    NoAnswer,
     /// The server responded with this status, without a JSON-RPC error.
     #[error("HTTP status {0}")]
     Status(u16),
@@ -30,11 +33,11 @@ impl HttpFailure {
         error.source()?.downcast_ref().copied()
     }
 
-    /// Returns the status, if there was a response.
+    /// Returns the status with which the request failed, if there was one.
     #[must_use]
     pub fn status(self) -> Option<u16> {
         match self {
-            Self::Unreachable | Self::ConnectionLost => None,
+            Self::Unreachable | Self::ConnectionLost | Self::NoAnswer => None,
             Self::Status(status) | Self::StatusWithError(status) => Some(status),
         }
     }

@@ -2,6 +2,7 @@
 //! the same id.
 
 use std::fmt;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytestring::ByteString;
@@ -14,6 +15,18 @@ const PREFIX: &str = "call-";
 /// next server receives it as the parent of its own span.
 #[derive(Clone, Copy, Debug)]
 pub struct TraceSpan(pub u64);
+
+/// A random number of this process. Spans of several processes, and of a process that was started again, can be in one
+/// trace, and must have different ids there. Its highest bit is set, so that no id of a span is zero.
+static PROCESS: LazyLock<u64> = LazyLock::new(|| fastrand::u64(..) | (1 << 63));
+
+impl TraceSpan {
+    /// Returns the id of the span of a call, which differs from the ids of all other calls, also in other processes.
+    #[must_use]
+    pub fn of(key: CallKey) -> Self {
+        Self(key.0 ^ *PROCESS)
+    }
+}
 
 /// The key of a call in this process; never reused, never sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -54,6 +67,15 @@ impl fmt::Display for CallKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_id_of_a_span_is_not_the_number_of_its_call() {
+        let keys = [CallKey(0), CallKey(1), CallKey(2), CallKey(1 << 40)];
+        let ids: Vec<u64> = keys.iter().map(|key| TraceSpan::of(*key).0).collect();
+        assert!(keys.iter().zip(&ids).all(|(key, id)| *id > key.as_u64()), "{ids:?}");
+        assert!((1..ids.len()).all(|at| !ids[..at].contains(&ids[at])), "{ids:?}");
+        assert_eq!(TraceSpan::of(keys[1]).0, ids[1], "a call has one span");
+    }
 
     #[test]
     fn a_key_has_one_text() {

@@ -7,6 +7,7 @@
 mod audit;
 mod call;
 mod caller_access;
+mod caller_trace;
 mod credential_grant;
 mod deadline;
 mod either;
@@ -60,6 +61,7 @@ pub use audit::{
 };
 pub use call::{Call, Context, ToolCall};
 pub use caller_access::{CallerAccess, CallerChannel, RoundState, Rounds};
+pub use caller_trace::CallerTrace;
 pub use credential_grant::CredentialGrant;
 pub use deadline::Deadline;
 pub use either::Either;
@@ -87,7 +89,9 @@ pub use peer::{
 pub use peer_info::{AcceptedRequests, PeerInfo};
 pub use permission_authority::PermissionAuthority;
 pub use principal::{AgentId, Authority, PeerProcess, Principal, ServerId, Subject, TenantId};
-pub use question::{CallerRequest, InputRequired, leading_result_type, result_type};
+pub use question::{
+    CallerRequest, InputRequired, is_clearly_complete, leading_result_type, result_type,
+};
 pub use ready_per_call::{ReadyPerCall, ReadyPerCallService};
 pub use reply::{Body, Reply};
 pub use retry_attempt::RetryAttempt;

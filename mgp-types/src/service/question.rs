@@ -1,9 +1,13 @@
 //! Questions to the caller, and the result that asks them (MCP multi round-trip).
 
 use std::borrow::Cow;
+use std::fmt;
 
-use serde::Serialize;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 
+use crate::record::{Key, text_of};
 use crate::wire::Payload;
 
 /// A question to the caller: a method and its params.
@@ -104,26 +108,86 @@ impl InputRequired {
     }
 }
 
-#[derive(serde::Deserialize)]
-struct ResultKind {
-    #[serde(rename = "resultType")]
-    kind: Option<String>,
-}
+/// The beginning of almost all results.
+const LEADING: &str = r#"{"resultType":""#;
 
 /// Returns the `resultType` of a result, if it has one.
+///
+/// Parsers differ in which of two equal members they use. So the different values of a repeated `resultType` are
+/// returned together, as a kind that no peer knows. The same holds for a result whose members cannot be read.
 #[must_use]
 pub fn result_type(result: &Payload) -> Option<String> {
-    if let Some(kind) = leading_result_type(result.as_str()) {
-        return Some(kind.to_owned());
+    let text = result.as_str();
+    let leading = leading_result_type(text);
+    let rest = leading.map_or(text, |kind| &text[LEADING.len() + kind.len()..]);
+    if !may_name_result_type(rest) {
+        return leading.map(str::to_owned);
     }
-    serde_json::from_str::<ResultKind>(result.as_str()).ok()?.kind
+    match serde_json::from_str::<ResultTypes>(text) {
+        Ok(ResultTypes(kinds)) if kinds.is_empty() => None,
+        Ok(ResultTypes(kinds)) => Some(kinds.join(", ")),
+        Err(_) => text.trim_start().starts_with('{').then(|| "unreadable".to_owned()),
+    }
+}
+
+/// Returns whether a text search shows that a result is complete; needs no parse. Returns `false` if only a parse can
+/// decide.
+#[must_use]
+pub fn is_clearly_complete(result: &str) -> bool {
+    let rest = result.strip_prefix(r#"{"resultType":"complete""#).unwrap_or(result);
+    !may_name_result_type(rest)
+}
+
+/// Returns whether a text might contain the member `resultType`; its name can be written with escapes.
+fn may_name_result_type(text: &str) -> bool {
+    // The escapes of its letters begin with one of these; most escapes in results (of other letters, control characters
+    // and HTML) do not.
+    ["\"resultType\"", r"\u005", r"\u006", r"\u007"].iter().any(|part| text.contains(part))
+}
+
+/// The values of all members `resultType` of a result; of different values, the first two.
+struct ResultTypes(Vec<String>);
+
+impl<'de> Deserialize<'de> for ResultTypes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+
+        impl<'de> Visitor<'de> for Members {
+            type Value = ResultTypes;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a result")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ResultTypes, A::Error> {
+                let mut kinds: Vec<String> = Vec::new();
+                while let Some(Key(name)) = map.next_key()? {
+                    if name != "resultType" {
+                        map.next_value::<IgnoredAny>()?;
+                        continue;
+                    }
+                    let value: &RawValue = map.next_value()?;
+                    let kind = text_of(value.get()).unwrap_or(Cow::Borrowed(value.get()));
+                    if kind != "null"
+                        && kinds.len() < 2
+                        && !kinds.iter().any(|known| *known == kind)
+                    {
+                        kinds.push(kind.into_owned());
+                    }
+                }
+                Ok(ResultTypes(kinds))
+            }
+        }
+
+        deserializer.deserialize_map(Members)
+    }
 }
 
 /// Returns the `resultType` of a result if it is the first member and has no escapes, which is the
 /// usual form; needs no parse.
 #[must_use]
 pub fn leading_result_type(result: &str) -> Option<&str> {
-    let rest = result.strip_prefix(r#"{"resultType":""#)?;
+    let rest = result.strip_prefix(LEADING)?;
     // The kind of almost all results, which needs no search.
     if rest.starts_with("complete\"") {
         return Some("complete");

@@ -1,12 +1,27 @@
 //! Helpers shared by the tests of the workspace; a dev-dependency that is never published.
 //!
-//! It depends on no crate of this workspace, so that the tests of every crate can use it.
+//! It depends on `mgp-types` only, so that the tests of every other crate can use it. The unit tests of `mgp-types` use
+//! what has no types of that crate.
 
+mod alive;
+mod audit;
+mod child_test;
 mod folder;
+mod net;
 mod program;
+mod random;
+mod raw_peer;
+mod store;
 mod until;
 
+pub use alive::{Alive, Life};
+pub use audit::RefusingAudit;
+pub use child_test::{ChildTest, child_role, report};
 pub use folder::temp_dir;
+pub use net::{cutting_proxy, http_exchange};
 pub use program::{example, program};
+pub use random::Random;
+pub use raw_peer::{RawPeer, hello, modern_meta};
+pub use store::{FaultyStore, StoreAnswer, store_busy};
 pub use tempfile::TempDir;
-pub use until::{until, until_blocking};
+pub use until::{until, until_blocking, until_shown};

@@ -1,5 +1,6 @@
 //! Waits for a condition, for a limited time.
 
+use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -16,6 +17,22 @@ pub fn until<F: AsyncFnMut() -> bool>(what: &str, mut holds: F) -> impl Future<O
         let end = now() + TIMEOUT;
         while !holds().await {
             assert!(now() < end, "never: {what} (waited for at {place})");
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+}
+
+/// Looks repeatedly until the first value is `true`, like [`until`]; the second value is shown otherwise.
+///
+/// # Panics
+/// Panics with the second value if the first one is not `true` within 30 seconds of real time.
+#[track_caller]
+pub fn until_shown<T: Debug>(mut look: impl FnMut() -> (bool, T)) -> impl Future<Output = ()> {
+    let place = std::panic::Location::caller();
+    async move {
+        let end = now() + TIMEOUT;
+        while !look().0 {
+            assert!(now() < end, "never, but {:?} (waited for at {place})", look().1);
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     }

@@ -16,7 +16,7 @@ use std::{
     fs,
     io::{self, BufRead as _, BufReader, Write as _},
     net::{Ipv4Addr, TcpListener, TcpStream},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, Mutex},
     thread,
 };
@@ -136,18 +136,9 @@ struct Day {
 impl Day {
     fn new(machine: Machine) -> Outcome<Self> {
         let mut kernel = Kernel::new("day")?;
-        let folder = kernel.place.join("person");
-        if folder.exists() {
-            fs::remove_dir_all(&folder).context(folder.display())?;
-        }
-        let work = folder.join("work");
-        fs::create_dir_all(&work).context(work.display())?;
-        let work = work.canonicalize().context("the folder of the person")?;
-        let mut set = |name, value: &Path| kernel.env.push((name, value.into()));
-        set("HOME", &folder);
-        set("XDG_CONFIG_HOME", &folder.join(".config"));
-        set("XDG_CACHE_HOME", &folder.join(".cache"));
-        set("UV_PYTHON_DOWNLOADS", Path::new("never"));
+        let (folder, work) = kernel.person()?;
+        kernel.env.push(("XDG_CACHE_HOME", folder.join(".cache").into()));
+        kernel.env.push(("UV_PYTHON_DOWNLOADS", "never".into()));
         let bundle = CERTIFICATES.iter().filter_map(std::env::var_os).map(PathBuf::from);
         let system = PathBuf::from("/etc/ssl/certs/ca-certificates.crt");
         if machine == Machine::OwnCertificates {

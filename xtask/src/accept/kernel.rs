@@ -1,11 +1,11 @@
 //! A kernel for an acceptance check: its folder, its configuration, and the `mgp` commands that use it.
 
 use crate::{
-    exchange::{Answer, exchange},
+    exchange,
     run::{Context, Failure, Outcome, debug_programs, now, target},
     serving::Served,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::{
     ffi::OsString,
     fs,
@@ -40,6 +40,20 @@ impl Kernel {
         fs::create_dir_all(place.join("home")).context(place.display())?;
         let program = debug_programs(&["conformance_server"])?.join("mgp");
         Ok(Self { place, program, env: Vec::new(), unset: Vec::new() })
+    }
+
+    /// Creates an empty home folder of a person who uses the kernel; returns it, and the person's folder for work.
+    pub(super) fn person(&mut self) -> Outcome<(PathBuf, PathBuf)> {
+        let folder = self.place.join("person");
+        if folder.exists() {
+            fs::remove_dir_all(&folder).context(folder.display())?;
+        }
+        let work = folder.join("work");
+        fs::create_dir_all(&work).context(work.display())?;
+        self.env.push(("HOME", folder.clone().into_os_string()));
+        self.env.push(("XDG_CONFIG_HOME", folder.join(".config").into_os_string()));
+        let work = work.canonicalize().context("the folder of the person")?;
+        Ok((folder, work))
     }
 
     /// Returns the folder that package installers get as their home folder.
@@ -129,29 +143,9 @@ pub(super) fn path_text(path: &Path) -> String {
 }
 
 /// Sends a request over HTTP in the protocol revision 2026-07-28, with these client capabilities; returns its result.
-pub(super) fn ask(
-    port: u16,
-    capabilities: &Value,
-    method: &str,
-    mut params: Value,
-) -> Outcome<Value> {
-    let revision = "2026-07-28";
-    let target = params["uri"].as_str().or(params["name"].as_str());
-    let name = target.map(|target| format!("mcp-name: {target}\r\n")).unwrap_or_default();
-    params["_meta"] = json!({
-        "io.modelcontextprotocol/protocolVersion": revision,
-        "io.modelcontextprotocol/clientCapabilities": capabilities,
-    });
-    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
-    let request = format!(
-        "POST /mcp HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-type: application/json\r\n\
-         accept: application/json, text/event-stream\r\nmcp-protocol-version: {revision}\r\n\
-         mcp-method: {method}\r\n{name}content-length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    let pieces = std::iter::once((request.into_bytes(), Duration::ZERO));
-    let answers = exchange(port, pieces, "POST", 1, Duration::from_mins(1));
-    let mut message = answers.first().and_then(Answer::message).context(method)?;
+pub(super) fn ask(port: u16, capabilities: &Value, method: &str, params: Value) -> Outcome<Value> {
+    let answer = exchange::ask(port, capabilities, method, params, Duration::from_mins(1));
+    let mut message = answer.message().context(method)?;
     if message["result"].is_null() {
         return Err(Failure::new(format!("{method}: {message}")));
     }

@@ -141,15 +141,7 @@ struct Home {
 impl Home {
     fn new() -> Outcome<Self> {
         let mut kernel = Kernel::new("setup")?;
-        let folder = kernel.place.join("person");
-        if folder.exists() {
-            fs::remove_dir_all(&folder).context(folder.display())?;
-        }
-        let work = folder.join("work");
-        fs::create_dir_all(&work).context(work.display())?;
-        kernel.env.push(("HOME", folder.clone().into_os_string()));
-        kernel.env.push(("XDG_CONFIG_HOME", folder.join(".config").into_os_string()));
-        let work = work.canonicalize().context("the folder of the person")?;
+        let (folder, work) = kernel.person()?;
         Ok(Self { kernel, folder, work, commands: BTreeMap::new() })
     }
 

@@ -7,6 +7,7 @@
 //! the start. CPU time is measured in rounds in which all servers take turns: `bench stdio` compares the minima of the
 //! rounds, `bench http` the means, and `bench kernel` the medians.
 
+mod grid;
 mod http;
 mod kernel;
 mod measure;

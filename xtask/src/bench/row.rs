@@ -1,9 +1,8 @@
 //! The rows of `bench kernel` and `bench toolindex`: a figure, its bound, and further figures.
 
-use super::table;
+use super::{grid, table};
 use crate::accept::Verdict;
 use serde_json::{Map, Value, json};
-use std::fmt::Write;
 
 /// One measured figure with its bound.
 #[derive(Debug, Clone)]
@@ -100,32 +99,12 @@ pub(super) fn missed(rows: &[Row]) -> Vec<String> {
 
 /// Returns the rows as text for a terminal.
 pub(super) fn text(rows: &[Row]) -> String {
-    let mut table = vec![HEADS.map(str::to_owned)];
-    table.extend(rows.iter().map(Row::cells));
-    let widths: Vec<usize> = (0..HEADS.len())
-        .map(|column| table.iter().map(|row| row[column].len()).max().unwrap_or(0))
-        .collect();
-    let mut text = String::new();
-    for row in table {
-        for (cell, width) in row.iter().zip(&widths) {
-            // Ignores the result, because writing to a string cannot fail.
-            let _ = write!(text, "{cell:<width$}  ");
-        }
-        text.truncate(text.trim_end().len());
-        text.push('\n');
-    }
-    text
+    grid::text(HEADS, rows.iter().map(Row::cells), HEADS.len())
 }
 
 /// Returns the rows as a Markdown table.
 pub(super) fn markdown(rows: &[Row]) -> String {
-    let mut text = String::new();
-    // Ignores the results of `writeln!`, because writing to a string cannot fail.
-    let _ = writeln!(text, "| {} |\n|{}", HEADS.join(" | "), "---|".repeat(HEADS.len()));
-    for row in rows {
-        let _ = writeln!(text, "| {} |", row.cells().join(" | "));
-    }
-    text
+    grid::markdown(HEADS, rows.iter().map(Row::cells))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! The rows of `bench stdio` and `bench http`: figures of our server and of the compared servers, and bounds.
 
-use super::{Effort, Transport};
+use super::{Effort, Transport, grid};
 use crate::run::Program;
 use serde_json::{Value, json};
-use std::{fmt::Write, fs};
+use std::fs;
 
 /// The kind of bound for our server's figure.
 #[derive(Debug, Clone, Copy)]
@@ -104,26 +104,8 @@ const HEADS: [&str; 10] =
 
 /// Returns the rows as text for a terminal.
 pub(super) fn text(rows: &[Row]) -> String {
-    let mut table = vec![HEADS.map(str::to_owned)];
-    table.extend(rows.iter().map(Row::cells));
-    let widths: Vec<usize> = (0..HEADS.len())
-        .map(|column| table.iter().map(|row| row[column].len()).max().unwrap_or(0))
-        .collect();
-    let mut text = String::new();
-    for row in table {
-        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            // Aligns words left and numbers right; ignores the results of `write!`, because writing to a string cannot
-            // fail.
-            let _ = if column < 2 {
-                write!(text, "{cell:<width$}  ")
-            } else {
-                write!(text, "{cell:>width$}  ")
-            };
-        }
-        text.truncate(text.trim_end().len());
-        text.push('\n');
-    }
-    text
+    // The first two columns are words, the others numbers.
+    grid::text(HEADS, rows.iter().map(Row::cells), 2)
 }
 
 /// Returns the rows as a Markdown section, with the command and the machine that produced the figures.
@@ -136,18 +118,13 @@ pub(super) fn markdown(rows: &[Row], transport: Transport, effort: Effort, pinne
     };
     let flag = effort.flag();
     let name = transport.name();
-    let mut text = format!(
-        "{}\n\nMeasured by `cargo xtask bench {name}{flag}{free} --markdown FILE` on {}.\n{}{shared}\n\n",
+    format!(
+        "{}\n\nMeasured by `cargo xtask bench {name}{flag}{free} --markdown FILE` on {}.\n{}{shared}\n\n{}",
         heading(transport),
         machine(),
         transport.about(),
-    );
-    // Ignores the results of `write!`, because writing to a string cannot fail.
-    let _ = writeln!(text, "| {} |\n|{}", HEADS.join(" | "), "---|".repeat(HEADS.len()));
-    for row in rows {
-        let _ = writeln!(text, "| {} |", row.cells().join(" | "));
-    }
-    text
+        grid::markdown(HEADS, rows.iter().map(Row::cells)),
+    )
 }
 
 /// Returns the heading of a transport's section in the Markdown file.

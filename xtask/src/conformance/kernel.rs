@@ -7,7 +7,7 @@
 
 use super::{host, suite::Tried};
 use crate::{
-    exchange::exchange,
+    exchange,
     packages::{self, Node},
     run::{Context, Failure, Outcome, debug_programs, now, target},
     serving::Served,
@@ -179,22 +179,8 @@ risk = {{ {} }}
 
 /// Returns the names of the tools that a server lists.
 fn tools(port: u16) -> Outcome<Vec<String>> {
-    let meta = json!({
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-    });
-    let (id, method) = (1, "tools/list");
-    let body = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": {"_meta": meta}});
-    let body = body.to_string();
-    let request = format!(
-        "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n\
-         Accept: application/json, text/event-stream\r\nMcp-Protocol-Version: 2026-07-28\r\n\
-         Mcp-Method: {method}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-        body.len()
-    );
-    let sent = std::iter::once((request.into_bytes(), Duration::ZERO));
-    let answer = exchange(port, sent, "POST", 1, LIST_TIMEOUT).pop();
-    let listed = answer.and_then(|answer| answer.message()).unwrap_or(Value::Null);
+    let answer = exchange::ask(port, &json!({}), "tools/list", json!({}), LIST_TIMEOUT);
+    let listed = answer.message().unwrap_or(Value::Null);
     let tools = listed["result"]["tools"].as_array().context(format!("tools/list: {listed}"))?;
     Ok(tools.iter().filter_map(|tool| tool["name"].as_str()).map(str::to_owned).collect())
 }

@@ -75,29 +75,46 @@ pub(crate) fn corpus(flags: &Flags) -> Outcome {
 
 /// Runs the stdio rows of a file against a server; an empty command selects our own echo server.
 pub(crate) fn stdio(file: &Path, command: &[String]) -> Outcome<Summary> {
-    let text = fs::read_to_string(file).context(file.display())?;
-    let lines = text.lines().filter(|line| !line.trim().is_empty());
-    let rows: Vec<Row> = lines.map(Row::read).collect::<Outcome<_>>()?;
+    let rows = read_rows(file, Row::read)?;
     let rows: Vec<Row> = rows.into_iter().filter(|row| row.transport == "stdio").collect();
     let command = if command.is_empty() { vec![echo()?] } else { command.to_vec() };
     let prober = if rows.iter().any(Row::needs_child) { Some(child::prober()?) } else { None };
+    Ok(run_rows(&rows, AT_A_TIME, |row| {
+        let report = if row.needs_child() {
+            child::run(row, prober.as_deref())
+        } else {
+            drive::run(row, &command)
+        };
+        (line(row, &report), report.ok, report.alive)
+    }))
+}
+
+/// Reads the rows of a file, one a line.
+fn read_rows<R>(file: &Path, read: impl Fn(&str) -> Outcome<R>) -> Outcome<Vec<R>> {
+    let text = fs::read_to_string(file).context(file.display())?;
+    text.lines().filter(|line| !line.trim().is_empty()).map(read).collect()
+}
+
+/// Runs rows in parallel; prints a JSON line for each row, and one for the total. `run` returns the line of a row,
+/// whether the row matched its label, and whether the server stayed alive.
+fn run_rows<R: Sync>(
+    rows: &[R],
+    at_a_time: usize,
+    run: impl Fn(&R) -> (Value, bool, bool) + Sync,
+) -> Summary {
     let start = now();
     let queue = Mutex::new(rows.iter());
     let summary = Mutex::new(Summary::default());
     thread::scope(|scope| {
-        for _ in 0..AT_A_TIME {
+        for _ in 0..at_a_time {
             scope.spawn(|| {
                 while let Some(row) = queue.lock().ok().and_then(|mut rows| rows.next()) {
-                    let report = if row.needs_child() {
-                        child::run(row, prober.as_deref())
-                    } else {
-                        drive::run(row, &command)
-                    };
-                    println!("{}", line(row, &report));
+                    let (line, ok, alive) = run(row);
+                    println!("{line}");
                     if let Ok(mut summary) = summary.lock() {
                         summary.rows += 1;
-                        summary.ok += usize::from(report.ok && report.alive);
-                        summary.alive += usize::from(report.alive);
+                        summary.ok += usize::from(ok && alive);
+                        summary.alive += usize::from(alive);
                     }
                 }
             });
@@ -108,7 +125,7 @@ pub(crate) fn stdio(file: &Path, command: &[String]) -> Outcome<Summary> {
     let ratio = (summary.ratio() * 10_000.0).round() / 10_000.0;
     println!("{}", json!({"rows": rows, "ok": ok, "alive": alive, "ratio": ratio}));
     println!("corpus: {}", seconds(start.elapsed()));
-    Ok(summary)
+    summary
 }
 
 /// Builds our echo server and returns its path.

@@ -14,7 +14,7 @@ struct Arrows {
 /// All allowed dependencies: the layers depend on `mgp-types` but not on each other, and the SDKs combine the layers.
 const ALLOWED: &[Arrows] = &[
     Arrows { from: "mgp-types", to: &[], optional: &[] },
-    Arrows { from: "mgp-testkit", to: &[], optional: &[] },
+    Arrows { from: "mgp-testkit", to: &["mgp-types"], optional: &[] },
     Arrows { from: "mgp-transport", to: &["mgp-types"], optional: &[] },
     Arrows { from: "mgp-security", to: &["mgp-types"], optional: &["mgp-validators"] },
     Arrows { from: "mgp-validators", to: &["mgp-types"], optional: &[] },

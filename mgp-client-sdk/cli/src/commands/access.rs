@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::SystemTime;
 
 use clap::{Args, Subcommand};
-use mgp_discovery::{Config, Trust};
+use mgp_discovery::{Config, Sources, Trust};
 use mgp_security::{ConfirmRule, NameFlaw, ServerHoldings};
 use mgp_types::Timestamp;
 use mgp_types::method::KernelServers;
@@ -18,7 +18,7 @@ use serde::Serialize;
 use std::sync::Arc;
 
 use super::default_policy;
-use super::known_names::{AcceptedNames, DID_YOU_MEAN, KnownNames, without_force};
+use super::known_names::{AcceptedNames, DID_YOU_MEAN, KERNEL_ID, KnownNames, without_force};
 use crate::args::ConfigArg;
 use crate::args::Global;
 use crate::backend::{Backend, operator};
@@ -53,9 +53,9 @@ pub(crate) struct Target {
     /// Agent; `group:NAME` is a group, `*` every agent
     agent: String,
     /// Server, or SERVER.TOOL
-    server: String,
+    pub(crate) server: String,
     /// One tool of the server
-    tool: Option<String>,
+    pub(crate) tool: Option<String>,
 }
 
 /// `mgp access grant`.
@@ -412,23 +412,25 @@ fn check_deleted(target: &Target, deleted: u64) -> CliResult {
 /// are returned all the same, so that they can be revoked, and `?` replaces each `default_policy` without a kernel.
 pub(crate) async fn matrix_of_all(
     global: &Global,
-    config: &ConfigArg,
+    sources: &Sources,
     backend: &Backend,
 ) -> CliResult<AccessMatrix> {
     let db = state::db(global).await?;
-    let loaded = config.sources().load(&Trust::new(Arc::new(db.clone()))).await;
+    let loaded = sources.load(&Trust::new(Arc::new(db.clone()))).await;
     let config = loaded.ok().map(|loaded| loaded.config);
     entries(&db, config.as_ref(), &[], backend).await
 }
 
-/// Refuses a new access entry whose server, tool or agent seems to be mistyped. The error is the mistyped part and the
-/// reason; the part is `None` if the known names could not be read.
+/// Returns the server and the tool that a new access entry must name, e.g. with `SERVER.TOOL` split. Refuses an entry
+/// whose server, tool or agent seems to be mistyped. The error is the mistyped part and the reason; the part is `None`
+/// if the known names could not be read.
 pub(crate) async fn check_new_entry(
     global: &Global,
     backend: &Backend,
     target: &Target,
-) -> Result<(), (Option<EntryPart>, Failure)> {
+) -> Result<Target, (Option<EntryPart>, Failure)> {
     let known = KnownNames::read(global, backend).await.map_err(|failure| (None, failure))?;
+    let target = target.resolve(&known);
     let wrong =
         |part| move |failure: Failure| (Some(part), Failure::usage(without_force(&failure)));
     known.check_agent(&target.agent).map_err(wrong(EntryPart::Agent))?;
@@ -436,7 +438,7 @@ pub(crate) async fn check_new_entry(
     if let Some(tool) = &target.tool {
         known.check_tool(&target.server, tool).map_err(wrong(EntryPart::Tool))?;
     }
-    Ok(())
+    Ok(target)
 }
 
 async fn matrix(global: &Global, matrix: &Matrix, backend: &Backend) -> CliResult<AccessMatrix> {
@@ -470,10 +472,12 @@ async fn entries(
         }
     };
     // The kernel's own tools have a reserved server id. No configured server has that id, but it is not a leftover.
+    let own = held.get(KERNEL_ID).filter(|held| !held.agents.is_empty());
+    let own: Vec<String> = own.map(|_| KERNEL_ID.to_owned()).into_iter().collect();
     let is_left = |id: &String| !known.contains(id) && NameFlaw::check_server(id, []).is_ok();
     let left = held.into_iter().filter(|(id, held)| !held.agents.is_empty() && is_left(id));
     let left: Vec<String> = left.map(|(id, _)| id).collect();
-    let servers = [known, left.clone()].concat();
+    let servers = [known, own, left.clone()].concat();
     let mut defaults = Vec::new();
     for server in &servers {
         let decided = default_policy::of_kernel(server, backend).await?;

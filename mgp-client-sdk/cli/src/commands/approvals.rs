@@ -283,10 +283,14 @@ async fn execute(
         }
         Approvals::Deny(decision) => {
             let asked = backend.approvals(Some(&decision.id)).await?.into_iter().next();
-            backend.deny(&decision.params()).await?;
-            let explanation = asked.filter(|asked| asked.kind == "call").map(|_| {
-                let id = &decision.id;
-                format!("for an hour, also if the same call is made again; `mgp approvals approve {id}` takes it back")
+            let params = decision.params();
+            backend.deny(&params).await?;
+            let explanation = asked.and_then(|asked| match asked.kind.as_str() {
+                "call" => {
+                    let id = &decision.id;
+                    Some(format!("for an hour, also if the same call is made again; `mgp approvals approve {id}` takes it back"))
+                }
+                _ => effect(&asked, &params),
             });
             let report = ActionReport::new(&*decision.id, "denied");
             Ok(Some(report.with_explanation(explanation)))
@@ -298,7 +302,7 @@ fn is_permission(asked: &KernelApproval) -> bool {
     !matches!(asked.kind.as_str(), "call" | "registration")
 }
 
-/// Describes in words which calls an approval covers; `None` for the approval of a registration.
+/// Describes in words which calls an approval, or a denial of permissions, covers; `None` for a registration.
 fn effect(asked: &KernelApproval, params: &KernelApprovalDecisionParams) -> Option<String> {
     if is_permission(asked) {
         let server = asked.server_id.as_deref()?;

@@ -1,11 +1,11 @@
 //! The command `mgp audit`: reads and verifies the audit log (MGP §6).
 
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand};
-use mgp_security::{AuditQuery, Governance, LogHead, result_word, verify};
+use mgp_security::{AuditQuery, FolderError, Governance, LogHead, result_word, verify};
 use mgp_types::mgp::AuditEvent;
 use serde::Serialize;
 
@@ -14,16 +14,19 @@ use crate::exit::{CliResult, Failure};
 use crate::output::{
     Cell, Color, Output, Render, plural, print, print_json_line, print_note, write_stdout,
 };
-use crate::{offline_audit, state};
+use crate::state;
 
 mod calls;
 mod reader;
 
 pub(crate) use calls::Entry;
 use reader::{EventReader, Filters};
-pub(crate) use reader::{OWN_KINDS, number, reason, short_type};
+pub(crate) use reader::{all_kinds, number, reason, short_type};
 
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The name of a second log, which a state folder can have from commands of earlier versions.
+const SIDE_LOG: &str = "beside";
 
 /// The number of records that are read for each line, because one call can have as many.
 const RECORDS_OF_CALL: usize = 5;
@@ -43,10 +46,27 @@ pub(crate) enum Audit {
     Query(Query),
     /// Check that no record was changed, removed or added
     #[command(after_help = "Example:\n  mgp audit verify && echo unchanged")]
-    Verify,
+    Verify(EarlierLog),
     /// Print all records as lines of JSON
     #[command(after_help = "Example:\n  mgp audit export --since 30d > november.jsonl")]
-    Export(Filters),
+    Export(Export),
+}
+
+/// The choice between the current log and an earlier one.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct EarlierLog {
+    /// Read an earlier log, in this directory: a former value of `kernel.audit.dir`, or `audit`
+    #[arg(long, value_name = "DIR")]
+    log: Option<PathBuf>,
+}
+
+/// `mgp audit export`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Export {
+    #[command(flatten)]
+    from: EarlierLog,
+    #[command(flatten)]
+    filters: Filters,
 }
 
 /// `mgp audit tail`.
@@ -91,13 +111,13 @@ pub(crate) struct VerifyResult {
     /// `true` if every record is unchanged.
     ok: bool,
     /// The number of records.
-    records: u64,
+    pub(crate) records: u64,
     /// The number of lost records, as `dev.cloto.records_lost` has it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    lost: Option<u64>,
+    pub(crate) lost: Option<u64>,
     /// The first fault that was found in the log.
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
+    pub(crate) error: Option<String>,
 }
 
 impl Render for VerifyResult {
@@ -144,22 +164,27 @@ fn row(event: &AuditEvent) -> [Cell; 6] {
 
 pub(crate) async fn run(global: &Global, audit: &Audit) -> CliResult {
     match audit {
-        Audit::Verify => check(global).await,
+        Audit::Verify(EarlierLog { log }) => check(global, log.as_deref()).await,
         Audit::Query(query) => search(global, query).await,
         Audit::Tail(tail) => show_newest(global, tail).await,
-        Audit::Export(filters) => {
-            let filters = &filters.resolve(global).await?;
-            let mut reader = EventReader::open(global).await?;
-            let mut last = Some(0);
-            loop {
-                let (events, has_more) = reader.after(filters, &mut last).await?;
-                for event in &events {
-                    print_json_line(event)?;
-                }
-                if !has_more {
-                    return Ok(());
-                }
-            }
+        Audit::Export(export) => print_all(global, export).await,
+    }
+}
+
+async fn print_all(global: &Global, export: &Export) -> CliResult {
+    let filters = &export.filters.resolve(global).await?;
+    let mut reader = match &export.from.log {
+        Some(dir) => EventReader::open_in(global, dir).await?,
+        None => EventReader::open(global).await?,
+    };
+    let mut last = Some(0);
+    loop {
+        let (events, has_more) = reader.after(filters, &mut last).await?;
+        for event in &events {
+            print_json_line(event)?;
+        }
+        if !has_more {
+            return Ok(());
         }
     }
 }
@@ -266,26 +291,18 @@ fn print_lines(global: &Global, entries: &[Entry<'_>]) -> CliResult {
     Ok(())
 }
 
-/// Verifies the log by reading its files: the kernel that wrote a log cannot be trusted to check it.
-async fn check(global: &Global) -> CliResult {
-    let folder = state::folder(global)?;
-    let mut verified = VerifyResult { ok: true, records: 0, lost: None, error: None };
-    match Governance::verify(&folder).await {
-        Ok(records) => {
-            let lost = lost_records(&folder, None).await?;
-            (verified.records, verified.lost) = (records, (lost > 0).then_some(lost));
-        }
-        Err(error) => verified.fail(&error),
-    }
-    if verified.ok && folder.join("state.db").exists() {
-        let db = state::db(global).await?;
-        if let Some(head) = LogHead::in_store(&db, offline_audit::SIDE_LOG).await? {
-            match verify(&folder.join("audit"), offline_audit::SIDE_LOG, &head) {
-                Ok(records) => verified.records += records,
-                Err(error) => verified.fail(&error),
+async fn check(global: &Global, log: Option<&Path>) -> CliResult {
+    let verified = match log {
+        Some(dir) => {
+            let (folder, mut verified) = (state::folder(global)?, VerifyResult::default());
+            match Governance::verify_in(&folder, dir).await {
+                Ok(records) => verified.records = records,
+                Err(error) => verified.fail(&explain(&folder, &error)),
             }
+            verified
         }
-    }
+        None => verify_files(global).await?,
+    };
     match &verified.error {
         Some(error) if !global.json => Err(Failure::failed(error)),
         Some(error) => {
@@ -293,6 +310,41 @@ async fn check(global: &Global) -> CliResult {
             Err(Failure::failed(error))
         }
         None => print(global, &verified),
+    }
+}
+
+/// Verifies the log by reading its files: the kernel that wrote a log cannot be trusted to check it. Also verifies the
+/// log [`SIDE_LOG`], if there is one.
+pub(crate) async fn verify_files(global: &Global) -> CliResult<VerifyResult> {
+    let folder = state::folder(global)?;
+    let mut verified = VerifyResult::default();
+    match Governance::verify(&folder).await {
+        Ok(records) => {
+            let lost = lost_records(&folder, None).await?;
+            (verified.records, verified.lost) = (records, (lost > 0).then_some(lost));
+        }
+        Err(error) => verified.fail(&explain(&folder, &error)),
+    }
+    if verified.ok && folder.join("state.db").exists() {
+        let db = state::db(global).await?;
+        if let Some(head) = LogHead::in_store(&db, SIDE_LOG).await? {
+            match verify(&folder.join("audit"), SIDE_LOG, &head) {
+                Ok(records) => verified.records += records,
+                Err(error) => verified.fail(&error),
+            }
+        }
+    }
+    Ok(verified)
+}
+
+/// Returns why the log of a state folder cannot be read.
+fn explain(folder: &Path, error: &FolderError) -> String {
+    match error {
+        FolderError::Empty(_) => {
+            let folder = folder.display();
+            format!("there are no records in `{folder}` yet; name another folder with --state DIR")
+        }
+        error => error.to_string(),
     }
 }
 
@@ -312,6 +364,12 @@ pub(crate) async fn lost_records(folder: &Path, since: Option<SystemTime>) -> Cl
             Some(next) => query = query.after(next),
             None => return Ok(lost),
         }
+    }
+}
+
+impl Default for VerifyResult {
+    fn default() -> Self {
+        Self { ok: true, records: 0, lost: None, error: None }
     }
 }
 

@@ -2,6 +2,7 @@
 //! (MGP §13.4).
 
 use clap::Subcommand;
+use mgp_client_sdk::Client;
 use mgp_types::Payload;
 use mgp_types::Timestamp;
 use mgp_types::method::{KernelCallbacks, KernelCallbacksAnswer};
@@ -67,13 +68,19 @@ impl Render for CallbackList {
     }
 }
 
+/// Returns the questions of servers that wait for an operator.
+pub(crate) async fn open_questions(client: &Client) -> CliResult<Vec<KernelCallback>> {
+    let params = KernelCallbacksParams::new();
+    Ok(client.request::<KernelCallbacks>(&params).await?.callbacks)
+}
+
 pub(crate) async fn run(global: &Global, callbacks: &Callbacks) -> CliResult {
     let (id, response, status) = match callbacks {
         Callbacks::Ls => {
             let client = control::connect(global).await?;
-            let open = client.request::<KernelCallbacks>(&KernelCallbacksParams::new()).await;
+            let open = open_questions(&client).await;
             client.close().await;
-            return print(global, &CallbackList(open?.callbacks));
+            return print(global, &CallbackList(open?));
         }
         Callbacks::Answer { id, answer } => (id, Payload::of(answer)?, "answered"),
         Callbacks::Dismiss { id } => (id, Payload::from_trusted("null"), "dismissed"),

@@ -25,13 +25,16 @@ mod edit_json;
 mod edit_toml;
 mod edit_yaml;
 mod entry;
+mod host_change;
 mod host_file;
 mod present;
 mod record;
 mod syntax;
 pub(crate) mod undo;
 
+use entry::EntryOptions;
 pub(super) use entry::{connected_agents, mgp_command};
+pub(super) use host_change::HostChange;
 pub(super) use host_file::{HostFile, host_file};
 use host_file::{beside, refused};
 use present::{PresentServer, present, starts_mgp};
@@ -69,6 +72,12 @@ pub(crate) struct Connect {
     /// `None`, the configuration file is read as it is.
     #[arg(skip)]
     planned_config: Option<String>,
+    /// The options of the entry that the host's file has; those that this command does not set are kept.
+    #[arg(skip)]
+    earlier: Option<EntryOptions>,
+    /// The members of that entry; those that this command does not set are kept.
+    #[arg(skip)]
+    earlier_members: serde_json::Map<String, serde_json::Value>,
 }
 
 /// A host and its file.
@@ -260,6 +269,8 @@ struct Change {
     /// `true` if `base` is byte for byte the file as it was before mgp was connected.
     is_exact: bool,
     after: String,
+    /// The entry of mgp in `after`, as JSON.
+    entry: String,
     record: Option<Record>,
     taken: Vec<record::TakenEntry>,
     /// The servers of the host's file that mgp's configuration has too.
@@ -288,10 +299,8 @@ impl Change {
         // Plan the change from the file as it was before mgp was connected, so that connecting twice has the same
         // result as once.
         let starts_mgp = starts_mgp(global, &connect.target, file, now, table);
-        let is_own = starts_mgp != Some(false);
-        let restored = record.as_ref().map(|record| record.restore(syntax, table, now, is_own));
-        let restored = restored.transpose();
-        let restored = restored.map_err(unchanged)?;
+        let restored = record.as_ref().map(|record| record.restore(syntax, table, now, starts_mgp));
+        let restored = restored.transpose().map_err(unchanged)?;
         let is_exact = restored.as_ref().is_some_and(|restored| restored.is_exact);
         let base = match restored {
             Some(restored) => restored.text.unwrap_or_default(),
@@ -321,7 +330,7 @@ impl Change {
         }
         refused.retain(|error| !error.is_started());
         let beside = beside(syntax, &after, table, &refused).map_err(unchanged)?;
-        Ok(Self { base, is_exact, after, record, taken, present, beside })
+        Ok(Self { base, is_exact, after, entry, record, taken, present, beside })
     }
 
     /// Writes the host's file, a back-up beside it, and the record from which `mgp disconnect` restores the file.
@@ -343,65 +352,11 @@ impl Change {
             _ => Some(config_file::write_backup(file, &self.base)?),
         };
         let previous = Record::read(global, file)?;
-        let record = Record::new(before.map(|path| (path, &*self.base)), &self.after, self.taken);
+        let before = before.map(|path| (path, &*self.base));
+        let record = Record::new(before, &self.after, self.entry, self.taken);
         Record::write(global, file, Some(record))?;
         undo::remember(global, run, file, (text, Some(&self.after)), previous, backup.clone())?;
         Ok(backup)
-    }
-}
-
-/// A change of a host's configuration file, planned by `mgp setup`. After the change, the host starts `mgp` instead of
-/// the servers that are in the planned configuration of `mgp`.
-pub(super) struct HostChange {
-    host: KnownHost,
-    file: PathBuf,
-    text: Option<String>,
-    change: Change,
-}
-
-impl HostChange {
-    pub(super) fn plan(
-        global: &Global,
-        host: KnownHost,
-        config: &ConfigArg,
-        planned_config: &str,
-    ) -> CliResult<Self> {
-        let connect = Connect {
-            target: HostTarget { host: HostArg::Known(host), file: None, project: false },
-            replace: true,
-            interactive: None,
-            agent: None,
-            grant: Vec::new(),
-            no_grant: true,
-            config: config.clone(),
-            planned_config: Some(planned_config.to_owned()),
-        };
-        let file = connect.target.path()?;
-        let text = read(&file)?;
-        let change = Change::plan(global, &connect, &file, text.as_deref(), host.name())?;
-        Ok(Self { host, file, text, change })
-    }
-
-    pub(super) fn host(&self) -> KnownHost {
-        self.host
-    }
-
-    pub(super) fn file(&self) -> &Path {
-        &self.file
-    }
-
-    /// Returns the text of the file before and after the change.
-    pub(super) fn texts(&self) -> (&str, &str) {
-        (self.text.as_deref().unwrap_or_default(), &self.change.after)
-    }
-
-    /// Returns the servers that the host will still start besides mgp.
-    pub(super) fn beside(&self) -> &[String] {
-        &self.change.beside
-    }
-
-    pub(super) fn write(self, global: &Global, run: CommandRun) -> CliResult<Option<PathBuf>> {
-        self.change.write(global, run, &self.file, self.text.as_deref())
     }
 }
 

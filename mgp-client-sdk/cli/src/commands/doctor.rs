@@ -180,7 +180,7 @@ async fn check_config(
         );
     }
     let files: Vec<_> = sources.files().filter(|file| file.exists()).collect();
-    let count = loaded.config.servers.len();
+    let count = loaded.config.servers.len() + loaded.broken.len();
     if count == 0 {
         let what = "no servers are configured";
         let fix = "run `mgp import`, or `mgp servers add`";

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use clap::Args;
+use clap::{Args, value_parser};
 use mgp_client_sdk::Client;
 use mgp_types::method::KernelEvents;
 use mgp_types::mgp::{KernelEventsParams, Severity};
@@ -33,8 +33,8 @@ pub(crate) struct Events {
     /// Keep printing new events; with --json one line each
     #[arg(long, short)]
     follow: bool,
-    /// Number of events
-    #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
+    /// Number of events, at most 1000
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 50, value_parser = value_parser!(u64).range(..=1000))]
     lines: u64,
     /// Lowest severity: info, warning or error
     #[arg(long, value_name = "SEVERITY", value_parser = severity)]
@@ -119,7 +119,11 @@ pub(crate) async fn run(global: &Global, events: &Events) -> CliResult {
     params.min_severity.clone_from(&events.severity);
     params.since = events.since.map(Timestamp::from);
     params.limit = Some(events.lines);
-    let (rows, mut next) = page(global, &client, &params).await?;
+    let (mut rows, mut next) = page(global, &client, &params).await?;
+    if events.lines == 0 {
+        // The kernel returns at least one event; only the position after it is needed.
+        rows.clear();
+    }
     if !events.follow {
         return print(global, &EventTable(rows));
     }

@@ -10,6 +10,7 @@ use mgp_discovery::import::{
     read_of_user, switched_off,
 };
 use mgp_discovery::{Config, Origin, SecretFile, describe_target, settings};
+use mgp_security::NameFlaw;
 use serde::Serialize;
 
 use super::grant::{self, GrantResult, NewAccess};
@@ -17,7 +18,7 @@ use crate::args::ConfigArg;
 use crate::args::Global;
 use crate::control;
 use crate::exit::{CliResult, Failure};
-use crate::hosts::{KnownHost, home};
+use crate::hosts::{KnownHost, claude_settings, home};
 use crate::operator::admit_edit;
 use crate::output::{Cell, Color, Output, Render, print, print_note};
 use crate::state;
@@ -222,7 +223,10 @@ impl ImportPlan {
         let mut servers: Vec<ServerReport> =
             sources.iter_mut().flat_map(|source| remove_mgp(&mut source.read)).collect();
         let reads: Vec<Read> = sources.iter().map(|source| source.read.clone()).collect();
-        let plan = Plan::new(file, &reads)?;
+        // The kernel uses no tool of a server whose id has a flaw.
+        let fits =
+            |id: &str, others: &[&str]| NameFlaw::check_server(id, others.iter().copied()).is_ok();
+        let plan = Plan::with_id_rule(file, &reads, &fits)?;
         let config = planned_config(file, &plan)?;
         servers.extend(plan.lines().iter().map(|line| ServerReport::new(line, &config)));
         Ok(Self { plan, config, sources, servers })
@@ -231,15 +235,6 @@ impl ImportPlan {
     /// Returns the text of the configuration after the import.
     pub(super) fn text(&self) -> &str {
         self.plan.text()
-    }
-
-    /// Returns the values of environment variables and headers. They can be secret.
-    pub(super) fn values(&self) -> impl Iterator<Item = &str> {
-        let servers = self.sources.iter().flat_map(|source| &source.read.servers);
-        let entries = servers.map(|server| &server.entry);
-        entries
-            .flat_map(|entry| entry.env.values().chain(entry.headers.values()))
-            .map(String::as_str)
     }
 
     /// Returns the servers that each agent gets access to: exactly those of its host.
@@ -402,20 +397,41 @@ fn sources(global: &Global, import: &Import) -> CliResult<Vec<Source>> {
     Ok(sources)
 }
 
-/// Returns the existing files of a host, and warns of one that is not read.
+/// Returns the existing files of a host, and reports the one that no command can change.
 fn host_files(global: &Global, host: KnownHost, import: &Import) -> CliResult<Vec<PathBuf>> {
-    warn_of_unread(global, host)?;
+    let home = home()?;
+    let settings = host.settings_with_servers(&home);
+    if let Some(settings) = &settings {
+        let (shown, title) = (settings.display(), host.title());
+        print_note(
+            global,
+            &format!(
+                "mgp cannot change `{shown}`, so {title} starts the servers in it itself, not governed; remove there what you import"
+            ),
+        );
+    }
+    warn_of_unread(global, host, &home);
     // A project's file may come from other people, so it is read only with `--project`.
     let project = host.project_file(&std::env::current_dir()?).filter(|_| import.project);
-    let files = std::iter::once(host.user_file(&home()?)).chain(project);
+    let files = std::iter::once(host.user_file(&home)).chain(settings).chain(project);
     Ok(files.filter(|file| file.exists()).collect())
 }
 
 /// Reads the servers of a host; `None` if the host has no file, or its file has no servers, not even ones that cannot
 /// be copied.
 pub(super) fn read_host_file(global: &Global, host: KnownHost) -> CliResult<Option<Source>> {
-    warn_of_unread(global, host)?;
-    let file = host.user_file(&home()?);
+    let home = home()?;
+    if let Some(settings) = host.settings_with_servers(&home) {
+        let (shown, name, title) = (settings.display(), host.name(), host.title());
+        print_note(
+            global,
+            &format!(
+                "`{shown}` has servers that {title} starts itself, not governed; `mgp import {name} --apply` copies them, then remove them there"
+            ),
+        );
+    }
+    warn_of_unread(global, host, &home);
+    let file = host.user_file(&home);
     if !file.exists() {
         return Ok(None);
     }
@@ -426,11 +442,10 @@ pub(super) fn read_host_file(global: &Global, host: KnownHost) -> CliResult<Opti
     }
 }
 
-fn warn_of_unread(global: &Global, host: KnownHost) -> CliResult {
-    if let Some(warning) = host.unread_servers(&home()?) {
+fn warn_of_unread(global: &Global, host: KnownHost, home: &Path) {
+    if let Some(warning) = host.unread_servers(home) {
         print_note(global, &warning);
     }
-    Ok(())
 }
 
 fn has_no_servers(failure: &Failure) -> bool {
@@ -440,7 +455,19 @@ fn has_no_servers(failure: &Failure) -> bool {
 fn read_host(global: &Global, host: KnownHost, file: &Path) -> CliResult<Source> {
     let mut read = read_servers(global, host, file, &read_text(file)?)?;
     read.leave_out(&switched_off_servers(host, file));
-    Ok(Source { read, agent: host.name().to_owned() })
+    Ok(Source { read, agent: agent_of(host) })
+}
+
+/// Returns the agent name with which the user's own file of a host starts mgp, else the name of the host. A project's
+/// file may come from other people, so it chooses no agent.
+fn agent_of(host: KnownHost) -> String {
+    let named = || {
+        let file = host.user_file(&home().ok()?);
+        let servers = read(host.format(), &file, &read_text(&file).ok()?).ok()?.servers;
+        let own = servers.iter().find(|server| is_own(server))?;
+        option_of(&own.entry, "--agent")
+    };
+    named().unwrap_or_else(|| host.name().to_owned())
 }
 
 /// Reads the servers in the text of a host's file. Only the user's own file is allowed to name stored secrets.
@@ -450,25 +477,32 @@ pub(super) fn read_servers(
     file: &Path,
     text: &str,
 ) -> CliResult<Read> {
-    let user_file = host.user_file(&home()?);
-    if file != user_file && Some(file) != dunce::canonicalize(&user_file).ok().as_deref() {
+    let home = home()?;
+    let mut of_user = std::iter::once(host.user_file(&home)).chain(host.settings_file(&home));
+    let is_same =
+        |own: &PathBuf| file == own || Some(file) == dunce::canonicalize(own).ok().as_deref();
+    let Some(user_file) = of_user.find(is_same) else {
         return Ok(read(host.format(), file, text)?);
-    }
+    };
     let secrets = SecretFile::in_folder(&state::folder(global)?).names();
     let secrets = secrets.map_err(|error| Failure::failed(error.to_string()))?;
     // Use the unresolved path even if `file` is the resolved one, so that each import has the same source.
     Ok(read_of_user(host.format(), &user_file, text, &secrets)?)
 }
 
-/// Returns the servers of a project's `.mcp.json` that the user has disabled in Claude Code.
+/// Returns the servers of a project's `.mcp.json` that the user has disabled in Claude Code. The servers of other files
+/// stay, because these settings do not apply to them.
 fn switched_off_servers(host: KnownHost, file: &Path) -> Vec<String> {
     let (Host::ClaudeCode, Some(project)) = (host.format(), file.parent()) else {
         return Vec::new();
     };
+    if !file.ends_with(".mcp.json") {
+        return Vec::new();
+    }
     let settings = project.join(".claude/settings.json");
     let local = project.join(".claude/settings.local.json");
-    let of_user = home().map(|home| host.user_file(&home));
-    let files = [settings, local].into_iter().chain(of_user);
+    let of_user = home().map(|home| [host.user_file(&home), claude_settings(&home)]);
+    let files = [settings, local].into_iter().chain(of_user.into_iter().flatten());
     let texts = files.filter_map(|file| read_text(&file).ok());
     texts.flat_map(|text| switched_off(&text, project)).collect()
 }
@@ -483,12 +517,12 @@ fn read_file(name: &str) -> CliResult<Source> {
     }
     let file = dunce::canonicalize(&file).unwrap_or(file);
     let text = read_text(&file)?;
-    let (format, agent) = match KnownHost::from_file(&file) {
-        Some(host) => (host.format(), host.name()),
-        None if is_registry(&text) => (Host::Registry, "default"),
-        None => (Host::Generic, "default"),
+    let (format, agent) = match KnownHost::from_imported_file(&file) {
+        Some(host) => (host.format(), agent_of(host)),
+        None if is_registry(&text) => (Host::Registry, "default".to_owned()),
+        None => (Host::Generic, "default".to_owned()),
     };
-    Ok(Source { read: read(format, &file, &text)?, agent: agent.to_owned() })
+    Ok(Source { read: read(format, &file, &text)?, agent })
 }
 
 const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -515,4 +549,26 @@ fn is_registry(text: &str) -> bool {
 pub(super) fn is_mgp(entry: &Entry) -> bool {
     let program = entry.command.as_deref().map(Path::new).and_then(Path::file_stem);
     program.is_some_and(|name| name == "mgp") && entry.args.iter().any(|arg| arg == "serve")
+}
+
+/// Returns whether a server in a host's file is the entry of mgp for all projects.
+pub(super) fn is_own(server: &ImportedServer) -> bool {
+    server.name == "mgp" && server.project.is_none() && is_mgp(&server.entry)
+}
+
+/// Returns the value of an option in the entry that starts mgp.
+pub(super) fn option_of(entry: &Entry, name: &str) -> Option<String> {
+    let mut args = entry.args.iter();
+    while let Some(argument) = args.next() {
+        let value = match argument.strip_prefix(name) {
+            Some("") => args.next().map(String::as_str),
+            Some(rest) => rest.strip_prefix('='),
+            None => None,
+        };
+        if let Some(value) = value {
+            // The reader of a host's file doubles each dollar sign outside of variables.
+            return Some(value.replace("$$", "$"));
+        }
+    }
+    None
 }

@@ -17,7 +17,9 @@ use mgp_types::mgp::{
 use serde::Serialize;
 use tokio::time::{sleep, timeout};
 
+use super::callbacks::open_questions;
 use super::tools::{fetch_tools, needs_decision};
+use super::transactions;
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::lock::{self, LockAttempt};
@@ -80,15 +82,24 @@ pub(crate) struct Status {
     waiting_approvals: usize,
     /// The number of tools whose definition waits for a decision, by server.
     waiting_definitions: BTreeMap<String, usize>,
+    /// The number of questions of servers that wait for an answer.
+    waiting_questions: usize,
+    /// The number of transactions that could not be undone and wait for a decision.
+    waiting_transactions: usize,
     /// The servers that do not work, each with the reason.
     failing: BTreeMap<String, String>,
 }
 
 impl Status {
     fn render_waiting(&self, out: &mut Output) {
-        let lines = (self.waiting_approvals > 0)
-            .then(|| format!("{}: mgp approvals watch", plural(self.waiting_approvals, "approval")))
-            .into_iter()
+        let counts = [
+            (self.waiting_approvals, "approval", "mgp approvals watch"),
+            (self.waiting_questions, "question", "mgp callbacks ls"),
+            (self.waiting_transactions, "transaction", "mgp transactions ls"),
+        ];
+        let counted = counts.into_iter().filter(|(count, ..)| *count > 0);
+        let lines = counted
+            .map(|(count, what, command)| format!("{}: {command}", plural(count, what)))
             .chain(self.waiting_definitions.iter().map(|(server, count)| {
                 let count = plural(*count, "definition");
                 format!("{count} of {server}: mgp tools ls {server} --waiting")
@@ -207,10 +218,20 @@ pub(crate) async fn status(global: &Global) -> CliResult {
     for tool in fetch_tools(&client, None, None).await?.into_iter().filter(needs_decision) {
         *waiting_definitions.entry(tool.server_id).or_default() += 1;
     }
+    let waiting_questions = open_questions(&client).await?.len();
+    let waiting_transactions = transactions::stuck(&client).await?.len();
     let servers = client.request::<KernelServers>(&KernelServersParams::new()).await?.servers;
     let failing = servers.into_iter().filter(|server| server.status != ServerState::Connected);
     let failing = failing.filter_map(|server| Some((server.id, server.error?))).collect();
-    print(global, &Status { info, waiting_approvals, waiting_definitions, failing })
+    let status = Status {
+        info,
+        waiting_approvals,
+        waiting_definitions,
+        waiting_questions,
+        waiting_transactions,
+        failing,
+    };
+    print(global, &status)
 }
 
 /// Makes the running kernel apply the configuration files as they are now, and prints the changes.

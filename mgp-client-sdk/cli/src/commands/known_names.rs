@@ -9,7 +9,7 @@ use mgp_client_sdk::Client;
 use mgp_discovery::{Config, Registrations, Sources, Trust, nearest};
 use mgp_security::ServerHoldings;
 use mgp_security::auth::{ApiKeys, FileKeys};
-use mgp_types::method::{KernelInfo, KernelServers, KernelTools, find_kernel_tool};
+use mgp_types::method::{KERNEL_TOOLS, KernelInfo, KernelServers, KernelTools, find_kernel_tool};
 use mgp_types::mgp::{KernelInfoParams, KernelServer, KernelServersParams, KernelToolsParams};
 use mgp_types::service::ServerId;
 use mgp_types::store::{Db, Store};
@@ -23,7 +23,7 @@ use crate::socket_hello::Intent;
 use crate::state;
 
 /// The server id of the kernel's own tools.
-const KERNEL_ID: &str = "mgp";
+pub(super) const KERNEL_ID: &str = "mgp";
 
 /// The remedy if a person wants to decide about a name that does not exist yet.
 const FORCE: &str = "add --force to decide about one that comes later";
@@ -106,6 +106,10 @@ impl KnownNames {
 
     /// Splits `SERVER.TOOL` after the longest prefix that is the id of a known server.
     pub(super) fn split<'a>(&self, name: &'a str) -> Option<(&'a str, &'a str)> {
+        // The names of the kernel's own tools begin with its id.
+        if let Some(tool) = find_kernel_tool(name) {
+            return Some((KERNEL_ID, tool.name));
+        }
         let dots = name.match_indices('.').map(|(at, _)| (&name[..at], &name[at + 1..]));
         let known =
             |(server, tool): &(&str, &str)| self.servers.contains_key(*server) && !tool.is_empty();
@@ -122,10 +126,12 @@ impl KnownNames {
         }
     }
 
-    /// Returns the name of a tool without the prefix of its server.
+    /// Returns the name of a tool without the prefix of its server, unless the server has a tool of the whole name.
     fn bare<'a>(&self, server: &str, tool: &'a str) -> &'a str {
-        let own = |name: &str| self.servers.get(server).is_some_and(|tools| tools.contains(name));
-        let is_whole = own(tool) || (server == KERNEL_ID && find_kernel_tool(tool).is_some());
+        if let Some(own) = find_kernel_tool(tool).filter(|_| server == KERNEL_ID) {
+            return own.name;
+        }
+        let is_whole = self.servers.get(server).is_some_and(|tools| tools.contains(tool));
         let bare = tool.strip_prefix(server).and_then(|rest| rest.strip_prefix('.'));
         bare.filter(|_| !is_whole).unwrap_or(tool)
     }
@@ -142,10 +148,12 @@ impl KnownNames {
 
     /// Refuses a tool that the server does not have; returns a note if the server's tools are not known.
     pub(super) fn check_tool(&self, server: &str, tool: &str) -> CliResult<Option<String>> {
-        let known = self.servers.get(server).filter(|known| !known.is_empty());
-        if server == KERNEL_ID && find_kernel_tool(tool).is_some() {
-            return Ok(None);
+        if server == KERNEL_ID {
+            let own = find_kernel_tool(tool).map(|_| None);
+            let names = KERNEL_TOOLS.iter().map(|own| own.name);
+            return own.ok_or_else(|| unknown("`mgp` tool", tool, names));
         }
+        let known = self.servers.get(server).filter(|known| !known.is_empty());
         match known {
             Some(known) if known.contains(tool) => Ok(None),
             Some(known) => {
@@ -166,7 +174,7 @@ impl KnownNames {
         if all.peek().is_none() {
             return Ok(Some(format!("no tools are known yet, so `{name}` was not checked")));
         }
-        if find_kernel_tool(name).is_some() || all.any(|tool| tool == name) {
+        if all.any(|tool| tool == name) {
             return Ok(None);
         }
         Err(unknown("tool", name, self.servers.values().flatten().map(String::as_str)))

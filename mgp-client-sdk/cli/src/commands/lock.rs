@@ -26,7 +26,7 @@ const FILE_NAME: &str = "mgp.lock";
 /// `mgp lock`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Each server is started, and what was started and listed is written to `mgp.lock` beside the configuration file. `mgp serve --locked` then starts only that.\n\nExample:\n  mgp lock\n  mgp lock --check\n  mgp serve --http 127.0.0.1:8900 --locked"
+    after_help = "Each server is started, and what was started and listed is written to `mgp.lock` beside the configuration file. `mgp serve --locked` then starts only that. It reads the file when it starts, so restart a running one after a change.\n\nExample:\n  mgp lock\n  mgp lock --check\n  mgp serve --http 127.0.0.1:8900 --locked"
 )]
 pub(crate) struct Lock {
     /// Only these servers; the others keep their entries
@@ -152,6 +152,12 @@ pub(crate) async fn run(global: &Global, lock: &Lock) -> CliResult {
     let is_changed = rows.iter().any(|row| row.is_changed);
     if !lock.check {
         write(&path, entries)?;
+        if is_changed && before.is_some() {
+            print_note(
+                global,
+                "mgp: restart a kernel that runs with --locked, so that it reads the file",
+            );
+        }
     }
     let file = path.display().to_string();
     print(global, &LockReport { file, is_written: !lock.check, servers: rows })?;

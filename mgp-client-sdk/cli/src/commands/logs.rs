@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use clap::Args;
 use mgp_types::escape_hidden;
-use mgp_types::method::KernelServersLogs;
-use mgp_types::mgp::{KernelLogLine, KernelServerLogsParams};
+use mgp_types::method::{KernelInfo, KernelServersLogs};
+use mgp_types::mgp::{KernelInfoParams, KernelLogLine, KernelServerLogsParams};
 use serde::Serialize;
 use tokio::time::sleep;
 
 use super::known_names::check_running;
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
-use crate::output::{Output, Render, print, print_json_line, write_stdout};
-use crate::{control, log, state};
+use crate::output::{Output, Render, print, print_json_line, print_note, write_stdout};
+use crate::{control, log, operator, state};
 
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -142,13 +142,30 @@ fn new_lines<'a>(known: &[LogLine], lines: &'a [LogLine]) -> &'a [LogLine] {
     &lines[from..]
 }
 
+/// Checks that this process is allowed to read as an operator. Returns whether a kernel runs that serves over HTTP;
+/// such a kernel does not log to the file.
+async fn admit_reader(global: &Global) -> CliResult<bool> {
+    match control::connect(global).await {
+        Ok(client) => {
+            let info = client.request::<KernelInfo>(&KernelInfoParams::new()).await;
+            client.close().await;
+            Ok(info?.http.is_some())
+        }
+        Err(failure) if failure.is_no_kernel() => operator::check_place().map(|()| false),
+        Err(failure) => Err(failure),
+    }
+}
+
 async fn of_kernel(global: &Global, logs: &Logs) -> CliResult {
-    control::admit_reader(global).await?;
+    let is_of_http = admit_reader(global).await?;
     let path = log::file(&state::folder(global)?);
-    let mut tail = Tail::open(&path).map_err(|error| missing(&path, &error))?;
-    let text = tail.read()?;
-    let lines: Vec<&str> = text.lines().collect();
+    if is_of_http && path.exists() {
+        let note = "mgp: the running kernel logs to standard error, as a service e.g. to `journalctl --user -u mgp`; these lines are of an earlier kernel";
+        print_note(global, note);
+    }
     let count = usize::try_from(logs.lines).unwrap_or(usize::MAX);
+    let (mut tail, text) = open_end(&path, count).map_err(|error| missing(&path, &error))?;
+    let lines: Vec<&str> = text.lines().collect();
     let last = &lines[lines.len().saturating_sub(count)..];
     let parsed = |lines: &[&str]| lines.iter().map(|line| LogLine::parse(line)).collect();
     if !logs.follow {
@@ -158,13 +175,25 @@ async fn of_kernel(global: &Global, logs: &Logs) -> CliResult {
     print_lines(global, &first)?;
     loop {
         sleep(FOLLOW_INTERVAL).await;
-        if tail.is_replaced(&path) {
-            tail = Tail::open(&path).map_err(|error| missing(&path, &error))?;
-        }
-        let text = tail.read()?;
+        let text = tail.follow(&path).map_err(|error| missing(&path, &error))?;
         let lines: Vec<LogLine> = text.lines().map(LogLine::parse).collect();
         print_lines(global, &lines)?;
     }
+}
+
+/// Opens the kernel's log, and returns its end. If the kernel has begun a new file and this one has fewer lines than
+/// wanted, the end of the previous file is before them.
+fn open_end(path: &Path, lines: usize) -> io::Result<(Tail, String)> {
+    let mut tail = Tail::open(path)?;
+    let is_whole = tail.read == 0;
+    let mut text = tail.read()?;
+    if is_whole
+        && text.lines().count() < lines
+        && let Ok(mut previous) = Tail::open(&path.with_extension("log.old"))
+    {
+        text.insert_str(0, &previous.read()?);
+    }
+    Ok((tail, text))
 }
 
 fn missing(path: &Path, error: &io::Error) -> Failure {
@@ -218,6 +247,17 @@ impl Tail {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
+    /// Returns the whole lines that were not read yet. If the kernel has begun a new file at this path, returns those of
+    /// this file and of the new one.
+    fn follow(&mut self, path: &Path) -> io::Result<String> {
+        if !self.is_replaced(path) {
+            return self.read();
+        }
+        let rest = self.read()?;
+        *self = Self::open(path)?;
+        Ok(rest + &self.read()?)
+    }
+
     /// Returns whether the kernel has begun a new file at this path, because this one had become too long.
     fn is_replaced(&self, path: &Path) -> bool {
         std::fs::metadata(path).is_ok_and(|new| new.len() < self.read)
@@ -259,6 +299,20 @@ mod tests {
         assert!(!tail.is_replaced(&path));
         fs::write(&path, "new\n").unwrap();
         assert!(tail.is_replaced(&path));
+    }
+
+    #[test]
+    fn no_line_is_lost_when_the_kernel_begins_a_new_file() {
+        let folder = mgp_testkit::temp_dir();
+        let path = folder.path().join("kernel.log");
+        fs::write(&path, "one\ntwo\n").unwrap();
+        let (mut tail, _) = open_end(&path, 9).unwrap();
+        fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"three\n").unwrap();
+        fs::rename(&path, folder.path().join("kernel.log.old")).unwrap();
+        fs::write(&path, "four\n").unwrap();
+        assert_eq!(tail.follow(&path).unwrap(), "three\nfour\n");
+        assert_eq!(open_end(&path, 2).unwrap().1, "one\ntwo\nthree\nfour\n");
+        assert_eq!(open_end(&path, 1).unwrap().1, "four\n", "there are enough lines");
     }
 
     #[test]

@@ -51,24 +51,32 @@ pub(crate) async fn run(global: &Global, operator: &Operator) -> CliResult {
         // first one.
         control::admit_reader(global).await?;
     }
-    let (method, done) = match change {
+    let done = match change {
         Passphrase::Set => {
-            file.set(&new_passphrase()?)?;
-            ("operator.passphrase.set", "set")
+            let new = new_passphrase()?;
+            record(global, "operator.passphrase.set").await?;
+            file.set(&new)?;
+            "set"
         }
         Passphrase::Remove => {
-            if !file.remove()? {
+            if !file.is_set()? {
                 return Err(Failure::failed("no passphrase is set"));
             }
-            ("operator.passphrase.remove", "removed")
+            record(global, "operator.passphrase.remove").await?;
+            file.remove()?;
+            "removed"
         }
     };
+    ActionReport::new("passphrase", done).print(global)
+}
+
+/// Records a change before it is made: a change that cannot be recorded must not be made.
+async fn record(global: &Global, method: &str) -> CliResult {
     let audit = OfflineAudit::open(global).await?;
     let event = Event::administered(&backend::operator(), None, method);
     let recorded = audit.sink().record(event.build()).await;
     audit.close().await?;
-    recorded?;
-    ActionReport::new("passphrase", done).print(global)
+    Ok(recorded?)
 }
 
 fn new_passphrase() -> CliResult<String> {

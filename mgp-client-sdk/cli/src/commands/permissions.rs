@@ -123,7 +123,7 @@ impl Render for DecisionList {
                 Cell::from(one.decision.as_str()).color(color),
                 one.agent_id.as_deref().into(),
                 (!tools.is_empty()).then(|| tools.join(" ")).into(),
-                one.limits.clone().or_else(|| one.scope.as_ref().map(scope_words)).into(),
+                limits(one).into(),
                 one.expires_at.as_ref().map(ToString::to_string).into(),
                 one.approved_by.as_str().into(),
                 one.justification.as_deref().into(),
@@ -166,9 +166,7 @@ async fn execute(
             let decisions = backend.permissions(server.as_deref()).await?;
             // A server that was removed may still have decisions.
             if let Some(server) = server.as_ref().filter(|_| decisions.is_empty()) {
-                let known = KnownNames::read(global, backend).await?;
-                let checked = known.check_server(server).await;
-                checked.map_err(|failure| Failure::usage(without_force(&failure)))?;
+                check_server(global, backend, server).await?;
             }
             print(global, &DecisionList(decisions))?;
             Ok(None)
@@ -226,6 +224,17 @@ async fn decide(
         PermissionDecision::Revoke => "revoked",
     };
     Ok(ActionReport::new(&**server, status).with_notes(notes))
+}
+
+/// Returns the arguments to which a decision is limited, in words.
+pub(crate) fn limits(decision: &KernelPermission) -> Option<String> {
+    decision.limits.clone().or_else(|| decision.scope.as_ref().map(scope_words))
+}
+
+/// Refuses a server that does not exist.
+pub(crate) async fn check_server(global: &Global, backend: &Backend, server: &str) -> CliResult {
+    let checked = KnownNames::read(global, backend).await?.check_server(server).await;
+    checked.map_err(|failure| Failure::usage(without_force(&failure)))
 }
 
 /// Refuses words that are not permissions, and likely misspellings of known ones. Accepts other names with a dot,

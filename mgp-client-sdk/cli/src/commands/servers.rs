@@ -1,9 +1,11 @@
 //! The command `mgp servers`: lists, finds, adds, updates, removes and controls servers.
 
 pub(crate) mod add;
+mod bundle_changes;
 mod bundle_users;
-mod change;
+pub(crate) mod change;
 pub(crate) mod list;
+mod package;
 mod published;
 mod registry;
 mod remove;

@@ -30,6 +30,9 @@ const LOG: &str = "service.log";
 /// The seconds that a kernel without an HTTP address keeps running without a host: the highest value, i.e. for ever.
 const LINGER: &str = "4294967295";
 
+/// The options of an installed service that a later install must repeat.
+const KEPT_OPTIONS: [&str; 3] = ["--http", "--config", "--state"];
+
 /// The time that a started service takes at most until it serves.
 const START_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -40,7 +43,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 pub(crate) enum Service {
     /// Run the kernel from login on, and start it now
     #[command(
-        after_help = "Without --http the kernel serves the hosts of this user only, over its local socket. A kernel that runs already is stopped first. The service gets the PATH of this shell, with which it finds the programs of servers.\n\nExample:\n  mgp service install\n  mgp service install --http 127.0.0.1:8900"
+        after_help = "Without --http the kernel serves the hosts of this user only, over its local socket. A kernel that runs already is stopped first. The service gets the PATH of this shell, with which it finds the programs of servers. If the service is installed already, repeat its options.\n\nExample:\n  mgp service install\n  mgp service install --http 127.0.0.1:8900"
     )]
     Install(Install),
     /// Show whether the service is installed and running
@@ -98,7 +101,7 @@ impl Manager {
             "linux" => Ok(Self::Systemd),
             "macos" => Ok(Self::Launchd),
             other => Err(Failure::failed(format!(
-                "services are not supported on {other}; start `mgp serve` with its own means"
+                "services are not supported on {other}; let {other} start `mgp serve --http ADDR` at login"
             ))),
         }
     }
@@ -282,10 +285,30 @@ pub(crate) async fn run(global: &Global, service: &Service) -> CliResult {
     }
 }
 
+/// Fails if the installed service has an option that its new description lacks, e.g. the address that hosts use.
+fn check_kept_options(file: &Path, new: &str) -> CliResult {
+    let Ok(installed) = fs::read_to_string(file) else { return Ok(()) };
+    let has = |text: &str, option: &str| {
+        text.contains(&format!("\"{option}\"")) || text.contains(&format!(">{option}<"))
+    };
+    let lost =
+        KEPT_OPTIONS.into_iter().filter(|&option| has(&installed, option) && !has(new, option));
+    let lost: Vec<&str> = lost.collect();
+    if lost.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "the installed service has {}; repeat its options, which are in `{}`, or run `mgp service uninstall` first",
+        lost.join(", "),
+        file.display()
+    )))
+}
+
 async fn install(global: &Global, install: &Install, manager: Manager, file: &Path) -> CliResult {
     let running = control::admit_and_connect(global).await?;
     let state_folder = state::create_folder(global)?;
     let text = manager.describe(&Description::new(global, install)?);
+    check_kept_options(file, &text)?;
     let folder = file.parent().unwrap_or(file);
     let failed = |error| Failure::failed(format!("`{}`: {error}", file.display()));
     fs::create_dir_all(folder).and_then(|()| replace_file(file, &text)).map_err(failed)?;
@@ -398,6 +421,22 @@ mod tests {
         assert!(unit.contains(r#"Environment="PATH=/opt/a b:/usr/bin""#), "{unit}");
         // Only the kernel is sent a signal at first, because it lets running calls finish before it ends its servers.
         assert!(unit.contains("\nKillMode=mixed\nTimeoutStopSec=60\n"), "{unit}");
+    }
+
+    #[test]
+    fn an_install_keeps_the_options_of_the_installed_service() {
+        let folder = mgp_testkit::temp_dir();
+        let file = folder.path().join("service");
+        let plain =
+            Description { command: vec!["/mgp".into(), "__kernel".into()], ..service("/mgp") };
+        for manager in [Manager::Systemd, Manager::Launchd] {
+            let (served, bare) = (manager.describe(&service("/mgp")), manager.describe(&plain));
+            fs::write(&file, &bare).unwrap();
+            check_kept_options(&file, &served).unwrap();
+            fs::write(&file, &served).unwrap();
+            check_kept_options(&file, &served).unwrap();
+            assert!(check_kept_options(&file, &bare).is_err(), "{manager:?}");
+        }
     }
 
     #[test]

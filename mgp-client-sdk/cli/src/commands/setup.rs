@@ -75,11 +75,13 @@ pub(crate) struct SetupResult {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct HostReport {
-    /// The host, which is also the name of its agent.
+    /// The host.
     host: String,
+    /// The agent name of the host.
+    agent: String,
     /// The host's file.
     file: PathBuf,
-    /// The lines of the file that change, without values of variables and headers.
+    /// The servers of the file that change, as JSON without secrets; each line begins with `-` or `+`.
     difference: Difference,
     /// Servers that the host will still start by itself.
     beside: Vec<String>,
@@ -246,15 +248,15 @@ impl Planned {
             )));
         }
         let mut import = ImportPlan::new(&file, sources)?;
-        let values: Vec<&str> = import.values().collect();
         let (mut changes, mut reports) = (Vec::new(), Vec::new());
         for host in hosts {
             let change = HostChange::plan(global, host, &setup.config, import.text())?;
-            let (before, after) = change.texts();
+            let (before, after) = change.server_lines();
             reports.push(HostReport {
                 host: host.name().to_owned(),
+                agent: change.agent().to_owned(),
                 file: change.file().to_owned(),
-                difference: Difference::new(before, after, &values),
+                difference: Difference::new(&before, &after, change.is_change()),
                 beside: change.beside().to_vec(),
                 backup: None,
                 ready: None,
@@ -291,7 +293,7 @@ impl Planned {
             for (change, report) in changes.into_iter().zip(hosts) {
                 if let Some(answer) = interactive {
                     let own = ConfigFile::open(setup.config.file_to_edit()?)?;
-                    own.set_interactive(change.host().name(), answer)?;
+                    own.set_interactive(change.agent(), answer)?;
                 }
                 match change.write(global, run.clone()) {
                     Ok(backup) => report.backup = backup,

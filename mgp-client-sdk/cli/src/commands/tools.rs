@@ -4,6 +4,7 @@ use std::num::NonZeroU64;
 
 use clap::{Args, Subcommand};
 use mgp_client_sdk::Client;
+use mgp_toolindex::Query;
 use mgp_types::method::{KernelTools, KernelToolsTokens};
 use mgp_types::mgp::{
     DiscoverToolsParams, DiscoverToolsResult, FoundTool, KernelTokensParams, KernelTokensResult,
@@ -19,7 +20,9 @@ use crate::config_file::{ConfigFile, Pinned, check_agent};
 use crate::control;
 use crate::exit::{CliResult, Failure};
 use crate::operator::admit_edit;
-use crate::output::{ActionReport, Cell, Color, Output, Render, first_line, print, print_note};
+use crate::output::{
+    ActionReport, Cell, Color, Output, Render, first_line, plural, print, print_note, print_stderr,
+};
 
 mod agent;
 mod approve;
@@ -105,7 +108,7 @@ pub(crate) struct Search {
     /// Agent that searches; the default is one that is in use
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
-    /// Maximum number of tools
+    /// Maximum number of tools, at most 50
     #[arg(long, short = 'n', value_name = "N", default_value = "5")]
     most: NonZeroU64,
     /// Search strategy: keyword, semantic, category or hybrid
@@ -154,6 +157,9 @@ pub(crate) struct SearchResult {
     /// For each tool, the part of the query for which it was found; `None` if the query has only one part.
     #[serde(skip)]
     parts: Vec<Option<String>>,
+    /// The number of found tools that the answer leaves out.
+    #[serde(skip)]
+    omitted: u64,
     #[serde(skip)]
     agent: String,
 }
@@ -234,6 +240,10 @@ impl Render for SearchResult {
     fn render(&self, out: &mut Output) {
         if self.tools.is_empty() {
             let agent = &self.agent;
+            if self.omitted > 0 {
+                let line = format!("no found tool fits the context budget of agent `{agent}`");
+                return out.line(line);
+            }
             return out.line(format!(
                 "no tool that agent `{agent}` may use fits; try another --agent, or `mgp access grant {agent} SERVER`"
             ));
@@ -357,15 +367,23 @@ async fn search(global: &Global, search: &Search) -> CliResult {
     params.query = Some(search.query.join(" "));
     params.max_results = Some(search.most.get());
     params.strategy = search.strategy.as_deref().map(SearchStrategy::from);
-    params.explain = search.why.then_some(true);
+    // The kernel does not record searches with `explain`, so a trial does not count as a wish of the agent.
+    params.explain = Some(true);
     let found = client.mgp().tools_discover(&params).await?;
-    let parts = parts(&found);
-    let mut tools = found.tools;
+    let (parts, remarks) = (parts(&found), remarks(search, &found, &agent));
+    let (mut tools, omitted) = (found.tools, found.omitted.unwrap_or_default());
     for tool in &mut tools {
         let id = format!("{}.{}", tool.server_id, tool.name);
         tool.tool_id.get_or_insert(id);
+        if !search.why {
+            tool.reason = None;
+        }
     }
-    print(global, &SearchResult { tools, parts, agent: agent.clone() })?;
+    print(global, &SearchResult { tools, parts, omitted, agent: agent.clone() })?;
+    // A script must also learn that the list is incomplete.
+    for remark in &remarks {
+        print_stderr(remark);
+    }
     if search.agent.is_none() {
         let note = format!("found for the agent `{agent}`; --agent NAME searches for another");
         print_note(global, &note);
@@ -379,6 +397,26 @@ fn print_list(global: &Global, tools: Vec<KernelTool>, agent: &str) -> CliResult
         format!("USABLE is what the agent `{agent}` may find and call; --agent NAME shows another");
     print_note(global, &note);
     Ok(())
+}
+
+/// Returns what the answer to a search leaves out, and how the search differs from the requested one.
+fn remarks(search: &Search, found: &DiscoverToolsResult, agent: &str) -> Vec<String> {
+    let mut remarks: Vec<String> = found.notes.iter().cloned().collect();
+    if let (Some(requested), Some(used)) = (&search.strategy, &found.fallback_strategy) {
+        let reason = found.fallback_reason.as_deref().unwrap_or("it is not available");
+        remarks.push(format!("searched by {used} instead of {requested}: {reason}"));
+    }
+    if let Some(omitted) = found.omitted {
+        remarks.push(format!(
+            "the answer leaves out {}, because its tokens are limited; raise `discovery_reserve` of \
+             `[kernel.tool_context_budget]`, or `budget` of `[agents.{agent}]`",
+            plural(omitted, "tool")
+        ));
+    }
+    if search.most.get() > Query::CAP as u64 {
+        remarks.push(format!("a search returns at most {} tools", Query::CAP));
+    }
+    remarks
 }
 
 /// Returns, for each tool, the part of the query for which it was found; `None` if the query has only one part.

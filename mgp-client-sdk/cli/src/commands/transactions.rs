@@ -3,9 +3,12 @@
 use std::collections::BTreeSet;
 
 use clap::Subcommand;
+use mgp_client_sdk::Client;
+use mgp_types::ErrorCode;
 use mgp_types::method::{KernelTransactions, KernelTransactionsResolve, KernelTransactionsRetry};
 use mgp_types::proposal::{
     ListTransactionsParams, SettleTransactionParams, StepRecord, TransactionRecord,
+    TransactionStatus,
 };
 use serde::Serialize;
 
@@ -161,6 +164,17 @@ async fn list(
     Ok(found?.transactions.into_iter().collect())
 }
 
+/// Returns the transactions that could not be rolled back completely and wait for an operator; none if the kernel has
+/// no transactions.
+pub(crate) async fn stuck(client: &Client) -> CliResult<Vec<TransactionRecord>> {
+    let found = match client.request::<KernelTransactions>(&ListTransactionsParams::new()).await {
+        Err(error) if error.code() == ErrorCode::METHOD_NOT_FOUND => return Ok(Vec::new()),
+        found => found?.transactions,
+    };
+    let is_stuck = |one: &TransactionRecord| one.status == TransactionStatus::PartiallyRolledBack;
+    Ok(found.into_iter().filter(is_stuck).collect())
+}
+
 /// Returns the transaction of an agent; fails if several agents chose the id and no agent is named.
 fn choose(
     mut found: Vec<TransactionRecord>,
@@ -183,7 +197,6 @@ fn choose(
 #[cfg(test)]
 mod tests {
     use mgp_types::Timestamp;
-    use mgp_types::proposal::TransactionStatus;
 
     use super::*;
 

@@ -15,23 +15,24 @@ use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::output::{Cell, Output, Render, plural, print, print_json, print_stderr, write_stdout};
 use crate::signals::Signals;
+use crate::time_args;
 
 /// `mgp validate`.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Validate {
     /// Judge a server: a program, or one at a URL
     #[command(
-        after_help = "Examples:\n  mgp validate server -- uvx mcp-server-time\n  mgp validate server --url http://127.0.0.1:8000/mcp --page report.html\n\nTools are called only if they declare to be read-only, and without arguments, or with --tool."
+        after_help = "Tools are called only if they declare to be read-only, and without arguments, or with --tool.\n\nExample:\n  mgp validate server -- uvx mcp-server-time\n  mgp validate server --url http://127.0.0.1:8000/mcp --page report.html"
     )]
     Server(Server),
     /// Judge a client: configure this command as a server in it, and use it
     #[command(
-        after_help = "Example, in the file of a host:\n  {\"mcpServers\": {\"judge\": {\"command\": \"mgp\", \"args\": [\"validate\", \"client\", \"--page\", \"/tmp/report.html\"]}}}\n\nThe report is written when the client disconnects."
+        after_help = "The report is written when the client disconnects. The example is for the file of a host.\n\nExample:\n  {\"mcpServers\": {\"judge\": {\"command\": \"mgp\", \"args\": [\"validate\", \"client\", \"--page\", \"/tmp/report.html\"]}}}"
     )]
     Client(Files),
     /// Judge a client and a server: configure this command as the server in the client, and use it
     #[command(
-        after_help = "Example, in the file of a host:\n  {\"mcpServers\": {\"time\": {\"command\": \"mgp\", \"args\": [\"validate\", \"pair\", \"--page\", \"/tmp/report.html\", \"--\", \"uvx\", \"mcp-server-time\"]}}}\n\nThe report is written when the client disconnects, the server ends, or a signal stops this command."
+        after_help = "The report is written when the client disconnects, the server ends, or a signal stops this command. The example is for the file of a host.\n\nExample:\n  {\"mcpServers\": {\"time\": {\"command\": \"mgp\", \"args\": [\"validate\", \"pair\", \"--page\", \"/tmp/report.html\", \"--\", \"uvx\", \"mcp-server-time\"]}}}"
     )]
     Pair(Pair),
     /// List the rules
@@ -47,9 +48,9 @@ pub(crate) struct Server {
     /// Arguments of the tool
     #[arg(long, value_name = "JSON", requires = "tool", default_value = "{}")]
     args: String,
-    /// Seconds to wait for each answer
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
-    timeout: u64,
+    /// Time to wait for each answer, at most 10m
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = answer_timeout)]
+    timeout: Duration,
     #[command(flatten)]
     judged: Pair,
 }
@@ -134,6 +135,16 @@ pub(crate) async fn run(global: &Global, validate: Validate) -> CliResult {
     }
 }
 
+/// Parses the time to wait for an answer: a duration, or a number of seconds.
+fn answer_timeout(text: &str) -> Result<Duration, String> {
+    let timeout = match text.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => time_args::duration(text)?,
+    };
+    let range = Duration::from_secs(1)..=Duration::from_mins(10);
+    if range.contains(&timeout) { Ok(timeout) } else { Err("use 1s to 10m".to_owned()) }
+}
+
 /// Writes the report to files and to standard error: standard output belongs to the client.
 fn finish_client(files: &Files, report: &Report) -> CliResult {
     write_files(files, report)?;
@@ -171,7 +182,7 @@ fn check_names(only: &[String], rules: impl Iterator<Item = &'static RuleInfo>) 
 
 fn options(server: &Server) -> Result<Options, Failure> {
     let mut options = Options::new();
-    options.timeout = Duration::from_secs(server.timeout);
+    options.timeout = server.timeout;
     options.only.clone_from(&server.judged.only);
     if let Some(tool) = &server.tool {
         let arguments: Value = serde_json::from_str(&server.args)

@@ -18,6 +18,7 @@ use super::operator::Viewer;
 use super::{Console, PageError, Shared, inbox, keys, shown};
 use crate::backend::Backend;
 use crate::commands::access::{self, AccessMatrix, Target};
+use crate::commands::permissions::limits;
 use crate::exit::{CliResult, Failure};
 
 pub(super) async fn page(
@@ -37,8 +38,8 @@ pub(super) async fn show(
 ) -> Response {
     shown(console, viewer, async {
         let backend = Backend::Kernel(viewer.operator.client.clone());
-        let config = console.config(viewer).await?;
-        let matrix = access::matrix_of_all(&console.global, &config, &backend).await?;
+        let sources = console.sources(viewer).await?;
+        let matrix = access::matrix_of_all(&console.global, &sources, &backend).await?;
         let params = KernelPermissionsParams::new();
         let decisions =
             viewer.operator.client.request::<KernelPermissions>(&params).await?.permissions;
@@ -53,7 +54,7 @@ pub(super) async fn show(
             (matrix_table(console, viewer, &matrix))
             h2 #decisions { (texts.decisions) }
             (decisions_table(console, viewer, &decisions))
-            (keys::section(console, viewer, &config).await?)
+            (keys::section(console, viewer, &sources).await?)
         };
         Ok(layout::page(console, viewer, "/access", query, &body))
     })
@@ -128,7 +129,8 @@ fn matrix_table(console: &Console, viewer: &Viewer, matrix: &AccessMatrix) -> Ma
     }
 }
 
-/// Returns the access of an agent to a server, each entry with a button that removes it.
+/// Returns the access of an agent to a server, and each entry that matters; one of the agent itself has a button that
+/// removes it.
 fn matrix_cell(
     console: &Console,
     viewer: &Viewer,
@@ -144,14 +146,17 @@ fn matrix_cell(
             }
         }
     };
-    let about = |tool: Option<&String>| {
-        let entry = cell.entries.iter().find(|entry| entry.tool_name.as_ref() == tool);
-        html! { @if let Some(entry) = entry { (origin(viewer, entry)) } }
-    };
     html! {
-        (mark(whole)) @if cell.whole == "default" { span.dim { " " (viewer.texts.by_default) } } @else { (revoke("")) (about(None)) }
-        @for (word, tools) in [("allow", &cell.allowed), ("deny", &cell.denied)] {
-            @for tool in tools { div { (mark(word)) " " (plain(tool)) (revoke(tool)) (about(Some(tool))) } }
+        (mark(whole)) @if cell.whole == "default" { span.dim { " " (viewer.texts.by_default) } }
+        @for entry in &cell.entries {
+            div {
+                (mark(entry.permission.as_str())) " "
+                (plain(entry.tool_name.as_deref().unwrap_or(viewer.texts.all_tools)))
+                // An entry of a group or of all agents is revoked in its own row: it is not for this agent alone.
+                @if entry.agent_id == agent { (revoke(entry.tool_name.as_deref().unwrap_or_default())) }
+                @else { span.dim { " " (viewer.texts.entry_of) " " (plain(&entry.agent_id)) } }
+                (origin(viewer, entry))
+            }
         }
     }
 }
@@ -193,7 +198,7 @@ fn decisions_table(console: &Console, viewer: &Viewer, decisions: &[KernelPermis
             @let server = one.server_id.as_deref().unwrap_or_default();
             tr {
                 td { (decided_tools(viewer, one, server)) }
-                td { (plain(one.permission.as_str())) @if let Some(limits) = &one.limits { div.dim { (plain(limits)) } } }
+                td { (plain(one.permission.as_str())) @if let Some(limits) = limits(one) { div.dim { (plain(&limits)) } } }
                 td { (plain(one.agent_id.as_deref().unwrap_or("*"))) }
                 td { (mark(&one.decision)) }
                 td { (plain(&one.approved_by)) div.dim { (plain(one.justification.as_deref().unwrap_or_default())) } }

@@ -19,6 +19,9 @@ pub(super) struct Gate {
     names: Names,
     /// The first segment of every path. A cookie for this path is not sent to other paths of the host.
     base: String,
+    /// The name of the cookie that contains a session. It is another one for each console, because browsers send a
+    /// cookie to all ports of a host, so that consoles with the same name would end each other's sessions.
+    cookie: String,
     pub(super) sessions: Sessions,
 }
 
@@ -26,30 +29,42 @@ pub(super) struct Gate {
 enum Names {
     /// The console is served at this port of 127.0.0.1.
     Local(SocketAddr),
-    /// The host names given to `mgp serve --http`, and the public URL in the configuration.
-    Served { hosts: Vec<String>, url: Option<String>, is_tls: bool },
+    /// The host names given to `mgp serve --http`, and the public URL in the current configuration.
+    Served { hosts: Vec<String>, url: PublicUrl, is_tls: bool },
 }
+
+/// A function that returns the public URL of the pages, if the current configuration names one.
+type PublicUrl = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
 impl Gate {
     /// Creates the gate of a console at a port of this machine.
     pub(super) fn local(address: SocketAddr) -> Result<Self, getrandom::Error> {
         let base = format!("/{}", &random()?[..16]);
-        Ok(Self { names: Names::Local(address), base, sessions: Sessions::default() })
+        Self::new(Names::Local(address), base)
     }
 
     /// Creates the gate of a console that `mgp serve --http` serves below a path.
     pub(super) fn served(
         base: &str,
         hosts: Vec<String>,
-        url: Option<String>,
+        url: impl Fn() -> Option<String> + Send + Sync + 'static,
         is_tls: bool,
-    ) -> Self {
-        let names = Names::Served { hosts, url, is_tls };
-        Self { names, base: base.to_owned(), sessions: Sessions::default() }
+    ) -> Result<Self, getrandom::Error> {
+        let names = Names::Served { hosts, url: Box::new(url), is_tls };
+        Self::new(names, base.to_owned())
+    }
+
+    fn new(names: Names, base: String) -> Result<Self, getrandom::Error> {
+        let cookie = format!("mgp_console_{}", &random()?[..8]);
+        Ok(Self { names, base, cookie, sessions: Sessions::default() })
     }
 
     pub(super) fn base(&self) -> &str {
         &self.base
+    }
+
+    pub(super) fn cookie(&self) -> &str {
+        &self.cookie
     }
 
     /// Returns whether the pages are served over TLS by this process.
@@ -67,7 +82,7 @@ impl Gate {
                 let name = name_of(host);
                 is_loopback_host(name)
                     || hosts.iter().any(|known| known.eq_ignore_ascii_case(name))
-                    || url.as_deref().is_some_and(|url| authority(url).eq_ignore_ascii_case(host))
+                    || url().is_some_and(|url| authority(&url).eq_ignore_ascii_case(host))
             }
         }
     }
@@ -84,7 +99,7 @@ impl Gate {
                     url.split_once("://").is_some_and(|(of_url, _)| of_url == scheme)
                         && authority(url).eq_ignore_ascii_case(own)
                 };
-                is_web && own.eq_ignore_ascii_case(host) || url.as_deref().is_some_and(is_public)
+                is_web && own.eq_ignore_ascii_case(host) || url().as_deref().is_some_and(is_public)
             }
         }
     }
@@ -173,8 +188,8 @@ mod tests {
             !gate.is_own_origin("null", "") && !gate.is_own_origin("http://localhost:4001", "")
         );
 
-        let url = Some("https://mgp.example/console".to_owned());
-        let gate = Gate::served("/console", vec!["box.lan".to_owned()], url, false);
+        let url = || Some("https://mgp.example/console".to_owned());
+        let gate = Gate::served("/console", vec!["box.lan".to_owned()], url, false).unwrap();
         for (host, is_own) in [
             ("127.0.0.1:8900", true),
             ("[::1]:8900", true),

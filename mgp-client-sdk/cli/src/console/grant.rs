@@ -14,7 +14,7 @@ use super::{Console, Shared, access, times};
 use crate::backend::{Backend, PermissionDecision};
 use crate::commands::access::{EntryPart, Target, check_new_entry};
 use crate::commands::known_names::NEW_AGENT;
-use crate::commands::permissions::check_permission;
+use crate::commands::permissions::{check_permission, check_server};
 use crate::exit::Failure;
 
 /// The paths of the two forms.
@@ -213,19 +213,12 @@ async fn answered(
 
 async fn grant_access(console: &Console, viewer: &Viewer, form: &Form) -> Result<String, Problem> {
     let (agent, server) = (needed(viewer, form, "agent")?, needed(viewer, form, "server")?);
-    // Also accept `SERVER.TOOL`, because the other pages show tools in this way.
-    let tool = form.get("tool").map(|tool| {
-        tool.strip_prefix(server).and_then(|rest| rest.strip_prefix('.')).unwrap_or(tool)
-    });
     let mut params = match form.text("answer") {
         "allow" => AccessGrantParams::allow(agent, server),
         "deny" => AccessGrantParams::deny(agent, server),
         NO_ANSWER => return Err(Problem::whole(viewer.texts.press_button)),
         _ => return Err(Problem::whole(viewer.texts.choose_answer)),
     };
-    if let Some(tool) = tool {
-        params = params.tool(tool);
-    }
     if let Some(end) = form.get("expires") {
         params = params.until(times::future(end).map_err(|why| Problem::of("expires", why))?);
     }
@@ -235,9 +228,9 @@ async fn grant_access(console: &Console, viewer: &Viewer, form: &Form) -> Result
     let backend = Backend::Kernel(viewer.operator.client.clone());
     // `*` is a known agent, so only the server and the tool are checked if the person marks the agent as new.
     let is_new = form.get("new_agent").is_some();
-    let target = Target::new(if is_new { "*" } else { agent }, server, tool);
+    let target = Target::new(if is_new { "*" } else { agent }, server, form.get("tool"));
     let checked = check_new_entry(&console.global, &backend, &target).await;
-    checked.map_err(|(part, failure)| match part {
+    let Target { server, tool, .. } = checked.map_err(|(part, failure)| match part {
         Some(EntryPart::Agent) => Problem::of(
             "agent",
             failure.to_string().replace(NEW_AGENT, viewer.texts.tick_new_agent),
@@ -246,8 +239,13 @@ async fn grant_access(console: &Console, viewer: &Viewer, form: &Form) -> Result
         Some(EntryPart::Tool) => Problem::of("tool", failure.to_string()),
         None => failure.into(),
     })?;
+    params.server_id.clone_from(&server);
+    let mut target = server;
+    if let Some(tool) = tool {
+        target.extend([".", &tool]);
+        params = params.tool(tool);
+    }
     viewer.operator.client.mgp().access_grant(&params).await?;
-    let target = tool.map_or_else(|| server.to_owned(), |tool| format!("{server}.{tool}"));
     Ok(with_end(viewer, form, format!("{agent} → {target}: {}", form.text("answer"))))
 }
 
@@ -275,10 +273,8 @@ async fn decide_permissions(
     }
     params.because = form.get("because").map(str::to_owned);
     let backend = Backend::Kernel(viewer.operator.client.clone());
-    // A permission applies to all agents, so `*` is the agent in this check of the names.
-    let target = Target::new("*", server, None);
-    let checked = check_new_entry(&console.global, &backend, &target).await;
-    checked.map_err(|(_, failure)| Problem::of("server", failure.to_string()))?;
+    let checked = check_server(&console.global, &backend, server).await;
+    checked.map_err(|failure| Problem::of("server", failure.to_string()))?;
     backend.decide(decision, params).await?;
     Ok(with_end(viewer, form, format!("{server} {names}: {}", form.text("answer"))))
 }

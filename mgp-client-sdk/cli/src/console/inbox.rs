@@ -18,15 +18,18 @@ use super::form::{Form, Posted, segment};
 use super::layout::{
     self, NO_ANSWER, Notice, enter_guard, field, hidden, mark, plain, table, token, url,
 };
-use super::live::{open_approvals, waiting_definitions};
+use super::live::{count_waiting, waiting_definitions};
 use super::operator::Viewer;
 use super::questions::{Questions, approvals, whole_approval};
 use super::record::{self, Filter};
+use super::terminal;
 use super::times;
 use super::waiting::Waiting;
 use super::{Console, PageError, Shared, shown};
 use crate::commands::audit::Entry;
+use crate::commands::callbacks::open_questions;
 use crate::commands::tools::needs_decision;
+use crate::commands::transactions;
 use crate::exit::{CliResult, Failure};
 
 /// The maximum number of earlier records about the tool that the page of a call shows.
@@ -45,14 +48,20 @@ pub(super) async fn page(
         // An approval in the state `later` is asked only once its server is ready, so it is neither open nor decided.
         let known = all.iter().filter(|one| one.state != "later");
         let (open, decided): (Vec<_>, Vec<_>) = known.partition(|one| one.state == "open");
-        let definitions = waiting_definitions(&viewer.operator.client).await?;
-        viewer.operator.live.set_waiting(open.len() + definitions.len());
+        let client = &viewer.operator.client;
+        let definitions = waiting_definitions(client).await?;
+        let questions = open_questions(client).await?;
+        let stuck = transactions::stuck(client).await?;
+        let count = open.len() + definitions.len() + questions.len() + stuck.len();
+        viewer.operator.live.set_waiting(count);
         let open = Waiting::all(&viewer, &open).await;
         let texts = viewer.texts;
         let body = html! {
-            @if open.is_empty() && definitions.is_empty() { div.empty { b { (texts.nothing_waits) } (texts.nothing_waits_hint) } }
+            @if count == 0 { div.empty { b { (texts.nothing_waits) } (texts.nothing_waits_hint) } }
+            @for one in &questions { (terminal::question(&viewer, one)) }
             @for one in &open { (card(&console, &viewer, one)) }
             @if open.len() > 1 { (several(&console, &viewer, &open)) }
+            @for one in &stuck { (terminal::transaction(&viewer, one)) }
             @if !definitions.is_empty() {
                 h2 #definitions { (texts.changed_definitions) }
                 @for tool in &definitions { (definition(&console, &viewer, tool)) }
@@ -261,11 +270,8 @@ pub(super) async fn decide(State(console): Shared, Posted(form, viewer): Posted)
             Err(failure) => failed.push(format!("{id}: {failure}")),
         }
     }
-    let client = &viewer.operator.client;
-    if let (Some(open), Ok(definitions)) =
-        (open_approvals(client).await, waiting_definitions(client).await)
-    {
-        viewer.operator.live.set_waiting(open.len() + definitions.len());
+    if let Ok(count) = count_waiting(&viewer.operator.client).await {
+        viewer.operator.live.set_waiting(count);
     }
     let notice = if ids.is_empty() {
         Notice::Failed(viewer.texts.nothing_chosen.to_owned())
@@ -343,7 +349,10 @@ async fn approve(
         _ => viewer.texts.granted,
     };
     let word = decided.status.as_ref().map_or(word, RegistrationStatus::as_str);
-    let done = format!("{}: {word}", heading(viewer, &decided.approval));
+    let mut done = format!("{}: {word}", heading(viewer, &decided.approval));
+    if let Some(message) = &decided.message {
+        done.extend(["; ", message]);
+    }
     Ok(match waiting.as_ref().and_then(Waiting::refusal) {
         Some(refusal) => Notice::Failed(format!("{done}, {} {refusal}", viewer.texts.but_refused)),
         None if params.term.is_some() => Notice::Lasting(done),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
-use mgp_discovery::{Config, Trust};
+use mgp_discovery::{Config, Sources, Trust};
 use mgp_kernel::{QuotaCount, quota_counts};
 
 use super::card::fill;
@@ -13,7 +13,6 @@ use super::form::Posted;
 use super::layout::{hidden, mark, plain, table, token, url};
 use super::operator::Viewer;
 use super::{Console, PageError, Shared};
-use crate::args::ConfigArg;
 use crate::commands::keys::{self, KeyInfo};
 use crate::exit::Failure;
 use crate::state;
@@ -25,11 +24,11 @@ const MAX_ROWS: usize = 200;
 pub(super) async fn section(
     console: &Console,
     viewer: &Viewer,
-    config: &ConfigArg,
+    sources: &Sources,
 ) -> Result<Markup, PageError> {
     let texts = viewer.texts;
     let keys = keys::list(&console.global).await?;
-    let limited = limited(console, viewer, config).await?;
+    let limited = limited(console, viewer, sources).await?;
     Ok(html! {
         h2 #limits { (texts.limits) }
         (limited)
@@ -43,11 +42,11 @@ pub(super) async fn section(
 async fn limited(
     console: &Console,
     viewer: &Viewer,
-    config: &ConfigArg,
+    sources: &Sources,
 ) -> Result<Markup, PageError> {
     let texts = viewer.texts;
     let db = state::db(&console.global).await?;
-    let config = match config.sources().load(&Trust::new(Arc::new(db.clone()))).await {
+    let config = match sources.load(&Trust::new(Arc::new(db.clone()))).await {
         Ok(loaded) => loaded.config,
         Err(error) => return Ok(html! { p.failed { (plain(&error.to_string())) } }),
     };

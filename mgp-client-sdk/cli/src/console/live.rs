@@ -16,12 +16,14 @@ use mgp_types::service::CredentialGrant;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
+use crate::commands::callbacks::open_questions;
 use crate::commands::tools::{fetch_tools, needs_decision};
+use crate::commands::transactions;
 use crate::exit::CliResult;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The number of polls between two checks of the tool definitions, whose list is long.
+/// The number of polls between two checks of the tool definitions, whose list is long, and of the transactions.
 const DEFINITIONS_EVERY: u64 = 20;
 
 /// The minimum time between two reports of events to the pages, because a busy kernel publishes events all the time.
@@ -144,22 +146,21 @@ async fn poll(live: Arc<Live>) {
 
 /// Polls the kernel for changes until the last page is closed.
 async fn poll_until_closed(live: &Live) {
-    let (mut open, mut definitions) = (Vec::new(), 0);
+    let (mut open, mut others) = (Vec::new(), 0);
     let mut reported_at = None;
     for round in 0_u64.. {
         if !live.is_valid() || live.waiting.receiver_count() == 0 {
             break;
         }
         if round % DEFINITIONS_EVERY == 0 {
-            let waiting = waiting_definitions(&live.client).await;
-            definitions = waiting.map_or(definitions, |all| all.len());
+            others = count_others(&live.client).await.unwrap_or(others);
         }
         let mut is_changed = false;
-        if let Some(ids) = open_approvals(&live.client).await {
+        if let Ok(ids) = open_items(&live.client).await {
             is_changed = ids != open;
             open = ids;
         }
-        let count = open.len() + definitions;
+        let count = open.len() + others;
         live.set_waiting(count);
         live.waiting.send_if_modified(|waiting| {
             is_changed |= waiting.count != count;
@@ -180,12 +181,24 @@ fn report_interval(pages: usize) -> Duration {
     REPORT_INTERVAL.max(Duration::from_secs(pages as u64) / LOADS_PER_SECOND)
 }
 
-/// Returns the ids of the open approvals.
-pub(super) async fn open_approvals(client: &Client) -> Option<Vec<String>> {
+/// Returns the number of items that wait for an operator.
+pub(super) async fn count_waiting(client: &Client) -> CliResult<usize> {
+    Ok(open_items(client).await?.len() + count_others(client).await?)
+}
+
+/// Returns the ids of the open approvals and of the open questions of servers.
+async fn open_items(client: &Client) -> CliResult<Vec<String>> {
     let mut params = KernelApprovalsParams::new();
     params.max_decided = Some(0);
-    let all = client.request::<KernelApprovals>(&params).await.ok()?.approvals;
-    Some(all.into_iter().filter(|one| one.state == "open").map(|one| one.id).collect())
+    let all = client.request::<KernelApprovals>(&params).await?.approvals;
+    let open = all.into_iter().filter(|one| one.state == "open").map(|one| one.id);
+    let questions = open_questions(client).await?.into_iter().map(|one| one.id);
+    Ok(open.chain(questions).collect())
+}
+
+/// Returns the number of definitions and of transactions that wait for a decision.
+async fn count_others(client: &Client) -> CliResult<usize> {
+    Ok(waiting_definitions(client).await?.len() + transactions::stuck(client).await?.len())
 }
 
 /// Reports to the pages whether the kernel has published events since the last report, and returns whether it has.

@@ -24,9 +24,6 @@ use super::sessions::random;
 use super::texts::{self, Texts};
 use super::{Console, Shared};
 
-/// The name of the cookie that contains a session of the console.
-const COOKIE: &str = "mgp_console";
-
 /// The time for which an unused link remains valid.
 const LINK_TTL: Duration = Duration::from_mins(10);
 
@@ -203,7 +200,7 @@ pub(super) async fn require_session(
     let mut pairs = cookies
         .flat_map(|cookies| cookies.split(';'))
         .filter_map(|pair| pair.trim().split_once('='));
-    let cookie = pairs.find(|(name, _)| *name == COOKIE).map(|(_, value)| value);
+    let cookie = pairs.find(|(name, _)| *name == console.gate.cookie()).map(|(_, value)| value);
     if let Some((token, operator)) = cookie.and_then(|cookie| console.gate.sessions.find(cookie)) {
         let texts = texts::of(request.headers());
         request.extensions_mut().insert(Viewer::new(token, texts, operator));
@@ -299,11 +296,11 @@ pub(super) async fn log_in(State(console): Shared, request: Request) -> Response
             return form_page(&console, texts, "", form.text("next"), Some(&refused));
         }
     };
-    let base = console.gate.base();
+    let (base, name) = (console.gate.base(), console.gate.cookie());
     let is_secure = console.gate.is_tls()
         || header(&headers, "origin").is_some_and(|origin| origin.starts_with("https://"));
     let secure = if is_secure { "; Secure" } else { "" };
-    let cookie = format!("{COOKIE}={secret}; Path={base}; HttpOnly; SameSite=Strict{secure}");
+    let cookie = format!("{name}={secret}; Path={base}; HttpOnly; SameSite=Strict{secure}");
     // The path begins with the console's own path, so it cannot lead to another site.
     let next = Some(form.text("next")).filter(|next| is_path(next));
     let mut response = Redirect::to(&layout::url(&console, next.unwrap_or("/"))).into_response();

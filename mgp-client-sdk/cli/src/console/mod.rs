@@ -26,11 +26,13 @@ mod servers;
 mod sessions;
 mod steps;
 mod story;
+mod terminal;
 mod texts;
 mod times;
 mod waiting;
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +45,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use clap::Args;
-use mgp_discovery::OperatorProof;
+use mgp_discovery::{OperatorProof, Sources};
 use mgp_security::auth::AuthLayer;
 use mgp_types::PrivateFile;
 use mgp_types::method::KernelInfo;
@@ -85,7 +87,7 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// `mgp console`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "The link works once. The page ends with this command, or with the kernel.\n\nExample:\n  mgp console              # opens your browser\n  mgp console 7k2m         # opens the page of one approval\n  mgp console --print      # shows the link, e.g. to open it over an SSH tunnel"
+    after_help = "The link works once. The page ends with this command, or with the kernel.\n\nExample:\n  mgp console              # opens your browser\n  mgp console a9e645ed67   # opens the page of one approval\n  mgp console --print      # shows the link, e.g. to open it over an SSH tunnel"
 )]
 pub(crate) struct ConsoleArgs {
     /// Id of the approval to show first, as a message names it
@@ -133,8 +135,6 @@ pub(crate) struct ServedConsole {
     pub(crate) config: ConfigArg,
     pub(crate) auth: AuthLayer,
     pub(crate) hosts: Vec<String>,
-    /// The public address of the pages, if the configuration names one.
-    pub(crate) url: Option<String>,
     pub(crate) is_tls: bool,
 }
 
@@ -209,11 +209,12 @@ async fn print_unless_opened(
 }
 
 /// Returns the router of the pages that a kernel of this process serves to operators who log in.
-pub(crate) fn served(served: ServedKernel, console: ServedConsole) -> Router {
-    let ServedConsole { global, config, auth, hosts, url, is_tls } = console;
-    let gate = Gate::served(SERVED_PATH, hosts, url, is_tls);
+pub(crate) fn served(served: ServedKernel, console: ServedConsole) -> CliResult<Router> {
+    let ServedConsole { global, config, auth, hosts, is_tls } = console;
+    let configured = served.kernel.clone();
+    let gate = Gate::served(SERVED_PATH, hosts, move || configured.console_url(), is_tls)?;
     let (kernel, login) = (Kernel::Own(served), Login::credential(auth));
-    router(&Arc::new(Console { global, config, kernel, gate, login, pages: pages() }))
+    Ok(router(&Arc::new(Console { global, config, kernel, gate, login, pages: pages() })))
 }
 
 /// Returns the link that opens the page once; with an `id`, the page shows this approval first.
@@ -268,20 +269,24 @@ fn router(console: &Arc<Console>) -> Router {
         .route("/live.js", get(layout::script))
         .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
         .with_state(Arc::clone(console));
+    let base = console.gate.base();
     Router::new()
-        .nest(console.gate.base(), all)
+        .nest(base, all)
+        .route(&format!("{base}/"), get(Redirect::permanent(base)))
         .fallback(|| async { StatusCode::NOT_FOUND })
         .layer(middleware::from_fn_with_state(Arc::clone(console), gate::check_origin))
         .layer(middleware::from_fn(gate::set_headers))
 }
 
 impl Console {
-    /// Returns the configuration of the kernel: its file if it uses only one, else the files that this process uses.
-    async fn config(&self, viewer: &Viewer) -> Result<ConfigArg, PageError> {
+    /// Returns the configuration files of the kernel. The working folder of this process may have another one.
+    async fn sources(&self, viewer: &Viewer) -> Result<Sources, PageError> {
+        if let Kernel::Own(_) = self.kernel {
+            return Ok(self.config.sources());
+        }
         let info = KernelInfoParams::new();
         let files = viewer.operator.client.request::<KernelInfo>(&info).await?.config;
-        let only = <[String; 1]>::try_from(files).ok().map(|[file]| file.into());
-        Ok(ConfigArg { config: only.or_else(|| self.config.config.clone()) })
+        Ok(Sources::from_files(files.into_iter().map(PathBuf::from)))
     }
 
     /// Returns the answer to an action: a redirect to the page, with the result.
@@ -329,7 +334,8 @@ async fn shown<P: Future<Output = PageResult>>(
 async fn events(Extension(viewer): Extension<Viewer>, query: Form) -> impl IntoResponse {
     let shows_events = query.get("changes").is_some();
     let changes = Live::stream(Arc::clone(&viewer.operator.live), shows_events);
-    Sse::new(changes).keep_alive(KeepAlive::default())
+    // Without this header, reverse proxies would buffer events.
+    ([("x-accel-buffering", "no")], Sse::new(changes).keep_alive(KeepAlive::default()))
 }
 
 /// The state that each handler gets.

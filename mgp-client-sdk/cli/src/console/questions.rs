@@ -63,6 +63,15 @@ pub(super) fn approval_id(event: &AuditEvent) -> Option<String> {
     detail(event, "approval_id")
 }
 
+/// Returns the tenant of a record's actor, unless it is the local one.
+pub(super) fn tenant(event: &AuditEvent) -> Option<String> {
+    // Records about a key have the tenant of the key's holder, even the local one.
+    if detail::<String>(event, "key_id").is_some() {
+        return None;
+    }
+    detail(event, "tenant")
+}
+
 /// Returns in words where an answer was given, e.g. on the page.
 pub(super) fn place(viewer: &Viewer, word: &str) -> Option<&'static str> {
     match word {
@@ -70,5 +79,24 @@ pub(super) fn place(viewer: &Viewer, word: &str) -> Option<&'static str> {
         "terminal" => Some(viewer.texts.via_terminal),
         "host" => Some(viewer.texts.via_host),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_security::Event;
+    use mgp_types::service::Principal;
+
+    use super::*;
+
+    #[test]
+    fn the_tenant_of_a_record_is_that_of_its_actor() {
+        let (ann, local) = (Principal::new("acme", "ann"), Principal::local());
+        let of = |event: Event| tenant(&event.build());
+        assert_eq!(of(Event::administered(&ann, None, "m")).as_deref(), Some("acme"));
+        assert_eq!(of(Event::administered(&local, None, "m")), None);
+        for holder in [&ann, &local] {
+            assert_eq!(of(Event::key_added(&local, "k", holder)), None, "{holder:?}");
+        }
     }
 }

@@ -8,18 +8,16 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use maud::{Markup, html};
 use mgp_security::{RESULT_WORDS, result_word};
-use mgp_types::method::{KernelAudit, KernelAuditVerify};
-use mgp_types::mgp::{
-    AuditEvent, EventType, KernelAuditParams, KernelAuditResult, KernelAuditVerifyParams,
-};
+use mgp_types::method::KernelAudit;
+use mgp_types::mgp::{AuditEvent, EventType, KernelAuditParams, KernelAuditResult};
 
 use super::form::{Form, segment};
 use super::layout::{self, field, mark, plain, table, url};
 use super::operator::Viewer;
-use super::questions::Questions;
+use super::questions::{Questions, tenant};
 use super::remedy;
 use super::{Console, PageError, Shared, refusal, shown, times};
-use crate::commands::audit::{Entry, OWN_KINDS, number, reason, short_type};
+use crate::commands::audit::{Entry, all_kinds, number, reason, short_type, verify_files};
 
 const PAGE: u64 = 100;
 
@@ -112,7 +110,7 @@ pub(super) async fn page(
         let entries = if is_whole { Entry::each(&found) } else { Entry::by_call(&found) };
         let texts = viewer.texts;
         let verified = match query.get("verify") {
-            Some(_) => Some(viewer.operator.client.request::<KernelAuditVerify>(&KernelAuditVerifyParams::new()).await?),
+            Some(_) => Some(verify_files(&console.global).await?),
             None => None,
         };
         let body = html! {
@@ -125,7 +123,10 @@ pub(super) async fn page(
             @if let Some(verified) = &verified {
                 @match &verified.error {
                     Some(error) => p.failed data-keep { (plain(error)) },
-                    None => p.done data-keep { (verified.records) " " (texts.records_unchanged) },
+                    None => p.done data-keep {
+                        (verified.records) " " (texts.records_unchanged)
+                        @if let Some(lost) = verified.lost { "; " (texts.records_lost) " " (lost) }
+                    },
                 }
             }
             div data-live[before.is_none()] { (rows(&console, &viewer, &questions, &entries)) }
@@ -140,7 +141,6 @@ pub(super) async fn page(
 
 fn filters(console: &Console, viewer: &Viewer, filter: &Filter) -> Markup {
     let texts = viewer.texts;
-    let kinds = EventType::KNOWN.iter().map(EventType::as_str).chain(OWN_KINDS);
     let value = |filter: &Option<String>| filter.clone().unwrap_or_default();
     html! {
         form.row method="get" action=(url(console, "/record")) {
@@ -150,7 +150,7 @@ fn filters(console: &Console, viewer: &Viewer, filter: &Filter) -> Markup {
             label { span { (texts.event) }
                 select name="type" {
                     option value="" { (texts.all) }
-                    @for kind in kinds {
+                    @for kind in all_kinds() {
                         option value=(kind) selected[filter.kind.as_deref() == Some(kind)] { (short_type(kind)) }
                     }
                 }
@@ -193,7 +193,7 @@ pub(super) fn rows(
                     }
                 }
                 td { (mark(result_word(event))) }
-                td { (plain(&event.actor.id)) }
+                td { (plain(&event.actor.id)) @if let Some(tenant) = tenant(event) { div.dim { (plain(&tenant)) } } }
                 td { (plain(&target(event))) }
                 td {
                     (refusal::words(viewer, event)) (remedy::links(console, viewer, questions, event))

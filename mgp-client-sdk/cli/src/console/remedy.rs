@@ -8,7 +8,7 @@ use super::Console;
 use super::form::{Form, segment};
 use super::layout::url;
 use super::operator::Viewer;
-use super::questions::{Questions, approval_id, detail};
+use super::questions::{Questions, approval_id, detail, tenant};
 
 /// The duration of the grants that the links propose.
 const TERM: &str = "1h";
@@ -52,6 +52,10 @@ fn targets(
     let refused = Refused { agent: &event.actor.id, server, tool, event };
     let rule = (refused.rule(), texts.show_rule);
     match code {
+        // Access and permissions belong to a tenant, and the forms change those of the viewer's own one.
+        ErrorCode::ACCESS_DENIED | ErrorCode::PERMISSION_DENIED if refused.is_foreign() => {
+            Vec::new()
+        }
         ErrorCode::ACCESS_DENIED if refused.can_be_granted() => {
             vec![(refused.grant(), texts.grant_hour), rule]
         }
@@ -74,7 +78,7 @@ fn targets(
         // A validator judges the arguments, so the page that explains decisions can explain this refusal only if the
         // record keeps the arguments.
         ErrorCode::VALIDATION_BLOCKED | ErrorCode::CODE_SAFETY_VIOLATION => {
-            let is_kept = kept_arguments(event).is_some();
+            let is_kept = kept_arguments(event).is_some() && !refused.is_foreign();
             let first = if is_kept { rule } else { (refused.definition(), texts.show_definition) };
             vec![first, ("/configuration".to_owned(), texts.show_validators)]
         }
@@ -91,14 +95,17 @@ fn targets(
 }
 
 impl Refused<'_> {
+    /// Returns whether the call was one of another tenant than the viewer's.
+    fn is_foreign(&self) -> bool {
+        tenant(self.event).is_some()
+    }
+
     /// Returns whether an access entry for this agent would allow the call: only if access entries were the reason of
-    /// the refusal, and the call was neither of another tenant nor on behalf of another agent.
+    /// the refusal, and the call was not on behalf of another agent.
     fn can_be_granted(&self) -> bool {
-        let has = |name: &str| detail::<String>(self.event, name).is_some();
         let rule: String = detail(self.event, "rule").unwrap_or_default();
         let is_of_entries = ["default_policy", "server_grant", "tool_grant"];
-        !has("tenant")
-            && !has("on_behalf_of")
+        detail::<String>(self.event, "on_behalf_of").is_none()
             && is_of_entries.iter().any(|source| rule.starts_with(source))
     }
 

@@ -64,8 +64,10 @@ pub(super) async fn page(
             }
             @match &found {
                 Some(Ok(found)) if found.tools.is_empty() => {
-                    p.dim { (agents.why_nothing(&viewer, agent, &tokens)) }
-                    @for note in &found.notes { p.dim { (plain(note)) } }
+                    @if found.omitted.is_none() {
+                        p.dim { (agents.why_nothing(&viewer, agent, &tokens)) }
+                    }
+                    (remarks(&viewer, found))
                 }
                 Some(Ok(found)) => (results(&viewer, found)),
                 Some(Err(failure)) => p.failed { (plain(&failure.to_string())) },
@@ -118,7 +120,16 @@ fn results(viewer: &Viewer, found: &DiscoverToolsResult) -> Markup {
     };
     html! {
         (table(texts.search, &[texts.tool, texts.score, texts.reason, texts.note], &rows))
+        (remarks(viewer, found))
+    }
+}
+
+/// Returns the notes of an answer, and the number of tools that it leaves out.
+fn remarks(viewer: &Viewer, found: &DiscoverToolsResult) -> Markup {
+    let left_out = |omitted: u64| fill(viewer.texts.left_out, &[("count", &omitted.to_string())]);
+    html! {
         @for note in &found.notes { p.dim { (plain(note)) } }
+        @if let Some(omitted) = found.omitted { p.dim { (left_out(omitted)) } }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The servers: state, cost and log of each, and the actions of an operator.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::{Path, State};
@@ -12,8 +13,8 @@ use mgp_types::method::{
     KernelServersStart, KernelServersStop,
 };
 use mgp_types::mgp::{
-    KernelInfoParams, KernelInfoResult, KernelServer, KernelServerLogsParams, KernelServerParams,
-    KernelServersParams,
+    KernelInfoParams, KernelInfoResult, KernelServer, KernelServerLogsParams, KernelServersParams,
+    ServerState,
 };
 
 use super::form::{Form, Posted, segment};
@@ -21,10 +22,15 @@ use super::layout::{self, mark, plain, table, token, url};
 use super::live::waiting_definitions;
 use super::operator::Viewer;
 use super::{Console, PageError, Shared, shown};
+use crate::commands::servers::change::change;
 use crate::commands::tools::fetch_tools;
 use crate::exit::Failure;
 
 const LOG_LINES: u64 = 200;
+
+/// The time for which the answer to an action waits for its end; a longer start or stop goes on. It is shorter than the
+/// time limit of most proxies, also twice.
+const ACTION_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// The actions on a server.
 const ACTIONS: [&str; 4] = ["start", "restart", "drain", "stop"];
@@ -188,19 +194,15 @@ pub(super) async fn act(
     Path(id): Path<String>,
     Posted(form, viewer): Posted,
 ) -> Response {
-    let params = KernelServerParams::new(id.as_str());
-    let client = &viewer.operator.client;
-    let acted = async {
-        let ended = match form.text("action") {
-            "start" => client.request::<KernelServersStart>(&params).await?,
-            "restart" => client.request::<KernelServersRestart>(&params).await?,
-            "drain" => client.request::<KernelServersDrain>(&params).await?,
-            "stop" => client.request::<KernelServersStop>(&params).await?,
-            _ => return Err(Failure::usage("choose an action")),
-        };
-        Ok(ended.status.as_str().to_owned())
+    let (client, limit) = (&viewer.operator.client, Some(ACTION_TIMEOUT));
+    let acted = match form.text("action") {
+        "start" => change::<KernelServersStart>(client, &id, limit).await,
+        "restart" => change::<KernelServersRestart>(client, &id, limit).await,
+        "drain" => change::<KernelServersDrain>(client, &id, limit).await,
+        "stop" => change::<KernelServersStop>(client, &id, limit).await,
+        _ => Err(Failure::usage("choose an action")),
     };
-    let acted = acted.await;
-    let done = format!("{id}: {}", acted.as_deref().unwrap_or_default());
+    let done = acted.as_ref().map_or("", ServerState::as_str);
+    let done = format!("{id}: {done}");
     console.ended(&viewer, &format!("/servers/{}", segment(&id)), done, acted.map(|_| ()))
 }

@@ -58,6 +58,10 @@ texts! {
     nothing_waits: "Nothing waits for you.", "Nichts wartet auf Sie.";
     nothing_waits_hint: "Calls, servers and changed definitions that need you appear here by themselves.", "Aufrufe, Server und geänderte Beschreibungen, die Sie brauchen, erscheinen hier von selbst.";
     nothing_chosen: "choose at least one entry", "wählen Sie mindestens einen Eintrag";
+    server_question: "A question of the server", "Eine Frage des Servers";
+    possible_answers: "Possible answers", "Mögliche Antworten";
+    stuck_transaction: "A transaction that could not be undone:", "Eine Transaktion, die sich nicht zurücknehmen ließ:";
+    in_terminal: "Answer in a terminal:", "In einem Terminal beantworten:";
     whole_definition: "The whole definition", "Die ganze Beschreibung";
     changed_definitions: "Definitions that need a decision", "Beschreibungen, die eine Entscheidung brauchen";
     decided: "Decided within the last hour", "In der letzten Stunde entschieden";
@@ -128,6 +132,7 @@ texts! {
     export: "Export as lines of JSON", "Als JSON-Zeilen ausgeben";
     verify: "Verify the chain", "Kette prüfen";
     records_unchanged: "records, unchanged", "Einträge, unverändert";
+    records_lost: "records lost before, according to the events records_lost:", "vorher verlorene Einträge laut den Ereignissen records_lost:";
     older: "Older records", "Ältere Einträge";
     time: "Time (UTC)", "Zeit (UTC)";
     who: "Who", "Wer";
@@ -214,6 +219,7 @@ texts! {
     grant: "Grant", "Erlauben";
     matrix: "Who may use what", "Wer darf was";
     by_default: "by default", "als Vorgabe";
+    entry_of: "entry of", "Eintrag von";
     revoke: "Revoke", "Zurücknehmen";
     left_over: "These servers do not exist; a later one of that name would have this access:", "Diese Server gibt es nicht; ein späterer dieses Namens hätte diesen Zugriff:";
     decisions: "Decisions that hold for later calls", "Entscheidungen, die weiter gelten";
@@ -248,6 +254,7 @@ texts! {
     permission: "Permission", "Recht";
     wish: "What should the tool do?", "Was soll das Werkzeug tun?";
     score: "Score", "Wert";
+    left_out: "The context budget of this agent leaves out {count} found tools.", "Das Kontextbudget dieses Agenten lässt {count} gefundene Werkzeuge weg.";
     nothing_found: "No tool that this agent may use fits.", "Kein Werkzeug, das dieser Agent nutzen darf, passt.";
     context: "Tokens of the tool list of", "Tokens der Werkzeugliste von";
     listed: "Listed at the start", "Zu Beginn gezeigt";

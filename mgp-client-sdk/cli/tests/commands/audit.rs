@@ -1,5 +1,6 @@
-//! Tests of `mgp audit` with a log so long that one query does not read it to its end.
+//! Tests of `mgp audit` with a log so long that one query does not read it to its end, and with one that was changed.
 
+use std::fs;
 use std::io::Read as _;
 #[cfg(unix)]
 use std::io::{BufRead as _, BufReader};
@@ -108,4 +109,67 @@ fn a_tail_without_lines_shows_only_what_is_new() {
     });
     let _ = (tail.kill(), tail.wait(), reader.join());
     assert!(!shown.iter().any(|line| line.contains("\"first\"")), "{shown:?}");
+}
+
+/// Opens the state folder with its log in another directory, as a kernel does after `kernel.audit.dir` was changed.
+fn move_log(home: &Home, dir: &'static str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let builder = Governance::builder().logging(move |mut log| {
+            log.dir = dir.into();
+            log
+        });
+        let governance = builder.in_folder(home.path(".local/state/mgp")).await.unwrap();
+        let log = governance.log().unwrap().clone();
+        drop(governance);
+        log.close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_log_that_was_changed_is_shown_with_a_warning() {
+    let home = Home::new();
+    for agent in ["first", "second"] {
+        home.succeed(&["access", "grant", agent, "bench", "--force"]);
+    }
+    let file = home.path(".local/state/mgp/audit/audit.0000000000000001.jsonl");
+    let log = fs::read_to_string(&file).unwrap();
+    // The record of the second grant is unreadable.
+    fs::write(&file, log.replacen("\"second\"", "\"second_", 1)).unwrap();
+    home.fail(1, &["audit", "verify"], "the log was changed");
+    let shows_the_first = |arguments: &[&str]| {
+        let shown = home.run(arguments);
+        assert_eq!(shown.code, Some(0), "{arguments:?}: {shown:?}");
+        assert!(shown.err.contains("the log does not verify"), "{arguments:?}: {shown:?}");
+        assert!(shown.out.contains("first"), "{arguments:?}: {shown:?}");
+        assert!(!shown.out.contains("second"), "{arguments:?}: {shown:?}");
+    };
+    shows_the_first(&["audit", "export"]);
+    shows_the_first(&["audit", "query", "--type", "access_granted"]);
+    shows_the_first(&["audit", "tail"]);
+    // The folder has another log since.
+    move_log(&home, "audit-2");
+    home.succeed(&["access", "grant", "third", "bench", "--force"]);
+    assert!(home.succeed(&["audit", "verify"]).contains("unchanged"));
+    assert!(!home.succeed(&["audit", "export"]).contains("first"));
+    home.fail(1, &["audit", "verify", "--log", "audit"], "the log was changed");
+    shows_the_first(&["audit", "export", "--log", "audit"]);
+    home.succeed(&["audit", "verify", "--log", "audit-2"]);
+    home.fail(1, &["audit", "verify", "--log", "audit-3"], "cannot be read");
+}
+
+#[test]
+fn filters_that_match_nothing_and_a_folder_without_records_are_explained() {
+    let home = Home::new();
+    let empty = home.path(".local/state/mgp");
+    let empty = format!("there are no records in `{}` yet", empty.display());
+    home.fail(1, &["audit", "verify"], &empty);
+    for command in ["verify", "export"] {
+        home.fail(1, &["audit", command, "--log", "audit"], &empty);
+    }
+    home.fail(2, &["audit", "query", "--since", "1h", "--until", "2h"], "--since 2h --until 1h");
+    let unknown = ["audit", "query", "--type", "dev.cloto.key_add"];
+    home.fail(2, &unknown, "did you mean `key_added`?");
+    home.succeed(&["audit", "query", "--type", "event_unreadable"]);
+    home.succeed(&["audit", "query", "--type", "com.example.tick"]);
 }

@@ -1,9 +1,15 @@
-//! Tests of the console's page about access: an entry is revoked alone, and also while the configuration is broken.
+//! Tests of the console's page about access: the entries and limits that it shows, the forms that make entries, and the
+//! buttons that revoke them.
 
+use std::process::Stdio;
+
+use mgp_testkit::until_blocking;
 use serde_json::{Value, json};
 
 use crate::console::Browser;
+use crate::hostile::stub;
 use crate::kernel::Kernel;
+use crate::program::program;
 use crate::world::Home;
 
 /// Returns the access entries of the agent `default` for the server `bench`.
@@ -54,4 +60,122 @@ fn access_can_be_revoked_while_the_configuration_is_broken() {
     let config = config.to_str().unwrap();
     let matrix = home.run(&["access", "matrix", "--config", config]);
     assert!(matrix.code == Some(1) && matrix.err.contains("/c.toml:1:"), "{matrix:?}");
+}
+
+#[test]
+fn a_tool_whose_name_begins_with_its_server_is_denied_by_its_whole_name() {
+    let files = Home::new();
+    let tool = |name: &str| json!({ "name": name, "description": "Looks.", "inputSchema": { "type": "object" } });
+    let tools = json!([tool("odd.look"), tool("look")]);
+    let kernel = Kernel::new(&stub(&files, "odd", &tools, &json!({ "content": [] })));
+    let home = &kernel.home;
+    until_blocking("the tools are listed", || kernel.server("odd")["tools"].as_u64() == Some(2));
+    let browser = Browser::new(home);
+    let deny = |server, tool| {
+        let form = [("agent", "ada"), ("server", server), ("tool", tool), ("answer", "deny")];
+        browser.post("/access/grant", &[&form[..], &[("new_agent", "yes")]].concat())
+    };
+    for (server, tool, kept) in [
+        ("mgp", "mgp.discovery.register", "mgp.discovery.register"),
+        ("mgp.discovery.deregister", "", "mgp.discovery.deregister"),
+        ("odd", "odd.look", "odd.look"),
+        ("odd.look", "", "look"),
+    ] {
+        assert_eq!(deny(server, tool).status, 303, "{server} {tool}");
+        let id = server.split('.').next().unwrap();
+        let found = home.json("access-query", &["access", "query", "ada", id]);
+        let entries = found["entries"].as_array().unwrap();
+        let entry = entries.iter().find(|entry| entry["tool_name"] == kept);
+        assert!(entry.is_some_and(|entry| entry["permission"] == "deny"), "{kept}: {found}");
+    }
+    // A name that no tool of the kernel has would deny nothing.
+    let refused = deny("mgp", "discovery.register");
+    let text = refused.text();
+    assert!(refused.status == 422 && text.contains("there is no `mgp` tool"), "{text}");
+    assert!(text.contains("did you mean `mgp.discovery.register`?"), "{text}");
+    let typed = ["access", "grant", "ada", "mgp", "mgp.discovery.regster", "--deny"];
+    home.fail(1, &typed, "there is no `mgp` tool `mgp.discovery.regster`");
+}
+
+#[test]
+fn an_entry_about_a_tool_of_the_kernel_is_shown_and_revoked_on_the_page() {
+    let kernel = Kernel::bench();
+    let home = &kernel.home;
+    let browser = Browser::new(home);
+    assert!(!browser.get("/access").text().contains("mgp.discovery.register"));
+    let tool = "mgp.discovery.register";
+    home.silent(&["access", "grant", "ada", "mgp", tool, "--new-agent"]);
+    let page = browser.get("/access").text();
+    let cell = page.split("name=\"server\" value=\"mgp\"").nth(1).unwrap();
+    assert!(cell.split("</form>").next().unwrap().contains(tool), "{page}");
+    let matrix = home.json("access-matrix", &["access", "matrix"]);
+    assert_eq!((&matrix["servers"], &matrix["left"]), (&json!(["bench", "mgp"]), &json!([])));
+    browser.done("/access/revoke", &[("agent", "ada"), ("server", "mgp"), ("tool", tool)]);
+    let left = home.json("access-query", &["access", "query", "ada", "mgp"]);
+    assert_eq!(left["entries"], json!([]), "{left}");
+    assert!(!browser.get("/access").text().contains(tool));
+}
+
+#[test]
+fn an_entry_of_all_agents_is_shown_for_each_and_revoked_in_its_own_row() {
+    let kernel = Kernel::bench();
+    let home = &kernel.home;
+    let browser = Browser::new(home);
+    home.silent(&["access", "grant", "*", "bench", "--because", "all may read"]);
+    let denial = ["access", "grant", "default", "bench", "--deny", "--expires", "1h"];
+    home.silent(&[&denial[..], &["--because", "incident"]].concat());
+    let page = browser.get("/access").text();
+    let (_, matrix) = page.split_once("Who may use what").unwrap();
+    let row = matrix.split("<tr").find(|row| row.contains(">default</th>")).unwrap();
+    let entry = |word: &str| {
+        let begin = format!(">{word}</span> all tools");
+        row.split("<div>").find(|entry| entry.contains(&begin)).unwrap()
+    };
+    assert_eq!(row.matches("/access/revoke").count(), 1, "{row}");
+    let own = entry("deny");
+    assert!(own.contains("/access/revoke") && own.contains("until "), "{own}");
+    assert!(own.contains("incident"), "{own}");
+    let inherited = entry("allow");
+    assert!(inherited.contains("entry of *") && inherited.contains("no end"), "{inherited}");
+    assert!(inherited.contains("all may read"), "{inherited}");
+    let page = browser.done("/access/revoke", &[("agent", "default"), ("server", "bench")]);
+    assert!(page.contains("default bench: revoked"), "{page}");
+    assert_eq!(entries(home).len(), 1, "that of all agents");
+}
+
+#[test]
+fn a_permission_for_one_folder_is_shown_with_its_limit() {
+    let kernel = Kernel::bench();
+    let approve = ["permissions", "approve", "bench", "filesystem.write", "--path", "/srv/notes"];
+    kernel.home.silent(&approve);
+    let page = Browser::new(&kernel.home).get("/access").text();
+    let (_, decisions) = page.split_once("id=\"decisions\"").unwrap();
+    assert!(decisions.contains("paths below `/srv/notes`"), "{decisions}");
+}
+
+#[test]
+fn a_console_shows_the_limits_of_its_kernel_from_whatever_folder_it_is_started() {
+    let home = Home::new();
+    let server = |id: &str| format!("[[servers]]\nid = '{id}'\ncommand = '{}'\n", program("echo"));
+    let limited = |id, most| format!("{}[servers.limits]\ncalls_per_minute = {most}\n", server(id));
+    home.write(".config/mgp/servers.toml", &limited("own", 4));
+    home.write("project/mgp.toml", &limited("db", 5));
+    home.write("work/mgp.toml", &limited("elsewhere", 6));
+    home.succeed(&["trust", "--yes"]);
+    let in_project = |arguments: &[&str]| {
+        let mut command = home.command(arguments);
+        command.current_dir(home.path("project")).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    };
+    assert!(in_project(&["trust", "--yes"]).status().unwrap().success());
+    let ready = home.path("ready.json");
+    let mut serve = in_project(&["serve", "--http", "127.0.0.1:0", "--no-auth", "--ready-file"]);
+    let mut kernel = serve.arg(&ready).spawn().unwrap();
+    until_blocking("the kernel is ready", || ready.exists());
+    let page = Browser::new(&home).get("/access").text();
+    home.silent(&["stop"]);
+    kernel.wait().unwrap();
+    let (_, limits) = page.split_once("id=\"limits\"").unwrap();
+    assert!(limits.contains(">db</th>") && limits.contains("5 calls in a minute"), "{limits}");
+    assert!(limits.contains(">own</th>") && !limits.contains("elsewhere"), "{limits}");
 }

@@ -1,12 +1,23 @@
-//! Tests of the console's answers: Enter in a field allows nothing, a link cannot pretend a result, and the notice shows
-//! what happens to the call.
+//! Tests of the console's answers: Enter in a field allows nothing, a link cannot pretend a result, and a notice shows
+//! what happened. The inbox shows what waits, and the record is verified as a whole.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+
+use mgp_security::{AuditLog, Event, LogConfig};
 use mgp_testkit::until_blocking;
+use mgp_types::mgp::Actor;
+use mgp_types::service::Principal;
+use mgp_types::store::{Db, Store};
 use serde_json::json;
 
-use crate::console::{Answer, Browser, calling, ended, guarded, waiting};
+use crate::console::{Answer, Browser, call_of, calling, ended, guarded, waiting};
 use crate::hostile::{FLAGGED, stub};
 use crate::kernel::Kernel;
+use crate::program::program;
 use crate::world::Home;
 
 /// Returns the value of an attribute in a tag.
@@ -288,4 +299,120 @@ fn a_decision_for_later_calls_names_its_tool_and_its_end() {
     let row = decisions.split("call-").next().unwrap();
     assert!(row.contains("desk.echo"), "{row}");
     assert!(decisions.split("</tr>").nth(1).unwrap().contains("no end"), "{decisions}");
+}
+
+#[test]
+fn a_question_of_a_server_waits_in_the_inbox_with_the_command_that_answers_it() {
+    let program = program("confirm");
+    let kernel = Kernel::new(&format!(
+        "[[servers]]\nid = 'files'\ncommand = '{program}'\n[servers.mgp]\ndefault_policy = 'opt-out'\n\
+         risk = {{ clean = 'safe' }}\n"
+    ));
+    until_blocking("the tool is listed", || kernel.server("files")["tools"].as_u64() == Some(1));
+    let home = &kernel.home;
+    let browser = Browser::new(home);
+    let mut call = home.command(&["tools", "call", "files.clean"]);
+    let call = call.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut inbox = String::new();
+    until_blocking("the question is shown", || {
+        inbox = browser.get("").text();
+        inbox.contains("Delete files of which age?")
+    });
+    let open = home.json("callbacks-ls", &["callbacks", "ls"]);
+    let id = open[0]["id"].as_str().unwrap();
+    assert!(inbox.contains(&format!("mgp callbacks answer {id} …")), "{inbox}");
+    assert!(inbox.contains("data-live=\"count\">1<"), "{inbox}");
+    assert!(!inbox.contains("Nothing waits for you."), "{inbox}");
+    assert_eq!(home.json("status", &["status"])["waiting_questions"], 1);
+    assert!(home.succeed(&["status"]).contains("1 question: mgp callbacks ls"));
+    home.silent(&["callbacks", "dismiss", id]);
+    assert!(!ended(call).0);
+}
+
+#[test]
+fn the_approval_of_a_published_server_shows_what_the_review_of_its_tools_found() {
+    let home = Home::new();
+    let package = json!({
+        "registryType": "npm", "identifier": "@acme/desk", "version": "1.0.0",
+        "transport": { "type": "stdio" },
+    });
+    let entry = json!({ "server": {
+        "name": "io.github.acme/desk", "title": "Desk", "description": "Statistics of tables",
+        "version": "1.0.0", "packages": [package],
+    } });
+    home.write("servers.json", &json!([entry]).to_string());
+    let desk = mgp_testkit::program("desk");
+    let npx = home.write("bin/npx", &format!("#!/bin/sh\nexec '{}' data\n", desk.display()));
+    fs::set_permissions(npx, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{path}", home.path("bin").display());
+    let config = home.write("c.toml", "[kernel.registry]\nfile = 'servers.json'\n");
+    let kernel = Kernel::on_with(home, Some(&config), &[("PATH", &path)]);
+    let home = &kernel.home;
+    home.silent(&["access", "grant", "default", "mgp", "mgp.discovery.register"]);
+    let asked = json!({ "id": "desk", "published": "io.github.acme/desk@1.0.0" });
+    let (_, answer) = ended(call_of(home, "mgp_discovery_register", &asked));
+    assert!(answer.contains("pending_approval"), "{answer}");
+    let page = Browser::new(home).done("/decide", &[("id", &waiting(home)), ("answer", "once")]);
+    let notice = page.split("class=\"done\"").nth(1).unwrap().split("</p>").next().unwrap();
+    let found = "desk: connected; desk has 1 tools; the review found nothing";
+    assert!(notice.contains(found), "{notice}");
+}
+
+#[test]
+fn a_start_that_fails_is_reported_with_its_reason() {
+    let script = "echo out of paper >&2; exit 3";
+    let kernel = Kernel::new(&format!(
+        "[[servers]]\nid = 'bad'\ncommand = 'sh'\nargs = ['-c', '{script}']\n"
+    ));
+    let browser = Browser::new(&kernel.home);
+    for action in ["start", "restart"] {
+        let page = browser.done("/servers/bad", &[("action", action)]);
+        let notice = page.split("class=\"failed\"").nth(1).unwrap();
+        let (notice, _) = notice.split_once("</p>").unwrap();
+        assert!(notice.contains("bad is not connected: "), "{action}: {notice}");
+        assert!(notice.contains("out of paper"), "{action}: {notice}");
+    }
+}
+
+/// Writes a second log into a state folder, as commands of earlier versions did while a kernel was running; returns the
+/// file with its records.
+fn second_log(folder: &Path) -> PathBuf {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let store: Arc<dyn Store> = Arc::new(Db::open(folder.join("state.db")).await.unwrap());
+        let config = LogConfig::new(folder.join("audit")).name("beside");
+        let config = config.digest_key(folder.join("digest.key"));
+        let log = AuditLog::open(config, Some(store)).await.unwrap();
+        for id in ["one", "two"] {
+            let event = Event::key_added(Actor::kernel(), id, &Principal::local()).build();
+            log.append(&event).await.unwrap();
+        }
+        log.close().await.unwrap();
+    });
+    let mut files = fs::read_dir(folder.join("audit")).unwrap().map(|file| file.unwrap().path());
+    let is_of_log = |file: &PathBuf| {
+        let name = file.file_name().unwrap().to_str().unwrap();
+        name.starts_with("beside") && file.extension().is_some_and(|ending| ending == "jsonl")
+    };
+    files.find(is_of_log).unwrap()
+}
+
+#[test]
+fn the_page_also_verifies_a_second_log_of_earlier_versions() {
+    let kernel = Kernel::bench();
+    let home = &kernel.home;
+    let file = second_log(&home.path(".local/state/mgp"));
+    let browser = Browser::new(home);
+    let page = || browser.get("/record?verify=yes").text();
+    until_blocking("the page counts all records", || {
+        let verified = home.json("audit-verify", &["audit", "verify"]);
+        page().contains(&format!("{} records, unchanged", verified["records"]))
+    });
+    let text = fs::read_to_string(&file).unwrap();
+    let kept = text.lines().filter(|line| !line.contains("\"two\""));
+    fs::write(&file, kept.map(|line| line.to_owned() + "\n").collect::<String>()).unwrap();
+    let page = page();
+    assert!(page.contains("class=\"failed\" data-keep"), "{page}");
+    assert_eq!(home.run(&["audit", "verify"]).code, Some(1));
 }

@@ -65,6 +65,25 @@ fn the_log_of_the_kernel_is_shown_and_followed() {
 }
 
 #[test]
+fn lines_of_an_earlier_kernel_are_named_as_such() {
+    let home = Home::new();
+    home.write(LOG, "2026-11-24T01:02:03.000004Z  INFO mgp: an earlier kernel\n");
+    fs::set_permissions(home.path(".local/state/mgp"), fs::Permissions::from_mode(0o700)).unwrap();
+    let config = home.write("c.toml", "");
+    let ready = home.path("ready.json");
+    let mut command = home.command(&["serve", "--http", "127.0.0.1:0", "--ready-file"]);
+    command.arg(&ready).arg("--config").arg(&config);
+    let mut kernel = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    mgp_testkit::until_blocking("the kernel is ready", || ready.exists());
+    let shown = home.run(&["logs"]);
+    home.silent(&["stop"]);
+    kernel.wait().unwrap();
+    assert!(shown.out.contains("an earlier kernel"), "{shown:?}");
+    assert!(shown.err.contains("these lines are of an earlier kernel"), "{shown:?}");
+    assert!(home.run(&["logs"]).err.is_empty());
+}
+
+#[test]
 fn a_report_has_no_secrets() {
     let home = Home::new();
     home.write(
@@ -176,6 +195,11 @@ fn the_kernel_runs_as_a_service() {
 
     fs::write(home.path("fails"), "").unwrap();
     assert!(run(&["service", "status"]).out.contains(&format!("not running; {log}")));
+    let refused = run(&["service", "install"]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.err.contains("has --http, --config; repeat its options"), "{refused:?}");
+    assert_eq!(fs::read_to_string(&unit).unwrap(), text);
+    fs::remove_file(&unit).unwrap();
     let failed = run(&["service", "install"]);
     assert_eq!(failed.code, Some(1));
     assert!(!marker.exists(), "hosts start kernels again");

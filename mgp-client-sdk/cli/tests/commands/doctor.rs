@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use mgp_testkit::until_blocking;
 use serde_json::Value;
 
 use crate::kernel::Kernel;
@@ -29,6 +30,9 @@ fn an_empty_home_gets_a_warning_with_the_next_step() {
     let report = home.json("doctor", &["doctor"]);
     assert_eq!(report["level"], "warn");
     assert!(printed(&report, "config").contains("mgp import"), "{report}");
+    let shown = home.succeed(&["doctor"]);
+    let last = "no server was checked; next: `mgp setup` copies the servers of your hosts";
+    assert!(shown.lines().last().unwrap().starts_with(last), "{shown}");
 }
 
 #[test]
@@ -291,6 +295,25 @@ fn missing_ambiguous_and_oversized_pins_are_found() {
     assert!(pins.iter().all(|check| check["level"] == "ok"), "{pins:?}");
 }
 
+/// Regression test: only the pinned tools were compared with their reserve, although the maximum left them no room.
+#[test]
+fn a_maximum_of_tokens_below_the_sum_of_its_parts_is_reported() {
+    let home = Home::new();
+    let server = format!("[[servers]]\nid = 'bench'\ncommand = '{}'\n", program("workbench"));
+    let budget = "[kernel.tool_context_budget]\nmax_tokens = 3000\n";
+    home.write(".config/mgp/servers.toml", &format!("{server}{budget}"));
+    let found = printed(&home.json("doctor", &["doctor"]), "limits");
+    assert!(found.contains("add up to 8000 tokens, `max_tokens` is 3000"), "{found}");
+
+    let agent = "[agents.ada]\npinned = ['bench.echo']\n";
+    home.write(".config/mgp/servers.toml", &format!("{server}{agent}{budget}"));
+    let (report, code) = home.any_json("doctor", &["doctor"]);
+    let found = printed(&report, "pins");
+    assert!(found.contains("`max_tokens` without `discovery_reserve` is 0"), "{report}");
+    assert!(found.contains("raise `max_tokens` or lower `discovery_reserve`"), "{report}");
+    assert_eq!(code, Some(1));
+}
+
 #[cfg(unix)]
 #[test]
 fn a_state_folder_is_not_created_and_a_shared_one_is_not_closed() {
@@ -435,4 +458,22 @@ fn variables_that_only_the_shell_or_only_the_kernel_has_are_named_without_values
     for text in ["BOTH", "NEITHER", "hunter2"] {
         assert!(!found.out.contains(text), "{text}: {report}");
     }
+}
+
+#[test]
+fn a_manifest_that_cannot_be_used_is_reported_with_and_without_a_kernel() {
+    let home = Home::new();
+    let echo = program("echo");
+    let server = format!("[[servers]]\nid = 'echo'\ncommand = '{echo}'\nmanifest = 'tools.json'\n");
+    home.write(".config/mgp/servers.toml", &server);
+    home.write(".config/mgp/tools.json", "{}");
+    let expected = "its manifest is not used: `";
+    let report = home.json("doctor", &["doctor"]);
+    assert!(printed(&report, "echo").contains(expected), "{report}");
+    let kernel = Kernel::on(home, None);
+    until_blocking("the tools are listed", || kernel.server("echo")["tools"].as_u64() > Some(0));
+    let lacks = kernel.server("echo")["lacks"].to_string();
+    assert!(lacks.contains(expected) && lacks.contains("manifest_version"), "{lacks}");
+    let report = kernel.home.json("doctor", &["doctor", "--no-start"]);
+    assert_eq!(printed(&report, "echo").matches(expected).count(), 1, "{report}");
 }

@@ -1,6 +1,7 @@
 //! Tests of hosts' files that other programs edit while mgp is connected.
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -50,4 +51,158 @@ fn servers_that_connect_took_out_come_back_though_the_host_removed_the_entry_of_
     assert_eq!(names(), ["a", "b", "mgp"]);
     home.succeed(&["disconnect", "cursor"]);
     assert_eq!(written(), before);
+}
+
+#[test]
+fn disconnect_reports_an_edited_entry_of_mgp_and_keeps_one_of_another_program() {
+    let home = Home::new();
+    let before = json!({ "mcpServers": { "mgp": { "command": "other" } } });
+    let file = home.write(".cursor/mcp.json", &before.to_string());
+    let read = || serde_json::from_str::<Value>(&fs::read_to_string(&file).unwrap()).unwrap();
+    let edited = |edit: &dyn Fn(&mut Value)| {
+        fs::write(&file, before.to_string()).unwrap();
+        home.succeed(&["connect", "cursor", "--interactive", "no", "--no-grant"]);
+        let mut now = read();
+        edit(&mut now["mcpServers"]["mgp"]);
+        fs::write(&file, now.to_string()).unwrap();
+        let done = home.json("disconnect", &["disconnect", "cursor"]);
+        (now, done["differs"].to_string(), done["backup"].clone())
+    };
+    let changed = "the entry `mgp` was changed since mgp was connected";
+    for edit in [
+        |entry: &mut Value| entry["env"] = json!({ "A": "b" }),
+        |entry: &mut Value| entry["disabled"] = true.into(),
+    ] {
+        let (now, differs, backup) = edited(&edit);
+        assert!(differs.contains(changed) && differs.contains("`mgp undo`"), "{differs}");
+        assert_eq!(read(), before);
+        let kept = fs::read_to_string(backup.as_str().unwrap()).unwrap();
+        assert_eq!(serde_json::from_str::<Value>(&kept).unwrap(), now);
+        home.succeed(&["undo"]);
+        assert_eq!(read(), now);
+        home.succeed(&["disconnect", "cursor"]);
+    }
+    for entry in [json!({ "command": "mine" }), json!({ "command": "mine", "args": "x" })] {
+        let (now, differs, _) = edited(&|own| *own = entry.clone());
+        assert!(differs.contains("stays as it is") && !differs.contains(changed), "{differs}");
+        assert!(differs.contains("` has it as it was"), "{differs}");
+        assert_eq!(read(), now);
+    }
+}
+
+#[test]
+fn a_host_whose_folder_a_variable_names_is_changed_there() {
+    let home = Home::new();
+    for (host, variable, name, before, added) in [
+        ("codex", "CODEX_HOME", "config.toml", "model = \"o\"\n", "x = 1\n"),
+        ("claude-code", "CLAUDE_CONFIG_DIR", ".claude.json", "{\"a\": 1}\n", "\n"),
+    ] {
+        let file = home.write(&format!("moved/{name}"), before);
+        let folder = file.parent().unwrap().to_str().unwrap().to_owned();
+        let run = |arguments: &[&str]| {
+            let ended = home.run_with(arguments, &[(variable, &folder)]);
+            assert_eq!(ended.code, Some(0), "{arguments:?}: {ended:?}");
+        };
+        let text = || fs::read_to_string(&file).unwrap();
+        run(&["connect", host, "--interactive", "no", "--no-grant"]);
+        assert!(text().contains(env!("CARGO_BIN_EXE_mgp")), "{}", text());
+        // `mgp undo` recognizes the host's file, also with changes of the host.
+        fs::write(&file, format!("{added}{}", text())).unwrap();
+        run(&["undo"]);
+        assert!(text().starts_with(added) && !text().contains("mgp"), "{}", text());
+        fs::write(&file, before).unwrap();
+        run(&["connect", host, "--interactive", "no", "--no-grant"]);
+        run(&["disconnect", host]);
+        assert_eq!(text(), before);
+    }
+    assert!(!home.path(".codex").exists() && !home.path(".claude.json").exists());
+}
+
+fn read(file: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap()
+}
+
+/// Changes the text of a host's file, as the host or its user does.
+fn edit(file: &Path, change: impl FnOnce(&mut Value)) {
+    let mut now = read(file);
+    change(&mut now);
+    fs::write(file, now.to_string()).unwrap();
+}
+
+#[test]
+fn disconnect_reports_another_program_in_a_file_that_connect_has_created() {
+    let home = Home::new();
+    home.succeed(&["connect", "cursor", "--interactive", "no", "--no-grant"]);
+    let file = home.path(".cursor/mcp.json");
+    edit(&file, |now| now["mcpServers"]["mgp"] = json!({ "command": "mine" }));
+    let kept = read(&file);
+    let done = home.json("disconnect", &["disconnect", "cursor"]);
+    assert!(done["differs"].to_string().contains("starts another program"), "{done}");
+    assert_eq!(read(&file), kept);
+}
+
+#[test]
+fn undo_restores_the_hosts_that_it_can_and_names_the_others() {
+    let home = Home::new();
+    let server = json!({ "command": program("echo"), "args": ["--tools", "1"] });
+    let before = json!({ "mcpServers": { "own": server } });
+    let host = |name: &str| home.write(name, &before.to_string());
+    let (claude, cursor, kiro) =
+        (host(".claude.json"), host(".cursor/mcp.json"), host(".kiro/settings/mcp.json"));
+    let setup = || {
+        home.succeed(&["setup", "--yes", "--interactive", "no"]);
+        home.succeed(&["stop"]);
+    };
+    setup();
+    fs::remove_file(&cursor).unwrap();
+    edit(&claude, |now| now["history"] = 1.into());
+    let undone = home.run(&["undo"]);
+    assert_eq!(undone.code, Some(1), "{undone:?}");
+    let changed = format!("`{}` was changed since `mgp setup`", cursor.display());
+    assert!(undone.err.contains(&changed), "{undone:?}");
+    let mut kept = before.clone();
+    kept["history"] = 1.into();
+    assert_eq!(read(&claude), kept);
+    assert_eq!(fs::read_to_string(&kiro).unwrap(), before.to_string(), "byte for byte");
+    assert!(!cursor.exists());
+    home.fail(1, &["undo"], &changed);
+    home.succeed(&["undo", "--force"]);
+    assert_eq!(fs::read_to_string(&cursor).unwrap(), before.to_string());
+    home.fail(1, &["undo"], "has changed no host's file");
+
+    // Only the file whose entry of mgp was edited loses later changes.
+    setup();
+    edit(&claude, |now| now["history"] = 2.into());
+    edit(&cursor, |now| now["mcpServers"]["mgp"]["args"] = json!(["serve", "--stdio"]));
+    home.succeed(&["undo", "--force"]);
+    kept["history"] = 2.into();
+    assert_eq!(read(&claude), kept);
+    assert_eq!(fs::read_to_string(&cursor).unwrap(), before.to_string());
+}
+
+#[test]
+fn undo_takes_back_a_later_change_of_a_connected_host_without_what_the_host_has_written() {
+    let home = Home::new();
+    let echo = program("echo");
+    let before = json!({ "mcpServers": { "a": { "command": echo } } });
+    let file = home.write(".cursor/mcp.json", &before.to_string());
+    let connect = |more: &[&str]| {
+        home.succeed(&["import", "cursor", "--apply", "--no-grant"]);
+        let connect = ["connect", "cursor", "--replace", "--interactive", "no", "--no-grant"];
+        home.succeed(&[&connect[..], more].concat());
+    };
+    connect(&[]);
+    edit(&file, |now| now["mcpServers"]["b"] = json!({ "command": echo, "args": ["b"] }));
+    let mut between = read(&file);
+    connect(&["--agent", "other"]);
+    let names: Vec<_> = read(&file)["mcpServers"].as_object().unwrap().keys().cloned().collect();
+    assert_eq!(names, ["mgp"]);
+    edit(&file, |now| now["history"] = 1.into());
+    let undone = home.json("undo", &["undo"]);
+    assert!(undone[0]["differs"].to_string().contains("and kept: `history`"), "{undone}");
+    between["history"] = 1.into();
+    assert_eq!(read(&file), between);
+    home.succeed(&["undo"]);
+    let left: Vec<_> = read(&file)["mcpServers"].as_object().unwrap().keys().cloned().collect();
+    assert_eq!((left, &read(&file)["history"]), (vec!["a".to_owned(), "b".to_owned()], &json!(1)));
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::program::program;
 use crate::world::Home;
@@ -214,6 +214,11 @@ fn the_format_of_a_file_is_detected() {
             .map(|server| server["id"].as_str().unwrap().to_owned())
             .collect::<Vec<_>>()
     };
+    let settings = home.write(
+        "work/.vscode/settings.json",
+        r#"{"editor.tabSize": 2, "mcp": {"servers": {"b": {"command": "b"}}}}"#,
+    );
+    assert_eq!(ids(&settings), ["b"]);
     assert_eq!(ids(&generic), ["a"]);
     assert_eq!(ids(&registry), ["io.example-files"]);
 }
@@ -286,4 +291,75 @@ fn unreadable_sources_are_named() {
     home.fail(2, &["import", "emacs"], "known: claude-desktop, claude-code, cursor, vscode");
     let broken = home.write("work/broken.json", "{");
     home.fail(1, &["import", broken.to_str().unwrap()], "it is not JSON at line 1");
+}
+
+#[test]
+fn a_server_whose_id_the_kernel_refuses_gets_another_one() {
+    let home = Home::new();
+    home.write(".config/mgp/servers.toml", "[[servers]]\nid = 'github'\ncommand = 'other'\n");
+    let servers = json!({ "core": { "command": "core" }, "GitHub": { "command": "hub" } });
+    home.write(".cursor/mcp.json", &json!({ "mcpServers": servers }).to_string());
+    let done = home.json("import", &["import", "cursor", "--apply", "--no-grant"]);
+    let servers = done["servers"].as_array().unwrap();
+    let ids: Vec<_> = servers.iter().map(|server| server["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["GitHub-cursor", "core-cursor"]);
+    let note = "the id `core` is reserved, or looks like that of another server";
+    assert_eq!(servers[1]["notes"], json!([note]));
+    let report = home.any_json("doctor", &["doctor", "--no-start"]).0.to_string();
+    assert!(!report.contains("its id"), "{report}");
+    home.fail(2, &["servers", "add", "kernel", "--", "x"], "belongs to the protocol");
+    home.fail(2, &["servers", "add", "Git-Hub", "--", "x"], "looks like `github`");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_server_that_is_switched_off_in_mgp_is_not_started_and_stays_in_its_host() {
+    let home = Home::new();
+    let marker = home.path("started");
+    let server = json!({ "command": "sh", "args": ["-c", "touch \"$0\"", marker] });
+    home.write(".cursor/mcp.json", &json!({ "mcpServers": { "files": server } }).to_string());
+    home.succeed(&["import", "cursor", "--apply", "--no-grant"]);
+    home.succeed(&["servers", "disable", "files"]);
+    let done = home.json("import", &["import", "cursor", "--apply"]);
+    let reason = done["servers"][0]["left_out"].as_str().unwrap();
+    assert!(reason.contains("switched off; run `mgp servers enable files`"), "{done}");
+    assert_eq!(done["access"], json!({}));
+    let connect = ["connect", "cursor", "--replace", "--interactive", "no"];
+    let done = home.json("connect", &connect);
+    assert_eq!((&done["replaced"], &done["beside"]), (&json!([]), &json!(["files"])), "{done}");
+    assert!(!marker.exists(), "the server was started");
+}
+
+#[test]
+fn a_rejected_server_of_a_project_does_not_hide_the_users_own_one() {
+    let home = Home::new();
+    home.write(".claude.json", r#"{"mcpServers": {"shared": {"command": "own"}}}"#);
+    home.write(".claude/settings.json", r#"{"disabledMcpjsonServers": ["shared"]}"#);
+    home.write("work/.mcp.json", r#"{"mcpServers": {"shared": {"command": "theirs"}}}"#);
+    let seen = home.json("import", &["import", "claude-code", "--project"]);
+    let of = |file: &str| {
+        let path = home.path(file);
+        let mut servers = seen["servers"].as_array().unwrap().iter();
+        servers.find(|server| server["source"] == path.to_str().unwrap()).unwrap()
+    };
+    assert_eq!(of(".claude.json")["id"], "shared", "{seen}");
+    assert_eq!(of("work/.mcp.json")["left_out"], "it is switched off there", "{seen}");
+}
+
+#[test]
+fn the_agent_of_a_host_gets_the_servers_of_its_other_files() {
+    let home = Home::new();
+    home.succeed(&["connect", "continue", "--agent", "team", "--interactive", "no"]);
+    let file = home.path(".continue/mcpServers/mcp.json");
+    let settings = "mcpServers:\n  - name: own\n    command: own\n";
+    home.write(".continue/config.yaml", settings);
+    let check = || {
+        let seen = home.json("import", &["import", "continue"]);
+        assert_eq!(seen["access"], json!({ "team": ["own"] }), "{seen}");
+    };
+    check();
+    let mut now: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    now["mcpServers"]["mgp"]["args"] = json!(["serve", "--stdio", "--agent=team"]);
+    fs::write(&file, now.to_string()).unwrap();
+    check();
 }

@@ -374,12 +374,16 @@ fn changes_beside_a_running_kernel_apply_at_once_and_are_recorded() {
     home.silent(&["access", "grant", "eve", "bench", "ehco", "--force"]);
     assert!(tail.wait().unwrap().success());
 
-    // Changes of keys are recorded in a second log beside the kernel's.
+    // The kernel takes the records of changes of keys from the store.
     let before = home.json("audit-verify", &["audit", "verify"])["records"].as_u64().unwrap();
     let made = home.json("keys-add", &["keys", "add", "nightly"]);
     home.silent(&["keys", "revoke", made["id"].as_str().unwrap()]);
     let after = home.json("audit-verify", &["audit", "verify"])["records"].as_u64().unwrap();
     assert!(after >= before + 2, "{before} {after}");
+    for event in ["key_added", "key_revoked"] {
+        let events = home.json("audit-query", &["audit", "query", "--type", event]);
+        assert_eq!(events[0]["details"]["key_id"], made["id"], "{events}");
+    }
     home.silent(&["access", "revoke", "ada", "bench"]);
     home.fail(1, &["access", "revoke", "ada", "bench"], "no entry to revoke");
 }

@@ -59,6 +59,8 @@ mod setup;
 #[cfg(unix)]
 mod sse;
 mod streams;
+#[cfg(unix)]
+mod tool_search;
 mod trust;
 #[cfg(unix)]
 mod validate;

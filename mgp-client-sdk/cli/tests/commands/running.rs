@@ -106,8 +106,7 @@ fn approvals_of_projects_are_recorded_with_and_without_a_kernel() {
     home.fail(1, &["trust", "--revoke"], "is not approved");
     assert_eq!(home.json("audit-query", &query).as_array().unwrap().len(), 1);
 
-    home.write("empty.toml", "");
-    let config = home.path("empty.toml");
+    let config = home.write("c.toml", "[kernel.audit.sinks.copy]\nfile = 'copy.jsonl'\n");
     let kernel = Kernel::on(home, Some(&config));
     let home = &kernel.home;
     let records = || home.json("audit-verify", &["audit", "verify"])["records"].as_u64().unwrap();
@@ -115,14 +114,13 @@ fn approvals_of_projects_are_recorded_with_and_without_a_kernel() {
     home.succeed(&["trust", "--yes"]);
     home.silent(&["trust", "--revoke"]);
     assert!(records() >= before + 2, "{before}");
-    let beside: String = fs::read_dir(home.path(".local/state/mgp/audit"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with("beside"))
-        .map(|path| fs::read_to_string(path).unwrap())
-        .collect();
     for event in ["project_approved", "project_revoked"] {
-        assert_eq!(beside.matches(&format!("dev.cloto.{event}")).count(), 1, "{beside}");
+        let events = home.json("audit-query", &["audit", "query", "--type", event]);
+        assert_eq!(events.as_array().unwrap().len(), 2, "{events}");
+        until_blocking("the sink has it", || {
+            let copied = fs::read_to_string(home.path(".local/state/mgp/copy.jsonl"));
+            copied.unwrap_or_default().matches(&format!("dev.cloto.{event}")).count() == 2
+        });
     }
 }
 
@@ -190,4 +188,19 @@ fn a_change_of_a_server_that_takes_long_is_reported_while_it_lasts() {
     assert_eq!(lines.next().unwrap().unwrap(), "mgp: still waiting for slow");
     restart.kill().unwrap();
     restart.wait().unwrap();
+}
+
+#[test]
+fn a_server_added_after_another_of_its_id_was_removed_has_none_of_its_tools() {
+    let home = Home::new();
+    home.succeed(&["servers", "add", "x", "--no-grant", "--", &program("workbench")]);
+    let kernel = Kernel::on(home, None);
+    let tools = |kernel: &Kernel| kernel.server("x")["tools"].as_u64().unwrap_or_default();
+    until_blocking("the tools are listed", || tools(&kernel) > 5);
+    kernel.home.silent(&["stop"]);
+    let home = kernel.into_home();
+    home.succeed(&["servers", "rm", "x"]);
+    home.fail(1, &["index", "export"], "the index is empty");
+    home.succeed(&["servers", "add", "x", "--no-grant", "--", "sleep", "60"]);
+    assert_eq!(tools(&Kernel::on(home, None)), 0);
 }

@@ -6,9 +6,10 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
 
 use mgp_testkit::until_blocking;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::console::{Browser, TIMEOUT, calling, ended, send, waiting};
+use crate::hostile::stub;
 use crate::program::program;
 use crate::world::Home;
 
@@ -103,9 +104,10 @@ fn a_message_leads_an_operator_elsewhere_to_the_call_after_a_login() {
     assert!(refused.contains("class=\"failed\""), "one who may only read: {refused}");
     let refused = other.done("/access/key", &[("id", &id)]);
     assert!(refused.contains("class=\"failed\"") && refused.contains(&id), "{refused}");
-    browser.cookie = "mgp_console=0000".to_owned();
+    let fixed = format!("{}=0000", other.cookie.split_once('=').unwrap().0);
+    browser.cookie.clone_from(&fixed);
     assert_eq!(browser.log_in(&[("key", &admin), ("next", &path)]), format!("/console{path}"));
-    assert_ne!(browser.cookie, "mgp_console=0000", "no session is fixed in advance");
+    assert_ne!(browser.cookie, fixed, "no session is fixed in advance");
     assert!(browser.get(&path).text().contains("a-secret-argument"));
     assert_eq!(other.post_with("/decide", &[("token", &browser.token)], "").status, 403);
     browser.done("/decide", &[("id", &approval), ("answer", "once"), ("page", &path)]);
@@ -163,4 +165,119 @@ fn only_operators_of_the_kernel_log_in_from_elsewhere() {
     };
     assert_eq!(closed.status, 429, "{}", closed.body);
     assert!(closed.header("retry-after").is_some());
+}
+
+#[test]
+fn the_address_of_the_console_may_end_with_a_slash() {
+    let home = &Home::new();
+    let (browser, _) = served(home, "");
+    let moved = browser.get("/");
+    assert_eq!((moved.status, moved.header("location")), (308, Some("/console")));
+}
+
+/// Returns a request over HTTP that calls a tool with a key.
+fn call_request(address: &str, key: &str, tool: &str) -> String {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let params = json!({ "name": tool, "arguments": { "message": "a" }, "_meta": meta });
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+    let call = call.to_string();
+    format!(
+        "POST /mcp HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
+         Authorization: Bearer {key}\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\n\
+         Mcp-Method: tools/call\r\nMcp-Name: {tool}\r\nContent-Length: {}\r\n\r\n{call}",
+        call.len()
+    )
+}
+
+#[test]
+fn a_message_names_no_call_of_another_tenant() {
+    let home = &Home::new();
+    let (_, key) = key(home, &["eve", "--tenant", "acme"]);
+    let (browser, message) = served(home, "");
+    let mut foreign = TcpStream::connect(&browser.address).unwrap();
+    let request = call_request(&browser.address, &key, "desk.echo");
+    foreign.write_all(request.as_bytes()).unwrap();
+    until_blocking("the call of the other tenant waits", || {
+        let asked = home.json("audit-query", &["audit", "query", "--agent", "eve"]);
+        asked.to_string().contains("approval_requested")
+    });
+    let own = calling(home, &json!({ "message": "a" }));
+    let id = waiting(home);
+    let message = message();
+    let lines = message["lines"].as_array().unwrap();
+    assert!(lines.len() == 1 && lines[0].as_str().unwrap().contains(&id), "{message}");
+    home.silent(&["approvals", "deny", &id]);
+    assert!(!ended(own).0);
+}
+
+#[test]
+fn a_refused_call_of_another_tenant_has_no_link_that_changes_the_own_one() {
+    let (home, files) = (&Home::new(), Home::new());
+    let (_, admin) = key(home, &["ada", "--admin"]);
+    let (_, foreign) = key(home, &["eve", "--tenant", "acme"]);
+    let tools = json!([{
+        "name": "write_file", "description": "Writes a file.", "inputSchema": { "type": "object" },
+    }]);
+    let servers = [
+        format!("[[servers]]\nid = 'shut'\ncommand = '{}'\n", program("echo")),
+        stub(&files, "files", &tools, &json!({ "content": [] })),
+        "[servers.mgp]\ndefault_policy = 'opt-out'\npermission_policy = 'deny_all'\n".to_owned(),
+        "risk = { write_file = 'safe' }\n".to_owned(),
+    ];
+    let (mut browser, _) = served(home, &servers.concat());
+    browser.log_in(&[("key", &admin)]);
+    let calls = [
+        ("shut", "shut.echo", "Show the rule"),
+        ("files", "files.write_file", "Grant this permission for an hour"),
+    ];
+    until_blocking("the tools are listed", || {
+        let all = home.succeed(&["tools", "ls"]);
+        calls.iter().all(|(_, tool, _)| all.contains(tool))
+    });
+    for (server, tool, link) in calls {
+        send(&browser.address, &call_request(&browser.address, &foreign, tool));
+        let mut record = String::new();
+        until_blocking("the refusal is recorded", || {
+            record = browser.get(&format!("/record?server={server}&agent=eve")).text();
+            record.contains("TOOL_BLOCKED</a>")
+        });
+        assert!(record.contains("acme") && !record.contains(link), "{record}");
+    }
+}
+
+#[test]
+fn a_public_address_that_is_configured_later_is_one_of_the_console() {
+    let home = &Home::new();
+    let (browser, _) = served(home, "");
+    let request = "GET /console HTTP/1.1\r\nHost: mgp.example\r\nConnection: close\r\n\r\n";
+    assert_eq!(send(&browser.address, request).status, 403);
+    let config = fs::read_to_string(home.path("c.toml")).unwrap();
+    let public = "[kernel]\nconsole_url = 'https://mgp.example/console'\n";
+    home.write("c.toml", &format!("{config}{public}"));
+    home.succeed(&["reload"]);
+    assert_eq!(send(&browser.address, request).status, 401, "it asks for a login");
+    home.write("c.toml", &config);
+    home.succeed(&["reload"]);
+    assert_eq!(send(&browser.address, request).status, 403);
+}
+
+#[test]
+fn a_browser_has_a_session_of_each_console_of_a_host() {
+    let homes = [Home::new(), Home::new()];
+    let browsers = homes.each_ref().map(|home| {
+        let (_, admin) = key(home, &["ada", "--admin"]);
+        let (mut browser, _) = served(home, "");
+        browser.log_in(&[("key", &admin)]);
+        browser
+    });
+    let both = browsers.each_ref().map(|browser| browser.cookie.clone()).join("; ");
+    for browser in &browsers {
+        assert_eq!(browser.with_cookie(&both).get("").status, 200, "{both}");
+    }
+    let names = browsers.each_ref().map(|browser| browser.cookie.split('=').next().unwrap());
+    assert_ne!(names[0], names[1]);
 }

@@ -274,18 +274,26 @@ fn a_file_that_cannot_be_changed_does_not_stop_the_other_hosts() {
 }
 
 #[test]
-fn servers_of_continue_in_its_settings_are_named_as_not_read() {
+fn servers_of_continue_in_its_settings_are_imported_and_named_as_not_governed() {
     let home = Home::new();
-    let settings = "name: mine\nmcpServers:\n  - name: own\n    command: own\n";
-    home.write(".continue/config.yaml", settings);
-    for arguments in [&["setup", "continue", "--dry-run"][..], &["import", "continue"]] {
-        let shown = home.run(arguments);
-        let warning = "config.yaml` has servers that mgp does not read";
-        assert_eq!(shown.err.matches(warning).count(), 1, "{arguments:?}: {shown:?}");
-    }
+    let settings = "name: mine\nmcpServers:\n  - name: own\n    command: own\n    env: { KEY: \"${{ secrets.KEY }}\" }\n";
+    let file = home.write(".continue/config.yaml", settings);
+    let shown = home.run(&["setup", "continue", "--dry-run"]);
+    let remedy = "not governed; `mgp import continue --apply` copies them";
+    assert_eq!(shown.err.matches(remedy).count(), 1, "{shown:?}");
+    let done = home.run(&["import", "continue", "--apply", "--no-grant"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(done.err.matches("remove there what you import").count(), 1, "{done:?}");
+    assert!(done.out.contains("`KEY` is a secret there: run `mgp secrets set KEY`"), "{done:?}");
+    let text = fs::read_to_string(home.own()).unwrap();
+    assert!(text.contains("id = \"own\"") && text.contains("${keyring:KEY}"), "{text}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), settings);
+    let connect = ["connect", "continue", file.to_str().unwrap(), "--interactive", "no"];
+    home.fail(1, &connect, "its `mcpServers` is not a mapping");
+    assert_eq!(fs::read_to_string(&file).unwrap(), settings);
     home.write(".continue/config.yaml", "name: mine\nmcpServers: []\n");
     let shown = home.run(&["setup", "continue", "--dry-run"]);
-    assert!(!shown.err.contains("does not read"), "{shown:?}");
+    assert!(!shown.err.contains("not governed"), "{shown:?}");
 }
 
 #[test]
@@ -335,4 +343,102 @@ fn disconnect_leaves_the_entry_of_another_program_that_has_replaced_mgp() {
     assert_eq!(fs::read_to_string(&file).unwrap(), other);
     home.fail(1, &["disconnect", "cursor"], "starts another program");
     assert_eq!(fs::read_to_string(&file).unwrap(), other);
+}
+
+#[test]
+fn setup_shows_no_secret_of_a_hosts_file() {
+    let home = Home::new();
+    let text = r#"{ "mcpServers": {
+        "a": {"command": "a", "args": ["--token", "sk-live-0123456789ab", "postgres://ada:pw-3x@db/x"],
+            "env": {"TOKEN": "a$b-secret", "API_KEY": "ab\/cd-secret"}}, // "old-secret"
+        "off": {"command": "b", "disabled": true, "env": {"KEY": "off-secret"}}, "web": {"url": "https://x.example/mcp?key=query-secret"},
+    } }"#;
+    home.write(".cursor/mcp.json", text);
+    let printed = home.run(&["setup", "--dry-run"]);
+    assert!(printed.out.contains(r#"- "a": {"args":["--token","#), "{printed:?}");
+    assert!(printed.out.contains(r#""TOKEN":"…""#), "{printed:?}");
+    let planned = home.json("setup", &["setup", "--dry-run"]);
+    let shown = format!("{}{}{planned}", printed.out, printed.err);
+    for secret in ["sk-live", "pw-3x", "-secret"] {
+        assert!(!shown.contains(secret), "{secret}: {shown}");
+    }
+}
+
+#[test]
+fn setup_keeps_the_agent_and_the_own_settings_of_a_connected_host() {
+    let home = Home::new();
+    let echo = program("echo");
+    let add = ["servers", "add", "one", "--no-grant", "--", &echo, "--tools", "1"];
+    home.succeed(&add);
+    let connect =
+        ["connect", "cursor", "--agent", "team", "--grant", "one", "--interactive", "yes"];
+    home.succeed(&connect);
+    let file = home.path(".cursor/mcp.json");
+    let edit = |edit: &dyn Fn(&mut Value)| {
+        let mut now: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+        edit(&mut now["mcpServers"]);
+        fs::write(&file, now.to_string()).unwrap();
+        now.to_string()
+    };
+    let before = edit(&|servers| servers["mgp"]["timeout"] = 90.into());
+    let setup = || {
+        let done = home.json("setup", &["setup", "cursor", "--yes", "--interactive", "no"]);
+        home.succeed(&["stop"]);
+        done
+    };
+    let done = setup();
+    let host = &done["hosts"][0];
+    assert_eq!((&host["agent"], &host["difference"]), (&json!("team"), &json!([])), "{done}");
+    assert_eq!(host["problems"], json!([]), "{done}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), before);
+    let own = fs::read_to_string(home.own()).unwrap();
+    assert!(own.contains("[agents.team]\ninteractive = false"), "{own}");
+    assert!(!own.contains("[agents.cursor]"), "{own}");
+
+    // A server that the host has got since is granted to its agent.
+    edit(&|servers| servers["two"] = json!({ "command": echo, "args": ["--tools", "2"] }));
+    let done = setup();
+    assert_eq!(done["access"], json!({ "team": ["two"] }), "{done}");
+    assert_eq!(done["hosts"][0]["problems"], json!([]), "{done}");
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains("\"team\"") && !text.contains("\"two\""), "{text}");
+    assert!(text.contains("\"timeout\": 90"), "{text}");
+}
+
+#[test]
+fn setup_leaves_a_host_with_another_configuration_as_it_is() {
+    let home = Home::new();
+    let config = home.write("work/other.toml", "");
+    let connect = ["connect", "cursor", "--config", "other.toml", "--interactive", "no"];
+    home.succeed(&connect);
+    let file = home.path(".cursor/mcp.json");
+    let before = fs::read_to_string(&file).unwrap();
+    let option = format!("--config {}", config.display());
+    home.fail(1, &["setup", "cursor", "--yes"], &format!("mgp setup cursor {option}`"));
+    let all = home.run(&["setup", "--dry-run"]);
+    assert!(all.err.contains(&format!("cursor starts mgp with `{option}`")), "{all:?}");
+    let config = config.to_str().unwrap();
+    let done = home.json("setup", &["setup", "cursor", "--config", config, "--dry-run"]);
+    assert_eq!(done["hosts"][0]["difference"], json!([]), "{done}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), before);
+}
+
+#[test]
+fn files_of_continue_that_mgp_does_not_read_are_named() {
+    let home = Home::new();
+    home.write(".continue/mcpServers/mcp.json", r#"{"mcpServers": {}}"#);
+    home.write(".continue/mcpServers/other.yaml", "mcpServers:\n  - command: npx\n");
+    home.write(".continue/mcpServers/copied.json", r#"{"command": "own"}"#);
+    home.write(".continue/mcpServers/notes.json", "{}");
+    home.write(".continue/mcpServers/notes.md", "command");
+    let warning = "mgp does not read copied.json, other.yaml in `";
+    for arguments in [&["setup", "continue", "--dry-run"][..], &["import", "continue"]] {
+        let shown = home.run(arguments);
+        assert_eq!(shown.err.matches(warning).count(), 1, "{arguments:?}: {shown:?}");
+    }
+    let report = home.run(&["doctor", "--no-start"]);
+    assert!(report.out.contains("mgp does not read copied.json, other.yaml"), "{report:?}");
+    fs::remove_dir_all(home.path(".continue/mcpServers")).unwrap();
+    let shown = home.run(&["import"]);
+    assert!(!shown.err.contains("does not read"), "{shown:?}");
 }

@@ -142,6 +142,23 @@ fn changes_of_the_folder_without_a_kernel_need_the_passphrase_too() {
     assert_eq!(terminal.end().0, Some(0));
 }
 
+#[test]
+fn a_passphrase_stays_if_its_removal_cannot_be_recorded() {
+    let world = World::empty();
+    world.config("");
+    set_passphrase(&mgp(&world, &["operator", "passphrase", "set"]));
+    let file = world.state().join("audit/audit.0000000000000001.jsonl");
+    let log = std::fs::read_to_string(&file).unwrap();
+    let changed = log.replacen("passphrase.set", "passphrase.get", 1);
+    assert_ne!(changed, log);
+    std::fs::write(&file, changed).unwrap();
+    let mut terminal = Terminal::run(&mgp(&world, &["operator", "passphrase", "remove"]));
+    terminal.answer("Passphrase of the operator:", PASSPHRASE);
+    let (code, shown) = terminal.end();
+    assert!(code == Some(1) && shown.contains("the log was changed"), "{shown}");
+    assert!(world.state().join("operator.json").exists());
+}
+
 /// Starts a kernel in which each call of `echo` waits for an operator.
 fn careful() -> Setting {
     let setting = Setting::new("");

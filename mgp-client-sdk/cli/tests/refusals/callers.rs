@@ -127,6 +127,7 @@ async fn a_rollback_does_not_run_with_a_revoked_key() {
     })
     .await;
     assert!(stuck.to_string().contains("the credentials of its caller have ended"), "{stuck}");
+    assert_eq!(world.json(&["status"])["waiting_transactions"], 1);
     let other = world.json(&["keys", "add", "bob"])["key"].as_str().unwrap().to_owned();
     let bob = serving.comes(&other).await;
     let read = async || bob.call("notes.read").arg("title", "a").await.unwrap().to_text();

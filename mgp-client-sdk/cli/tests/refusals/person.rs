@@ -132,7 +132,7 @@ const FORMS: [(&str, Option<&str>, &str); 7] = [
     ("/srv/a/unticked", Some("a person denied it"), "denied"),
     ("/srv/a/decline", Some("a person denied it"), "denied"),
     ("/srv/a/cancel", Some("the question was closed without an answer; it is dangerous"), "open"),
-    ("/srv/a/never", Some("nobody confirmed it in time; it is dangerous"), "open"),
+    ("/srv/a/never", Some("it was not confirmed in time; it is dangerous"), "open"),
 ];
 
 #[tokio::test]
@@ -221,7 +221,7 @@ async fn without_forms_a_call_waits_for_an_operator_and_reads_the_reason() {
         };
         let refused = desk.write("/srv/a/never").await.unwrap_err();
         assert!(
-            refused.reason.contains("nobody confirmed it in time; it is dangerous"),
+            refused.reason.contains("it was not confirmed in time; it is dangerous"),
             "{refused:?}"
         );
         assert!(refused.reason.contains("in the console of mgp"), "{refused:?}");
@@ -360,6 +360,36 @@ async fn a_form_offers_what_the_inbox_offers() {
         host.call("write_file").arg("path", &path).await.unwrap();
     }
     assert_eq!(forms.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_late_answer_about_permissions_is_for_the_calls_of_all_agents() {
+    for (answer, decision) in [("approve", "approved"), ("deny", "denied")] {
+        let config = CONFIG.replace(r#"approval_timeout = "5s""#, r#"approval_timeout = "50ms""#);
+        let world = world_of(&format!("{config}risk = {{ write_file = \"moderate\" }}\n"));
+        let desks =
+            [Desk::new(&world, ERAS[0], false).await, Desk::new(&world, ERAS[1], false).await];
+        world.knows(1).await;
+        for desk in &desks {
+            desk.write("/srv/a/x.txt").await.unwrap_err();
+        }
+        let open = || {
+            let all = world.json(&["approvals", "ls"]);
+            let all = all.as_array().unwrap().iter();
+            all.filter(|one| one["state"] == "open").cloned().collect::<Vec<_>>()
+        };
+        let asked = open();
+        assert!(asked.len() == 2 && asked[0]["kind"] == "permissions", "{asked:?}");
+        world.quietly(&["approvals", answer, asked[0]["id"].as_str().unwrap()]);
+        assert_eq!(open(), Vec::<Value>::new(), "one answer is for both agents");
+        let kept = world.json(&["permissions", "ls", "files"]);
+        let kept = (&kept[0]["permission"], &kept[0]["decision"]);
+        assert_eq!(kept, (&json!("filesystem.write"), &json!(decision)));
+        for desk in &desks {
+            assert_eq!(desk.write("/srv/a/y.txt").await.is_ok(), answer == "approve");
+        }
+        assert_eq!(open(), Vec::<Value>::new(), "no agent is asked again");
+    }
 }
 
 #[tokio::test]

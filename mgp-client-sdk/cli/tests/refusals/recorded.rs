@@ -117,7 +117,7 @@ async fn permissions_and_confirmations_wait_for_a_person() {
         let wipe = Refused::of(wipe);
         assert_eq!((wipe.code, &wipe.details["status"]), (1000, &json!("approval_pending")));
         assert_eq!(wipe.details["effective_risk_level"], "dangerous");
-        assert!(wipe.reason.contains("nobody confirmed it in time"), "{wipe:?}");
+        assert!(wipe.reason.contains("it was not confirmed in time"), "{wipe:?}");
         assert!(wipe.remedy().contains("stays open"), "{wipe:?}");
         wipe.names_no_command();
         recorded(&world, agent, "wipe", 1000).await;

@@ -89,5 +89,11 @@ async fn a_crashed_server_is_not_restarted_after_its_program_changed() {
     assert_eq!(waiting(&operator).await.len(), 1, "an operator is asked");
     until("the server is down", async || world.server("made").unwrap().pid.is_none()).await;
     assert_eq!(world.runs("made"), 1);
+    // Its tools are neither listed nor found until an operator has approved the changed program.
+    let tools = || world.kernel.index().tools_of("made").len();
+    until("its tools are forgotten", async || tools() == 0).await;
+    let params = KernelApprovalDecisionParams::new(waiting(&operator).await[0].id.as_str());
+    operator.request::<KernelApprovalsApprove>(&params).await.unwrap();
+    until("its tools are known again", async || tools() == 2).await;
     world.end().await;
 }

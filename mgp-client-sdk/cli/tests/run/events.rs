@@ -226,6 +226,7 @@ async fn operators_see_recent_events_and_filter_them() {
     assert_eq!(mgp(&world, &["events", "bench.*", "--severity", "error"]), json!([]));
     assert_eq!(mgp(&world, &["events", "tool.completed"]).as_array().unwrap().len(), 3);
     assert_eq!(mgp(&world, &["events", "bench.*", "--since", "1h"]).as_array().unwrap().len(), 3);
+    assert_eq!(mgp(&world, &["events", "bench.*", "-n", "0"]), json!([]));
     assert_eq!(mgp(&world, &["webhooks"]), json!([]));
 }
 

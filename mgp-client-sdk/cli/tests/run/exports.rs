@@ -1,11 +1,13 @@
 //! Tests of what a kernel sends to a collector (OpenTelemetry), and of what it learns from use.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write as _};
 use std::net::TcpListener;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -14,7 +16,11 @@ use crate::world::{Host, World, kill, within};
 
 /// A collector: the paths, keys and bodies of the requests that it got.
 #[derive(Clone, Default)]
-pub(crate) struct Collector(Arc<Mutex<Vec<(String, String, Value)>>>);
+pub(crate) struct Collector {
+    requests: Arc<Mutex<Vec<(String, String, Value)>>>,
+    /// The path whose requests it refuses.
+    refused: &'static str,
+}
 
 impl Collector {
     /// Serves at a free port until the test ends.
@@ -28,8 +34,9 @@ impl Collector {
                 thread::spawn(move || {
                     let mut reader = BufReader::new(stream);
                     while let Some(request) = read_request(&mut reader) {
-                        all.0.lock().unwrap().push(request);
-                        let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+                        let status = if request.0 == all.refused { "404 Not" } else { "200 OK" };
+                        all.requests.lock().unwrap().push(request);
+                        let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 2\r\n\r\n{{}}");
                         let _ = reader.get_mut().write_all(answer.as_bytes());
                     }
                 });
@@ -41,7 +48,7 @@ impl Collector {
     /// Returns all items that were sent to a path, e.g. all spans; `keys` are the members of the nested lists around
     /// them.
     fn all(&self, path: &str, keys: [&str; 3]) -> Vec<Value> {
-        let requests = self.0.lock().unwrap();
+        let requests = self.requests.lock().unwrap();
         let of_path = requests.iter().filter(|(at, ..)| at == path);
         of_path
             .flat_map(|(_, _, body)| body[keys[0]].as_array().unwrap().clone())
@@ -52,6 +59,26 @@ impl Collector {
 
     pub(crate) fn spans(&self) -> Vec<Value> {
         self.all("/v1/traces", ["resourceSpans", "scopeSpans", "spans"])
+    }
+
+    /// Returns the spans of the trace [`TRACE`].
+    fn traced(&self) -> Vec<Value> {
+        self.spans().into_iter().filter(|span| span["traceId"] == TRACE).collect()
+    }
+
+    /// Returns the number of requests to a path.
+    fn count(&self, path: &str) -> usize {
+        self.requests.lock().unwrap().iter().filter(|(at, ..)| at == path).count()
+    }
+
+    /// Returns the ids of the kernels that sent requests.
+    fn instances(&self) -> BTreeSet<String> {
+        let requests = self.requests.lock().unwrap();
+        let resources = requests.iter().flat_map(|(_, _, body)| {
+            ["resourceSpans", "resourceMetrics"].map(|kind| &body[kind][0]["resource"])
+        });
+        let ids = resources.filter_map(|resource| attribute(resource, "service.instance.id"));
+        ids.map(str::to_owned).collect()
     }
 }
 
@@ -95,7 +122,7 @@ fn calls_and_figures_reach_a_collector_in_the_trace_of_the_caller() {
     configure(&world, &telemetry);
     let mut ann = agent(&world, "ann");
     within(|| ann.call("log", &json!({})).ok());
-    let (trace, parent) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
+    let (trace, parent) = (TRACE, PARENT);
     let meta = json!({"traceparent": format!("00-{trace}-{parent}-01")});
     ann.ask("tools/call", &json!({"name": "log", "arguments": {}, "_meta": meta})).unwrap();
     assert!(
@@ -126,7 +153,82 @@ fn calls_and_figures_reach_a_collector_in_the_trace_of_the_caller() {
         ok["asInt"].as_str()?.parse::<u64>().ok().filter(|count| *count >= 3)
     });
     assert!(total < 100, "{total}");
-    assert!(collector.0.lock().unwrap().iter().all(|(_, key, _)| key == "k1"));
+    assert!(collector.requests.lock().unwrap().iter().all(|(_, key, _)| key == "k1"));
+}
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const PARENT: &str = "00f067aa0ba902b7";
+
+/// Creates a world whose kernel sends its spans and figures to a collector.
+fn exporting(collector: &Collector) -> World {
+    let world = world(&[("log", text("a"))], "");
+    let url = collector.start();
+    let telemetry = format!("[kernel.telemetry]\notlp = \"{url}\"\ninterval = \"1s\"\n");
+    configure(&world, &format!("traceparent = true\n{telemetry}"));
+    world
+}
+
+/// Calls a tool within the trace [`TRACE`].
+fn call_traced(host: &mut Host, mut params: Value) {
+    params["_meta"] = json!({"traceparent": format!("00-{TRACE}-{PARENT}-01")});
+    host.ask("tools/call", &params).unwrap();
+}
+
+#[test]
+fn calls_of_found_tools_and_with_a_trace_id_of_mgp_are_children_of_the_callers_span() {
+    let collector = Collector::default();
+    let world = exporting(&collector);
+    let mut ann = agent(&world, "ann");
+    within(|| ann.call("log", &json!({})).ok());
+    let id = "550e8400-e29b-41d4-a716-446655440000";
+    let found = json!({"name": "log", "arguments": {"x": 1}});
+    call_traced(&mut ann, json!({"name": "mgp_tools_call", "arguments": &found}));
+    let batch = json!({"name": "mgp_tools_call_many", "arguments": {"calls": [&found]}});
+    call_traced(&mut ann, batch);
+    call_traced(&mut ann, json!({"name": "log", "arguments": {"x": 2}, "trace_id": id}));
+    let spans = within(|| Some(collector.traced()).filter(|spans| spans.len() == 3));
+    let received = fs::read_to_string(world.folder.join("traces")).unwrap();
+    for span in &spans {
+        assert_eq!(span["parentSpanId"], PARENT, "{span}");
+        let sent = format!("00-{TRACE}-{}-01", span["spanId"].as_str().unwrap());
+        assert!(received.contains(&sent), "{received} lacks {sent}");
+    }
+    assert_eq!(attribute(&spans[2], "mgp.trace_id"), Some(id), "{spans:?}");
+}
+
+#[test]
+fn a_kernel_that_was_started_again_is_another_instance_with_other_ids_of_spans() {
+    let collector = Collector::default();
+    let world = exporting(&collector);
+    for run in 1..=2 {
+        let figures = collector.count("/v1/metrics");
+        let mut ann = agent(&world, "ann");
+        within(|| ann.call("log", &json!({})).ok());
+        call_traced(&mut ann, json!({"name": "log", "arguments": {}}));
+        within(|| (collector.traced().len() == run).then_some(()));
+        within(|| (collector.count("/v1/metrics") > figures).then_some(()));
+        assert_eq!(collector.instances().len(), run, "spans and figures name the same instance");
+        kill("-KILL", world.kernel().unwrap());
+        ann.end();
+    }
+    let spans: BTreeSet<String> =
+        collector.traced().iter().map(|span| span["spanId"].to_string()).collect();
+    assert_eq!(spans.len(), 2, "{spans:?}");
+}
+
+#[test]
+fn a_collector_that_takes_no_figures_is_logged_once() {
+    let collector = Collector { refused: "/v1/metrics", ..Collector::default() };
+    let world = exporting(&collector);
+    let mut ann = agent(&world, "ann");
+    within(|| ann.call("log", &json!({})).ok());
+    while collector.count("/v1/metrics") < 4 || collector.count("/v1/traces") < 4 {
+        ann.call("log", &json!({})).unwrap();
+        thread::sleep(Duration::from_millis(200));
+    }
+    let log = fs::read_to_string(world.state().join("kernel.log")).unwrap();
+    assert_eq!(log.matches("figures not exported").count(), 1, "{log}");
+    assert!(!log.contains("spans not exported"), "{log}");
 }
 
 /// Returns the position of a tool among the tools found for a query.
@@ -176,7 +278,7 @@ fn an_agent_finds_first_what_it_used_after_similar_queries_and_no_other_agent_do
     teach(&mut ann);
     assert_eq!(rank(&mut bob, &query(99), "hazel"), before, "another agent learned from it");
     // The history survives a kill of the kernel, because the kernel has written it within this second.
-    thread::sleep(std::time::Duration::from_secs(1));
+    thread::sleep(Duration::from_secs(1));
     kill("-KILL", world.kernel().unwrap());
     ann.end();
     bob.end();
@@ -194,7 +296,7 @@ fn a_later_server_of_an_id_does_not_inherit_the_searches_of_a_removed_one() {
         teach(&mut ann);
         if !has_kernel {
             // The kernel has written the history within this second.
-            thread::sleep(std::time::Duration::from_secs(1));
+            thread::sleep(Duration::from_secs(1));
             kill("-KILL", world.kernel().unwrap());
             ann.end();
         }

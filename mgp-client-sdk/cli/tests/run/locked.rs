@@ -83,7 +83,7 @@ fn a_tool_whose_definition_differs_from_the_lock_file_cannot_be_called() {
     );
     let refused = call(&world, "s.first").unwrap_err().to_string();
     assert!(refused.contains("not the one in mgp.lock: /description (patch)"), "{refused}");
-    assert!(refused.contains("lock it with `mgp lock`"), "{refused}");
+    assert!(refused.contains("lock it with `mgp lock`, and restart the kernel"), "{refused}");
     let added = call(&world, "s.third").unwrap_err().to_string();
     assert!(added.contains("the tool is not in mgp.lock") || added.contains("4001"), "{added}");
     assert_eq!(call(&world, "s.second").unwrap(), "done");
@@ -94,8 +94,11 @@ fn a_tool_whose_definition_differs_from_the_lock_file_cannot_be_called() {
     assert!(printed.contains("patch: /description: the description changed"), "{printed}");
     assert!(printed.contains("minor: : the tool is added"), "{printed}");
 
-    locked(&world);
+    let relocked = lock(&world, &[]);
+    assert!(text(&relocked.stderr).contains("restart a kernel that runs with --locked"));
     assert!(lock(&world, &["--check"]).status.success());
+    let again = lock(&world, &[]);
+    assert!(!text(&again.stderr).contains("restart a kernel"), "{again:?}");
 }
 
 #[test]
@@ -120,6 +123,8 @@ fn an_operator_is_shown_a_tool_that_differs_from_the_lock_file_and_the_remedy() 
     assert!(why.contains("its definition is not the one in mgp.lock"), "{why}");
     let servers = printed(&["servers", "ls"]);
     assert!(servers.contains("1 definition differs from mgp.lock"), "{servers}");
+    let server = printed(&["servers", "ls", "s"]);
+    assert!(server.contains("run `mgp lock s` and restart the kernel"), "{server}");
     let approved = printed(&["tools", "approve", "s.first", "--yes"]);
     assert!(approved.contains("needs no decision; its definition is refused"), "{approved}");
     host.leave();
@@ -175,6 +180,7 @@ fn a_server_whose_program_changed_does_not_start() {
     fs::write(world.folder.join("server.sh"), format!("{SERVER}\n# changed\n")).unwrap();
     let refused = call(&world, "s.first").unwrap_err().to_string();
     assert!(refused.contains("differs from mgp.lock: its package changed"), "{refused}");
+    assert!(refused.contains("run `mgp lock s` and restart the kernel"), "{refused}");
     // Without `--locked` the same server starts.
     let mut host = Host::standalone(&world, &[]);
     assert_eq!(host.call("s.first", &json!({})).unwrap(), "done");

@@ -380,6 +380,10 @@ fn a_server_that_hangs_is_restarted() {
     kill("-STOP", u32::try_from(hung).unwrap());
     within_time(Duration::from_mins(1), || pid().filter(|pid| *pid != hung));
     within(|| ann.call("log", &json!({})).ok());
+    let server = within(|| Some(described(&world)).filter(|server| server["error"].is_null()));
+    assert_eq!(server["last_failure"], "unhealthy: it does not answer", "{server}");
+    let log = fs::read_to_string(world.state().join("kernel.log")).unwrap();
+    assert!(log.contains("server failed") && log.contains("it does not answer"), "{log}");
 }
 
 /// Creates a world whose server is checked every two seconds, and calls the server; returns the host, too.

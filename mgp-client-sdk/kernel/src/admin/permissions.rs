@@ -79,11 +79,14 @@ pub(super) async fn revoke(
     }
     let change = permission_change(server.clone(), params);
     // Revoke the approvals in the inbox first, so that no call can use one before the permissions are revoked.
-    let unused = match governance.inbox() {
+    let mut unused = match governance.inbox() {
         Some(inbox) => inbox.forget_approvals(&cx.principal, &server, &permissions).await?,
         None => Vec::new(),
     };
     let mut result = change_result(&governance.permissions().revoke(&cx.principal, change).await?);
+    // The answer to a question about permissions is stored as a decision, too.
+    let revoked = &result.permissions;
+    unused.retain(|permission| !revoked.iter().any(|one| one.permission == *permission));
     result.permissions.extend(unused.into_iter().map(|permission| {
         let (by, at) = (cx.principal.name().to_owned(), Timestamp::now());
         let mut revoked = KernelPermission::new(permission, "revoked", "inbox", by, at);

@@ -152,70 +152,22 @@ impl DecidedLimits {
 
 #[cfg(test)]
 mod tests {
-    use std::future::ready;
-
     use mgp_discovery::ServerLimits;
-    use mgp_types::service::{BoxFuture, mock};
-    use mgp_types::store::{Change, LoadedRecords, MemoryStore, PendingEvent, Store, StoreError};
+    use mgp_testkit::{FaultyStore, store_busy};
+    use mgp_types::service::mock;
+    use mgp_types::store::Store as _;
     use mgp_types::{ErrorCode, Payload};
-    use tokio::sync::watch;
 
     use super::*;
 
-    /// A store that takes one change and is full after it.
-    #[derive(Default)]
-    struct FullStore {
-        inner: MemoryStore,
-        is_full: AtomicBool,
-    }
-
-    impl Store for FullStore {
-        fn load(
-            &self,
-            space: &'static str,
-        ) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
-            self.inner.load(space)
-        }
-
-        fn changes(
-            &self,
-            space: &'static str,
-            since: u64,
-        ) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
-            self.inner.changes(space, since)
-        }
-
-        fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
-            if self.is_full.swap(true, Ordering::Relaxed) {
-                return Box::pin(ready(Err(StoreError::Busy("it is full"))));
-            }
-            self.inner.commit(change)
-        }
-
-        fn revision(&self) -> watch::Receiver<u64> {
-            self.inner.revision()
-        }
-
-        fn pending_events(
-            &self,
-            log: &str,
-            limit: usize,
-        ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
-            self.inner.pending_events(log, limit)
-        }
-
-        fn acknowledge(
-            &self,
-            log: &str,
-            through: u64,
-        ) -> BoxFuture<'static, Result<(), StoreError>> {
-            self.inner.acknowledge(log, through)
-        }
-    }
-
     #[tokio::test]
     async fn a_call_that_ran_is_answered_although_its_additional_cost_cannot_be_stored() {
-        let usage = Usage::load(Arc::new(FullStore::default())).await.unwrap();
+        let store = FaultyStore::default().on_commit(|store, change| {
+            let is_full = store.is_failing();
+            store.set_failing(true);
+            if is_full { store_busy("it is full") } else { store.inner().commit(change) }
+        });
+        let usage = Usage::load(Arc::new(store)).await.unwrap();
         let mut limits = ServerLimits::default();
         limits.calls.units_per_day = Some(5);
         let server = ServerBound::new("s", &limits);

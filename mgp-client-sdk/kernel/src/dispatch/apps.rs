@@ -1,14 +1,14 @@
 //! Pages that hosts show for the results of tools (MCP Apps, SEP-1865).
 
-use mgp_toolindex::{Allowed, IndexedTool, Resolved, ToolFeature, ToolIndex, name_for};
+use mgp_toolindex::{Allowed, Resolved, ToolIndex, name_for};
 use mgp_types::RpcError;
 use mgp_types::mcp::{Tool, UiToolMeta};
-use mgp_types::mgp::DiscoverToolsResult;
-use mgp_types::service::{Context, Reply, ServerId};
+use mgp_types::service::{Context, ServerId};
 
 use super::dispatcher::Dispatcher;
 use super::names::NameTable;
 use super::server_features::refreshed_servers;
+use crate::caller_view::{is_for_pages_only, page_of};
 use crate::fleet::ListKind;
 
 /// Fits a tool list to the caller's host: a host that shows pages also receives all tools with a page, and any other
@@ -23,7 +23,7 @@ pub(super) async fn fit(
     if cx.caller.shows_apps {
         add_missing(index, caller, tools)?;
     } else {
-        tools.retain(|tool| UiToolMeta::of(tool).is_none_or(|ui| ui.is_for_models()));
+        tools.retain(|tool| !is_listed_for_pages_only(index, caller, &tool.name));
     }
     if tools.iter().all(|tool| UiToolMeta::of(tool).is_none()) {
         return Ok(());
@@ -49,7 +49,8 @@ fn add_missing(
     caller: &dyn Allowed,
     tools: &mut Vec<Tool>,
 ) -> Result<(), RpcError> {
-    for (indexed, ui) in index.listed(caller).into_iter().filter_map(page_of) {
+    for indexed in index.listed(caller) {
+        let Some(ui) = page_of(&indexed) else { continue };
         let name = name_for(&indexed, index, caller);
         if let Some(tool) = tools.iter_mut().find(|tool| tool.name == name) {
             ui.put(tool)?;
@@ -62,27 +63,12 @@ fn add_missing(
     Ok(())
 }
 
-/// Returns a tool with the metadata of its page, or `None` if the tool has no page.
-fn page_of(tool: IndexedTool) -> Option<(IndexedTool, UiToolMeta)> {
-    if !tool.may_use(ToolFeature::Page) {
-        return None;
-    }
-    let ui = UiToolMeta::of(&tool.tool().ok()?)?;
-    Some((tool, ui))
-}
-
-/// Removes tools that only pages use from the result of a search, which a model reads.
-pub(super) fn without_app_tools(
-    index: &ToolIndex,
-    caller: &dyn Allowed,
-    reply: Reply,
-) -> Result<Reply, RpcError> {
-    let is_hidden = |name: &str| match index.resolve(name, caller) {
-        Resolved::One(tool) => page_of(tool).is_some_and(|(_, ui)| !ui.is_for_models()),
+/// Returns whether the tool that a list contains under a name is one that only pages use. The index decides, because
+/// the definitions of a session's tools have no metadata of pages.
+fn is_listed_for_pages_only(index: &ToolIndex, caller: &dyn Allowed, name: &str) -> bool {
+    match index.resolve(name, caller) {
+        // A server's tool can have the name of a tool of the kernel, but is listed under another one.
+        Resolved::One(tool) => is_for_pages_only(&tool) && name_for(&tool, index, caller) == name,
         _ => false,
-    };
-    let mut result: DiscoverToolsResult = reply.get()?;
-    let before = result.tools.len();
-    result.tools.retain(|tool| !is_hidden(&tool.name));
-    if result.tools.len() == before { Ok(reply) } else { Reply::of(&result) }
+    }
 }

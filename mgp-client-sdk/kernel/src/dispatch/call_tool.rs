@@ -20,9 +20,10 @@ use super::find_tool::{CallAddress, ResolvedTool, find_unread, resolve_tool};
 use super::result_members;
 use super::surface;
 use super::tasks;
+use crate::caller_view::is_for_pages_only;
 use crate::events::PublishedCall;
 use crate::fleet::{Fleet, ManagedServer};
-use crate::metrics::CallBegin;
+use crate::metrics::{self, MeasuredCall};
 use crate::proposals::session_state::OpenSession;
 use crate::results::{malformed, structured_as_text};
 
@@ -67,7 +68,7 @@ pub(crate) fn call(
             ResolvedTool::Held(server) => return server.send(call, false).await,
         };
         delegation::apply(&mut call, &address.on_behalf_of);
-        let DispatcherParts { fleet, view, .. } = dispatcher.parts();
+        let DispatcherParts { fleet, view, metrics, .. } = dispatcher.parts();
         let server = fleet.get(tool.server_id()).ok_or_else(|| server_removed(&tool))?;
         let has_access = is_visible || view.sees(call.cx(), Some(server.id()), tool.name()).is_ok();
         let references = &fleet.context().references;
@@ -83,15 +84,16 @@ pub(crate) fn call(
             tool: &tool,
             has_access,
         };
-        let begun = forwarded.begin(&mut call)?;
+        let session = forwarded.begin(&mut call)?;
         let cx = call.cx().clone();
         let published = fleet.context().events.call(&cx, server.id(), tool.name());
+        let measured = metrics.begin(&cx, server.id(), tool.name(), published.earlier());
         let answer = if tasks::declared(&tool) == TaskSupport::Required {
             Box::pin(tasks::call_and_wait(&server, call, has_access)).await
         } else {
             server.send(call, has_access).await
         };
-        forwarded.finish(&cx, begun, published, answer).await
+        forwarded.finish(&cx, session, measured, published, answer).await
     }
 }
 
@@ -104,41 +106,42 @@ struct ForwardedCall<'a> {
     has_access: bool,
 }
 
-/// The session and the measurement of a call. Both begin before the call is sent, and end with its answer.
-struct BegunCall {
-    session: Option<OpenSession>,
-    measured: Option<CallBegin>,
-}
-
 impl ForwardedCall<'_> {
-    /// Prepares the call for the server.
-    fn begin(&self, call: &mut Call) -> Result<BegunCall, RpcError> {
+    /// Prepares the call for the server, and opens its session if it has one.
+    fn begin(&self, call: &mut Call) -> Result<Option<OpenSession>, RpcError> {
         let DispatcherParts { results, metrics, .. } = self.dispatcher.parts();
         let session = result_members::begin(self.dispatcher, call, self.tool, self.has_access)?;
-        let measured = metrics.begin(call);
+        metrics.identify(call);
         results.limit_chunks(call, || self.server.config().results);
-        Ok(BegunCall { session, measured })
+        Ok(session)
     }
 
-    /// Checks the answer of the server, records the use of the tool, and limits the result.
+    /// Checks the answer of the server, records the use of the tool, and limits the result. If the answer is a question
+    /// to the caller, nothing is recorded, because the call goes on in its next round.
     async fn finish(
         &self,
         cx: &Context,
-        BegunCall { session, measured }: BegunCall,
+        session: Option<OpenSession>,
+        measured: Option<MeasuredCall<'_>>,
         published: PublishedCall<'_>,
         answer: Result<Reply, RpcError>,
     ) -> Result<Reply, RpcError> {
         let Self { dispatcher, address, server, tool, has_access } = *self;
-        let DispatcherParts { fleet, results, metrics, .. } = dispatcher.parts();
+        let DispatcherParts { fleet, results, .. } = dispatcher.parts();
         let answer = answer.and_then(crate::results::well_formed);
         let answer = answer.and_then(|reply| check_result(fleet, tool, cx, reply));
         let is_answered =
             matches!(&answer, Ok(reply) if !reply.as_body().is_some_and(is_tool_error));
-        if measured.is_some() || answer.is_err() {
-            metrics.end(cx, server.id(), tool.name(), measured, &answer);
+        let goes_on = matches!(&answer, Ok(Reply::InputRequired(_)));
+        if goes_on {
+            if let Some(measured) = measured {
+                measured.suspend();
+            }
+        } else if measured.is_some() || answer.is_err() {
+            metrics::end(cx, server.id(), tool.name(), measured, &answer);
         }
         published.end(&answer, is_answered).await;
-        if has_access {
+        if has_access && !goes_on {
             record_use(dispatcher, cx, address, tool, is_answered);
         }
         let limits = || server.config().results;
@@ -157,6 +160,10 @@ fn record_use(
     tool: &IndexedTool,
     is_answered: bool,
 ) {
+    // A tool that only pages use must not take the place of a tool that a model uses.
+    if is_for_pages_only(tool) {
+        return;
+    }
     let DispatcherParts { fleet, view, meta_tools, search, .. } = dispatcher.parts();
     let outcome = if is_answered { UseOutcome::Answered } else { UseOutcome::Failed };
     let recorded = search.record_call(cx, address.session_handle.as_deref(), tool, outcome);

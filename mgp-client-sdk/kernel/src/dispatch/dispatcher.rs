@@ -91,6 +91,13 @@ impl Dispatcher {
         visible.cloned().collect()
     }
 
+    /// Returns the servers of which the caller may see at least one tool, whether or not the tool is known.
+    fn servers_with_tools(&self, cx: &Context) -> Vec<Arc<ManagedServer>> {
+        let all = self.0.fleet.all();
+        let visible = all.values().filter(|server| self.0.view.may_see_a_tool(cx, server.id()));
+        visible.cloned().collect()
+    }
+
     /// Returns whether a search would have to wait for the first lists of any server.
     pub(super) fn has_new_servers(&self) -> bool {
         self.0.fleet.all().values().any(|server| server.delays_lists())
@@ -108,16 +115,16 @@ impl Dispatcher {
         }
     }
 
-    /// Returns whether the caller sees a server that has not listed its tools yet and might do so soon.
+    /// Returns whether the caller may see tools of a server that has not listed its tools yet and might do so soon.
     pub(super) fn has_unread_servers(&self, cx: &Context) -> bool {
-        self.visible_servers(cx).iter().any(|server| server.has_unknown_lists())
+        self.servers_with_tools(cx).iter().any(|server| server.has_unknown_lists())
     }
 
     /// Returns a text that explains to a caller why it has no tools.
     pub(super) fn lack_of_tools(&self, cx: &Context) -> &'static str {
         let is_loading =
             |server: &Arc<ManagedServer>| server.delays_lists() || server.is_starting();
-        let visible = self.visible_servers(cx);
+        let visible = self.servers_with_tools(cx);
         if self.0.fleet.all().is_empty() {
             "There are none yet: an operator adds servers with `mgp servers add`."
         } else if visible.is_empty() {

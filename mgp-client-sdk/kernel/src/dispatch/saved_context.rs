@@ -21,9 +21,18 @@ pub(super) const SETTLE_DELAY: Duration = Duration::from_secs(5);
 
 /// The maximum number of days that are kept for each agent.
 const MAX_DAYS: usize = 60;
+/// The maximum number of days that are kept for all agents together.
+const MAX_STORED: usize = 100 * MAX_DAYS;
 /// The maximum number of agents whose lists are counted until the savings are computed; lists of further agents are not
 /// counted.
 const MAX_AGENTS: usize = 256;
+
+/// The tokens that a number of lists saved an agent.
+struct SavedTokens {
+    agent: String,
+    saved: u64,
+    lists: u64,
+}
 
 /// The number of lists that each agent has received since the savings were last computed.
 #[derive(Default)]
@@ -55,12 +64,14 @@ impl SavedContext {
         self.is_due.store(false, Ordering::Release);
         let _turn = self.settling.lock().await;
         let lists = mem::take(&mut *self.lists.lock());
+        let mut sums = Vec::new();
         for (agent, lists) in lists {
             let Some((listed, all)) = costs(agent.clone()).await else { continue };
             let saved = all.saturating_sub(listed).saturating_mul(lists);
-            if let Err(error) = add(store, &agent, saved, lists).await {
-                tracing::warn!(%error, "saved context not stored");
-            }
+            sums.push(SavedTokens { agent, saved, lists });
+        }
+        if let Err(error) = add(store, &sums).await {
+            tracing::warn!(%error, "saved context not stored");
         }
     }
 }
@@ -70,29 +81,75 @@ pub(super) async fn stored_days(
     store: &dyn Store,
     agent: &str,
 ) -> Result<Vec<KernelSavedDay>, StoreError> {
-    let prefix = format!("{agent}/");
     let records = store.load(SPACE).await?.records.into_iter();
-    let own = records.filter(|record| record.key.starts_with(&prefix));
+    let own = records.filter(|record| split(&record.key).0 == agent);
     let mut days: Vec<KernelSavedDay> = own.filter_map(|record| record.value?.get().ok()).collect();
     days.sort_by(|one, other| one.day.cmp(&other.day));
     Ok(days)
 }
 
-async fn add(store: &dyn Store, agent: &str, saved: u64, lists: u64) -> Result<(), StoreError> {
+/// Returns the agent and the day that a key consists of; the name of an agent can contain slashes.
+fn split(key: &str) -> (&str, &str) {
+    key.rsplit_once('/').unwrap_or((key, ""))
+}
+
+/// Adds to the sums of today, and removes the days beyond the limits.
+async fn add(store: &dyn Store, sums: &[SavedTokens]) -> Result<(), StoreError> {
+    if sums.is_empty() {
+        return Ok(());
+    }
     let today: String = Timestamp::now().to_string().chars().take(10).collect();
-    let mut days = stored_days(store, agent).await?;
-    let (mut sum, mut change) = (KernelSavedDay::new(today.as_str(), 0_u64, 0_u64), Change::new());
-    if days.last().is_some_and(|last| last.day == today) {
-        sum = days.pop().unwrap_or(sum);
+    let records = store.load(SPACE).await?.records.into_iter();
+    let mut stored: BTreeMap<String, Option<Payload>> =
+        records.map(|record| (record.key, record.value)).collect();
+    let mut change = Change::new();
+    for SavedTokens { agent, saved, lists } in sums {
+        let key = format!("{agent}/{today}");
+        let before = stored.get(&key).and_then(|value| value.as_ref()?.get().ok());
+        let mut sum: KernelSavedDay =
+            before.unwrap_or_else(|| KernelSavedDay::new(today.as_str(), 0_u64, 0_u64));
+        sum.saved = sum.saved.saturating_add(*saved);
+        sum.lists = sum.lists.saturating_add(*lists);
+        let value = Payload::of(&sum).map_err(StoreError::failed)?;
+        change = change.put(SPACE, key.clone(), value);
+        stored.insert(key, None);
     }
-    sum.saved = sum.saved.saturating_add(saved);
-    sum.lists = sum.lists.saturating_add(lists);
-    for old in days.iter().rev().skip(MAX_DAYS - 1) {
-        change = change.remove(SPACE, format!("{agent}/{}", old.day));
+    for key in surplus(stored.keys(), &today) {
+        change = change.remove(SPACE, key);
     }
-    let value = Payload::of(&sum).map_err(StoreError::failed)?;
-    store.commit(change.put(SPACE, format!("{agent}/{today}"), value)).await?;
-    Ok(())
+    store.commit(change).await.map(drop)
+}
+
+/// Returns the keys of the days beyond the limits.
+fn surplus<'a>(keys: impl Iterator<Item = &'a String>, today: &str) -> Vec<&'a str> {
+    let mut by_agent = BTreeMap::<&str, Vec<&str>>::new();
+    for key in keys {
+        by_agent.entry(split(key).0).or_default().push(key);
+    }
+    let mut removed = Vec::new();
+    let mut kept = Vec::new();
+    for days in by_agent.into_values() {
+        kept.extend(take_surplus(days, today, MAX_DAYS, &mut removed));
+    }
+    take_surplus(kept, today, MAX_STORED, &mut removed);
+    removed
+}
+
+/// Moves the days beyond a maximum to `removed`, and returns the others. Days after today are removed first, because
+/// the clock was wrong when they were stored, and then the oldest.
+fn take_surplus<'a>(
+    mut days: Vec<&'a str>,
+    today: &str,
+    max: usize,
+    removed: &mut Vec<&'a str>,
+) -> Vec<&'a str> {
+    days.sort_by_key(|&key| {
+        let day = split(key).1;
+        (day <= today, day)
+    });
+    let kept = days.split_off(days.len().saturating_sub(max));
+    removed.append(&mut days);
+    kept
 }
 
 #[cfg(test)]
@@ -101,21 +158,60 @@ mod tests {
 
     use super::*;
 
+    async fn put(store: &MemoryStore, agent: &str, day: &str) {
+        let value = Payload::of(&KernelSavedDay::new(day, 1_u64, 1_u64)).unwrap();
+        let change = Change::new().put(SPACE, format!("{agent}/{day}"), value);
+        store.commit(change).await.unwrap();
+    }
+
+    async fn add_one(store: &MemoryStore, agent: &str, saved: u64, lists: u64) {
+        add(store, &[SavedTokens { agent: agent.to_owned(), saved, lists }]).await.unwrap();
+    }
+
     #[tokio::test]
     async fn the_sums_of_a_day_grow_and_old_days_are_removed() {
         let store = MemoryStore::new();
         for day in 0..100 {
-            let day = format!("2020-{:02}-{:02}", 1 + day / 28, 1 + day % 28);
-            let value = Payload::of(&KernelSavedDay::new(day.as_str(), 1_u64, 1_u64)).unwrap();
-            let change = Change::new().put(SPACE, format!("ann/{day}"), value);
-            store.commit(change).await.unwrap();
+            put(&store, "ann", &format!("2020-{:02}-{:02}", 1 + day / 28, 1 + day % 28)).await;
         }
-        add(&store, "ann", 300, 2).await.unwrap();
-        add(&store, "ann", 100, 1).await.unwrap();
-        add(&store, "bob", 7, 1).await.unwrap();
+        add_one(&store, "ann", 300, 2).await;
+        add_one(&store, "ann", 100, 1).await;
+        add_one(&store, "bob", 7, 1).await;
         let days = stored_days(&store, "ann").await.unwrap();
         let today = days.last().unwrap();
         assert_eq!((days.len(), today.saved, today.lists), (MAX_DAYS, 400, 3));
         assert_eq!(stored_days(&store, "bob").await.unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_day_after_today_and_an_agent_with_a_slash_change_no_sum_of_another() {
+        let store = MemoryStore::new();
+        put(&store, "ann", "9999-12-31").await;
+        add_one(&store, "ann", 300, 2).await;
+        add_one(&store, "ann/x", 7, 1).await;
+        add_one(&store, "ann", 100, 1).await;
+        let sums = async |agent: &str| {
+            let days = stored_days(&store, agent).await.unwrap();
+            days.iter().map(|day| (day.saved, day.lists)).collect::<Vec<_>>()
+        };
+        assert_eq!(sums("ann").await, [(400, 3), (1, 1)]);
+        assert_eq!(sums("ann/x").await, [(7, 1)]);
+        for day in 0..MAX_DAYS {
+            put(&store, "ann", &format!("2020-{:02}-{:02}", 1 + day / 28, 1 + day % 28)).await;
+        }
+        add_one(&store, "ann", 0, 0).await;
+        let days = stored_days(&store, "ann").await.unwrap();
+        assert_eq!((days.len(), days.last().unwrap().saved), (MAX_DAYS, 400));
+    }
+
+    #[tokio::test]
+    async fn the_days_of_agents_that_do_not_return_are_bounded() {
+        let store = MemoryStore::new();
+        for agent in 0..MAX_STORED + 10 {
+            put(&store, &format!("agent-{agent}"), "2020-01-01").await;
+        }
+        add_one(&store, "ann", 7, 1).await;
+        assert_eq!(store.load(SPACE).await.unwrap().records.len(), MAX_STORED);
+        assert_eq!(stored_days(&store, "ann").await.unwrap()[0].saved, 7);
     }
 }

@@ -4,7 +4,6 @@ use mgp_types::RpcError;
 use mgp_types::method::{Request as _, ToolsDiscover, ToolsRequest};
 use mgp_types::service::{Call, Context, Reply, Router, Stack};
 
-use super::apps;
 use super::dispatcher::Dispatcher;
 
 /// Returns the router of the methods that search for tools.
@@ -27,13 +26,10 @@ struct Search {
 }
 
 impl Search {
-    /// Returns the tools that fit a query, except those that only pages use.
+    /// Returns the tools that fit a query.
     async fn discover(self, call: Call) -> Result<Reply, RpcError> {
         self.wait_for_new_tools(call.cx()).await;
-        let parts = self.dispatcher.parts();
-        let caller = parts.search.caller(call.cx());
-        let reply = self.index.send(call).await?;
-        apps::without_app_tools(&parts.fleet.context().index, &caller, reply)
+        self.index.send(call).await
     }
 
     /// Returns tools for a task, and recommends servers if there are none.

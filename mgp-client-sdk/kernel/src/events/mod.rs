@@ -11,15 +11,14 @@ mod webhooks;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mgp_lifecycle::Transition;
 use mgp_security::{Administration, Governance};
 use mgp_server_sdk::{EventDraft, EventHub, EventLimits, EventSubject};
 use mgp_types::mgp::{ServerState, Severity};
 use mgp_types::proposal::TransactionRecord;
-use mgp_types::service::{
-    AgentId, CallerAccess, CallerChannel, Context, Reply, ServerId, TenantId,
-};
+use mgp_types::service::{AgentId, CallerChannel, Context, Principal, Reply, ServerId, TenantId};
 use mgp_types::{Payload, RpcError};
 use serde::Serialize;
 use tokio::time::Instant;
@@ -138,11 +137,15 @@ impl KernelEvents {
     }
 
     /// Publishes that a transaction of a tenant waits for an operator, without the arguments of the transaction's
-    /// steps.
+    /// steps, and with the name of the tenant unless it is the local one.
     pub(crate) fn transaction_stuck(&self, tenant: &str, transaction: &TransactionRecord) {
         let mut shown = transaction.clone();
         for step in shown.steps.iter_mut() {
             step.compensation = None;
+        }
+        if tenant != Principal::local().tenant().as_str() {
+            // Encoding a string cannot fail.
+            drop(shown.extra.encode("tenant", tenant));
         }
         let mut subject = EventSubject::default();
         subject.tenant = Some(TenantId::from(tenant));
@@ -210,12 +213,14 @@ impl PublishedCall<'_> {
         }
     }
 
+    /// Returns the duration of the earlier rounds of the call.
+    pub(crate) fn earlier(&self) -> Duration {
+        Duration::from_millis(self.earlier)
+    }
+
     /// Returns the channel by which the caller is asked questions in rounds, if there is one.
     fn asker(&self) -> Option<&dyn CallerChannel> {
-        match &self.cx.caller_access {
-            CallerAccess::Channel(asker) => Some(&**asker),
-            _ => None,
-        }
+        self.cx.caller_access.channel()
     }
 
     /// Stores for the next round of the call that its start has been published, and the duration of its rounds so far.

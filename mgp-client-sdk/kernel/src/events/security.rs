@@ -107,6 +107,9 @@ struct SecurityData<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_name: Option<&'a str>,
     actor: &'a str,
+    /// The tenant of the actor, unless it is the local one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tenant: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     trace_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Object::is_empty")]
@@ -128,20 +131,21 @@ fn draft(record: &AuditEvent) -> Option<EventDraft> {
             details.insert(name, value.clone());
         }
     }
+    let tenant = record.details.as_ref().and_then(|details| details.get("tenant"));
+    let tenant = tenant.and_then(|tenant: &Payload| tenant.get::<String>().ok());
     let data = SecurityData {
         event_type: record.event_type.as_str(),
         server_id: server,
         tool_name: tool,
         actor: &record.actor.id,
+        tenant: tenant.as_deref(),
         trace_id: record.trace_id.as_deref(),
         details,
     };
     let mut subject = EventSubject::default();
     subject.server = server.map(ServerId::from);
     subject.tool = tool.map(str::to_owned);
-    let tenant = record.details.as_ref().and_then(|details| details.get("tenant"));
-    let tenant = tenant.and_then(|tenant: &Payload| tenant.get::<String>().ok());
-    subject.tenant = Some(tenant.map_or_else(|| TenantId::from("local"), TenantId::from));
+    subject.tenant = Some(TenantId::from(tenant.as_deref().unwrap_or("local")));
     let draft = EventDraft::new(channel).severity(severity).data(&data).ok()?;
     Some(draft.timestamp(record.timestamp.clone()).subject(subject))
 }

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use mgp_discovery::ApprovedRegistration;
 use mgp_types::service::{Principal, ServerId};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -78,8 +79,11 @@ fn sees_list(fleet: &Fleet, principal: &Principal, server: &ServerId, group: Lis
     if group != ListGroup::Tools {
         return false;
     }
-    // A principal can see single tools of a server that it does not see as a whole. The tools of a removed server are
-    // no longer known here, so the principal is notified in any case.
+    // A principal can see single tools of a server that it does not see as a whole. The tools of a removed server, or
+    // of one that must not run, are not known here, so the principal is notified in any case.
     let tools = fleet.context().index.tools_of(server.as_str());
-    fleet.get(server.as_str()).is_none() || tools.iter().any(|tool| sees(Some(tool.name())))
+    fleet
+        .get(server.as_str())
+        .is_none_or(|server| server.approved().is_some_and(ApprovedRegistration::is_held))
+        || tools.iter().any(|tool| sees(Some(tool.name())))
 }

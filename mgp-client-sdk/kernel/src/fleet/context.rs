@@ -92,6 +92,7 @@ impl FleetContext {
             server,
             access: self.governance.access().clone(),
             stale: self.stale.clone(),
+            subscriptions: self.subscriptions.clone(),
             notifications: self.notifications.clone(),
             callers: self.callers.clone(),
             events: self.events.clone(),

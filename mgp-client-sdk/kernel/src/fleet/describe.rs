@@ -58,6 +58,9 @@ fn describe(fleet: &Fleet, server: &ManagedServer) -> KernelServer {
     } else if server.is_silent() {
         described.error = Some("it does not answer; its running calls are still waited for".into());
     }
+    if described.error.is_none() {
+        described.last_failure = server.log().failure().map(|reason| reason.to_string());
+    }
     if let Ok(client) = server.latest().client() {
         let facts = client.server();
         described.era = Some(server.eras().join("+"));
@@ -119,10 +122,16 @@ fn lack_of_tools(
         let id = server.id();
         let differ = if unlocked == 1 { "definition differs" } else { "definitions differ" };
         return Some(format!(
-            "{unlocked} {differ} from mgp.lock; check with `mgp tools ls {id}`, then run `mgp lock {id}`"
+            "{unlocked} {differ} from mgp.lock; check with `mgp tools ls {id}`, then run `mgp lock {id}` and restart the kernel"
         ));
     }
-    (described.tools == 0).then(|| lack_of_all_tools(fleet, server, described))
+    if described.tools == 0 {
+        return Some(lack_of_all_tools(fleet, server, described));
+    }
+    let error = server.log().manifest_error()?;
+    Some(format!(
+        "its manifest is not used: {error}; correct `manifest`, or the file, which a kernel reads when it starts"
+    ))
 }
 
 /// Returns what is wrong with the id of a server, or `None` if it is acceptable.

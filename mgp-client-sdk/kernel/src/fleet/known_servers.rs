@@ -11,7 +11,7 @@ use mgp_types::store::{Change, Store, StoreError};
 use mgp_types::sync::Mutex;
 use mgp_types::{Payload, Sha256Hash};
 
-const SPACE: &str = "kernel.met";
+pub(super) const SPACE: &str = "kernel.met";
 
 /// The word that replaces the number of tools in the digest of a server that did not answer in time.
 const SILENT: &str = "silent";

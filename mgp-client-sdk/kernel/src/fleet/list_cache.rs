@@ -269,32 +269,29 @@ impl ListCache {
         if !self.is_stale(kind) {
             return false;
         }
-        self.reread(kind, server, client).await
+        self.reread(kind, server, client).await.unwrap_or_else(|error| {
+            tracing::debug!(%server, method = kind.method(), %error, "list not read");
+            false
+        })
     }
 
-    /// Reads a list again; returns whether it changed.
+    /// Reads a list again; returns whether it changed. If this fails, the list stays as it was last read.
     pub(super) async fn reread(
         &self,
         kind: ListKind,
         server: &ServerId,
         client: &SupervisedClient,
-    ) -> bool {
+    ) -> Result<bool, Error> {
         let is_legacy = |client: Client| client.server().era == Era::Legacy;
         if kind == ListKind::Skills && client.client().is_ok_and(is_legacy) {
-            return false;
+            return Ok(false);
         }
-        let list = match read(kind, server, client).await {
-            Ok(list) => list,
-            Err(error) => {
-                tracing::debug!(%server, method = kind.method(), %error, "list not read");
-                return false;
-            }
-        };
+        let list = read(kind, server, client).await?;
         let (digest, is_empty) = (list.digest, list.entries.is_empty());
-        match self.lock().by_kind[kind as usize].replace(Arc::new(list)) {
+        Ok(match self.lock().by_kind[kind as usize].replace(Arc::new(list)) {
             Some(before) => before.digest != digest && !(before.entries.is_empty() && is_empty),
             None => !is_empty,
-        }
+        })
     }
 
     /// Returns whether a list must be read again, because it was never read or might have changed without a

@@ -118,7 +118,7 @@ impl ManagedServer {
         *self.config.write() = Arc::new(config);
     }
 
-    pub(crate) fn log(&self) -> &ServerLog {
+    pub(crate) fn log(&self) -> &Arc<ServerLog> {
         &self.log
     }
 
@@ -440,17 +440,18 @@ impl ManagedServer {
         }
     }
 
-    /// Applies the configured time limits to a tool call.
+    /// Applies the configured time limits to a call. Only a tool can have limits of its own.
     fn limit_time(&self, call: &mut Call) {
-        let Some(tool) = call.tool() else { return };
-        let limits = self.time_limits(tool.name);
+        let tool = call.tool().map_or("", |tool| tool.name);
+        let limits = self.time_limits(tool);
         // Nothing to do for the default limits, which the server's client applies itself.
-        if limits != KernelConfig::default().call_timeouts(&CallTimeouts::default(), tool.name) {
+        if limits != KernelConfig::default().call_timeouts(&CallTimeouts::default(), tool) {
             gateway::limit_time(call, limits.0, limits.1);
         }
     }
 
-    /// Returns two time limits for calls of a tool: the maximum time without progress, and the maximum time in total.
+    /// Returns two time limits for calls of a tool, or of a prompt or resource if the name is empty: the maximum time
+    /// without progress, and the maximum time in total.
     fn time_limits(&self, tool: &str) -> (Duration, Duration) {
         self.all_config.config().kernel.call_timeouts(&self.config.read().timeouts, tool)
     }

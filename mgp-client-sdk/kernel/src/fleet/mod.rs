@@ -49,6 +49,7 @@ pub(super) use servers::Fleet;
 pub(super) use session::SessionUse;
 pub(super) use start::FIRST_SYNC_TIMEOUT;
 pub(super) use stopped_owners::StoppedOwners;
+pub use stored_lists::forget_stored_lists;
 pub(super) use stored_lists::load as load_stored_lists;
 pub(super) use subscriptions::ResourceSubscriptions;
 pub(super) use visible_fleet::VisibleFleet;

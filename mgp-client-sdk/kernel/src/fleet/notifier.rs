@@ -11,7 +11,7 @@ use mgp_types::method::{Request as _, RootsList};
 use mgp_types::service::{CallerAccess, Context, Principal, ServerId};
 
 use super::refresh_queue::{ListGroup, StaleLists};
-use super::subscriptions::{self, Source};
+use super::subscriptions::{ResourceSubscriptions, Source};
 use crate::callers::Callers;
 use crate::events::KernelEvents;
 
@@ -26,6 +26,7 @@ pub(crate) struct ServerNotifier {
     pub(super) server: ServerId,
     pub(super) access: Access,
     pub(super) stale: StaleLists,
+    pub(super) subscriptions: ResourceSubscriptions,
     pub(super) notifications: ChangeNotifier,
     pub(super) callers: Callers,
     pub(super) events: KernelEvents,
@@ -43,7 +44,9 @@ impl ServerNotifier {
             ServerChange::Resources => self.stale.mark(&self.server, &[ListGroup::Resources]),
             ServerChange::Prompts => self.stale.mark(&self.server, &[ListGroup::Prompts]),
             ServerChange::Resource(uri) => {
-                self.resource_updated(&subscriptions::key(source, uri));
+                for key in self.subscriptions.keys(source, uri) {
+                    self.resource_updated(&key);
+                }
             }
             _ => {}
         }

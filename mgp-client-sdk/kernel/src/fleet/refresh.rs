@@ -96,18 +96,13 @@ impl Fleet {
 async fn refresh_server(server: Arc<ManagedServer>, fleet: Fleet) {
     while let Some(group) = server.refresh_queue().pop() {
         let observers = server.refresh_queue().take_observers(group);
-        let read = timeout(READ_TIMEOUT, read_group(&server, group, fleet.context())).await;
+        let read = timeout(READ_TIMEOUT, read_group(&server, group, &fleet)).await;
         let read = read.unwrap_or(Err(RefreshError::Timeout));
         if group == ListGroup::Tools {
             server.note_listing();
         }
         match read {
-            Ok(has_changed) => {
-                server.refresh_queue().note_success(group);
-                if has_changed {
-                    fleet.notify_list_changed(&server, group);
-                }
-            }
+            Ok(()) => server.refresh_queue().note_success(group),
             Err(error) => {
                 tracing::warn!(server = %server.id(), %error, list = ?group, "list not read");
                 server.refresh_queue().note_failure(group, &error.to_string());
@@ -142,28 +137,39 @@ async fn retry_later(server: Weak<ManagedServer>, group: ListGroup, stale: Stale
     }
 }
 
-/// Reads all lists of a group again, and returns whether any of them changed.
+/// Reads all lists of a group again, and notifies clients of each that changed, also if another one cannot be read.
 async fn read_group(
     server: &Arc<ManagedServer>,
     group: ListGroup,
-    context: &FleetContext,
-) -> Result<bool, RefreshError> {
+    fleet: &Fleet,
+) -> Result<(), RefreshError> {
     // The client can become available a moment after the state "connected".
     let reader = server.latest();
     let ready = timeout(READY_TIMEOUT, reader.ready()).await;
     let client = ready.unwrap_or_else(|_| reader.client())?;
-    let reread = async |kind| server.lists().reread(kind, server.id(), &reader).await;
+    let notify = |has_changed: bool| {
+        if has_changed {
+            fleet.notify_list_changed(server, group);
+        }
+    };
+    let reread = async |kind| -> Result<(), RefreshError> {
+        notify(server.lists().reread(kind, server.id(), &reader).await?);
+        Ok(())
+    };
     match group {
-        ListGroup::Tools => read_tools(server, &reader, &client, context).await,
+        ListGroup::Tools => {
+            notify(read_tools(server, &reader, &client, fleet.context()).await?);
+            Ok(())
+        }
         ListGroup::Resources => {
             let (resources, templates, skills) = tokio::join!(
                 reread(ListKind::Resources),
                 reread(ListKind::Templates),
                 reread(ListKind::Skills)
             );
-            Ok(resources || templates || skills)
+            resources.and(templates).and(skills)
         }
-        ListGroup::Prompts => Ok(reread(ListKind::Prompts).await),
+        ListGroup::Prompts => reread(ListKind::Prompts).await,
     }
 }
 
@@ -251,6 +257,8 @@ fn index_entry(
             .cloned()
             .unwrap_or_else(|| ToolSecurity::new(assessed.effective_risk.clone()));
         security.risk_level = assessed.effective_risk.clone();
+        // A claimed effective risk would take precedence over the assessed one.
+        security.effective_risk_level = None;
         security.permissions_required = assessed.permissions.iter().cloned().collect();
         ToolEntry::from(tool).security(security)
     }))

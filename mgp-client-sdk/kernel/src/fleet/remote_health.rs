@@ -109,14 +109,14 @@ fn lack_of_answer(error: &RpcError) -> Option<String> {
             let is_refusal = matches!(status, 403 | 500..=599);
             is_refusal.then(|| format!("it answers with HTTP {status}"))
         }
-        Some(_) => {
-            let message = error.message();
-            Some(message.split_once("; challenge").map_or(message, |(ours, _)| ours).to_owned())
-        }
-        None => match error.code() {
+        None | Some(HttpFailure::NoAnswer) => match error.code() {
             ErrorCode::SERVER_RESTARTING => Some("its session is lost".to_owned()),
             ErrorCode::UPSTREAM_ERROR => Some("it does not answer as an MCP server".to_owned()),
             _ => None,
         },
+        Some(_) => {
+            let message = error.message();
+            Some(message.split_once("; challenge").map_or(message, |(ours, _)| ours).to_owned())
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! A server's log for operators: its last state, its last failure, and the last lines of its standard error.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use mgp_types::mgp::{KernelLogLine, ServerState};
 use mgp_types::service::Principal;
@@ -41,6 +42,10 @@ struct Entries {
     is_starting: bool,
     /// The first line of this start's standard output that is not MCP.
     stray: Option<String>,
+    /// The reason why the server's manifest is not used.
+    manifest_error: Option<String>,
+    /// The reason of the last failure.
+    failure: Option<Arc<str>>,
 }
 
 #[derive(Clone, Default)]
@@ -121,6 +126,25 @@ impl ServerLog {
     /// agents share.
     pub(super) fn missing_login(&self, owner: Option<&Principal>) -> Option<String> {
         self.0.lock().missing_logins.get(&owner.cloned()).cloned()
+    }
+
+    /// Records why the server's manifest is not used.
+    pub(super) fn set_manifest_error(&self, error: String) {
+        self.0.lock().manifest_error = Some(error);
+    }
+
+    pub(super) fn manifest_error(&self) -> Option<String> {
+        self.0.lock().manifest_error.clone()
+    }
+
+    /// Records why the server has failed; returns whether the reason is another one than that of the last failure.
+    pub(super) fn set_failure(&self, reason: &Arc<str>) -> bool {
+        self.0.lock().failure.replace(Arc::clone(reason)).as_ref() != Some(reason)
+    }
+
+    /// Returns why the server has failed last, also if it was started again since.
+    pub(super) fn failure(&self) -> Option<Arc<str>> {
+        self.0.lock().failure.clone()
     }
 
     /// Returns the last lines, the oldest first.

@@ -57,7 +57,7 @@ impl Fleet {
     pub(crate) fn add(&self, config: ServerConfig) -> Result<Arc<ManagedServer>, Error> {
         let server = self.insert(config, None)?;
         let is_stored = self.is_known(&server);
-        let is_known = is_stored || manifest::index_file(&self.0.context, &server.config());
+        let is_known = is_stored || self.index_manifest(&server);
         if is_stored {
             server.first_sync().defer();
         } else if is_known || self.0.context.known.is_silent(&server.config()) {
@@ -78,6 +78,16 @@ impl Fleet {
         Ok(server)
     }
 
+    /// Puts the tools of a server's manifest into the index; returns `false` if the server must be started to list its
+    /// tools.
+    fn index_manifest(&self, server: &ManagedServer) -> bool {
+        manifest::index_file(&self.0.context, &server.config()).unwrap_or_else(|error| {
+            tracing::error!(server = %server.id(), %error, "manifest not used; the server is started");
+            server.log().set_manifest_error(error);
+            false
+        })
+    }
+
     /// Adds a server without starting it.
     pub(crate) fn insert(
         &self,
@@ -96,7 +106,7 @@ impl Fleet {
         tokio::spawn(state_watch::run(Arc::downgrade(&server), self.0.context.clone()));
         let changes = server.client().state().changes();
         let notifier = self.0.context.notifier(server.id().clone());
-        tokio::spawn(state_watch::announce(changes, notifier));
+        tokio::spawn(state_watch::announce(changes, notifier, Arc::clone(server.log())));
         self.change(|table| table.insert(server.id().clone(), Arc::clone(&server)));
         Ok(server)
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use mgp_discovery::ApprovedRegistration;
 use mgp_lifecycle::Transition;
 use mgp_types::mgp::{ServerState, ShutdownReason};
+use mgp_types::service::ServerId;
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::context::FleetContext;
@@ -13,6 +14,7 @@ use super::instance::READY_TIMEOUT;
 use super::managed_server::ManagedServer;
 use super::notifier::ServerNotifier;
 use super::refresh_queue::ListGroup;
+use super::server_log::ServerLog;
 use super::session::SessionKind;
 
 /// Processes the state changes of a server until the server is dropped.
@@ -22,7 +24,7 @@ pub(super) async fn run(server: Weak<ManagedServer>, context: FleetContext) {
     loop {
         let state = states.borrow_and_update().clone();
         let Some(server) = server.upgrade() else { return };
-        record(&server, &state);
+        record(&server, &state, &context);
         context.index.set_state(server.id().as_str(), state.clone());
         if state == ServerState::Connected {
             context.stale.mark(server.id(), &ListGroup::ALL);
@@ -36,14 +38,21 @@ pub(super) async fn run(server: Weak<ManagedServer>, context: FleetContext) {
     }
 }
 
-/// Announces each change of state to the clients that see the server, until the server is dropped.
+/// Announces each change of state to the clients that see the server, until the server is dropped. The reason of a
+/// failure is kept in the server's log, because the state itself shows it only until the server is started again.
 pub(super) async fn announce(
     mut changes: broadcast::Receiver<Transition>,
     notifier: ServerNotifier,
+    log: Arc<ServerLog>,
 ) {
     loop {
         match changes.recv().await {
-            Ok(change) => notifier.state_changed(&change).await,
+            Ok(change) => {
+                if change.to == ServerState::Error {
+                    note_failure(&change, notifier.server(), &log);
+                }
+                notifier.state_changed(&change).await;
+            }
             // The receiver missed some changes; the next one contains the current state.
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return,
@@ -51,18 +60,42 @@ pub(super) async fn announce(
     }
 }
 
-fn record(server: &Arc<ManagedServer>, state: &ServerState) {
+/// Logs a failure and keeps its reason. Further attempts to start the server that fail for the same reason are not
+/// logged.
+fn note_failure(change: &Transition, server: &ServerId, log: &ServerLog) {
+    if log.set_failure(&change.reason) || change.from == ServerState::Connected {
+        tracing::info!(%server, reason = ?change.reason, "server failed");
+    }
+}
+
+fn record(server: &Arc<ManagedServer>, state: &ServerState, context: &FleetContext) {
     let (latest, reason) = server.client().state().latest();
     server.log().set_state(SessionKind::Main, &latest, reason.as_deref());
-    if *state == ServerState::Restarting
-        && server.approved().is_some_and(ApprovedRegistration::is_held)
-    {
-        // Stop instead of retrying: an operator has to review the server first.
-        let server = Arc::clone(server);
-        tokio::spawn(async move { server.stop(ShutdownReason::OperatorRequest).await });
+    let has_failed =
+        |state: &ServerState| matches!(state, ServerState::Error | ServerState::Restarting);
+    if has_failed(state) && server.approved().is_some_and(ApprovedRegistration::is_held) {
+        forget_tools(server, context);
+        if *state == ServerState::Restarting {
+            // Stop instead of retrying: an operator has to review the server first.
+            let server = Arc::clone(server);
+            tokio::spawn(async move { server.stop(ShutdownReason::OperatorRequest).await });
+        }
     }
-    if matches!(latest, ServerState::Error | ServerState::Restarting) {
+    if has_failed(&latest) {
         server.finish_first_sync();
+    }
+}
+
+/// Removes the tools of a registered server that must not run from the index. They are read again after an operator
+/// has approved the server and it has started.
+fn forget_tools(server: &ManagedServer, context: &FleetContext) {
+    context.known.remove(server.id());
+    match context.index.remove(server.id().as_str()) {
+        Ok(0) => {}
+        Ok(_) => context.changed_lists.add(server.id(), ListGroup::Tools),
+        Err(error) => {
+            tracing::error!(server = %server.id(), %error, "tools of a held server are still in the index");
+        }
     }
 }
 

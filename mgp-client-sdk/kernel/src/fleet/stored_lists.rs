@@ -3,11 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use mgp_toolindex::ToolIndex;
 use mgp_types::service::ServerId;
-use mgp_types::store::{Change, Store, StoreError};
+use mgp_types::store::{Change, Db, Store, StoreError};
 use mgp_types::{Payload, RpcError};
 
+use super::known_servers;
 use super::list_cache::ListCache;
+use crate::error::KernelError;
 
 const SPACE: &str = "kernel.lists";
 
@@ -43,4 +46,18 @@ pub(super) async fn remove(store: &Arc<dyn Store>, server: &ServerId) {
     if let Err(error) = store.commit(Change::new().remove(SPACE, server.as_str())).await {
         tracing::warn!(%server, %error, "stored lists not removed");
     }
+}
+
+/// Removes the tools and lists of a server from the state folder of a kernel that does not run, so that a later server
+/// with the same id does not have them.
+///
+/// # Errors
+/// [`KernelError::Index`] or [`KernelError::Store`] if the state cannot be read or written.
+pub async fn forget_stored_lists(db: &Db, server: &ServerId) -> Result<(), KernelError> {
+    let index = ToolIndex::builder().without_embedder().open(db.clone()).await?;
+    index.remove(server.as_str())?;
+    index.flush().await?;
+    let id = server.as_str();
+    db.commit(Change::new().remove(SPACE, id).remove(known_servers::SPACE, id)).await?;
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Subscriptions to resources: the kernel subscribes to each resource once at its server, however many clients
 //! subscribe (MCP `resources/subscribe`).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use mgp_client_sdk::gateway::{self, WeakClient};
@@ -18,6 +18,9 @@ use super::refresh_queue::{MAX_RETRY_DELAY, RETRY_DELAY};
 use super::session::SessionKind;
 
 const MAX_SUBSCRIPTIONS: usize = 65_536;
+
+/// The maximum number of levels above a resource on which subscriptions to its folders are looked up.
+const MAX_LEVELS: usize = 32;
 
 /// The session in which a subscription was requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +71,7 @@ impl Subscription {
 }
 
 /// Returns the key that identifies a resource in the table of subscriptions.
-pub(super) fn key(source: &Source, uri: &str) -> String {
+fn key(source: &Source, uri: &str) -> String {
     let Source { server, owner, session } = source;
     // The parts can be separated by spaces, because neither ids nor URIs contain any.
     match owner {
@@ -144,6 +147,16 @@ impl ResourceSubscriptions {
             }
         }
         requested.map(|()| true)
+    }
+
+    /// Returns the keys of the subscriptions to a resource and to the folders that contain it. A server may announce the
+    /// change of a part of the resource that a client subscribed to (MCP `notifications/resources/updated`).
+    pub(super) fn keys(&self, source: &Source, uri: &str) -> BTreeSet<String> {
+        let levels = uri.rmatch_indices('/').take(MAX_LEVELS);
+        let folders = levels.flat_map(|(slash, _)| [&uri[..=slash], &uri[..slash]]);
+        let keys: BTreeSet<_> = folders.chain([uri]).map(|uri| key(source, uri)).collect();
+        let table = self.0.lock();
+        keys.into_iter().filter(|key| table.contains_key(key)).collect()
     }
 
     /// Returns whether any client is subscribed to a resource in this session.

@@ -12,6 +12,7 @@ use mgp_lifecycle::EraChoice;
 use mgp_server_sdk::{
     CallerState, ContextExt as _, Prompt, Resource, Resources, Server, SessionStates, Tool,
 };
+use mgp_testkit::until;
 use mgp_transport::{Connection, duplex};
 use mgp_types::mcp::{ElicitParams, Era, ListChanged, ListPromptsResult, Revision};
 use mgp_types::method::{PromptsList, Request as _, ToolsList};
@@ -63,9 +64,7 @@ impl World {
         let client = TestClient::new(kernel.server()).await;
         let world = Self { kernel, client, made, resources };
         world.becomes(ServerState::Connected).await;
-        while world.kernel.index().tools_of("clock").is_empty() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        knows(&world.kernel, "clock").await;
         world
     }
 
@@ -138,6 +137,11 @@ async fn becomes(kernel: &Kernel, state: ServerState) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     panic!("it never became {state}: {:?}", kernel.servers());
+}
+
+/// Waits until the tools of a server are known.
+async fn knows(kernel: &Kernel, server: &str) {
+    until("the tools are known", async || !kernel.index().tools_of(server).is_empty()).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -215,9 +219,7 @@ async fn the_states_of_sessions_pass_the_kernel_while_only_an_agents_instance_ru
     mgp.isolation = Isolation::PerAgent;
     mgp.risk.insert("count".to_owned(), RiskLevel::Safe);
     let kernel = Kernel::builder().local_with("counter", mgp, counter).build().await.unwrap();
-    while kernel.index().tools_of("counter").is_empty() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    knows(&kernel, "counter").await;
     let builder = Client::builder("host", "1").extension(SessionStateJar::new());
     let host = TestClient::with_builder(kernel.server(), builder).await;
     let first = host.call("count").await.unwrap();
@@ -353,9 +355,7 @@ async fn an_idle_server_is_stopped_until_the_next_call() {
     mgp.risk.insert("now".to_owned(), RiskLevel::Safe);
     let kernel = Kernel::builder().local_with("clock", mgp, clock).build().await.unwrap();
     becomes(&kernel, ServerState::Connected).await;
-    while kernel.index().tools_of("clock").is_empty() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    knows(&kernel, "clock").await;
     let client = TestClient::new(kernel.server()).await;
     tokio::time::sleep(IDLE_TIMEOUT / 2).await;
     assert_eq!(client.text("now", ()).await, "noon");
@@ -394,9 +394,7 @@ async fn a_server_that_waits_for_an_answer_is_not_idle() {
         mgp.risk.insert("form".to_owned(), RiskLevel::Safe);
         let builder = Kernel::builder().local_with("asks", mgp, move || asks(era));
         let kernel = builder.build().await.unwrap();
-        while kernel.index().tools_of("asks").is_empty() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        knows(&kernel, "asks").await;
         // The answer comes before the kernel drops the waiting call, which is after 15 minutes.
         let slow = |question: ElicitParams| async move {
             tokio::time::sleep(IDLE_TIMEOUT + Duration::from_mins(4)).await;
@@ -555,9 +553,7 @@ async fn a_changed_list_is_announced_although_another_server_never_answers() {
     let builder = builder.local_with("hung", mgp, listing("hung", false));
     let kernel = builder.build().await.unwrap();
     let (host, changes) = counting_host(&kernel, ServerChange::Prompts).await;
-    while host.prompts().await.unwrap().len() < 2 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until("both servers list a prompt", async || host.prompts().await.unwrap().len() >= 2).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     let before = changes.load(Ordering::SeqCst);
     is_changed.store(true, Ordering::SeqCst);

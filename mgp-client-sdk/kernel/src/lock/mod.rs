@@ -14,6 +14,7 @@ use mgp_types::{Payload, Sha256Hash};
 use serde_json::json;
 
 use package::Package;
+pub use package::named_package;
 
 /// The maximum number of differing places in a definition that an error names.
 const MAX_PLACES: usize = 4;
@@ -100,14 +101,16 @@ pub(crate) fn check_start(
 ) -> Result<(), String> {
     let id = server.id.as_str();
     let Some(locked) = lock.servers.get(id) else {
-        return Err(format!("`{id}` is not in mgp.lock; read it, then run `mgp lock {id}`"));
+        return Err(format!(
+            "`{id}` is not in mgp.lock; read it, then run `mgp lock {id}` and restart the kernel"
+        ));
     };
     let changes = locked.changes_of_start(&read_start(server, expanded)?);
     if changes.is_empty() {
         return Ok(());
     }
     Err(format!(
-        "`{id}` differs from mgp.lock: {}; check it, then run `mgp lock {id}`",
+        "`{id}` differs from mgp.lock: {}; check it, then run `mgp lock {id}` and restart the kernel",
         changes.join(", ")
     ))
 }

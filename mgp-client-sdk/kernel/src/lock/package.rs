@@ -130,6 +130,21 @@ impl Package {
     }
 }
 
+/// Returns the package that a command starts with `npx` or `uvx`, as it is written in the arguments; `None` for any
+/// other command, and for a local file.
+///
+/// ```
+/// let args = ["--python", "3.12", "mcp-server-git==2.0", "--verbose"];
+/// let package = mgp_kernel::named_package("uvx", &args, "/".as_ref());
+/// assert_eq!(package.as_deref(), Some("mcp-server-git==2.0"));
+/// ```
+#[must_use]
+pub fn named_package(command: &str, args: &[&str], cwd: &Path) -> Option<String> {
+    match Package::of(command, args, cwd)? {
+        Package::Npm(package, _) | Package::Pypi(package, _) => Some(package),
+    }
+}
+
 /// Returns the package that the arguments of a runner name, and the packages beside it.
 fn named(args: &[&str], runner: &Runner) -> Option<(String, Vec<String>)> {
     let (mut package, mut beside) = (None, Vec::new());

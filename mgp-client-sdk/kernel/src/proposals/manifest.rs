@@ -13,20 +13,16 @@ use mgp_types::service::ServerId;
 use crate::fleet::FleetContext;
 use crate::lock::check_definition;
 
-/// Puts the tools of a server's manifest file into the index; returns `false` if the server has no usable manifest, if
-/// it has listed one of these tools before, or if it must list a tool before the tool can be used: an operator must
-/// review it, or it differs from the lock file.
+/// Puts the tools of a server's manifest file into the index; returns `false` if the server has no manifest, if it has
+/// listed one of these tools before, or if it must list a tool before the tool can be used: an operator must review it,
+/// or it differs from the lock file.
 ///
 /// As soon as the server is started, its own definitions replace these.
-pub(crate) fn index_file(context: &FleetContext, config: &ServerConfig) -> bool {
-    let Some(file) = &config.manifest else { return false };
-    match index(context, config, file) {
-        Ok(is_complete) => is_complete,
-        Err(error) => {
-            tracing::error!(server = %config.id, %error, "manifest not used; the server is started");
-            false
-        }
-    }
+///
+/// # Errors
+/// The reason why the manifest cannot be used.
+pub(crate) fn index_file(context: &FleetContext, config: &ServerConfig) -> Result<bool, String> {
+    config.manifest.as_ref().map_or(Ok(false), |file| index(context, config, file))
 }
 
 /// Puts the tools into the index; returns `false` if some are left out because the server must list them.

@@ -111,7 +111,7 @@ impl ExpectedError {
 
     #[track_caller]
     fn check_plain(&self, peer: &Peer, answer: &Value) {
-        assert!(!peer.last.contains("_mgp"), "{}", peer.last);
+        assert!(!peer.last_line().contains("_mgp"), "{}", peer.last_line());
         assert!(answer.get("error").is_none(), "{answer}");
         let result = &answer["result"];
         assert_eq!(result["isError"], true, "{answer}");

@@ -3,9 +3,8 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
+use mgp_testkit::http_exchange;
 use serde_json::Value;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 /// The body of a `tools/call` request in the modern era, from a client that offers MGP.
 pub(crate) const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"now","arguments":{},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"dev.cloto/mgp":{"version":"0.3.0","extensions":["streaming"]}}}}}}"#;
@@ -29,17 +28,11 @@ pub(crate) struct Answer {
 
 /// Opens a new connection, sends a request with these headers over it, and returns the response.
 pub(crate) async fn post(to: SocketAddr, headers: &[(&str, &str)], body: &str) -> Answer {
-    let mut text = format!(
-        "POST /mcp HTTP/1.1\r\nHost: {to}\r\nConnection: close\r\nContent-Length: {}\r\n",
-        body.len()
-    );
+    let mut request = "POST /mcp HTTP/1.1".to_owned();
     for (name, value) in headers {
-        write!(text, "{name}: {value}\r\n").unwrap();
+        write!(request, "\r\n{name}: {value}").unwrap();
     }
-    let mut stream = TcpStream::connect(to).await.unwrap();
-    stream.write_all(format!("{text}\r\n{body}").as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
+    let answer = http_exchange(to, &request, body).await;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     Answer {
         status: head.split(' ').nth(1).unwrap().parse().unwrap(),

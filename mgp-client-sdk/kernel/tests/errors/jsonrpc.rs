@@ -149,10 +149,7 @@ async fn code_minus_32022_unsupported_version() {
 #[tokio::test]
 async fn code_minus_32042_url_elicitation_required() {
     let mut peer = Peer::connect(&stack(), (Era::Legacy, Dialect::Plain));
-    let hello = json!({
-        "protocolVersion": "2025-11-25", "capabilities": { "elicitation": { "url": {} } },
-        "clientInfo": { "name": "wire", "version": "1" },
-    });
+    let hello = mgp_testkit::hello("2025-11-25", &json!({ "elicitation": { "url": {} } }));
     peer.ask("initialize", hello).await;
     peer.line(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
     let answer = peer.call("sign_in").await;

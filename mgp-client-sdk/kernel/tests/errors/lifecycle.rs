@@ -7,11 +7,12 @@ use mgp_client_sdk::{Client, EraChoice, SuperviseConfig};
 use mgp_lifecycle::{ReadyLayer, StateHandle};
 use mgp_security::AuditLayer;
 use mgp_server_sdk::{Server, Tool};
+use mgp_testkit::RefusingAudit;
 use mgp_transport::ChildCommand;
 use mgp_types::ErrorCode;
 use mgp_types::method::{Request, ToolsCall};
-use mgp_types::mgp::{AuditEvent, ServerState, ShutdownReason};
-use mgp_types::service::{AuditError, AuditFuture, AuditSink, CallRecord, Router, Stack, Ticket};
+use mgp_types::mgp::{ServerState, ShutdownReason};
+use mgp_types::service::{AuditError, Router, Stack};
 use serde_json::json;
 
 use crate::expected_error::ExpectedError;
@@ -19,19 +20,6 @@ use crate::gateway;
 use crate::held_tool::HeldTool;
 use crate::peer::{PEERS, Peer};
 use crate::script;
-
-/// An audit log that is closed, so that recording fails.
-struct Closed;
-
-impl AuditSink for Closed {
-    fn begin(&self, _: CallRecord) -> AuditFuture<Ticket> {
-        AuditFuture::Ready(Err(AuditError::Closed))
-    }
-
-    fn record(&self, _: AuditEvent) -> AuditFuture<()> {
-        AuditFuture::Ready(Err(AuditError::Closed))
-    }
-}
 
 #[tokio::test]
 async fn code_2000_server_not_ready() {
@@ -46,7 +34,7 @@ async fn code_2000_server_not_ready() {
 
     // A call that cannot be recorded must not run.
     let tool = Tool::new("t", "Does something", || async { "done" });
-    let audit = AuditLayer::new(Arc::new(Closed)).server("s");
+    let audit = AuditLayer::new(Arc::new(RefusingAudit(AuditError::Closed))).server("s");
     let stack = Server::new("s", "1").tool(tool).layer(audit).into_stack().unwrap();
     ExpectedError::new(ErrorCode::SERVER_NOT_READY)
         .message(["the call was not run", "the audit log is closed", "must be restarted"])
@@ -89,7 +77,7 @@ async fn code_2000_server_not_ready() {
         let call = peer.send("tools/call", json!({ "name": "t", "arguments": {} })).await;
         held.begun().await;
         serving.abort();
-        let answer = peer.answer(call).await;
+        let answer = peer.response(call).await;
         ExpectedError::new(ErrorCode::SERVER_NOT_READY)
             .message(["connection closed"])
             .no_retry()
@@ -144,7 +132,7 @@ async fn code_2001_server_draining() {
         expected.check_all_peers(&stack, "t").await;
         // Calls that were running when the drain began run to their end.
         held.release();
-        let answer = first.answer(running).await;
+        let answer = first.response(running).await;
         assert_eq!(answer["result"]["content"][0]["text"], "held", "{answer}");
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mgp_server_sdk::{LimitConfig, Quota, RateKey, RateLimit, Server, Tool};
-use mgp_types::mcp::ToolAnnotations;
+use mgp_types::mcp::{CallToolResult, ToolAnnotations};
 use mgp_types::mgp::ShutdownReason;
 use mgp_types::service::{Call, Context, Deadline, Stack, around};
 use mgp_types::{ErrorCode, RpcError};
@@ -75,7 +75,7 @@ async fn code_3001_resource_exhausted() {
         .await;
     // The refused call must not affect the calls that are running.
     held.release();
-    let answer = first.answer(running).await;
+    let answer = first.response(running).await;
     assert_eq!(answer["result"]["content"][0]["text"], "held", "{answer}");
 
     // A retry does not make the arguments or the result shorter. A result is checked after the call has run.
@@ -152,7 +152,7 @@ async fn code_3003_timeout() {
     for kind in PEERS.into_iter().filter(|(_, dialect)| *dialect == Dialect::Plain) {
         let typed = Tool::new("typed", "Never ends", || async {
             std::future::pending::<()>().await;
-            "never"
+            CallToolResult::text("never")
         });
         let typed = typed.output::<Number>();
         let stack = Server::new("s", "1").tool(typed).into_stack().unwrap();
@@ -171,7 +171,7 @@ async fn code_3003_timeout() {
         let call = peer.send("tools/call", json!({ "name": "hold", "arguments": {} })).await;
         held.begun().await;
         drain.begin(ShutdownReason::ConfigurationChange, Duration::from_millis(1500));
-        let answer = peer.answer(call).await;
+        let answer = peer.response(call).await;
         ExpectedError::new(ErrorCode::TIMEOUT)
             .message(["the server shut down before the call ended; it may have had effects"])
             .started(true)

@@ -38,7 +38,7 @@ async fn code_1000_permission_denied() {
     // The call is dangerous, and no person can be asked to confirm it.
     let stack = governed(&open_to_all(), tool("wipe").risk(RiskLevel::Dangerous));
     ExpectedError::new(ErrorCode::PERMISSION_DENIED)
-        .message(["`wipe` did not run", "there is nobody to ask", "ask an operator"])
+        .message(["`wipe` did not run", "no person can be asked", "ask an operator"])
         .details(["tool", "server_id", "effective_risk_level", "status", "remedy"])
         .check_all_peers(&stack, "wipe")
         .await;
@@ -203,7 +203,7 @@ async fn code_1010_validation_blocked() {
     let run = tool("run").risk(RiskLevel::Safe).validator(Validator::Sandbox);
     let stack = governed(&open_to_all(), run);
     ExpectedError::new(ErrorCode::VALIDATION_BLOCKED)
-        .message(["`run` was not run", "`sandbox` is not there", "`none`"])
+        .message(["`run` was not run", "`sandbox` is not installed", "`none`"])
         .details(["tool", "server_id", "validator", "status", "remedy"])
         .check_all_peers(&stack, "run")
         .await;

@@ -40,6 +40,31 @@ async fn code_4000_invalid_tool_args() {
 }
 
 #[tokio::test]
+async fn a_kernel_names_the_arguments_that_do_not_fit() {
+    let double = || {
+        Tool::new("double", "Doubles", |Args(Number { n }): Args<Number>| async move {
+            (n * 2).to_string()
+        })
+    };
+    let mut mgp = GovernanceConfig::default();
+    mgp.default_policy = DefaultPolicy::OptOut;
+    let server = move || Server::new("s", "1").tool(double());
+    let kernel = Kernel::builder().local_with("s", mgp, server).build().await.unwrap();
+    for _ in 0..1_000 {
+        if !kernel.index().tools_of("s").is_empty() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    ExpectedError::new(ErrorCode::INVALID_TOOL_ARGS)
+        .message(["the arguments do not fit the input schema of `double`: `/n`: "])
+        .details(["tool", "field", "violations"])
+        .check_all_peers(&kernel.server().into_stack().unwrap(), "s.double")
+        .await;
+    kernel.stop().await;
+}
+
+#[tokio::test]
 async fn code_4001_tool_not_found() {
     let weather = Tool::new("weather", "The weather", || async { "rain" });
     let stack = Server::new("s", "1").tool(weather).into_stack().unwrap();

@@ -1,6 +1,5 @@
 //! Tests of checkpoints of streams (proposal 8) through a kernel.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,9 +8,8 @@ use mgp_client_sdk::{Client, EraChoice, ResumeLayer, StreamItem, ToolResult};
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{CheckpointLayer, ResultStream, Resume};
+use mgp_testkit::cutting_proxy;
 use mgp_types::mcp::Era;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
-use tokio::net::{TcpListener, TcpStream};
 
 use crate::world::{build, limit_era, open, wait_for_tools};
 
@@ -35,34 +33,6 @@ pub(crate) fn server() -> Server {
         .tool(Tool::new("list", "Lists rows", list))
         .tool(other)
         .extension(checkpoints)
-}
-
-/// Forwards bytes both ways, and once cuts the first connection over which the server has sent `after` bytes.
-async fn cutting_proxy(to: SocketAddr, after: usize, cuts: Arc<AtomicUsize>) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move {
-        while let Ok((near, _)) = listener.accept().await {
-            let cuts = Arc::clone(&cuts);
-            tokio::spawn(async move {
-                let (mut asks, mut hears) = near.into_split();
-                let (mut answers, mut takes) = TcpStream::connect(to).await.unwrap().into_split();
-                let asking = tokio::spawn(async move { copy(&mut asks, &mut takes).await });
-                let (mut passed, mut piece) = (0, vec![0; 1000]);
-                while let Ok(read @ 1..) = answers.read(&mut piece).await {
-                    passed += read;
-                    if passed > after && cuts.fetch_add(1, Ordering::SeqCst) == 0 {
-                        break;
-                    }
-                    if hears.write_all(&piece[..read]).await.is_err() {
-                        break;
-                    }
-                }
-                asking.abort();
-            });
-        }
-    });
-    address
 }
 
 #[tokio::test]

@@ -9,14 +9,17 @@ use mgp_discovery::{Config, Isolation};
 use mgp_kernel::Kernel;
 use mgp_server_sdk::Resource;
 use mgp_server_sdk::prelude::*;
-use mgp_server_sdk::{ContextExt, UrlElicited};
+use mgp_server_sdk::{ContextExt, Prompt, UrlElicited};
+use mgp_testkit::{RawPeer, modern_meta, temp_dir};
+use mgp_transport::{Connection, duplex};
 use mgp_types::Payload;
 use mgp_types::mcp::{
-    CreateMessageResult, ElicitAction, ElicitParams, ElicitResult, EmptyParams, Era,
-    ListRootsResult, Root,
+    ContentBlock, CreateMessageResult, ElicitAction, ElicitParams, ElicitResult, EmptyParams, Era,
+    ListRootsResult, Role, Root, TaskSupport,
 };
 use mgp_types::method::{Request, RootsList, RootsListChanged, ToolsCall};
 use mgp_types::service::{Call, Method, Params, Reply, Router};
+use serde_json::{Value, json};
 
 use crate::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
 
@@ -120,6 +123,27 @@ async fn leave_question(host: &Client) {
     let call = Call::request(Method::from_static(ToolsCall::METHOD), params, host.context());
     let reply = host.stack().send(call).await.unwrap();
     assert!(matches!(reply, Reply::InputRequired(_)), "{reply:?}");
+}
+
+#[tokio::test]
+async fn the_use_of_a_found_tool_that_asks_is_learned_from_its_answer() {
+    let folder = temp_dir();
+    let config = Config::parse("mgp.toml", "[kernel.search]\nlearning = true").unwrap().config;
+    let builder = Kernel::builder().config(config);
+    let builder = builder.local_with("c", open(&TOOLS), || curious(Era::Modern));
+    let kernel = builder.in_folder(folder.path()).await.unwrap();
+    wait_for_tools(&kernel, "c", 4).await;
+    let builder = host_of(Era::Modern).on_elicitation(|question: ElicitParams| async move {
+        question.accept_with(&serde_json::json!({ "name": "Ann" }))
+    });
+    let host = host(&kernel, "ann", builder).await;
+    host.call("mgp_tools_discover").arg("query", "asks for a form").await.unwrap();
+    let learned = || kernel.index().history().unwrap().stats().queries;
+    leave_question(&host).await;
+    assert_eq!(learned(), 0, "the person has not answered yet");
+    assert_eq!(host.call("form").await.unwrap().to_text(), "Ann");
+    assert_eq!(learned(), 1);
+    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -289,5 +313,138 @@ async fn an_agent_that_only_connects_widens_no_server_that_others_share() {
     wait_for_tools(&kernel, "c", 4).await;
     let ann = host(&kernel, "ann", roots()).await;
     assert_eq!(ann.call("roots").await.unwrap().to_text(), "file:///", "an instance of its own");
+    kernel.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_that_asks_and_a_slow_resource_have_the_time_limits_of_tools() {
+    let server = || {
+        let plan = Prompt::new("plan", "Asks", |cx: Context| async move {
+            let guest = cx.elicit::<Guest>("Who comes?").await?.accepted();
+            Ok::<_, RpcError>(guest.map_or_else(String::new, |guest| guest.name))
+        });
+        let slow = Resource::new("test://slow", "slow", || async {
+            tokio::time::sleep(Duration::from_secs(70)).await;
+            "here".to_owned()
+        });
+        limit_era(Server::new("s", "1").prompt(plan).resource(slow), Era::Legacy)
+    };
+    let config = Config::parse("mgp.toml", "[kernel]\ntimeout = '2m'").unwrap().config;
+    let builder = Kernel::builder().config(config).local_with("s", open(&[]), server);
+    let kernel = build(builder).await;
+    for above in [Era::Legacy, Era::Modern] {
+        let hour = Duration::from_hours(1);
+        let builder = host_of(above).timeout(hour).max_timeout(hour).on_elicitation(
+            |question: ElicitParams| async move {
+                tokio::time::sleep(Duration::from_mins(5)).await;
+                question.accept_with(&serde_json::json!({ "name": "Ann" }))
+            },
+        );
+        let host = host(&kernel, "ann", builder).await;
+        until("the lists are known", || async {
+            host.prompts().await.unwrap().len() + host.resources().await.unwrap().len() == 2
+        })
+        .await;
+        let none: [(&str, &str); 0] = [];
+        let prompt = host.get_prompt("plan", none).await.unwrap();
+        assert!(format!("{:?}", prompt.messages).contains("Ann"), "{above:?}: {prompt:?}");
+        let read = host.read_resource("test://slow").await.unwrap();
+        assert_eq!(read.contents[0].text.as_deref(), Some("here"), "{above:?}");
+    }
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn long_questions_and_answers_fit_into_the_rounds_of_a_modern_host() {
+    // The answers to a modern server are in the state of that server, which has a smaller limit.
+    for (below, questions, answer_bytes) in [(Era::Modern, 1, 10), (Era::Legacy, 3, 40_000)] {
+        let server = move || {
+            let model = Tool::new("model", "Thinks", move |cx: Context| async move {
+                for _ in 0..questions {
+                    cx.sample("x".repeat(100_000)).max_tokens(5).await?;
+                }
+                Ok::<_, RpcError>("done")
+            });
+            limit_era(Server::new("c", "1").tool(model), below)
+        };
+        let builder = Kernel::builder().local_with("c", open(&["model"]), server);
+        let kernel = build(builder).await;
+        wait_for_tools(&kernel, "c", 1).await;
+        let builder = host_of(Era::Modern).on_sampling(move |_| async move {
+            let text = ContentBlock::text("y".repeat(answer_bytes));
+            Ok(CreateMessageResult::new(Role::Assistant, vec![text], "m"))
+        });
+        let host = host(&kernel, "ann", builder).await;
+        assert_eq!(host.call("model").await.unwrap().to_text(), "done", "{below:?}");
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn the_completion_of_a_page_reaches_the_caller_of_a_task() {
+    let server = || {
+        let page = Tool::new("page", "Shows", |cx: Context| async move {
+            cx.elicit_url("Sign in", "https://example.com/x").id("page-1").await?;
+            cx.elicitation_complete("page-1").await;
+            Ok::<_, RpcError>("visited")
+        });
+        limit_era(Server::new("c", "1").tool(page.task(TaskSupport::Optional)), Era::Legacy)
+    };
+    let kernel = build(Kernel::builder().local_with("c", open(&["page"]), server)).await;
+    wait_for_tools(&kernel, "c", 1).await;
+    let over: Arc<AtomicUsize> = Arc::default();
+    let counted = Arc::clone(&over);
+    let builder = host_of(Era::Legacy)
+        .on_url_elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Accept)) })
+        .on_elicitation_complete(move |_| {
+            counted.fetch_add(1, Ordering::SeqCst);
+        });
+    let host = host(&kernel, "ann", builder).await;
+    assert_eq!(host.call("page").as_task().await.unwrap().to_text(), "visited");
+    until("the page is complete", || async { over.load(Ordering::SeqCst) == 1 }).await;
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn progress_after_a_question_belongs_to_the_request_with_the_answer() {
+    let server = || {
+        let steps = Tool::new("steps", "Asks between two steps", |cx: Context| async move {
+            let _ = cx.outlet.progress(1.0, 2.0).await;
+            // The question must not overtake the progress.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let guest = cx.elicit::<Guest>("Who comes?").await?.accepted();
+            let _ = cx.outlet.progress(2.0, 2.0).await;
+            Ok::<_, RpcError>(guest.map_or_else(String::new, |guest| guest.name))
+        });
+        limit_era(Server::new("s", "1").tool(steps), Era::Legacy)
+    };
+    let kernel = build(Kernel::builder().local_with("s", open(&["steps"]), server)).await;
+    wait_for_tools(&kernel, "s", 1).await;
+    let (here, there) = duplex();
+    let stack = kernel.server().into_stack().unwrap();
+    tokio::spawn(Connection::new(there.reader, there.writer, stack).run());
+    let mut raw = RawPeer::new(here.reader, here.writer)
+        .with_meta(modern_meta(&json!({ "elicitation": {} })));
+    let steps = |messages: &[Value]| -> Vec<Value> {
+        let steps = messages.iter().filter(|one| one["method"] == "notifications/progress");
+        steps
+            .map(|one| json!([one["params"]["progressToken"], one["params"]["progress"]]))
+            .collect()
+    };
+
+    let params = json!({ "name": "steps", "arguments": {}, "_meta": { "progressToken": "p1" } });
+    let first = raw.ask_all("tools/call", params).await;
+    assert_eq!(steps(&first), [json!(["p1", 1.0])], "{first:?}");
+    let asked = &first.last().unwrap()["result"];
+    let key = asked["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
+    let params = json!({
+        "name": "steps", "arguments": {}, "_meta": { "progressToken": "p2" },
+        "inputResponses": { (key): { "action": "accept", "content": { "name": "Ann" } } },
+        "requestState": asked["requestState"],
+    });
+    let second = raw.ask_all("tools/call", params).await;
+    assert_eq!(steps(&second), [json!(["p2", 2.0])], "{second:?}");
+    let result = &second.last().unwrap()["result"];
+    assert_eq!(result["content"][0]["text"], "Ann", "{result}");
     kernel.stop().await;
 }

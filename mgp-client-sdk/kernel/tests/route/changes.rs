@@ -8,10 +8,10 @@ use mgp_discovery::Config;
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Prompt, Prompts, Resource, Resources, Tools};
-use mgp_types::mcp::Era;
-use mgp_types::method::{ResourcesSubscribe, ToolsList};
+use mgp_types::mcp::{Era, ResourceUpdatedParams};
+use mgp_types::method::{ResourcesSubscribe, ResourcesUpdated, ToolsList};
 use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType};
-use mgp_types::service::{Principal, Stack};
+use mgp_types::service::{Call, Principal, Stack};
 use mgp_types::store::Db;
 use tower_layer::layer_fn;
 
@@ -283,4 +283,48 @@ async fn a_resource_is_subscribed_to_again_after_a_restart_of_its_server() {
         .await;
         kernel.stop().await;
     }
+}
+
+/// Returns a legacy server with a folder, and tools that announce the change of a file inside and beside it.
+fn folder() -> Server {
+    let touch = |name: &'static str, uri: &'static str| {
+        Tool::new(name, "Changes a file", move |cx: Context| async move {
+            let cx = cx.peer.context(&cx.scope);
+            let peer = cx.peer.clone();
+            let updated = ResourceUpdatedParams::new(uri);
+            peer.send(Call::tell::<ResourcesUpdated>(&updated, cx)?).await?;
+            Ok::<_, RpcError>("done")
+        })
+    };
+    let server = Server::new("f", "1")
+        .tool(touch("inside", "test://folder/a"))
+        .tool(touch("beside", "test://folder-2/a"))
+        .resource(Resource::text("test://folder", "folder", "a"));
+    limit_era(server, Era::Legacy)
+}
+
+#[tokio::test]
+async fn a_change_inside_of_a_folder_is_notified_to_the_subscriber_of_the_folder() {
+    let builder = Kernel::builder().local_with("f", open(&["inside", "beside"]), folder);
+    let kernel = build(builder).await;
+    wait_for_tools(&kernel, "f", 2).await;
+    for above in [Era::Legacy, Era::Modern] {
+        let updates: Arc<Mutex<Vec<ServerChange>>> = Arc::default();
+        let sink = Arc::clone(&updates);
+        let builder = host_of(above).on_change(move |what| {
+            if matches!(what, ServerChange::Resource(_)) {
+                sink.lock().unwrap().push(what.clone());
+            }
+        });
+        let host = host(&kernel, "ann", builder).await;
+        until("it is listed", || async { host.resources().await.unwrap().len() == 1 }).await;
+        host.subscribe("test://folder").await.unwrap();
+        assert_eq!(host.call("beside").await.unwrap().to_text(), "done");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        assert!(updates.lock().unwrap().is_empty(), "{above:?}: {updates:?}");
+        assert_eq!(host.call("inside").await.unwrap().to_text(), "done");
+        let folder = ServerChange::Resource("test://folder".to_owned());
+        until("the host is notified", || async { updates.lock().unwrap().contains(&folder) }).await;
+    }
+    kernel.stop().await;
 }

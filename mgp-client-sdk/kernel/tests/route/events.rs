@@ -248,19 +248,30 @@ async fn a_plain_host_subscribes_with_a_tool_and_polls() {
     kernel.stop().await;
 }
 
+/// Returns the lines of the metrics that count calls.
+fn counts(kernel: &Kernel) -> Vec<String> {
+    let metrics = kernel.metrics();
+    let lines = metrics.lines().filter(|line| line.starts_with("mgp_calls_total{"));
+    lines.map(str::to_owned).collect()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_end_of_a_cancelled_call_is_an_event_too() {
+async fn the_end_of_a_cancelled_call_is_an_event_and_counted() {
     for (host_era, server_era) in PAIRS {
         let hubs = Hubs::default();
         let kernel = kernel_of(server_era, &hubs).await;
         let ada = host(&kernel, "ada", host_of(host_era)).await;
         let mut events = subscribe(&ada, &["tool.*"]).await;
+        // Calls are counted from the first reading on.
+        drop(kernel.metrics());
         let call = tokio::spawn(ada.call("models.hang").into_future());
         assert_eq!(next(&mut events).await.channel, "tool.started");
         call.abort();
         let ended = next(&mut events).await;
         let data: Value = ended.data.get().unwrap();
         assert_eq!((ended.channel.as_str(), &data["reason"]), ("tool.failed", &json!("cancelled")));
+        let counted = r#"mgp_calls_total{server="models",code="cancelled"} 1"#;
+        until("it is counted", async || counts(&kernel) == [counted]).await;
         kernel.stop().await;
     }
 }
@@ -288,6 +299,7 @@ async fn a_call_that_asks_its_caller_starts_once_and_ends_once_with_the_duration
         });
         let ada = host(&kernel, "ada", builder).await;
         let mut events = subscribe(&ada, &["tool.*"]).await;
+        drop(kernel.metrics());
         let pair = format!("{host_era:?} {server_era:?}");
         for _ in 0..2 {
             ada.call("asks.form").await.unwrap();
@@ -300,6 +312,7 @@ async fn a_call_that_asks_its_caller_starts_once_and_ends_once_with_the_duration
             assert!(data["duration_ms"].as_u64().unwrap() >= least, "{pair}: {data}");
         }
         assert!(is_silent(&mut events).await, "{pair}");
+        assert_eq!(counts(&kernel), [r#"mgp_calls_total{server="asks",code="ok"} 2"#], "{pair}");
         kernel.stop().await;
     }
 }

@@ -11,7 +11,7 @@ use mgp_server_sdk::{Args, PartialArgument, Prompt, Resource, Server, Tool};
 use mgp_types::ErrorCode;
 use mgp_types::mcp::{CacheScope, CompleteReference, Era, PromptReference, ResourceReference};
 use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType, ServerState};
-use mgp_types::service::Principal;
+use mgp_types::service::{Call, Principal, Stack, around};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -368,6 +368,37 @@ async fn the_first_request_of_a_host_waits_for_new_servers() {
             assert_eq!(refused.code().0, -32602, "{above:?}");
             assert!(refused.message().contains("`query`"), "{refused}");
         }
+        kernel.stop().await;
+    }
+}
+
+/// Regression test: the kernel treated an agent with access to single tools like one without access, until the server
+/// had listed the tools.
+#[tokio::test(start_paused = true)]
+async fn an_agent_with_access_to_one_tool_learns_that_its_server_is_starting() {
+    let slow =
+        || Server::new("slow", "1").around(around(|_: Call, _: Stack| std::future::pending()));
+    let small = || Server::new("small", "1").tool(Tool::new("count", "Counts", || async { "1" }));
+    for has_small in [false, true] {
+        let mut closed = open(&[]);
+        closed.default_policy = mgp_types::mgp::DefaultPolicy::OptIn;
+        let mut builder = Kernel::builder().local_with("slow", closed, slow);
+        if has_small {
+            builder = builder.local_with("small", open(&["count"]), small);
+        }
+        let kernel = build(builder).await;
+        let mut grant =
+            AccessGrantParams::new(EntryType::ToolGrant, "ann", "slow", AccessPermission::Allow);
+        grant.tool_name = Some("look".to_owned());
+        grant.justification = Some("test".to_owned());
+        let operator = Principal::local().operator();
+        kernel.governance().access().grant(&operator, grant).await.unwrap();
+        let host = host(&kernel, "ann", host_of(Era::Legacy)).await;
+        let tools = host.list_tools().await.unwrap();
+        let find = tools.iter().find(|tool| tool.name == "mgp_tools_discover");
+        let text = find.and_then(|tool| tool.description.as_deref()).unwrap();
+        assert_eq!(text.contains("still being loaded"), !has_small, "{text}");
+        assert!(!text.contains("ask an operator"), "{text}");
         kernel.stop().await;
     }
 }

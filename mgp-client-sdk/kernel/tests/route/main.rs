@@ -18,4 +18,5 @@ mod system_tools;
 mod tasks;
 mod tenants;
 mod tenants_mixed;
+mod traces;
 mod world;

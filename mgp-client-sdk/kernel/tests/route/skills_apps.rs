@@ -4,13 +4,14 @@
 use std::fs;
 use std::path::Path;
 
-use mgp_client_sdk::Client;
+use mgp_client_sdk::{Client, ToolResult as _};
 use mgp_discovery::Config;
 use mgp_kernel::Kernel;
 use mgp_server_sdk::{Resource, Server, Skill, Tool};
 use mgp_testkit::temp_dir;
 use mgp_types::ErrorCode;
 use mgp_types::mcp::{Era, SkillResources, UI_MIME_TYPE, UiCsp, UiResourceMeta, UiToolMeta};
+use serde_json::{Value, json};
 
 use crate::world::{PAIRS, build, host, host_of, limit_era, open, search, until, wait_for_tools};
 
@@ -123,6 +124,49 @@ async fn tools_for_pages_only_are_listed_to_hosts_with_pages_only() {
         }
         assert_ne!(with_pages.call("zoom_rain").await.unwrap().is_error, Some(true));
     }
+    kernel.stop().await;
+}
+
+/// Calls a tool of the kernel and returns the names of the tools in a member of its answer.
+async fn names_in(host: &Client, tool: &str, arguments: Value, member: &str) -> Vec<String> {
+    let answer = host.call(tool).args(arguments).await.unwrap().to_text();
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    let tools = answer[member].as_array().map(Vec::as_slice).unwrap_or_default();
+    tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Regression test: a name that two servers have was not recognized as one of a tool for pages, a request was not
+/// filtered, and such tools took the places of others.
+#[tokio::test]
+async fn tools_for_pages_only_reach_no_model_if_two_servers_have_the_name() {
+    let with_zoom = |name: &'static str| {
+        move || {
+            let zoom = Tool::new("zoom", "Zooms a chart", || async { "zoomed" });
+            charts(Era::Modern, name, true).tool(zoom.app(PAGE).app_only())
+        }
+    };
+    let builder = Kernel::builder()
+        .config(search())
+        .local_with("rain", open(&["zoom", "zoom_rain"]), with_zoom("rain"))
+        .local_with("My_sun", open(&["zoom"]), with_zoom("sun"));
+    let kernel = build(builder).await;
+    for server in ["rain", "My_sun"] {
+        wait_for_tools(&kernel, server, 3).await;
+    }
+    for builder in [host_of(Era::Legacy), host_of(Era::Legacy).apps()] {
+        let host = host(&kernel, "ann", builder).await;
+        let best = json!({ "query": "zoom chart", "max_results": 1 });
+        let found = names_in(&host, "mgp_tools_discover", best, "tools").await;
+        assert!(matches!(&found[..], [name] if name.starts_with("draw_")), "{found:?}");
+        let wanted = json!({ "requirements": { "capabilities": ["zoom"] } });
+        let loaded = names_in(&host, "mgp_tools_request", wanted, "tools_loaded").await;
+        assert!(!loaded.iter().any(|name| name.starts_with("zoom")), "{loaded:?}");
+    }
+    // A call of such a tool, as a page makes it, does not add the tool to the list of a host without pages.
+    let plain = host(&kernel, "bob", host_of(Era::Legacy)).await;
+    plain.call("zoom_rain").await.unwrap();
+    let listed = plain.list_tools().await.unwrap();
+    assert!(!listed.iter().any(|tool| tool.name.contains("zoom")), "{listed:?}");
     kernel.stop().await;
 }
 

@@ -1,6 +1,5 @@
 //! Tests of two hosts that use one server with equal ids and tokens: neither host receives a message of the other.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use mgp_discovery::{GovernanceConfig, Isolation};
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, LogLevel, Logger};
+use mgp_testkit::Alive;
 use mgp_types::Payload;
 use mgp_types::mcp::{
     CreateMessageResult, ElicitAction, ElicitParams, ElicitResult, Era, LogMessageParams,
@@ -223,49 +223,38 @@ async fn isolated_instances_ask_both_hosts() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unused_instance_is_stopped_to_make_room() {
-    let (made, open_now) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (makes, opens) = (Arc::clone(&made), Arc::clone(&open_now));
+    let servers = Alive::default();
+    let made = servers.clone();
     let mut mgp = open(&["hello"]);
     mgp.isolation = Isolation::PerAgent;
     let make = move || {
-        makes.fetch_add(1, Ordering::SeqCst);
-        opens.fetch_add(1, Ordering::SeqCst);
-        let closes = CountOnDrop(Arc::clone(&opens));
+        let life = made.begin();
         Server::new("s", "1").tool(Tool::new("hello", "Greets", move || {
-            let _kept = &closes;
+            let _kept = &life;
             async { "hello" }
         }))
     };
     let kernel = build(Kernel::builder().local_with("s", mgp, make)).await;
     wait_for_tools(&kernel, "s", 1).await;
-    assert_eq!(made.load(Ordering::SeqCst), 1, "the shared instance, whose lists are read");
+    assert_eq!(servers.ever(), 1, "the shared instance, whose lists are read");
     let ann = host(&kernel, "ann", host_of(Era::Legacy)).await;
     for _ in 0..3 {
         ann.call("hello").await.unwrap();
     }
-    assert_eq!(made.load(Ordering::SeqCst), 2, "one of ann");
+    assert_eq!(servers.ever(), 2, "one of ann");
     tokio::time::sleep(Duration::from_mins(6)).await;
-    assert_eq!(open_now.load(Ordering::SeqCst), 1, "it was stopped");
+    assert_eq!(servers.now(), 1, "it was stopped");
     ann.call("hello").await.unwrap();
-    assert_eq!(made.load(Ordering::SeqCst), 3);
+    assert_eq!(servers.ever(), 3);
 
     for number in 0..40 {
         let host = host(&kernel, &format!("agent-{number}"), host_of(Era::Legacy)).await;
         host.call("hello").await.unwrap();
     }
     tokio::time::sleep(Duration::from_secs(30)).await;
-    assert_eq!(made.load(Ordering::SeqCst), 43);
-    assert!(open_now.load(Ordering::SeqCst) <= 33, "{open_now:?}");
+    assert_eq!(servers.ever(), 43);
+    assert!(servers.now() <= 33, "{servers:?}");
     kernel.stop().await;
-}
-
-/// A guard that decrements a count of running servers when it is dropped.
-struct CountOnDrop(Arc<AtomicUsize>);
-
-impl Drop for CountOnDrop {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
 }
 
 #[tokio::test]

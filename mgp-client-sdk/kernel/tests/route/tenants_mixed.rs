@@ -2,17 +2,18 @@
 //!
 //! Both hosts write their messages without an SDK, because an SDK would choose different ids.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
+use mgp_testkit::http_exchange;
 use mgp_transport::{Connection, duplex};
 use mgp_types::mcp::Era;
 use mgp_types::service::Principal;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::sync::{Barrier, Notify, mpsc};
 
 use crate::world::{build, limit_era, open, until, wait_for_tools};
@@ -140,7 +141,8 @@ impl Streams {
 
 /// A host over HTTP that opens a connection for each request.
 struct Posts {
-    address: String,
+    address: SocketAddr,
+    /// The header line that names the session, after an end of line; empty before there is one.
     session: String,
 }
 
@@ -149,7 +151,7 @@ impl Posts {
         let principal = Principal::local().agent(agent);
         let http = kernel.server().http("127.0.0.1:0").no_auth();
         let bound = http.config(|config| config.anonymous = Some(principal)).bind().await.unwrap();
-        let address = bound.local_addr().to_string();
+        let address = bound.local_addr();
         tokio::spawn(bound.run());
         let mut this = Self { address, session: String::new() };
         let greeted = this.post(&hello()).await;
@@ -157,25 +159,19 @@ impl Posts {
             let (name, value) = line.split_once(": ")?;
             name.eq_ignore_ascii_case("mcp-session-id").then(|| value.trim().to_owned())
         });
-        this.session = format!("Mcp-Session-Id: {}\r\n", session.unwrap());
+        this.session = format!("\r\nMcp-Session-Id: {}", session.unwrap());
         this.post(&notification("notifications/initialized", &json!({}))).await;
         this
     }
 
     /// Sends a request and returns the whole response.
     async fn post(&self, message: &Value) -> String {
-        let (address, session, body) = (&self.address, &self.session, message.to_string());
-        let request = format!(
-            "POST /mcp HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
-             Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2025-06-18\r\n\
-             Connection: close\r\n{session}Content-Length: {}\r\n\r\n{body}",
-            body.len()
+        let head = format!(
+            "POST /mcp HTTP/1.1\r\nContent-Type: application/json\r\n\
+             Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2025-06-18{}",
+            self.session
         );
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        answer
+        http_exchange(self.address, &head, &message.to_string()).await
     }
 }
 

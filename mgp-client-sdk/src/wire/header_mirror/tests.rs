@@ -8,6 +8,8 @@ use mgp_types::service::{PeerInfo, Stack, mock};
 
 use super::*;
 
+const MINUTE: Duration = Duration::from_mins(1);
+
 const VALID: &str = r#"{"name":"valid","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}}"#;
 const INVALID: &str = r#"{"name":"invalid","inputSchema":{"type":"object","properties":{"score":{"type":"number","x-mcp-header":"Score"}}}}"#;
 
@@ -47,7 +49,8 @@ const CALL: &str = r#"{"name":"valid","arguments":{"region":" padded "}}"#;
 #[tokio::test]
 async fn a_call_carries_headers_and_fetches_the_list_once() {
     let (lists, calls) = (Arc::default(), Arc::default());
-    let mut modern = client(&HeaderMirrorLayer::new(9), server(&lists, &calls), Revision::MODERN);
+    let mut modern =
+        client(&HeaderMirrorLayer::new(9, MINUTE), server(&lists, &calls), Revision::MODERN);
     for _ in 0..2 {
         modern.request(ToolsCall::METHOD, CALL).await.unwrap();
     }
@@ -60,7 +63,8 @@ async fn a_call_carries_headers_and_fetches_the_list_once() {
 #[tokio::test]
 async fn tools_that_cannot_be_called_are_not_listed() {
     let (lists, calls) = (Arc::default(), Arc::default());
-    let mut modern = client(&HeaderMirrorLayer::new(9), server(&lists, &calls), Revision::MODERN);
+    let mut modern =
+        client(&HeaderMirrorLayer::new(9, MINUTE), server(&lists, &calls), Revision::MODERN);
     let list: ListToolsResult =
         modern.request(ToolsList::METHOD, "{}").await.unwrap().get().unwrap();
     assert_eq!(
@@ -87,7 +91,7 @@ async fn a_tool_that_cannot_be_read_costs_no_other_tool_its_headers() {
         };
         async move { Ok(Reply::raw(Payload::from_trusted(answer))) }
     });
-    let mut modern = client(&HeaderMirrorLayer::new(9), server, Revision::MODERN);
+    let mut modern = client(&HeaderMirrorLayer::new(9, MINUTE), server, Revision::MODERN);
     modern.request(ToolsCall::METHOD, CALL).await.unwrap();
     assert_eq!(*calls.lock(), [true]);
     let list = modern.request(ToolsList::METHOD, "{}").await.unwrap();
@@ -99,7 +103,7 @@ async fn a_tool_that_cannot_be_read_costs_no_other_tool_its_headers() {
 async fn in_the_legacy_era_calls_pass_unchanged() {
     let (lists, calls) = (Arc::default(), Arc::default());
     let server = server(&lists, &calls);
-    let mut client = client(&HeaderMirrorLayer::new(9), server, Revision::LATEST_LEGACY);
+    let mut client = client(&HeaderMirrorLayer::new(9, MINUTE), server, Revision::LATEST_LEGACY);
     client.request(ToolsCall::METHOD, CALL).await.unwrap();
     assert_eq!(*calls.lock(), ["none"]);
     let list: ListToolsResult =
@@ -110,7 +114,8 @@ async fn in_the_legacy_era_calls_pass_unchanged() {
 #[tokio::test]
 async fn headers_of_another_hop_are_dropped() {
     let (lists, calls) = (Arc::default(), Arc::default());
-    let mut modern = client(&HeaderMirrorLayer::new(9), server(&lists, &calls), Revision::MODERN);
+    let mut modern =
+        client(&HeaderMirrorLayer::new(9, MINUTE), server(&lists, &calls), Revision::MODERN);
     let mut headers = HeaderParams::new();
     headers.push("Tenant", "a");
     modern.cx.extensions.insert(headers);
@@ -140,7 +145,7 @@ async fn a_schema_that_changed_is_fetched_once_more() {
             };
             async move { answer.map(|text| Reply::raw(Payload::from_trusted(text))) }
         });
-        let mut modern = client(&HeaderMirrorLayer::new(9), server, Revision::MODERN);
+        let mut modern = client(&HeaderMirrorLayer::new(9, MINUTE), server, Revision::MODERN);
         let outcome = modern.request(ToolsCall::METHOD, CALL).await;
         assert_eq!(outcome.is_ok(), changes);
         assert_eq!((lists.load(Ordering::Relaxed), made.load(Ordering::Relaxed)), (2, 2));
@@ -167,7 +172,7 @@ async fn a_call_that_may_have_run_is_not_repeated() {
             };
             async move { answer }
         });
-        let mut modern = client(&HeaderMirrorLayer::new(9), server, Revision::MODERN);
+        let mut modern = client(&HeaderMirrorLayer::new(9, MINUTE), server, Revision::MODERN);
         modern.request(ToolsCall::METHOD, CALL).await.unwrap_err();
         assert_eq!(made.load(Ordering::Relaxed), 1, "{fault:?}");
     }
@@ -182,7 +187,7 @@ async fn a_list_that_fails_costs_the_headers_and_no_call() {
         listed.fetch_add(usize::from(!ok), Ordering::Relaxed);
         async move { if ok { Ok(Reply::empty()) } else { Err(RpcError::internal("no list")) } }
     });
-    let mut modern = client(&HeaderMirrorLayer::new(9), server, Revision::MODERN);
+    let mut modern = client(&HeaderMirrorLayer::new(9, MINUTE), server, Revision::MODERN);
     for _ in 0..2 {
         modern.request(ToolsCall::METHOD, CALL).await.unwrap();
     }
@@ -209,7 +214,7 @@ async fn a_failed_list_is_not_requested_with_every_call() {
         };
         async move { answer }
     });
-    let mut modern = client(&HeaderMirrorLayer::new(9), server, Revision::MODERN);
+    let mut modern = client(&HeaderMirrorLayer::new(9, MINUTE), server, Revision::MODERN);
     for _ in 0..3 {
         let error = modern.request(ToolsCall::METHOD, CALL).await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::HEADER_MISMATCH);
@@ -229,14 +234,34 @@ async fn a_list_with_too_many_pages_is_not_read_with_every_call() {
             Err(RpcError::new(ErrorCode::HEADER_MISMATCH, "missing")
                 .because(HttpFailure::StatusWithError(400)))
         } else {
-            listed.fetch_add(1, Ordering::Relaxed);
-            Ok(Reply::raw(Payload::from_trusted(r#"{"tools":[],"nextCursor":"more"}"#)))
+            let page = listed.fetch_add(1, Ordering::Relaxed);
+            Ok(Reply::raw(Payload::from_trusted(format!(
+                r#"{{"tools":[],"nextCursor":"{page}"}}"#
+            ))))
         };
         async move { answer }
     });
-    let mut modern = client(&HeaderMirrorLayer::new(3), server, Revision::MODERN);
+    let mut modern = client(&HeaderMirrorLayer::new(3, MINUTE), server, Revision::MODERN);
     for _ in 0..5 {
         modern.request(ToolsCall::METHOD, CALL).await.unwrap_err();
     }
     assert_eq!(lists.load(Ordering::Relaxed), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_waits_for_the_list_again_only_if_it_has_more_time() {
+    let server = Stack::from_fn(|call: Call| async move {
+        if call.is::<ToolsList>() {
+            std::future::pending::<()>().await;
+        }
+        Ok(Reply::empty())
+    });
+    let mut modern = client(&HeaderMirrorLayer::new(9, MINUTE), server, Revision::MODERN);
+    let start = Instant::now();
+    for (limit, waited) in [(5, 5), (5, 5), (2, 5), (8, 13)] {
+        let limit = Duration::from_secs(limit);
+        modern.cx.extensions.insert(TimeLimits { timeout: limit, max: limit });
+        modern.request(ToolsCall::METHOD, CALL).await.unwrap();
+        assert_eq!(start.elapsed().as_secs(), waited);
+    }
 }

@@ -1,9 +1,10 @@
 //! Attacks by an agent that may call tools and wants to confirm its own dangerous calls.
 
+use mgp_testkit::RawPeer;
 use mgp_types::service::{Principal, Stack};
 use serde_json::{Value, json};
 
-use super::raw::{RawClient, accept_answer, code, question};
+use super::raw::{self, accept_answer, code, question};
 use super::world::{World, mallory};
 
 /// Returns the params of a call of `wipe` that accepts the question `key` and returns the server's state.
@@ -14,7 +15,7 @@ fn confirmed(arguments: &Value, key: &str, state: &str) -> Value {
     })
 }
 
-async fn asked(agent: &mut RawClient, arguments: &Value) -> (String, String) {
+async fn asked(agent: &mut RawPeer, arguments: &Value) -> (String, String) {
     question(&agent.ask("tools/call", json!({"name": "wipe", "arguments": arguments})).await)
 }
 
@@ -22,7 +23,7 @@ async fn asked(agent: &mut RawClient, arguments: &Value) -> (String, String) {
 async fn answers_before_the_question_confirm_nothing() {
     let world = World::open().await;
     let stack: Stack = world.disk().into_stack().unwrap();
-    let mut agent = RawClient::modern(&stack, mallory());
+    let mut agent = raw::modern(&stack, mallory());
     let (key, _) = asked(&mut agent, &json!({})).await;
     for early in [
         json!({(&*key): accept_answer()}),
@@ -40,11 +41,11 @@ async fn answers_before_the_question_confirm_nothing() {
 async fn a_confirmation_allows_one_run_however_often_it_is_sent() {
     let world = World::open().await;
     let stack: Stack = world.disk().into_stack().unwrap();
-    let mut agent = RawClient::modern(&stack, mallory());
+    let mut agent = raw::modern(&stack, mallory());
     let (key, state) = asked(&mut agent, &json!({})).await;
     let params = confirmed(&json!({}), &key, &state);
     // Send the confirmed call a hundred times at once, over two connections.
-    let mut other = RawClient::modern(&stack, mallory());
+    let mut other = raw::modern(&stack, mallory());
     let (mut here, mut there) = (Vec::new(), Vec::new());
     for _ in 0..50 {
         here.push(agent.send("tools/call", params.clone()).await);
@@ -54,7 +55,7 @@ async fn a_confirmation_allows_one_run_however_often_it_is_sent() {
     for _ in 0..50 {
         for agent in [&mut agent, &mut other] {
             let response = loop {
-                let response = agent.hear().await;
+                let response = agent.receive().await;
                 if response.get("method").is_none() {
                     break response;
                 }
@@ -78,7 +79,7 @@ async fn a_confirmation_is_valid_for_its_own_call_only() {
         async { "formatted" }
     });
     let stack: Stack = server.tool(other).into_stack().unwrap();
-    let mut agent = RawClient::modern(&stack, mallory());
+    let mut agent = raw::modern(&stack, mallory());
     let (key, state) = asked(&mut agent, &json!({"n": 1})).await;
     let (second_key, second) = asked(&mut agent, &json!({"n": 2})).await;
     let good = confirmed(&json!({"n": 1}), &key, &state);
@@ -136,12 +137,12 @@ async fn a_confirmation_is_valid_for_its_own_call_only() {
     }
     // The confirmation is not valid for another principal, nor for one of the same name in another tenant.
     for principal in [Principal::new("acme", "eve"), Principal::new("evil", "mallory")] {
-        let mut eve = RawClient::modern(&stack, principal);
+        let mut eve = raw::modern(&stack, principal);
         assert_ne!(code(&eve.ask("tools/call", good.clone()).await), 0);
     }
     // After a restart, the server no longer accepts the state.
     let restarted: Stack = world.disk_again().into_stack().unwrap();
-    let mut late = RawClient::modern(&restarted, mallory());
+    let mut late = raw::modern(&restarted, mallory());
     assert_ne!(code(&late.ask("tools/call", good.clone()).await), 0);
     assert_eq!(world.ran(), 0);
     // The call itself still runs, once.
@@ -154,7 +155,7 @@ async fn a_confirmation_is_valid_for_its_own_call_only() {
 async fn equivalent_arguments_run_once_and_ambiguous_ones_never() {
     let world = World::open().await;
     let stack: Stack = world.disk().into_stack().unwrap();
-    let mut agent = RawClient::modern(&stack, mallory());
+    let mut agent = raw::modern(&stack, mallory());
     let (key, state) = asked(&mut agent, &json!({"a": 1, "b": "é"})).await;
     let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}"#;
     let mut id = 1000;
@@ -165,7 +166,7 @@ async fn equivalent_arguments_run_once_and_ambiguous_ones_never() {
                 r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"wipe","arguments":{arguments},"inputResponses":{{"{key}":{{"action":"accept","content":{{"confirm":true}}}}}},"requestState":"{state}",{meta}}}}}"#
             ))
             .await;
-        agent.answer(id).await
+        agent.response(id).await
     };
     // A reader that uses the first of two equal members and one that uses the last must not see different calls.
     for arguments in [
@@ -193,7 +194,7 @@ async fn equivalent_arguments_run_once_and_ambiguous_ones_never() {
 async fn odd_names_reach_no_tool_and_are_recorded_once() {
     let world = World::new();
     let stack: Stack = world.disk().into_stack().unwrap();
-    let mut agent = RawClient::modern(&stack, mallory());
+    let mut agent = raw::modern(&stack, mallory());
     let long = "w".repeat(100_000);
     let names = [
         "wipe",
@@ -247,7 +248,7 @@ async fn notifications_and_batches_cannot_run_what_requests_may_not() {
     for revision in ["2025-03-26", "2025-11-25"] {
         let world = World::new();
         let stack: Stack = world.disk().into_stack().unwrap();
-        let mut agent = RawClient::legacy(&stack, mallory(), revision).await;
+        let mut agent = raw::legacy(&stack, mallory(), revision).await;
         for name in ["look", "wipe", "mgp_access_grant"] {
             let call = |id: Option<u64>| {
                 let arguments = json!({
@@ -261,8 +262,8 @@ async fn notifications_and_batches_cannot_run_what_requests_may_not() {
                 }
                 call
             };
-            agent.say(&call(None)).await;
-            agent.say(&json!([call(None), call(Some(900)), call(None), call(Some(901))])).await;
+            agent.write(&call(None)).await;
+            agent.write(&json!([call(None), call(Some(900)), call(None), call(Some(901))])).await;
         }
         // If the server accepts batches, it answers them first; in any case this answer is the last.
         let last = agent.ask("tools/list", json!({})).await;
@@ -282,7 +283,7 @@ async fn other_features_of_a_server_without_access_are_hidden() {
         let world = if open { World::open().await } else { World::new() };
         let secret = Resource::text("secret://plan", "plan", "attack at dawn");
         let stack: Stack = world.disk().resource(secret).into_stack().unwrap();
-        let mut agent = RawClient::modern(&stack, mallory());
+        let mut agent = raw::modern(&stack, mallory());
         for (method, params) in [
             ("resources/read", json!({"uri": "secret://plan"})),
             ("resources/list", json!({})),
@@ -303,7 +304,7 @@ async fn other_features_of_a_server_without_access_are_hidden() {
         // Open a stream that would report each change of the resource.
         let filter = json!({"notifications": {"resourceSubscriptions": ["secret://plan"]}});
         let id = agent.send("subscriptions/listen", filter).await;
-        let response = agent.hear().await;
+        let response = agent.receive().await;
         if open {
             assert_eq!(
                 response["method"], "notifications/subscriptions/acknowledged",
@@ -319,7 +320,7 @@ async fn other_features_of_a_server_without_access_are_hidden() {
 async fn claims_of_a_caller_neither_fill_the_log_nor_identify_it() {
     let world = World::open().await;
     let stack: Stack = world.disk().into_stack().unwrap();
-    let mut agent = RawClient::modern(&stack, mallory());
+    let mut agent = raw::modern(&stack, mallory());
     let long = "t".repeat(200_000);
     let claims = json!({
         "name": "look", "trace_id": long, "agent_id": "ann", "principal": "ann", "subject": "ann",

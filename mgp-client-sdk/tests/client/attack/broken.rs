@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mgp_security::{Access, ElicitApprover, Governance, Policies, ServerPolicy};
+use mgp_testkit::{FaultyStore, StoreAnswer};
 use mgp_types::mgp::{AccessGrantParams, AccessPermission, AuditEvent, DefaultPolicy, EntryType};
 use mgp_types::service::{
-    AuditError, AuditFuture, AuditSink, BoxFuture, CallRecord, MemoryAudit, Stack, Ticket,
+    AuditError, AuditFuture, AuditSink, CallRecord, MemoryAudit, Stack, Ticket,
 };
-use mgp_types::store::{Change, LoadedRecords, MemoryStore, PendingEvent, Store, StoreError};
+use mgp_types::store::{MemoryStore, Store, StoreError};
 use serde_json::json;
-use tokio::sync::watch;
 
-use super::raw::{RawClient, code};
+use super::raw::{self, code};
 use super::world::{World, ann, mallory};
 
 fn everyone() -> Policies {
@@ -28,7 +28,7 @@ fn entry(permission: AccessPermission) -> AccessGrantParams {
 
 /// Returns whether a list shows any tool, and the error code of a call of the safe tool; 0 if the call ran.
 async fn look(stack: &Stack) -> (bool, i64) {
-    let mut agent = RawClient::modern(stack, mallory());
+    let mut agent = raw::modern(stack, mallory());
     let list = agent.ask("tools/list", json!({})).await;
     let shown = list["result"]["tools"].as_array().is_some_and(|tools| !tools.is_empty());
     (shown, code(&agent.ask("tools/call", json!({"name": "look"})).await))
@@ -55,85 +55,41 @@ fn an_unopened_store_still_denies() {
     assert!(after.access().decide(&ann(), Some(&"disk".into()), Some("look"), at).is_allowed());
 }
 
-/// A store that can be broken.
-struct Brittle {
-    inner: MemoryStore,
-    broken: Arc<AtomicBool>,
-}
-
-impl Brittle {
-    fn or<T: Send + 'static>(
-        &self,
-        well: BoxFuture<'static, Result<T, StoreError>>,
-    ) -> BoxFuture<'static, Result<T, StoreError>> {
-        if self.broken.load(Ordering::SeqCst) {
-            return Box::pin(std::future::ready(Err(StoreError::failed(std::io::Error::other(
-                "no such file: /secret/path/of/the/operator",
-            )))));
-        }
-        well
-    }
-}
-
-impl Store for Brittle {
-    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
-        self.or(self.inner.load(space))
-    }
-
-    fn changes(
-        &self,
-        space: &'static str,
-        since: u64,
-    ) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
-        self.or(self.inner.changes(space, since))
-    }
-
-    fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
-        self.or(self.inner.commit(change))
-    }
-
-    fn revision(&self) -> watch::Receiver<u64> {
-        self.inner.revision()
-    }
-
-    fn pending_events(
-        &self,
-        log: &str,
-        most: usize,
-    ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
-        self.or(self.inner.pending_events(log, most))
-    }
-
-    fn acknowledge(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
-        self.or(self.inner.acknowledge(log, through))
-    }
+/// Returns an answer of a store whose reason only the operator may read.
+fn failed<T: Send + 'static>() -> StoreAnswer<T> {
+    let reason = std::io::Error::other("no such file: /secret/path/of/the/operator");
+    Box::pin(std::future::ready(Err(StoreError::failed(reason))))
 }
 
 #[tokio::test]
 async fn a_broken_store_grants_and_shows_nothing() {
     for policies in [everyone(), Policies::default()] {
-        let broken = Arc::new(AtomicBool::new(false));
-        let store = MemoryStore::new();
-        let brittle = Brittle { inner: store.clone(), broken: Arc::clone(&broken) };
+        let store =
+            FaultyStore::default()
+                .on_read(|store, _, read| if store.is_failing() { failed() } else { read })
+                .on_commit(|store, change| {
+                    if store.is_failing() { failed() } else { store.inner().commit(change) }
+                });
         let governance =
-            Governance::builder().store(Arc::new(brittle)).policies(policies.clone()).build();
+            Governance::builder().store(Arc::new(store.clone())).policies(policies.clone()).build();
         let world = World { governance, ..World::new() };
         world.grant("mallory").await;
         let stack: Stack = world.disk().into_stack().unwrap();
         assert_eq!(look(&stack).await, (true, 0));
-        broken.store(true, Ordering::SeqCst);
+        store.set_failing(true);
         let access = world.governance.access();
         let error = access.grant(&ann(), entry(AccessPermission::Deny)).await.unwrap_err();
         assert!(!error.message().contains("/secret/"), "{error}");
         // Another process revokes access meanwhile; unreadable entries must not grant access.
-        let other = Access::new(Arc::new(store.clone()), Arc::new(MemoryAudit::new()), policies);
+        let working = Arc::new(store.inner().clone());
+        let other = Access::new(working, Arc::new(MemoryAudit::new()), policies);
         other.open().await.unwrap();
         other.grant(&ann(), entry(AccessPermission::Deny)).await.unwrap();
         for _ in 0..20 {
             tokio::task::yield_now().await;
         }
         assert_eq!(look(&stack).await, (false, 1001));
-        broken.store(false, Ordering::SeqCst);
+        store.set_failing(false);
         tokio::time::sleep(std::time::Duration::from_millis(1300)).await;
         assert_eq!(look(&stack).await, (false, 1001), "it is denied now");
         access.grant(&ann(), entry(AccessPermission::Allow)).await.unwrap();
@@ -177,24 +133,24 @@ async fn with_a_full_log_nothing_runs_and_nothing_changes() {
         world.grant("mallory").await;
         let stack: Stack = world.disk().into_stack().unwrap();
         let mut agent = if modern {
-            RawClient::modern(&stack, mallory())
+            raw::modern(&stack, mallory())
         } else {
-            RawClient::legacy(&stack, mallory(), "2025-11-25").await
+            raw::legacy(&stack, mallory(), "2025-11-25").await
         };
         // The log becomes full while a person confirms the call.
         let call = agent.send("tools/call", json!({"name": "wipe"})).await;
         if modern {
-            let (key, state) = super::raw::question(&agent.answer(call).await);
+            let (key, state) = raw::question(&agent.response(call).await);
             full.store(true, Ordering::SeqCst);
             let params = json!({
-                "name": "wipe", "inputResponses": {(key): super::raw::accept_answer()}, "requestState": state,
+                "name": "wipe", "inputResponses": {(key): raw::accept_answer()}, "requestState": state,
             });
             assert_eq!(code(&agent.ask("tools/call", params).await), 3001);
         } else {
             let asked = agent.asked("elicitation/create").await;
             full.store(true, Ordering::SeqCst);
-            agent.reply(&asked, super::raw::accept_answer()).await;
-            assert_eq!(code(&agent.answer(call).await), 3001);
+            agent.answer(&asked, raw::accept_answer()).await;
+            assert_eq!(code(&agent.response(call).await), 3001);
         }
         assert_eq!(code(&agent.ask("tools/call", json!({"name": "look"})).await), 3001);
         assert_eq!(world.ran(), 0);
@@ -261,7 +217,7 @@ async fn a_risk_lowered_by_the_operator_is_recorded_for_own_tools_too() {
         .build();
     let world = World { governance, log, ..World::new() };
     let stack: Stack = world.disk().into_stack().unwrap();
-    let mut agent = RawClient::modern(&stack, mallory());
+    let mut agent = raw::modern(&stack, mallory());
     for _ in 0..2 {
         assert_eq!(code(&agent.ask("tools/call", json!({"name": "wipe"})).await), 0);
     }

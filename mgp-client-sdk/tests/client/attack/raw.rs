@@ -1,108 +1,28 @@
 //! An attacker's end of a connection: writes any bytes, as any principal.
 
-use std::time::Duration;
-
+use mgp_testkit::{RawPeer, hello, modern_meta};
 use mgp_transport::{Connection, duplex};
 use mgp_types::service::{Principal, Stack};
 use serde_json::{Value, json};
-use tokio::io::{
-    AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
-};
-use tokio::time::timeout;
 
-pub(crate) struct RawClient {
-    lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
-    writer: WriteHalf<DuplexStream>,
-    next: u64,
-    modern: bool,
+/// Connects as a principal, in the modern era with elicitation.
+pub(crate) fn modern(stack: &Stack, principal: Principal) -> RawPeer {
+    connect(stack, principal).with_meta(modern_meta(&json!({"elicitation": {}})))
 }
 
-impl RawClient {
-    /// Connects as a principal, in the modern era with elicitation.
-    pub(crate) fn modern(stack: &Stack, principal: Principal) -> Self {
-        let (here, there) = duplex();
-        let connection = Connection::new(there.reader, there.writer, stack.clone());
-        tokio::spawn(connection.principal(principal).run());
-        let lines = BufReader::new(here.reader).lines();
-        Self { lines, writer: here.writer, next: 1, modern: true }
-    }
+/// Connects as a principal, in a legacy revision with elicitation.
+pub(crate) async fn legacy(stack: &Stack, principal: Principal, revision: &str) -> RawPeer {
+    let mut raw = connect(stack, principal);
+    raw.ask("initialize", hello(revision, &json!({"elicitation": {}}))).await;
+    raw.line(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
+    raw
+}
 
-    /// Connects as a principal, in a legacy revision with elicitation.
-    pub(crate) async fn legacy(stack: &Stack, principal: Principal, revision: &str) -> Self {
-        let mut raw = Self::modern(stack, principal);
-        raw.modern = false;
-        let hello = json!({
-            "protocolVersion": revision,
-            "capabilities": {"elicitation": {}},
-            "clientInfo": {"name": "raw", "version": "1"},
-        });
-        raw.ask("initialize", hello).await;
-        raw.line(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
-        raw
-    }
-
-    /// Writes a raw line.
-    pub(crate) async fn line(&mut self, text: &str) {
-        self.writer.write_all(format!("{text}\n").as_bytes()).await.unwrap();
-    }
-
-    pub(crate) async fn say(&mut self, message: &Value) {
-        self.line(&message.to_string()).await;
-    }
-
-    /// Returns the next message; fails if there is none in time.
-    pub(crate) async fn hear(&mut self) -> Value {
-        let line = timeout(Duration::from_secs(20), self.lines.next_line()).await;
-        serde_json::from_str(&line.expect("no answer").unwrap().unwrap()).unwrap()
-    }
-
-    /// Sends a request and returns its id.
-    pub(crate) async fn send(&mut self, method: &str, mut params: Value) -> u64 {
-        let id = self.next;
-        self.next += 1;
-        if self.modern {
-            let meta = json!({
-                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-                "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
-            });
-            for (name, value) in meta.as_object().unwrap() {
-                params["_meta"][name] = value.clone();
-            }
-        }
-        self.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await;
-        id
-    }
-
-    /// Waits for the response of a request; skips other messages.
-    pub(crate) async fn answer(&mut self, id: u64) -> Value {
-        loop {
-            let message = self.hear().await;
-            if message["id"] == id && message.get("method").is_none() {
-                return message;
-            }
-        }
-    }
-
-    /// Sends a request and waits for its response.
-    pub(crate) async fn ask(&mut self, method: &str, params: Value) -> Value {
-        let id = self.send(method, params).await;
-        self.answer(id).await
-    }
-
-    /// Waits for a message of the server with this method; skips other messages.
-    pub(crate) async fn asked(&mut self, method: &str) -> Value {
-        loop {
-            let message = self.hear().await;
-            if message["method"] == method {
-                return message;
-            }
-        }
-    }
-
-    /// Answers a request of the server.
-    pub(crate) async fn reply(&mut self, request: &Value, result: Value) {
-        self.say(&json!({"jsonrpc": "2.0", "id": request["id"], "result": result})).await;
-    }
+fn connect(stack: &Stack, principal: Principal) -> RawPeer {
+    let (here, there) = duplex();
+    let connection = Connection::new(there.reader, there.writer, stack.clone());
+    tokio::spawn(connection.principal(principal).run());
+    RawPeer::new(here.reader, here.writer)
 }
 
 /// Returns an answer that accepts a confirmation.

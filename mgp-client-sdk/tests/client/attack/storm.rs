@@ -7,7 +7,7 @@ use std::time::Duration;
 use mgp_types::service::Stack;
 use serde_json::json;
 
-use super::raw::{RawClient, code};
+use super::raw::{self, code};
 use super::world::{World, mallory};
 
 /// The phase of the test: an even number while access is granted, an odd number after it was revoked.
@@ -27,9 +27,9 @@ async fn storm(modern: bool) {
         let (phases, over) = (Arc::clone(&phases), Arc::clone(&over));
         let (passed, refused) = (Arc::clone(&passed), Arc::clone(&refused));
         let mut agent = if modern {
-            RawClient::modern(&stack, mallory())
+            raw::modern(&stack, mallory())
         } else {
-            RawClient::legacy(&stack, mallory(), "2025-11-25").await
+            raw::legacy(&stack, mallory(), "2025-11-25").await
         };
         agents.push(tokio::spawn(async move {
             while !over.load(Ordering::SeqCst) {

@@ -6,7 +6,7 @@ use mgp_types::mgp::Permission;
 use mgp_types::service::Stack;
 use serde_json::json;
 
-use super::raw::{RawClient, accept_answer, code};
+use super::raw::{self, accept_answer, code};
 use super::world::{World, ann, mallory};
 
 const ELICIT: &str = "elicitation/create";
@@ -15,12 +15,12 @@ const ELICIT: &str = "elicitation/create";
 async fn access_revoked_while_a_person_confirms_runs_nothing() {
     let world = World::open().await;
     let stack: Stack = world.disk().into_stack().unwrap();
-    let mut agent = RawClient::legacy(&stack, mallory(), "2025-11-25").await;
+    let mut agent = raw::legacy(&stack, mallory(), "2025-11-25").await;
     let call = agent.send("tools/call", json!({"name": "wipe"})).await;
     let asked = agent.asked(ELICIT).await;
     world.revoke("mallory").await;
-    agent.reply(&asked, accept_answer()).await;
-    assert_eq!(code(&agent.answer(call).await), 1001);
+    agent.answer(&asked, accept_answer()).await;
+    assert_eq!(code(&agent.response(call).await), 1001);
     assert_eq!(world.ran(), 0);
     assert_eq!(world.events("TOOL_BLOCKED").len(), 1);
     assert!(world.events("TOOL_EXECUTED").is_empty());
@@ -36,12 +36,12 @@ async fn access_that_expires_while_a_person_confirms_runs_nothing() {
     grant.expires_at = Some(end.into());
     world.governance.access().grant(&ann(), grant).await.unwrap();
     let stack: Stack = world.disk().into_stack().unwrap();
-    let mut agent = RawClient::legacy(&stack, mallory(), "2025-11-25").await;
+    let mut agent = raw::legacy(&stack, mallory(), "2025-11-25").await;
     let call = agent.send("tools/call", json!({"name": "wipe"})).await;
     let asked = agent.asked(ELICIT).await;
     tokio::time::sleep(std::time::Duration::from_millis(350)).await;
-    agent.reply(&asked, accept_answer()).await;
-    assert_eq!(code(&agent.answer(call).await), 1001);
+    agent.answer(&asked, accept_answer()).await;
+    assert_eq!(code(&agent.response(call).await), 1001);
     assert_eq!(world.ran(), 0);
 }
 
@@ -51,13 +51,13 @@ async fn a_permission_revoked_while_a_person_confirms_runs_nothing() {
     let change = || PermissionChange::new(Some("disk".into()), [Permission::ShellExecute]);
     world.governance.permissions().approve(&ann(), change()).await.unwrap();
     let stack: Stack = world.disk().into_stack().unwrap();
-    let mut agent = RawClient::legacy(&stack, mallory(), "2025-11-25").await;
+    let mut agent = raw::legacy(&stack, mallory(), "2025-11-25").await;
     // The permission is dangerous, so the call must be confirmed.
     let call = agent.send("tools/call", json!({"name": "send"})).await;
     let asked = agent.asked(ELICIT).await;
     world.governance.permissions().deny(&ann(), change()).await.unwrap();
-    agent.reply(&asked, accept_answer()).await;
-    assert_eq!(code(&agent.answer(call).await), 1000);
+    agent.answer(&asked, accept_answer()).await;
+    assert_eq!(code(&agent.response(call).await), 1000);
     assert_eq!(world.ran(), 0);
 }
 
@@ -65,17 +65,17 @@ async fn a_permission_revoked_while_a_person_confirms_runs_nothing() {
 async fn access_revoked_while_a_permission_is_asked_for_runs_nothing() {
     let world = World::open().await;
     let stack: Stack = world.disk().into_stack().unwrap();
-    let mut agent = RawClient::legacy(&stack, mallory(), "2025-11-25").await;
+    let mut agent = raw::legacy(&stack, mallory(), "2025-11-25").await;
     let call = agent.send("tools/call", json!({"name": "send"})).await;
     let asked = agent.asked(ELICIT).await;
     world.revoke("mallory").await;
     let content = json!({"shell.execute": true, "confirm": true, "term": "1 hour"});
-    agent.reply(&asked, json!({"action": "accept", "content": content})).await;
+    agent.answer(&asked, json!({"action": "accept", "content": content})).await;
     // The agent may still be asked to confirm the call. It accepts, but that has no effect.
     let message = loop {
-        let message = agent.hear().await;
+        let message = agent.receive().await;
         if message["method"] == ELICIT {
-            agent.reply(&message, accept_answer()).await;
+            agent.answer(&message, accept_answer()).await;
         } else if message["id"] == call {
             break message;
         }
@@ -93,9 +93,9 @@ async fn access_revoked_while_a_call_waits_for_its_turn_runs_nothing() {
         let server: Server = world.disk().limit(limit);
         let stack: Stack = server.into_stack().unwrap();
         let mut agent = if modern {
-            RawClient::modern(&stack, mallory())
+            raw::modern(&stack, mallory())
         } else {
-            RawClient::legacy(&stack, mallory(), "2025-11-25").await
+            raw::legacy(&stack, mallory(), "2025-11-25").await
         };
         let first = agent.send("tools/call", json!({"name": "sleep"})).await;
         let second = agent.send("tools/call", json!({"name": "look"})).await;
@@ -106,7 +106,7 @@ async fn access_revoked_while_a_call_waits_for_its_turn_runs_nothing() {
         world.revoke("mallory").await;
         let (mut one, mut other) = (serde_json::Value::Null, serde_json::Value::Null);
         while one.is_null() || other.is_null() {
-            let response = agent.hear().await;
+            let response = agent.receive().await;
             match response["id"].as_u64() {
                 Some(id) if id == first => one = response,
                 Some(id) if id == second => other = response,
@@ -127,7 +127,7 @@ async fn a_tool_that_is_replaced_while_a_person_confirms_does_not_run() {
     let server = world.disk();
     let tools = server.tools();
     let stack: Stack = server.into_stack().unwrap();
-    let mut agent = RawClient::legacy(&stack, mallory(), "2025-11-25").await;
+    let mut agent = raw::legacy(&stack, mallory(), "2025-11-25").await;
     let call = agent.send("tools/call", json!({"name": "wipe"})).await;
     let asked = agent.asked(ELICIT).await;
     let ran = std::sync::Arc::clone(&world.ran);
@@ -137,8 +137,8 @@ async fn a_tool_that_is_replaced_while_a_person_confirms_does_not_run() {
     });
     assert!(tools.remove("wipe"));
     tools.add(other);
-    agent.reply(&asked, accept_answer()).await;
-    assert_eq!(code(&agent.answer(call).await), 1000);
+    agent.answer(&asked, accept_answer()).await;
+    assert_eq!(code(&agent.response(call).await), 1000);
     assert_eq!(world.ran(), 0);
 }
 
@@ -148,17 +148,17 @@ async fn a_call_that_continues_after_its_confirmation_runs_once() {
         let world = World::open().await;
         let stack: Stack = world.disk().into_stack().unwrap();
         let answer = if modern {
-            let mut agent = RawClient::modern(&stack, mallory());
+            let mut agent = raw::modern(&stack, mallory());
             let asked = agent.ask("tools/call", json!({"name": "wipe"})).await;
-            let (key, state) = super::raw::question(&asked);
+            let (key, state) = raw::question(&asked);
             let params = json!({"name": "wipe", "inputResponses": {(key): accept_answer()}, "requestState": state});
             agent.ask("tools/call", params).await
         } else {
-            let mut agent = RawClient::legacy(&stack, mallory(), "2025-11-25").await;
+            let mut agent = raw::legacy(&stack, mallory(), "2025-11-25").await;
             let call = agent.send("tools/call", json!({"name": "wipe"})).await;
             let asked = agent.asked(ELICIT).await;
-            agent.reply(&asked, accept_answer()).await;
-            agent.answer(call).await
+            agent.answer(&asked, accept_answer()).await;
+            agent.response(call).await
         };
         assert_eq!(code(&answer), 0, "{answer}");
         assert_eq!(world.ran(), 1);

@@ -94,7 +94,7 @@ async fn a_server_that_reads_grants_of_later_revisions_learns_what_was_granted()
         let request = script.read().await.unwrap();
         assert_eq!(request["method"], "mgp/permission/grant");
         let error = json!({ "code": -32601, "message": "unknown" });
-        script.say(json!({ "jsonrpc": "2.0", "id": request["id"], "error": error })).await;
+        script.refuse(&request, error).await;
     };
     let (client, ()) = tokio::join!(connecting, serving);
     let client = client.unwrap();

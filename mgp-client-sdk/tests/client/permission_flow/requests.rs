@@ -18,7 +18,7 @@ async fn its_request_is_answered_with_the_decision() {
         let names = json!(["shell", "camera", "network.listen", "what"]);
         let params = json!({ "request_id": "r1", "permissions": names });
         script
-            .say(json!({ "jsonrpc": "2.0", "id": 9, "method": "mgp/permission/request", "params": params }))
+            .write(&json!({ "jsonrpc": "2.0", "id": 9, "method": "mgp/permission/request", "params": params }))
             .await;
         let answer = script.read().await.unwrap();
         assert_eq!(answer["id"], 9);
@@ -51,7 +51,9 @@ async fn a_server_cannot_have_many_requests_open() {
     for id in 0..6 {
         let params = json!({ "request_id": "r", "permissions": ["camera"] });
         let method = "mgp/permission/request";
-        script.say(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await;
+        script
+            .write(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
+            .await;
     }
     for _ in 0..2 {
         let refused = script.read().await.unwrap();
@@ -63,7 +65,7 @@ async fn a_server_cannot_have_many_requests_open() {
     // Once a request was answered, the server may send another one.
     let params = json!({ "request_id": "r", "permissions": ["camera"] });
     script
-        .say(json!({ "jsonrpc": "2.0", "id": 7, "method": "mgp/permission/request", "params": params }))
+        .write(&json!({ "jsonrpc": "2.0", "id": 7, "method": "mgp/permission/request", "params": params }))
         .await;
     assert!(script.read().await.unwrap()["result"].is_object());
     assert_eq!(authority.asked().len(), 5);
@@ -79,7 +81,7 @@ async fn endless_requests_are_answered_for_the_first_names_only() {
         let params = json!({ "request_id": "r", "permissions": [name] });
         let method = "mgp/permission/request";
         script
-            .say(json!({ "jsonrpc": "2.0", "id": number, "method": method, "params": params }))
+            .write(&json!({ "jsonrpc": "2.0", "id": number, "method": method, "params": params }))
             .await;
         assert_eq!(script.read().await.unwrap()["result"]["grants"][name], "deferred");
     }

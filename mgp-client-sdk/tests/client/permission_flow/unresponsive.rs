@@ -14,7 +14,7 @@ async fn refuse(script: &mut Script, method: &str, code: i32) {
     let request = script.read().await.unwrap();
     assert_eq!(request["method"], method);
     let error = json!({ "code": code, "message": "no" });
-    script.say(json!({ "jsonrpc": "2.0", "id": request["id"], "error": error })).await;
+    script.refuse(&request, error).await;
 }
 
 #[tokio::test(start_paused = true)]

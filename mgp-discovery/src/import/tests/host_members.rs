@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::imported;
 use crate::config::{Config, TargetConfig};
-use crate::import::{Host, Import, ImportOutcome, Plan, ToolLimit, read};
+use crate::import::{Host, Import, ImportOutcome, Plan, ToolLimit, read, read_of_user};
 
 fn names(import: &Import) -> Vec<&str> {
     import.servers.iter().map(|server| server.name.as_str()).collect()
@@ -173,4 +173,71 @@ fn either_file_of_opencode_belongs_to_its_project() {
         assert_eq!(cwd(file).as_deref(), Some("/p"), "{file}");
     }
     assert_eq!(cwd("/h/.config/opencode/opencode.jsonc"), None);
+}
+
+#[test]
+fn the_list_of_servers_in_the_settings_of_continue_is_read_without_its_secrets() {
+    let text = r#"
+name: mine
+mcpServers:
+  - name: files
+    command: npx
+    args: ["-y", "files", "$5", "${A}"]
+    env: { KEY: "${{ secrets.KEY }}", PLAIN: a }
+    cwd: /srv
+  - name: web
+    type: streamable-http
+    url: https://x.org/mcp
+    requestOptions: { headers: { Authorization: "Bearer ${{secrets.WEB}}" } }
+  - { name: files, command: other }
+  - { name: asks, command: a, args: ["${{ inputs.place }}"] }
+  - uses: acme/hub-mcp
+"#;
+    let file = Path::new("/h/.continue/config.yaml");
+    let import = read_of_user(Host::Continue, file, text, &[]).unwrap();
+    assert_eq!(names(&import), ["files", "files 3", "web"]);
+    let (files, web) = (&import.servers[0], &import.servers[2]);
+    assert_eq!(files.entry.args, ["-y", "files", "$$5", "$${A}"]);
+    assert_eq!(files.entry.env["KEY"], "${keyring:KEY}");
+    assert_eq!(files.notes, ["`KEY` is a secret there: run `mgp secrets set KEY`"]);
+    assert_eq!(web.entry.headers["Authorization"], "Bearer ${keyring:WEB}");
+    assert_eq!(web.notes, ["`WEB` is a secret there: run `mgp secrets set WEB`"]);
+    let only_there = "only its host can replace `${{ inputs.place }}`";
+    let hub = "its `uses` names settings that only its host can load";
+    assert_eq!(reasons(&import), [("acme/hub-mcp", hub), ("asks", only_there)]);
+    // Only the user may name a stored secret.
+    let import = read(Host::Continue, file, text).unwrap();
+    assert_eq!(names(&import), ["files 3"]);
+    assert!(reasons(&import).contains(&("web", "its host stores the secret `WEB`")));
+    let text = "mcpServers:\n  - { name: a 3, command: a }\n  - { name: a, command: b }\n  - { name: a, command: c }\n";
+    assert_eq!(names(&read(Host::Continue, file, text).unwrap()), ["a", "a 3", "a 3 3"]);
+}
+
+#[test]
+fn what_vs_code_replaces_is_replaced_here() {
+    let text = r#"{"servers": {"a": {
+        "command": "~/bin/a", "args": ["~", "~/projects", "~other", "a~/b"], "cwd": "~/work",
+        "env": {"NODE_OPTIONS": null, "A": "~/x"}}}}"#;
+    let import = imported(Host::VsCode, "mcp.json", text);
+    let server = &import.servers[0];
+    assert_eq!(server.entry.command.as_deref(), Some("${HOME}/bin/a"));
+    assert_eq!(server.entry.args, ["${HOME}", "${HOME}/projects", "~other", "a~/b"]);
+    assert_eq!(server.entry.cwd.as_deref(), Some("~/work"));
+    assert_eq!(server.entry.env.keys().collect::<Vec<_>>(), ["A"]);
+    assert_eq!(server.entry.env["A"], "~/x");
+    let note = "`env.NODE_OPTIONS` was left out: only its host can remove a variable";
+    assert_eq!(server.notes, [note]);
+    let text = r#"{"servers": {"a": {"url": "https://x.org", "headers": {"A": null}}}}"#;
+    let import = imported(Host::VsCode, "mcp.json", text);
+    assert_eq!(reasons(&import), [("a", "`headers` has something that is not a text")]);
+}
+
+#[test]
+fn variables_without_braces_are_those_of_an_environment_in_copilot() {
+    let text = r#"{"mcpServers": {"a": {"command": "a", "args": ["$HOME"],
+        "env": {"T": "$GH_TOKEN", "U": "${A:-b} $5 $$"}}}}"#;
+    let import = imported(Host::CopilotCli, "mcp-config.json", text);
+    let entry = &import.servers[0].entry;
+    assert_eq!(entry.args, ["$$HOME"]);
+    assert_eq!((&*entry.env["T"], &*entry.env["U"]), ("${GH_TOKEN}", "${A:-b} $$5 $$$$"));
 }

@@ -1,10 +1,9 @@
 //! Tests of the limits, and of lists.
 
+use mgp_testkit::{FaultyStore, RefusingAudit, store_busy};
 use mgp_types::method::DiscoveryList;
 use mgp_types::mgp::DiscoveryListResult;
 use mgp_types::service::{AllVisible, AuditError, AuditFuture, AuditSink, CallRecord, Ticket};
-use mgp_types::store::{Change, LoadedRecords, PendingEvent, StoreError};
-use tokio::sync::watch;
 
 use super::*;
 use crate::registry::list_router;
@@ -122,50 +121,23 @@ async fn changes_are_reported() {
     }
 }
 
-/// A store that, depending on the number, commits a change but never answers (1), refuses it (2), or works normally.
-struct Late(MemoryStore, Arc<AtomicU32>);
-
-impl Store for Late {
-    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
-        self.0.load(space)
-    }
-    fn changes(
-        &self,
-        space: &'static str,
-        since: u64,
-    ) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
-        self.0.changes(space, since)
-    }
-    fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
-        match self.1.load(Ordering::Relaxed) {
-            1 => {
-                drop(self.0.commit(change));
-                Box::pin(std::future::pending())
-            }
-            2 => Box::pin(std::future::ready(Err(StoreError::Busy("it is full")))),
-            _ => self.0.commit(change),
-        }
-    }
-    fn revision(&self) -> watch::Receiver<u64> {
-        self.0.revision()
-    }
-    fn pending_events(
-        &self,
-        log: &str,
-        most: usize,
-    ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
-        self.0.pending_events(log, most)
-    }
-    fn acknowledge(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
-        self.0.acknowledge(log, through)
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_refused_commit_changes_nothing_and_a_late_one_is_found() {
     let mut world = World::new();
+    // With 1, the store commits a change but never answers; with 2, it refuses it.
     let mood = Arc::new(AtomicU32::new(2));
-    let store = Arc::new(Late(world.store.clone(), Arc::clone(&mood)));
+    let current_mood = Arc::clone(&mood);
+    let store = FaultyStore::new(world.store.clone()).on_commit(move |store, change| {
+        match current_mood.load(Ordering::Relaxed) {
+            1 => {
+                drop(store.inner().commit(change));
+                Box::pin(std::future::pending())
+            }
+            2 => store_busy("it is full"),
+            _ => store.inner().commit(change),
+        }
+    });
+    let store = Arc::new(store);
     let servers = Arc::new(Shared(Arc::clone(&world.fake)));
     world.registrations =
         Registrations::builder(store, servers).config(config(&world.folder)).build();
@@ -188,16 +160,8 @@ async fn a_refused_commit_changes_nothing_and_a_late_one_is_found() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_that_cannot_be_recorded_is_not_made() {
-    struct Full;
-    impl AuditSink for Full {
-        fn begin(&self, _: CallRecord) -> AuditFuture<Ticket> {
-            AuditFuture::Ready(Err(AuditError::Full))
-        }
-        fn record(&self, _: AuditEvent) -> AuditFuture<()> {
-            AuditFuture::Ready(Err(AuditError::Full))
-        }
-    }
-    let world = World::with(|_| {}, |builder| builder.audit(Arc::new(Full)));
+    let full = Arc::new(RefusingAudit(AuditError::Full));
+    let world = World::with(|_| {}, |builder| builder.audit(full));
     refused(world.register(operator(), count("a")).await, 2000, "nothing was changed");
     assert_eq!(world.stored().await, 0);
     assert!(world.fake.log().is_empty());

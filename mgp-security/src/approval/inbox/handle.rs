@@ -370,6 +370,7 @@ impl Inbox {
                 return Err(RpcError::invalid_params(message));
             }
         }
+        let until = kept.as_ref().map_or(&decided.holds_until, |kept| &kept.expires_at).clone();
         // An approval of later calls also answers the other open requests that it covers.
         let is_covered = |other: &&Arc<ApprovalRequest>| {
             other.id != decided.id && kept.as_ref().is_some_and(|kept| kept.covers_request(other))
@@ -379,15 +380,14 @@ impl Inbox {
         all.extend(others.iter().cloned().map(Arc::unwrap_or_clone));
         let mut before = vec![Arc::clone(open)];
         before.extend(others);
-        let until = kept.as_ref().and_then(|kept| kept.expires_at.as_ref());
         let is_stored =
-            self.store_decision(by, before, &mut all, state, until, justification).await?;
+            self.store_decision(by, before, &mut all, state, until.as_ref(), justification).await?;
         Ok(is_stored.then(|| all.swap_remove(0)))
     }
 
-    /// Stores and records the same decision about some requests, which were read as `before`. If the decision follows
-    /// from an approval of later calls, it cannot be used any more once that approval ends, at `until`. Returns `false`
-    /// as [`replace`](Self::replace) does.
+    /// Stores and records the same decision about some requests, which were read as `before`. If the decision belongs
+    /// to an approval of later calls or of permissions, it cannot be used any more once that approval ends, at `until`.
+    /// Returns `false` as [`replace`](Self::replace) does.
     async fn store_decision(
         &self,
         by: &Principal,

@@ -319,6 +319,19 @@ async fn a_denial_of_revoked_permissions_does_not_answer_the_next_question() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_about_permissions_cannot_be_used_after_their_end() {
+    let world = World::open().await;
+    let about = QuestionSubject::Permissions { permissions: vec![Permission::Camera], tool: None };
+    let question =
+        Question::new(about, Some("disk".into()), agent("eve"), Sha256Hash::digest(b"x"));
+    let waits = id(&world.ask(&question).await);
+    let until = mgp_types::Timestamp::from(SystemTime::now() + Duration::from_mins(10));
+    let term = ApprovalTerm::Tool { until: until.clone() };
+    let decided = world.inbox.approve_for(&ann(), &waits, &term, None).await.unwrap();
+    assert_eq!((decided.holds_until.as_ref(), &decided.expires_at), (Some(&until), &until));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_revoked_approval_of_later_calls_leaves_no_answer_that_runs_a_call() {
     let world = World::open().await;
     let questions = [wipe(&agent("eve"), "1"), wipe(&agent("eve"), "2")];

@@ -85,7 +85,7 @@ impl AuditQuery {
         self
     }
 
-    /// Selects events whose target is this tool.
+    /// Selects events whose target is this tool: its name, or the id of its server and its name, as `SERVER.TOOL`.
     pub fn tool(mut self, name: impl Into<String>) -> Self {
         self.tool = Some(name.into());
         self
@@ -145,9 +145,11 @@ impl AuditQuery {
             wanted.is_none_or(|wanted| found() == Some(wanted))
         }
         let target = event.target.as_ref();
+        let server = target.and_then(|target| target.server_id.as_deref());
+        let tool = target.and_then(|target| target.tool_name.as_deref());
         is(self.agent.as_deref(), || Some(&event.actor.id))
-            && is(self.server.as_deref(), || target?.server_id.as_deref())
-            && is(self.tool.as_deref(), || target?.tool_name.as_deref())
+            && is(self.server.as_deref(), || server)
+            && self.tool.as_deref().is_none_or(|wanted| is_named(wanted, server, tool))
             && is(self.trace.as_deref(), || event.trace_id.as_deref())
             && self.event_type.as_ref().is_none_or(|wanted| *wanted == event.event_type)
             && is(self.result.as_deref(), || Some(result_word(event)))
@@ -157,11 +159,19 @@ impl AuditQuery {
     }
 }
 
+/// Returns whether a tool has this name, alone or after the id of its server.
+fn is_named(wanted: &str, server: Option<&str>, tool: Option<&str>) -> bool {
+    let bare = || wanted.strip_prefix(server?)?.strip_prefix('.');
+    tool.is_some_and(|tool| tool == wanted || bare() == Some(tool))
+}
+
 /// A reader of the retained files of a log.
 #[derive(Clone, Debug)]
 pub(super) struct LogReader {
     place: LogPlace,
     until: ReadLimit,
+    /// `true` if records that cannot be read are left out, instead of ending a query with an error.
+    skips_unreadable: bool,
 }
 
 /// The last record that a reader is allowed to read.
@@ -187,6 +197,14 @@ impl LogFiles {
         Ok(Self(LogReader::at_rest(LogPlace::new(dir, name)?, last)))
     }
 
+    /// Leaves out records that cannot be read, for a log that was changed. Without it, such a record ends a query with
+    /// an error.
+    #[must_use]
+    pub fn skip_unreadable(mut self) -> Self {
+        self.0.skips_unreadable = true;
+        self
+    }
+
     /// Returns one page of the events that match a query. Each call reads a bounded part of the log, so a page can
     /// contain few or no events although more pages follow.
     ///
@@ -206,6 +224,7 @@ struct Search<'a> {
     /// The number of the newest durable record when the query began; later records are not returned, because the writer
     /// might still remove them.
     durable: u64,
+    skips_unreadable: bool,
     limit: usize,
     records: usize,
     bytes: usize,
@@ -226,11 +245,11 @@ impl LogReader {
     }
 
     pub(super) fn new(place: LogPlace, shared: Arc<LogQueue>) -> Self {
-        Self { place, until: ReadLimit::Written(shared) }
+        Self { place, until: ReadLimit::Written(shared), skips_unreadable: false }
     }
 
     pub(super) fn at_rest(place: LogPlace, durable: u64) -> Self {
-        Self { place, until: ReadLimit::Record(durable) }
+        Self { place, until: ReadLimit::Record(durable), skips_unreadable: false }
     }
 
     /// Runs a read on a thread that is allowed to block.
@@ -251,6 +270,7 @@ impl LogReader {
                 ReadLimit::Written(shared) => shared.durable.load(Ordering::Acquire),
                 ReadLimit::Record(durable) => *durable,
             },
+            skips_unreadable: self.skips_unreadable,
             limit: query.limit.unwrap_or(MAX_PAGE).min(MAX_PAGE),
             records: 0,
             bytes: 0,
@@ -323,11 +343,15 @@ impl LogReader {
     }
 }
 
-/// Returns the event number in a file's first line, or `None` if the file has no line.
+/// Returns the event number in a file's first readable line, or `None` if the file has no such line.
 fn first(path: &Path) -> Result<Option<u64>, StoreError> {
     let Some(mut lines) = if_exists(Lines::open(path, 0))? else { return Ok(None) };
-    let line = lines.next().map_err(StoreError::failed)?;
-    Ok(line.and_then(|(_, line)| Line::read(line)).map(|line| line.no))
+    while let Some((_, line)) = lines.next().map_err(StoreError::failed)? {
+        if let Some(line) = Line::read(line) {
+            return Ok(Some(line.no));
+        }
+    }
+    Ok(None)
 }
 
 /// Maps a missing file to `None`: it was removed after the files were listed, so its records are no longer retained.
@@ -346,16 +370,20 @@ impl Search<'_> {
             // An incomplete line may be a write in progress, which can occur only at the end of the log.
             return match (self.records, oldest_first) {
                 (0, false) => Ok(Progress::Continue),
-                _ => Err(damaged()),
+                _ => self.unreadable(),
             };
         };
         if read.seq > self.durable {
-            return Ok(if oldest_first { Progress::Done } else { Progress::Continue });
+            // In a log that was changed, this number can be wrong, and readable records can follow.
+            let is_end = oldest_first && !self.skips_unreadable;
+            return Ok(if is_end { Progress::Done } else { Progress::Continue });
         }
         self.records += 1;
         self.bytes += line.len();
         if read.kind == RecordKind::Event {
-            let mut event: AuditEvent = serde_json::from_str(read.body).map_err(|_| damaged())?;
+            let Ok(mut event) = serde_json::from_str::<AuditEvent>(read.body) else {
+                return self.unreadable();
+            };
             if self.query.matches(&event) {
                 event.mgp.get_or_insert_with(NotificationExtension::new).seq = Some(read.no);
                 self.page.events.push(event);
@@ -370,6 +398,10 @@ impl Search<'_> {
             return Ok(Progress::Done);
         }
         Ok(Progress::Continue)
+    }
+
+    fn unreadable(&self) -> Result<Progress, StoreError> {
+        if self.skips_unreadable { Ok(Progress::Continue) } else { Err(damaged()) }
     }
 }
 

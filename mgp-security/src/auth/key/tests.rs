@@ -7,11 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use mgp_testkit::{TempDir, temp_dir};
-use mgp_types::mgp::AuditEvent;
-use mgp_types::service::{
-    AuditError, AuditFuture, AuditSink, Authority, CallRecord, MemoryAudit, Principal, Ticket,
-};
+use mgp_testkit::{RefusingAudit, TempDir, temp_dir};
+use mgp_types::service::{AuditError, Authority, MemoryAudit, Principal};
 use mgp_types::{PrivateFile, PrivateFileError, to_hex};
 
 use super::store::add;
@@ -405,19 +402,6 @@ async fn two_processes_that_change_a_file_lose_nothing() {
     assert_eq!(one.records().await.unwrap().len(), 20);
 }
 
-/// An audit log that is full.
-struct FullLog;
-
-impl AuditSink for FullLog {
-    fn begin(&self, _: CallRecord) -> AuditFuture<Ticket> {
-        AuditFuture::Ready(Err(AuditError::Full))
-    }
-
-    fn record(&self, _: AuditEvent) -> AuditFuture<()> {
-        AuditFuture::Ready(Err(AuditError::Full))
-    }
-}
-
 #[tokio::test]
 async fn a_change_is_recorded_and_a_key_that_cannot_be_recorded_is_not_created() {
     let (keys, log) = (ApiKeys::new(), MemoryAudit::new());
@@ -435,7 +419,7 @@ async fn a_change_is_recorded_and_a_key_that_cannot_be_recorded_is_not_created()
     let text = serde_json::to_string(&events).unwrap();
     assert!(text.contains(kept.id()) && !text.contains(kept.reveal()));
 
-    let unrecorded = keys.with_audit(ann, Arc::new(FullLog));
+    let unrecorded = keys.with_audit(ann, Arc::new(RefusingAudit(AuditError::Full)));
     let refused = unrecorded.issue(KeyGrant::new("acme", "build")).await.unwrap_err();
     assert!(matches!(refused, KeyError::Unaudited(_)));
     assert_eq!(keys.records().await.unwrap().len(), 1);

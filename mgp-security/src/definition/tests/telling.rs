@@ -1,13 +1,10 @@
 //! Tests of the audit events about tools and about decisions on them, and of when they are recorded.
 
-use std::sync::atomic::AtomicBool;
-
+use mgp_testkit::{FaultyStore, store_busy};
 use mgp_types::mgp::{
     AccessGrantParams, AccessPermission, AuditEvent, AuditResult, EntryType, EventType, Validator,
 };
-use mgp_types::service::{AuditFuture, AuditSink, BoxFuture, CallRecord, Ticket};
-use mgp_types::store::{Change, LoadedRecords, PendingEvent, Store, StoreError};
-use tokio::sync::watch;
+use mgp_types::service::{AuditFuture, AuditSink, CallRecord, Ticket};
 
 use super::*;
 use crate::tool::{Assessment, Validate, Violation};
@@ -214,52 +211,13 @@ async fn what_is_forgotten_is_pinned_anew_and_told_in_one_event() {
     assert_eq!(world.definitions.state(Some(&like), "read"), DefinitionState::Pinned);
 }
 
-/// A store that can be set to fail.
-struct Flaky(MemoryStore, Arc<AtomicBool>);
-
-impl Store for Flaky {
-    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
-        self.0.load(space)
-    }
-
-    fn changes(
-        &self,
-        space: &'static str,
-        since: u64,
-    ) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
-        if self.1.load(Ordering::Relaxed) {
-            return Box::pin(std::future::ready(Err(StoreError::Busy("it fails"))));
-        }
-        self.0.changes(space, since)
-    }
-
-    fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
-        self.0.commit(change)
-    }
-
-    fn revision(&self) -> watch::Receiver<u64> {
-        self.0.revision()
-    }
-
-    fn pending_events(
-        &self,
-        log: &str,
-        most: usize,
-    ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
-        self.0.pending_events(log, most)
-    }
-
-    fn acknowledge(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
-        self.0.acknowledge(log, through)
-    }
-}
-
 #[tokio::test]
 async fn what_is_said_while_the_store_fails_counts_once_it_is_back() {
-    let fails = Arc::new(AtomicBool::new(false));
-    let store = Flaky(MemoryStore::new(), Arc::clone(&fails));
+    let store = FaultyStore::default().on_read(|store, since, read| {
+        if since.is_some() && store.is_failing() { store_busy("it fails") } else { read }
+    });
     let audit = Arc::new(MemoryAudit::new());
-    let definitions = Definitions::new(Arc::new(store), audit, Policies::default());
+    let definitions = Definitions::new(Arc::new(store.clone()), audit, Policies::default());
     definitions.open().await.unwrap();
     let liar = Liar::default();
     liar.lists(&[READ]);
@@ -267,12 +225,12 @@ async fn what_is_said_while_the_store_fails_counts_once_it_is_back() {
     let mut client = mock::client(Stack::new(layer.layer(liar.stack())));
     client.request("tools/call", r#"{"name":"read"}"#).await.unwrap();
 
-    fails.store(true, Ordering::Relaxed);
+    store.set_failing(true);
     assert!(definitions.open().await.is_err());
     definitions.mark_stale(&files());
     liar.lists(&[READ_MORE]);
     client.request("tools/call", r#"{"name":"read"}"#).await.unwrap_err();
-    fails.store(false, Ordering::Relaxed);
+    store.set_failing(false);
     // Reads the pins again, as the task that follows the store does once the store answers again.
     definitions.0.pins.open().await.unwrap();
     let error = client.request("tools/call", r#"{"name":"read"}"#).await.unwrap_err();

@@ -1,70 +1,29 @@
 //! Tests with a slow store: a change that was passed to it is completed even if its caller stops waiting.
 
+use mgp_testkit::FaultyStore;
 use mgp_types::service::PermissionAuthority as _;
-use mgp_types::store::{Change, LoadedRecords, PendingEvent, Store, StoreError};
-use tokio::sync::watch;
+use mgp_types::store::Store as _;
 
 use super::*;
 
-/// A store that needs some time for a change, like a file.
-struct Slow {
-    store: MemoryStore,
-    takes: Duration,
-    answers_within: Duration,
-}
-
-impl Store for Slow {
-    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
-        self.store.load(space)
-    }
-
-    fn changes(
-        &self,
-        space: &'static str,
-        since: u64,
-    ) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
-        self.store.changes(space, since)
-    }
-
-    fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
-        let (store, takes) = (self.store.clone(), self.takes);
-        // The change runs in a separate task, so it is made even if the caller stops waiting.
+/// Creates a store that needs some time for a change, like a file. The change runs in a separate task, so it is made
+/// even if the caller stops waiting.
+fn slow(store: &MemoryStore, takes: Duration) -> FaultyStore {
+    FaultyStore::new(store.clone()).on_commit(move |store, change| {
+        let store = store.inner().clone();
         let kept = tokio::spawn(async move {
             tokio::time::sleep(takes).await;
             store.commit(change).await
         });
         Box::pin(async move { kept.await.unwrap() })
-    }
-
-    fn revision(&self) -> watch::Receiver<u64> {
-        self.store.revision()
-    }
-
-    fn pending_events(
-        &self,
-        log: &str,
-        most: usize,
-    ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
-        self.store.pending_events(log, most)
-    }
-
-    fn acknowledge(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
-        self.store.acknowledge(log, through)
-    }
-
-    fn answer_timeout(&self) -> Duration {
-        self.answers_within
-    }
+    })
 }
 
 async fn runs_once(policy: ApprovalPolicy, approver: Option<Arc<dyn Approver>>, takes: u64) {
     let (store, audit) = (MemoryStore::new(), MemoryAudit::new());
+    let slow = slow(&store, Duration::from_secs(takes));
     let permissions = Permissions::new(
-        Arc::new(Slow {
-            store: store.clone(),
-            takes: Duration::from_secs(takes),
-            answers_within: Duration::from_mins(5),
-        }),
+        Arc::new(slow.with_answer_timeout(Duration::from_mins(5))),
         Arc::new(audit.clone()),
         Policies::with_default(governed(policy)),
         approver,
@@ -96,11 +55,7 @@ async fn an_answer_in_time_is_kept_however_long_that_takes() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_late_refuses_and_what_it_was_given_still_counts() {
     let (store, audit) = (MemoryStore::new(), MemoryAudit::new());
-    let slow = Slow {
-        store: store.clone(),
-        takes: Duration::from_secs(3),
-        answers_within: MemoryStore::new().answer_timeout(),
-    };
+    let slow = slow(&store, Duration::from_secs(3));
     let policies = Policies::with_default(governed(ApprovalPolicy::AutoApprove));
     let permissions = Permissions::new(Arc::new(slow), Arc::new(audit.clone()), policies, None);
     permissions.open().await.unwrap();

@@ -1,10 +1,10 @@
 //! Tests of sessions with scopes.
 
+use mgp_testkit::FaultyStore;
 use mgp_types::service::MemoryAudit;
 use mgp_types::store::MemoryStore;
 
 use super::*;
-use crate::state::brittle::Brittle;
 
 fn scopes(store: &Arc<MemoryStore>) -> Scopes {
     scopes_in(Arc::clone(store) as _)
@@ -123,23 +123,23 @@ async fn sessions_that_have_ended_do_not_lock_their_caller_out() {
 
 #[tokio::test]
 async fn a_session_that_cannot_be_stored_changes_nothing() {
-    let store = Arc::new(Brittle::of(SPACE));
+    let store = Arc::new(FaultyStore::of_space(SPACE));
     let scopes = scopes_in(Arc::clone(&store) as _);
     let ann = Principal::local().agent("ann");
     let mut params = NegotiateScopesParams::new();
     params.requested_scopes = vec!["read:a".to_owned()].into();
-    store.set_broken(true);
+    store.set_failing(true);
     scopes.negotiate(&ann, params).await.unwrap_err();
     assert!(!scopes.has_session(&owner(&ann)), "a caller without a token has no session");
 
-    store.set_broken(false);
+    store.set_failing(false);
     let first = session(&scopes, &ann, &["read:a"]).await;
     let mut params = NegotiateScopesParams::new();
     params.refresh_token = first.refresh_token;
-    store.set_broken(true);
+    store.set_failing(true);
     scopes.negotiate(&ann, params.clone()).await.unwrap_err();
     assert!(missing(&scopes, &ann, &first.token).is_ok(), "the old session goes on");
     assert_eq!(scopes.0.sessions.lock().len(), 1);
-    store.set_broken(false);
+    store.set_failing(false);
     assert!(scopes.negotiate(&ann, params).await.unwrap().session.is_some());
 }

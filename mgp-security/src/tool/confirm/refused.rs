@@ -70,19 +70,19 @@ impl Need {
 #[non_exhaustive]
 pub enum Unconfirmed {
     /// No approver is available to confirm the call.
-    #[error("there is nobody to ask")]
+    #[error("no person can be asked")]
     NobodyToAsk,
     /// The approver denied the call.
     #[error("a person denied it")]
     Denied,
     /// The approver has not decided yet; the call can be repeated after a person has decided.
-    #[error("nobody confirmed it in time")]
+    #[error("it was not confirmed in time")]
     Deferred,
     /// The person closed the question without an answer.
     #[error("the question was closed without an answer")]
     Closed,
     /// The approver did not answer in time whether the call may run.
-    #[error("nobody confirmed it in time")]
+    #[error("it was not confirmed in time")]
     Unanswered,
     /// The confirmation of the call has expired.
     #[error("the confirmation has expired")]

@@ -29,10 +29,11 @@ pub struct HttpClientConfig {
     /// The maximum length of an event in a stream. A longer one fails the call that the stream answers; on the
     /// session's GET stream, it is skipped. Default: 16 MiB.
     pub event_bytes: usize,
-    /// The maximum number of requests at once, each on its own connection; further ones wait. Default: 256.
+    /// The maximum number of requests at once, each on its own connection; further ones wait. One principal gets up to
+    /// eight times as many as are free, so that its requests cannot block those of others. Default: 256.
     pub requests: usize,
-    /// The maximum number of the server's requests that run at once; further ones are answered with
-    /// code 3001. Default: 256.
+    /// The maximum number of the server's requests that run at once, with the same share for the calls of one
+    /// principal; further ones are answered with code 3001. Default: 256.
     pub server_requests: usize,
     /// The maximum number of connections that are kept for later requests, including those whose response is still
     /// being read. Default: 32.

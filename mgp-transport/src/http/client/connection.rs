@@ -17,7 +17,8 @@ use crate::connection::{CloseReason, ConnectionMonitor, Limits};
 /// **Calls that are sent twice.** A call that the server might have run is not sent again, unless the call changes
 /// nothing at the server. A call is sent again
 /// - after 401 or 403, with other credentials, up to [`max_refusals`](HttpClientConfig::max_refusals) times;
-/// - after 404, or 400 with an error about the session, because the session is lost: once, in a new session;
+/// - after 404 (unless only the method is unknown), or 400 with an error about the session, because the session is
+///   lost: once, in a new session;
 /// - after 307 or 308 to another path of the same origin, once;
 /// - on another connection, if the one from the pool was closed before a byte of the call was written;
 /// - once more, if the connection broke before the answer began and the call changes nothing at the server: lists,

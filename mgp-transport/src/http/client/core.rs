@@ -18,13 +18,14 @@ use mgp_types::service::{
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, RpcError};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::dispatch::MessageSource;
 use super::error::Fault;
 use super::headers::{SESSION, post_headers};
 use super::link::HttpLink;
+use super::permits::Permits;
 use super::resend::ResendPolicy;
 use super::sender::{HttpSender, drain};
 use super::session::{Session, SessionGuard, SessionHeaders, SessionRef};
@@ -45,7 +46,10 @@ pub(super) struct Core {
     pub(super) send_half: Arc<SendHalf>,
     pub(super) counters: Arc<Counters>,
     pub(super) session: Session,
-    pub(super) permits: Arc<Semaphore>,
+    /// The permits of the client's requests.
+    pub(super) permits: Arc<Permits>,
+    /// The permits of the server's requests.
+    pub(super) server_permits: Arc<Permits>,
     pub(super) closing: Notify,
     pub(super) scope: Scope,
     pub(super) principal: Principal,
@@ -98,9 +102,8 @@ impl Core {
     ) -> (Arc<Self>, mpsc::Receiver<Job>) {
         let (jobs, queue) = mpsc::channel(MAX_JOBS);
         let core = Self {
-            permits: Arc::new(Semaphore::new(
-                sender.config.requests.clamp(1, Semaphore::MAX_PERMITS),
-            )),
+            permits: Permits::new(sender.config.requests.max(1)),
+            server_permits: Permits::new(sender.config.server_requests),
             send_half: Arc::new(SendHalf::new(&limits)),
             sender,
             stack,
@@ -372,7 +375,8 @@ impl Core {
     }
 }
 
-/// Returns whether a refusal means that the session is lost: status 404, or status 400 with an error about the session.
+/// Returns whether a refusal means that the session is lost: status 404, unless only the method is unknown, or status
+/// 400 with an error about the session.
 ///
 /// Servers built with the official SDKs usually answer with 400 after a restart.
 pub(super) fn is_session_lost(
@@ -386,7 +390,7 @@ pub(super) fn is_session_lost(
     };
     session_ref.has_id
         && match status {
-            StatusCode::NOT_FOUND => true,
+            StatusCode::NOT_FOUND => refusal.code() != ErrorCode::METHOD_NOT_FOUND,
             StatusCode::BAD_REQUEST => names_session(),
             _ => false,
         }

@@ -9,14 +9,15 @@ use std::task::{Context as Task, Waker};
 use bytestring::ByteString;
 use futures_util::future::{Either, select};
 use mgp_types::service::{
-    Call, CallKey, Context, InvalidMessage, Message, Method, Params, Peer, Reply, WireRules,
-    write_answer,
+    Call, CallKey, Context, InvalidMessage, Message, Method, Params, Peer, Principal, Reply,
+    WireRules, write_answer,
 };
 use mgp_types::{ErrorCode, Id, RpcError};
 
 use super::core::{Core, Job, SessionBinding};
 use super::headers::post_headers;
 use super::link::StreamLink;
+use super::permits::Permit;
 use super::session::SessionRef;
 use crate::connection::read_reply;
 
@@ -65,7 +66,7 @@ impl Core {
                 let id = id.or_else(|| from.number().filter(|_| outcome.is_err()).map(Id::Number));
                 let known = id.as_ref().is_some_and(|id| {
                     let pending = &self.send_half.pending;
-                    pending.complete(id, |cx| outcome.map(|result| read_reply(cx, result)))
+                    pending.complete(id, |cx| outcome.and_then(|result| read_reply(cx, result)))
                 });
                 if !known {
                     tracing::debug!(?id, "ignored an answer to an unknown request");
@@ -100,6 +101,13 @@ impl Core {
         cx
     }
 
+    /// Returns the principal of the call to which a message of the server belongs, or that of the connection.
+    fn principal_of(&self, from: MessageSource) -> Principal {
+        let number = from.number().map(Id::Number);
+        let call = number.and_then(|id| self.send_half.pending.get(&id));
+        call.map_or_else(|| self.principal.clone(), |call| call.cx.principal)
+    }
+
     fn has_room(&self, size: usize) -> bool {
         self.counters.held.load(Ordering::Relaxed) + size <= self.limits.held_bytes
     }
@@ -119,8 +127,8 @@ impl Core {
             return;
         }
         let core = Arc::clone(self);
-        let running = self.counters.running.load(Ordering::Relaxed);
-        if running >= self.sender.config.server_requests || !self.has_room(size) {
+        let permit = self.server_permits.try_acquire(&self.principal_of(from));
+        let Some(permit) = permit.filter(|_| self.has_room(size)) else {
             self.counters.shed.fetch_add(1, Ordering::Relaxed);
             let error = RpcError::new(
                 ErrorCode::RESOURCE_EXHAUSTED,
@@ -130,11 +138,11 @@ impl Core {
             let error = if takes_recovery { error } else { error.without_recovery() };
             self.spawn_task(async move { core.answer(&id, &Err(error), from).await });
             return;
-        }
+        };
         let mut cx = self.inbound_context(from);
         cx.wire_id = Some(id.clone());
         let future = self.stack.send(Call::request(method, params, cx));
-        let running = RunningRequest::new(core, size);
+        let running = RunningRequest::new(core, size, permit);
         self.spawn_task(async move {
             // If the session has ended, the server no longer knows its request and can reuse the id, so the answer is
             // dropped.
@@ -217,13 +225,14 @@ impl Core {
 struct RunningRequest {
     core: Arc<Core>,
     size: usize,
+    _permit: Permit,
 }
 
 impl RunningRequest {
-    fn new(core: Arc<Core>, size: usize) -> Self {
+    fn new(core: Arc<Core>, size: usize, permit: Permit) -> Self {
         core.counters.running.fetch_add(1, Ordering::Relaxed);
         core.counters.held.fetch_add(size, Ordering::Relaxed);
-        Self { core, size }
+        Self { core, size, _permit: permit }
     }
 }
 

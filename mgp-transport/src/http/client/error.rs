@@ -136,7 +136,7 @@ impl From<Fault> for RpcError {
             Fault::Status { status, wait, challenge, has_credentials } => {
                 refusal(status, wait, &challenge, has_credentials)
             }
-            Fault::Malformed(why) => Self::new(ErrorCode::UPSTREAM_ERROR, why),
+            Fault::Malformed(why) => malformed(why),
             Fault::TooLong { what, bound } => {
                 tracing::warn!(what, bound, "dropped a message that is too long");
                 Self::new(
@@ -164,6 +164,11 @@ impl From<Fault> for RpcError {
             }
         }
     }
+}
+
+/// Returns the error for a response that is not an answer of an MCP server.
+fn malformed(why: String) -> RpcError {
+    RpcError::new(ErrorCode::UPSTREAM_ERROR, why).because(HttpFailure::NoAnswer)
 }
 
 /// Returns the error for a status, with a remedy.
@@ -244,6 +249,8 @@ mod tests {
         let error = RpcError::from(moved);
         assert_eq!(error.code(), ErrorCode::UPSTREAM_ERROR, "the caller did nothing wrong");
         assert_eq!(HttpFailure::from_error(&error), Some(HttpFailure::Status(302)));
+        let error = RpcError::from(Fault::Malformed("HTML".to_owned()));
+        assert_eq!(HttpFailure::from_error(&error), Some(HttpFailure::NoAnswer));
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod headers;
 mod http_sse;
 mod link;
 mod listen;
+mod permits;
 mod pool;
 mod proxy;
 mod request;

@@ -122,12 +122,12 @@ impl Core {
         if self.is_closed() {
             return Err(closed_here());
         }
-        let permits = Arc::clone(&self.permits);
         // A subscription takes no permit: it can last for as long as the connection, and would block other calls.
         let _permit = if call.is::<SubscriptionsListen>() {
             None
         } else {
-            Some(permits.acquire_owned().await.map_err(|_| closed_here())?)
+            let permit = self.permits.acquire(&call.cx().principal).await;
+            Some(permit.ok_or_else(closed_here)?)
         };
         if !call.is::<Initialize>() {
             let change = SettingChange::of(&call).filter(|_| modern_revision(&call).is_none());

@@ -154,9 +154,7 @@ impl GuardedFetch {
     /// If the future is dropped, the request may or may not have been sent.
     pub async fn open(&self, request: FetchRequest) -> Result<Response<Incoming>, FetchError> {
         let url = request.url.clone();
-        tokio::time::timeout(self.time, self.send(request)).await.unwrap_or_else(|_| {
-            Err(FetchError::Failed { url, why: format!("it took longer than {:?}", self.time) })
-        })
+        self.within(&url, self.send(request)).await
     }
 
     /// Downloads a document in parts, within the limits of time and size. Redirects are followed; the same rules apply
@@ -173,7 +171,16 @@ impl GuardedFetch {
         url: &str,
         write: impl FnMut(&[u8]) -> std::io::Result<()>,
     ) -> Result<(), FetchError> {
-        tokio::time::timeout(self.time, self.receive(url, write)).await.unwrap_or_else(|_| {
+        self.within(url, self.receive(url, write)).await
+    }
+
+    /// Does a part of the work for a URL within the time limit.
+    async fn within<T>(
+        &self,
+        url: &str,
+        work: impl Future<Output = Result<T, FetchError>>,
+    ) -> Result<T, FetchError> {
+        tokio::time::timeout(self.time, work).await.unwrap_or_else(|_| {
             let why = format!("it took longer than {:?}", self.time);
             Err(FetchError::Failed { url: shown_url(url), why })
         })
@@ -271,13 +278,8 @@ impl GuardedFetch {
 #[async_trait]
 impl Fetch for GuardedFetch {
     async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, FetchError> {
-        let url = shown_url(&request.url);
-        match tokio::time::timeout(self.time, self.get(request)).await {
-            Ok(outcome) => outcome,
-            Err(_) => {
-                Err(FetchError::Failed { url, why: format!("it took longer than {:?}", self.time) })
-            }
-        }
+        let url = request.url.clone();
+        self.within(&url, self.get(request)).await
     }
 }
 

@@ -28,7 +28,8 @@ pub struct HttpConfig {
     /// The maximum time for receiving a request body, plus one second for each 8 KiB received; a slower one gets 408.
     /// Default: 10 s.
     pub body_timeout: Duration,
-    /// The maximum total size, in bytes, of all request bodies in memory; further requests get 503. Default: 256 MiB.
+    /// The maximum total size, in bytes, of all request bodies in memory, and of the answers of batches that are not
+    /// complete; further requests get 503. Default: 256 MiB.
     ///
     /// The bodies of one caller can have at most eight times as many bytes as are free at that moment; further requests
     /// of this caller get 429. So there is always room for other callers.
@@ -68,8 +69,8 @@ pub struct HttpConfig {
     /// The maximum size, in bytes, of the events that one legacy stream keeps for a client that resumes it; above it,
     /// the oldest events are dropped. Default: 1 MiB.
     pub replay_bytes: usize,
-    /// The maximum total size, in bytes, of the events that all streams keep; above it, each stream drops its oldest
-    /// events. Default: 256 MiB.
+    /// The maximum total size, in bytes, of the events that all streams keep. The sessions of one caller keep at most
+    /// eight times as many bytes as are free; above that, their streams drop the oldest events. Default: 256 MiB.
     pub store_bytes: usize,
 }
 

@@ -1,7 +1,6 @@
 //! The load of a server, and the share of it that each caller can use.
 
 use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,6 +9,7 @@ use mgp_types::sync::Mutex;
 
 use super::refusal::Refusal;
 use crate::connection::MAX_PING_BYTES;
+use crate::http::caller_share::{Caller, max_share};
 
 /// The maximum number of requests beyond the limit that are read to check whether they are pings, answers or
 /// cancellations.
@@ -18,11 +18,6 @@ const MAX_EXTRA_REQUESTS: usize = 64;
 /// The maximum size, in bytes, of the body of a request beyond the limit; an answer can contain the fields of a form.
 const MAX_EXTRA_BYTES: usize = 64 * 1024;
 
-/// The maximum load of one caller, as a multiple of what is still free. So there is always room for a new caller.
-///
-/// A single caller thus gets up to 8/9 of the limit, two callers up to 8/17 each, and so on.
-const FREE_SHARE_FACTOR: usize = 8;
-
 /// The counts of the running requests of a server and the bytes of their bodies, in total and for each caller.
 #[derive(Debug, Default)]
 pub(super) struct Load {
@@ -30,10 +25,6 @@ pub(super) struct Load {
     held: AtomicUsize,
     callers: Mutex<HashMap<Caller, Arc<CallerLoad>, ahash::RandomState>>,
 }
-
-/// A caller: tenant, subject and agent. Different API keys of one user and agent count as one caller.
-#[derive(Clone, Debug)]
-struct Caller(Principal);
 
 /// The load of one caller; removed when the caller's last request ends.
 #[derive(Debug)]
@@ -75,7 +66,7 @@ impl Load {
         let share = self.add_request(principal);
         let before = self.running.fetch_add(1, Ordering::Relaxed);
         let own = share.running.fetch_add(1, Ordering::Relaxed);
-        let most = bound.saturating_sub(before).saturating_mul(FREE_SHARE_FACTOR);
+        let most = max_share(bound, before);
         let exceeded = match () {
             () if before >= bound => Some(ExceededLimit::Server),
             () if own >= most => Some(ExceededLimit::Caller),
@@ -94,7 +85,7 @@ impl Load {
 
     /// Returns the load of a caller, after adding one request to it.
     fn add_request(&self, principal: &Principal) -> Arc<CallerLoad> {
-        let caller = Caller(principal.clone());
+        let caller = Caller::of(principal);
         let mut callers = self.callers.lock();
         if let Some(share) = callers.get(&caller) {
             share.requests.fetch_add(1, Ordering::Relaxed);
@@ -139,7 +130,7 @@ impl LoadGuard {
         let held = self.load.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let own = self.share.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
         // A body is always accepted if it is the only one in memory, whatever `bound` is.
-        let most = bound.saturating_sub(held).saturating_mul(FREE_SHARE_FACTOR);
+        let most = max_share(bound, held);
         if held > bound && held > self.bytes {
             self.exceeded = Some(ExceededLimit::Server);
         } else if own > most && own > self.bytes {
@@ -149,6 +140,21 @@ impl LoadGuard {
         }
         // Any number of running requests can exceed the limit of bytes, so each may exceed it only by a few.
         if self.bytes > MAX_PING_BYTES { self.refusal().map_or(Ok(()), Err) } else { Ok(()) }
+    }
+
+    /// Stops counting bytes that exceeded a limit, so that fewer bytes can be added instead.
+    pub(super) fn remove_bytes(&mut self, bytes: usize) {
+        self.exceeded = None;
+        self.bytes -= bytes;
+        self.load.held.fetch_sub(bytes, Ordering::Relaxed);
+        self.share.held.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns a guard that counts further bytes for the same caller, and no running request.
+    pub(super) fn for_more_bytes(&self) -> Self {
+        self.share.requests.fetch_add(1, Ordering::Relaxed);
+        let (load, share) = (Arc::clone(&self.load), Arc::clone(&self.share));
+        Self { load, share, runs: false, bytes: 0, exceeded: None }
     }
 
     /// Returns whether the request is served only if it is a ping, an answer or a cancellation.
@@ -195,26 +201,6 @@ impl Drop for LoadGuard {
                 callers.remove(&self.share.caller);
             }
         }
-    }
-}
-
-// === impl Caller ===
-
-impl PartialEq for Caller {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.subject() == other.0.subject()
-            && self.0.tenant() == other.0.tenant()
-            && self.0.as_agent() == other.0.as_agent()
-    }
-}
-
-impl Eq for Caller {}
-
-impl Hash for Caller {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.tenant().hash(state);
-        self.0.subject().hash(state);
-        self.0.as_agent().hash(state);
     }
 }
 

@@ -6,6 +6,7 @@ mod config;
 mod cors;
 mod era;
 mod event_body;
+mod event_budget;
 mod guard;
 mod handle_scopes;
 mod headers;
@@ -40,13 +41,14 @@ pub use self::body::HttpBody;
 pub use self::config::{AnswerMode, HttpConfig};
 pub use self::cors::{Cors, CorsLayer};
 use self::event_body::{EventBody, StreamReader};
+use self::event_budget::{CallerBudget, EventBudget};
 use self::handle_scopes::HandleScopes;
 use self::headers::RequestHeaders;
 use self::legacy::{Session, Sessions};
 pub use self::listener::{ConnectionLimits, Listener, OpenConnections, listen};
 use self::load::Load;
 use self::refusal::{Refusal, clip_text, empty, events};
-use self::stream::{EventBudget, EventId};
+use self::stream::EventId;
 #[cfg(feature = "tls")]
 pub use self::tls::{ServerTls, ServerTlsError};
 use self::tool_paths::ToolPath;
@@ -86,6 +88,8 @@ struct ServerState {
     stack: Stack,
     config: HttpConfig,
     budget: Arc<EventBudget>,
+    /// The part of `budget` for modern requests, which belong to no session.
+    modern_budget: Arc<CallerBudget>,
     sessions: Arc<Sessions>,
     handles: Arc<HandleScopes>,
     load: Arc<Load>,
@@ -101,10 +105,10 @@ impl HttpService {
             config.stall_timeout,
             config.retry_delay,
         );
-        let budget = Arc::new(budget);
         let sessions = Sessions::new(config.sessions, config.session_ttl, Arc::clone(&budget));
         Self(Arc::new(ServerState {
             stack,
+            modern_budget: budget.without_session(),
             budget,
             sessions: Arc::new(sessions),
             handles: Arc::default(),
@@ -134,7 +138,8 @@ impl HttpService {
         self.0.load.running()
     }
 
-    /// Returns the total size, in bytes, of the request bodies in memory.
+    /// Returns the total size, in bytes, of the request bodies in memory, and of the answers of batches that are not
+    /// complete.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.0.load.held()

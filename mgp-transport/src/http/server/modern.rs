@@ -35,7 +35,7 @@ impl Post<'_> {
         let state = received.state;
         let config = &state.config;
         let within = state.handles.enter(principal, handle(&params).as_deref());
-        let stream = Arc::new(Stream::new(None, Arc::clone(&state.budget)));
+        let stream = Arc::new(Stream::new(None, Arc::clone(&state.modern_budget)));
         let reader = StreamReader::new(&stream, None);
         let mut cx = context(PostLink::peer(&stream), &within.scope, &within.principal, received);
         cx.wire_id = Some(id.clone());

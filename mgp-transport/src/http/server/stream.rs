@@ -6,7 +6,6 @@
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context as Task, Poll, Waker};
 use std::time::Duration;
 
@@ -16,39 +15,10 @@ use mgp_types::sync::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use super::event_budget::CallerBudget;
+
 /// The number of unread bytes above which senders wait.
 const MAX_UNREAD_BYTES: usize = 1 << 20;
-
-/// The limit for the events that all streams of a server keep together, and the settings of these streams.
-#[derive(Debug)]
-pub(super) struct EventBudget {
-    /// The total size of the events that are kept, in bytes.
-    held: AtomicUsize,
-    /// The maximum of `held`, in bytes.
-    bound: usize,
-    /// The number of bytes that a single stream can keep for a client that resumes it.
-    replay: usize,
-    /// The maximum time for which senders wait for a reader.
-    stall: Duration,
-    /// The time that a client should wait before it resumes a stream.
-    retry: Duration,
-}
-
-impl EventBudget {
-    pub(super) fn new(bound: usize, replay: usize, stall: Duration, retry: Duration) -> Self {
-        Self { held: AtomicUsize::new(0), bound, replay, stall, retry }
-    }
-
-    /// Returns the total size of the events that are kept, in bytes.
-    pub(super) fn held(&self) -> usize {
-        self.held.load(Ordering::Relaxed)
-    }
-
-    /// Returns whether the limit is exceeded.
-    pub(super) fn is_full(&self) -> bool {
-        self.held() > self.bound
-    }
-}
 
 /// The id of an event: the number of the stream, and the number of the event in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +39,7 @@ impl EventId {
 pub(super) struct Stream {
     /// The sequence number of the stream in its session; `None` for a modern stream, which cannot be resumed.
     number: Option<u64>,
-    budget: Arc<EventBudget>,
+    budget: Arc<CallerBudget>,
     state: Mutex<StreamState>,
     /// Notifies senders that wait for the reader.
     room: Notify,
@@ -111,7 +81,7 @@ pub(super) enum FirstOutput {
 }
 
 impl Stream {
-    pub(super) fn new(number: Option<u64>, budget: Arc<EventBudget>) -> Self {
+    pub(super) fn new(number: Option<u64>, budget: Arc<CallerBudget>) -> Self {
         Self { number, budget, state: Mutex::default(), room: Notify::new() }
     }
 
@@ -138,7 +108,7 @@ impl Stream {
                 notified.await;
             }
         };
-        timeout(self.budget.stall, caught_up).await.unwrap_or(Err(ConsumerGone))
+        timeout(self.budget.all.stall, caught_up).await.unwrap_or(Err(ConsumerGone))
     }
 
     /// Appends a message.
@@ -177,7 +147,7 @@ impl Stream {
         if self.number.is_none() {
             return false;
         }
-        self.as_events(Some(self.budget.retry));
+        self.as_events(Some(self.budget.all.retry));
         let mut state = self.state.lock();
         if state.ended {
             return false;
@@ -211,13 +181,13 @@ impl Stream {
         let event = Bytes::from(self.event(number, message));
         state.unread += event.len();
         state.held += event.len();
-        self.budget.held.fetch_add(event.len(), Ordering::Relaxed);
+        self.budget.add(event.len());
         state.events.push_back(event);
         if !state.is_read && self.number.is_some() {
             // If there is no reader, the oldest events are dropped: the newest are the most important, and the answer
             // is always the last.
             while state.events.len() > 1
-                && (state.held > self.budget.replay || self.budget.is_full())
+                && (state.held > self.budget.all.replay || self.budget.is_full())
             {
                 self.drop_oldest(state);
             }
@@ -248,7 +218,7 @@ impl Stream {
 
     fn drop_oldest(&self, state: &mut StreamState) {
         let Some(event) = state.events.pop_front() else { return };
-        self.budget.held.fetch_sub(event.len(), Ordering::Relaxed);
+        self.budget.remove(event.len());
         state.held -= event.len();
         if state.first >= state.next {
             state.unread -= event.len();
@@ -298,7 +268,7 @@ impl Stream {
             event.extend_from_slice(format!("retry: {}\ndata: \n\n", retry.as_millis()).as_bytes());
             state.unread += event.len();
             state.held += event.len();
-            self.budget.held.fetch_add(event.len(), Ordering::Relaxed);
+            self.budget.add(event.len());
             state.events.push_back(event.into());
         }
     }
@@ -370,7 +340,7 @@ impl Stream {
         let (keep, last) = if self.number.is_none() || self.budget.is_full() {
             (0, 0)
         } else {
-            (self.budget.replay, 1)
+            (self.budget.all.replay, 1)
         };
         while state.held > keep && state.events.len() > last {
             self.drop_oldest(&mut state);
@@ -389,7 +359,7 @@ impl Stream {
             state.first += 1;
         }
         state.next = state.first;
-        self.budget.held.fetch_sub(state.held, Ordering::Relaxed);
+        self.budget.remove(state.held);
         (state.held, state.unread) = (0, 0);
         all.into()
     }
@@ -421,7 +391,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.budget.held.fetch_sub(self.state.lock().held, Ordering::Relaxed);
+        self.budget.remove(self.state.lock().held);
     }
 }
 

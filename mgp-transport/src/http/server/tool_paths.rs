@@ -252,3 +252,22 @@ fn status(code: ErrorCode) -> StatusCode {
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn the_guide_has_the_status_of_every_code() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/mgp-serve.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        let rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
+        let listed: Vec<&str> = rows.flat_map(|cell| cell.split(", ")).collect();
+        for code in ErrorCode::KNOWN {
+            let status = status(*code);
+            assert!(listed.contains(&status.as_str()), "{code}: {status}");
+        }
+    }
+}

@@ -11,7 +11,7 @@ record! {
         opt agent: Option<String>,
         /// The id of the server that the event is about.
         opt server_id: Option<String>,
-        /// The name of the tool that the event is about.
+        /// The name of the tool that the event is about, alone or as `SERVER.TOOL`.
         opt tool: Option<String>,
         /// The type of the event.
         opt event_type: Option<EventType>,

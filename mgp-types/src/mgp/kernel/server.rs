@@ -48,7 +48,9 @@ record! {
         opt since: Option<Timestamp>,
         /// The reason why the server is not running.
         opt error: Option<String>,
-        /// The reason why the server offers no tools, or not all that it lists.
+        /// The reason why the server failed last, if it has recovered since.
+        opt last_failure: Option<String>,
+        /// The reason why the server offers no tools, or not all that it lists, or why its manifest is not used.
         opt lacks: Option<String>,
         /// The number of the server's tools.
         def tools: u64,

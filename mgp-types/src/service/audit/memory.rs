@@ -343,6 +343,25 @@ mod tests {
         assert!(events.iter().all(cancelled));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn many_open_questions_of_one_caller_end_no_call_of_another() {
+        let sink = MemoryAudit::new();
+        let of_bob = || {
+            let mut call = start(Some("bob"));
+            call.principal = Principal::new("acme", "bob");
+            call
+        };
+        begin(&sink, of_bob()).await.suspend();
+        for id in 0..MAX_SUSPENDED {
+            begin(&sink, start(Some(&id.to_string()))).await.suspend();
+        }
+        let ended: Vec<_> = sink.events().into_iter().map(|event| event.actor.id).collect();
+        assert_eq!(ended, ["agent.one"]);
+        begin(&sink, of_bob()).await.finish(AuditOutcome::Success);
+        let details = sink.events().remove(1).details.unwrap();
+        assert_eq!(details.decode::<u64>("rounds").unwrap(), Some(2));
+    }
+
     #[tokio::test]
     async fn a_panic_is_a_failure() {
         let sink = MemoryAudit::new();

@@ -1,7 +1,7 @@
 //! Suspended calls: calls that were answered with questions, and that the caller is expected to repeat with its
 //! answers.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +9,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::CallRecord;
+use crate::service::Principal;
 
-/// The maximum number of suspended calls; if it is exceeded, the oldest one expires.
+/// The maximum number of suspended calls; if it is exceeded, the oldest one of the caller with the most calls expires.
 pub(super) const MAX_SUSPENDED: usize = 1024;
 
 /// The time for which a suspended call can be continued. It is longer than the lifetime of the sealed state with which
@@ -56,13 +57,28 @@ impl<T> SuspendedCalls<T> {
         self.calls.remove(index).map(|call| (call.start, call.data))
     }
 
-    /// Removes and returns the oldest call if it has expired, or if there are more calls than allowed.
+    /// Removes and returns the oldest call if it has expired. If there are more calls than allowed, removes and returns
+    /// the oldest call of the caller with the most calls, so that no caller ends the calls of others.
     pub fn pop_expired(&mut self) -> Option<(Arc<CallRecord>, T)> {
         let oldest = self.calls.front()?;
-        if self.calls.len() <= MAX_SUSPENDED && oldest.since.elapsed() < SUSPENDED_TTL {
+        if oldest.since.elapsed() >= SUSPENDED_TTL {
+            return self.pop_oldest();
+        }
+        if self.calls.len() <= MAX_SUSPENDED {
             return None;
         }
-        self.pop_oldest()
+        let index = self.oldest_of_most()?;
+        self.calls.remove(index).map(|call| (call.start, call.data))
+    }
+
+    /// Returns the place of the oldest call of the caller with the most calls.
+    fn oldest_of_most(&self) -> Option<usize> {
+        let mut counts = HashMap::<&Principal, usize>::new();
+        for call in &self.calls {
+            *counts.entry(&call.start.principal).or_default() += 1;
+        }
+        let most = counts.values().max().copied();
+        self.calls.iter().position(|call| counts.get(&call.start.principal).copied() == most)
     }
 
     /// Removes and returns the oldest call.

@@ -36,10 +36,14 @@ pub enum MetaKey {
     ToolVersion,
     /// The number of kernels that the call has passed.
     Hops,
+    /// Further trace state of OpenTelemetry.
+    Tracestate,
+    /// The values that are passed on with a trace of OpenTelemetry.
+    Baggage,
 }
 
 impl MetaKey {
-    const COUNT: usize = 11;
+    const COUNT: usize = 13;
 
     fn of(name: &str) -> Option<Self> {
         Some(match name {
@@ -54,6 +58,8 @@ impl MetaKey {
             key::MGP_HANDLE => Self::Handle,
             "tool_version" => Self::ToolVersion,
             "dev.cloto/hops" => Self::Hops,
+            key::TRACESTATE => Self::Tracestate,
+            key::BAGGAGE => Self::Baggage,
             _ => return None,
         })
     }

@@ -559,6 +559,8 @@ fn write_name(out: &mut Vec<u8>, name: &str) {
 
 fn trace_of(traceparent: &str) -> Option<String> {
     let trace = traceparent.split('-').nth(1)?;
-    let is_trace = trace.len() == 32 && trace.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_trace = trace.len() == 32
+        && trace.bytes().all(|byte| byte.is_ascii_hexdigit())
+        && trace.bytes().any(|byte| byte != b'0');
     is_trace.then(|| trace.to_owned())
 }

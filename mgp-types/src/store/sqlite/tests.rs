@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use mgp_testkit::until;
 use tokio::time::{Instant, timeout};
 
 use super::*;
@@ -122,12 +123,10 @@ async fn a_dropped_open_leaves_nothing_running() {
     let mut opening = Box::pin(Db::open(folder.file()));
     assert!(waits(&mut opening));
     drop(opening);
-    let gone = async {
-        while folder.beside("-wal").exists() || folder.beside("-shm").exists() {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(SOON, gone).await.unwrap();
+    until("the files beside the store are gone", async || {
+        !folder.beside("-wal").exists() && !folder.beside("-shm").exists()
+    })
+    .await;
     assert!(folder.open().await.load("s").await.is_ok());
 }
 
@@ -214,12 +213,7 @@ async fn too_many_are_refused_at_once() {
     assert!(matches!(refused, StoreError::Busy(_)), "{refused}");
     drop(release);
     assert!(holding.await.unwrap());
-    let again = async {
-        while db.commit(put("a")).await.is_err() {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(SOON, again).await.unwrap();
+    until("the store takes changes again", async || db.commit(put("a")).await.is_ok()).await;
 }
 
 struct Nothing;

@@ -1,51 +1,12 @@
 //! `bare-http ADDR hyper|axum|axum-value [--rt current|multi]`: the echo tool over HTTP, directly on hyper or axum,
 //! without an MCP framework. It replies to a POST with `application/json`. `cargo xtask bench` uses it as the lower
 //! bound.
+mod message;
+
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::{body::Incoming, Request, Response};
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
-use std::borrow::Cow;
-
-#[derive(Deserialize)]
-struct Req<'a> {
-    #[serde(borrow)]
-    id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    method: Cow<'a, str>,
-    #[serde(borrow)]
-    params: Option<&'a RawValue>,
-}
-#[derive(Deserialize)]
-struct Call<'a> {
-    #[serde(borrow)]
-    name: Cow<'a, str>,
-    #[serde(borrow)]
-    arguments: Args<'a>,
-}
-#[derive(Deserialize)]
-struct Args<'a> {
-    #[serde(borrow)]
-    message: Cow<'a, str>,
-}
-#[derive(Serialize)]
-struct Resp<'a, R: Serialize> {
-    jsonrpc: &'static str,
-    id: &'a RawValue,
-    result: R,
-}
-#[derive(Serialize)]
-struct Text<'a> {
-    r#type: &'static str,
-    text: &'a str,
-}
-#[derive(Serialize)]
-struct CallRes<'a> {
-    content: [Text<'a>; 1],
-    #[serde(rename = "isError")]
-    is_error: bool,
-}
+use message::{Call, CallRes, Req, Resp, Text};
 
 fn handle(b: &[u8]) -> Option<Vec<u8>> {
     let r: Req = serde_json::from_slice(b).expect("json");

@@ -4,50 +4,11 @@
 //! - `tokio`: the same with `tokio::io::{stdin, stdout}`, which use a thread pool.
 //! - `pipes`: the same with non-blocking pipes of tokio.
 //! - `pipes-value`: as `pipes`, but with `serde_json::Value` and one write per reply.
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
-use std::borrow::Cow;
+mod message;
+
+use message::{Call, CallRes, Req, Resp, Text};
 use std::io::{Read, Write};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-
-#[derive(Deserialize)]
-struct Req<'a> {
-    #[serde(borrow)]
-    id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    method: Cow<'a, str>,
-    #[serde(borrow)]
-    params: Option<&'a RawValue>,
-}
-#[derive(Deserialize)]
-struct Call<'a> {
-    #[serde(borrow)]
-    name: Cow<'a, str>,
-    #[serde(borrow)]
-    arguments: Args<'a>,
-}
-#[derive(Deserialize)]
-struct Args<'a> {
-    #[serde(borrow)]
-    message: Cow<'a, str>,
-}
-#[derive(Serialize)]
-struct Resp<'a, R: Serialize> {
-    jsonrpc: &'static str,
-    id: &'a RawValue,
-    result: R,
-}
-#[derive(Serialize)]
-struct Text<'a> {
-    r#type: &'static str,
-    text: &'a str,
-}
-#[derive(Serialize)]
-struct CallRes<'a> {
-    content: [Text<'a>; 1],
-    #[serde(rename = "isError")]
-    is_error: bool,
-}
 
 fn init_result() -> serde_json::Value {
     serde_json::json!({"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"bare","version":"0"}})

@@ -2,19 +2,17 @@
 
 use super::fixture;
 use crate::{
-    exchange::{Answer, Status, exchange},
+    exchange::{self, Status},
     run::{Context, Failure, Outcome, debug_programs, root, target},
     serving::Served,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 use std::{fs, time::Duration};
 
 /// The time limit of a single request, e.g. of the check that the server still answers.
 const REACT: Duration = Duration::from_secs(5);
 /// The protocol revision that has sessions.
 const LEGACY: &str = "2025-11-25";
-/// The protocol revision without sessions.
-const MODERN: &str = "2026-07-28";
 
 /// The running server, and the command that starts it.
 #[derive(Debug)]
@@ -78,35 +76,13 @@ fn launch(command: &[String]) -> Outcome<Served> {
     Served::words(&words.collect::<Vec<_>>(), &folder.join("corpus-http.log"))
 }
 
-/// Sends a message with POST; `more` are further header lines.
-fn post(port: u16, message: &Value, more: &[String]) -> Answer {
-    let body = message.to_string();
-    let more = lines(more);
-    let request = format!(
-        "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n\
-         Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n{more}\r\n{body}",
-        body.len()
-    );
-    let pieces = std::iter::once((request.into_bytes(), Duration::ZERO));
-    let mut answers = exchange(port, pieces, "POST", 1, REACT);
-    answers.pop().unwrap_or_else(|| unreachable!("one answer was asked for"))
-}
-
 /// Returns whether the server still answers a `tools/list` request.
 pub(crate) fn alive(port: u16) -> bool {
-    let meta = json!({
-        "io.modelcontextprotocol/protocolVersion": MODERN,
-        "io.modelcontextprotocol/clientCapabilities": {},
-    });
-    let method = "tools/list";
-    let list =
-        json!({"jsonrpc": "2.0", "id": "alive", "method": method, "params": {"_meta": meta}});
-    let more = [format!("MCP-Protocol-Version: {MODERN}"), format!("Mcp-Method: {method}")];
-    let answer = post(port, &list, &more);
+    let answer = exchange::ask(port, &json!({}), "tools/list", json!({}), REACT);
     answer.status == Status::Of(200)
         && answer
             .message()
-            .is_some_and(|message| message["id"] == "alive" && message.get("result").is_some())
+            .is_some_and(|message| message["id"] == 1 && message.get("result").is_some())
 }
 
 /// Opens a session and returns its id; `more` are the header lines that identify its owner.
@@ -118,11 +94,11 @@ pub(super) fn open_session(port: u16, more: &[String]) -> Result<String, String>
             "clientInfo": {"name": "corpus", "version": "0"},
         },
     });
-    let answer = post(port, &hello, more);
+    let answer = exchange::post(port, &hello, &lines(more), REACT);
     let session = answer.header("mcp-session-id").map(str::to_owned);
     let session = session.ok_or_else(|| format!("no session: status {}", answer.status.value()))?;
     let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-    post(port, &ready, &in_session(&session, more));
+    exchange::post(port, &ready, &lines(&in_session(&session, more)), REACT);
     Ok(session)
 }
 
@@ -130,7 +106,7 @@ pub(super) fn close_session(port: u16, session: &str, more: &[String]) {
     let more = lines(&in_session(session, more));
     let request = format!("DELETE /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{more}\r\n");
     let pieces = std::iter::once((request.into_bytes(), Duration::ZERO));
-    exchange(port, pieces, "DELETE", 1, REACT);
+    exchange::exchange(port, pieces, "DELETE", 1, REACT);
 }
 
 fn in_session(session: &str, more: &[String]) -> Vec<String> {

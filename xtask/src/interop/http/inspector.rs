@@ -17,7 +17,7 @@ use crate::{
     run::{Context, Failure, Outcome},
 };
 use serde_json::Value;
-use std::process::Command;
+use std::{ffi::OsStr, fs, path::Path, process::Command};
 
 /// The text that the called tool must echo.
 const TEXT: &str = "żółw 🦀";
@@ -59,22 +59,34 @@ fn talk(era: &str, cell: &Cell, stage: &Stage) -> Outcome<String> {
     Ok("lists with `--strict`, and calls".to_owned())
 }
 
-/// Runs the Inspector once, and returns the JSON that it prints; fails if the Inspector fails.
+/// Runs the Inspector once against a URL, and returns the JSON that it prints; fails if the Inspector fails.
 fn ask(era: &str, url: &str, method: &[&str], cell: &Cell, stage: &Stage) -> Outcome<Value> {
-    let places = &stage.places;
+    let errors = stage.places.log(&cell.name, "stderr");
+    let told = inspect(&[url, "--transport", "http"], era, method, &stage.places, &errors)?;
+    serde_json::from_str(told.trim()).context(format!("{}: {told}", method[0]))
+}
+
+/// Runs the Inspector once and returns its output; fails if the Inspector fails. `target` are the arguments that name
+/// the server, and `asked` is the method with its arguments.
+pub(in crate::interop) fn inspect(
+    target: &[impl AsRef<OsStr>],
+    era: &str,
+    asked: &[&str],
+    places: &Places,
+    errors: &Path,
+) -> Outcome<String> {
     let mut command = Command::new(Places::node(INSPECTOR)?);
-    command.arg(places.package(INSPECTOR).join("clients/launcher/build/index.js"));
-    command.args(["--cli", url, "--transport", "http", "--protocol-era", era, "--method"]);
-    command.args(method).args(["-q", "--format", "json"]);
+    command.arg(places.package(INSPECTOR).join("clients/launcher/build/index.js")).arg("--cli");
+    command.args(target).args(["--protocol-era", era, "--method"]).args(asked);
+    command.args(["-q", "--format", "json"]);
     at_home(&mut command, places);
-    let errors = places.log(&cell.name, "stderr");
-    let ended = child::run(command, "", &errors, TIMEOUT)?;
+    let ended = child::run(command, "", errors, TIMEOUT)?;
     if !ended.success {
-        let why = std::fs::read_to_string(&errors).unwrap_or_default();
+        let why = fs::read_to_string(errors).unwrap_or_default();
         let said = format!("{} {}", ended.stdout.trim(), why.trim());
-        return Err(Failure::new(format!("{} failed: {}", method[0], said.trim())));
+        return Err(Failure::new(format!("{} failed: {}", asked[0], said.trim())));
     }
-    serde_json::from_str(ended.stdout.trim()).context(format!("{}: {}", method[0], ended.stdout))
+    Ok(ended.stdout)
 }
 
 /// Returns the strings of all members with this name, at any depth.

@@ -8,6 +8,7 @@ mod tap;
 
 use super::Cell;
 
+pub(super) use inspector::inspect;
 pub(super) use tap::Tap;
 
 /// The prefix of the names of the cells over HTTP.

@@ -2,21 +2,12 @@
 //! process per request.
 
 use super::{
-    super::{
-        Cell, Stage,
-        clients::{TIMEOUT, at_home},
-        install::Places,
-        pins::INSPECTOR,
-        servers::TEXT,
-    },
+    super::{Cell, Stage, http::inspect, pins::INSPECTOR, servers::TEXT},
     Connection, agent, cell,
 };
-use crate::{
-    child,
-    run::{Failure, Outcome},
-};
+use crate::run::{Failure, Outcome};
 use serde_json::json;
-use std::{fs, path::Path, process::Command};
+use std::fs;
 
 /// The requests as Inspector arguments, each with a text that the result must contain.
 const ASKED: &[(&[&str], &str)] = &[
@@ -87,7 +78,7 @@ fn talk(connection: Connection, era: &str, cell: &Cell, stage: &Stage) -> Outcom
     };
     let errors = stage.places.log(&cell.name, "stderr");
     for (asked, wanted) in ASKED {
-        let told = ask(&target, era, asked, &stage.places, &errors)?;
+        let told = inspect(&target, era, asked, &stage.places, &errors)?;
         if !told.contains(wanted) {
             return Err(Failure::new(format!(
                 "{wanted:?} is not in the answer to {asked:?}: {told}"
@@ -95,26 +86,4 @@ fn talk(connection: Connection, era: &str, cell: &Cell, stage: &Stage) -> Outcom
         }
     }
     Ok(format!("{} requests, the list with `--strict`", ASKED.len()))
-}
-
-/// Runs the Inspector once and returns its output; fails if the Inspector fails.
-fn ask(
-    target: &[String],
-    era: &str,
-    asked: &[&str],
-    places: &Places,
-    errors: &Path,
-) -> Outcome<String> {
-    let mut command = Command::new(Places::node(INSPECTOR)?);
-    command.arg(places.package(INSPECTOR).join("clients/launcher/build/index.js")).arg("--cli");
-    command.args(target).args(["--protocol-era", era, "--method"]).args(asked);
-    command.args(["-q", "--format", "json"]);
-    at_home(&mut command, places);
-    let ended = child::run(command, "", errors, TIMEOUT)?;
-    if !ended.success {
-        let why = fs::read_to_string(errors).unwrap_or_default();
-        let said = format!("{} {}", ended.stdout.trim(), why.trim());
-        return Err(Failure::new(format!("{} failed: {}", asked[0], said.trim())));
-    }
-    Ok(ended.stdout)
 }

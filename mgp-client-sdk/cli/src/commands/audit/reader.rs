@@ -1,5 +1,7 @@
 //! Reads audit events from the running kernel, or from the files of the log if no kernel runs.
 
+use std::fmt::Display;
+use std::path::Path;
 use std::time::SystemTime;
 
 use clap::Args;
@@ -15,6 +17,7 @@ use super::super::known_names::{KnownNames, without_force};
 use crate::args::Global;
 use crate::backend::Backend;
 use crate::exit::{CliResult, Failure};
+use crate::output::print_stderr;
 use crate::socket_hello::Intent;
 use crate::{state, time_args};
 
@@ -52,19 +55,34 @@ pub(crate) struct Filters {
 }
 
 impl Filters {
-    /// Returns the filters with the spelling that the log uses; refuses an event type that does not exist.
+    /// Returns the filters with the spelling that the log uses; refuses an event type that does not exist, and times
+    /// between which no event can be.
     pub(super) async fn resolve(&self, global: &Global) -> CliResult<Self> {
+        if let (Some(since), Some(until)) = (self.since, self.until)
+            && since >= until
+        {
+            return Err(Failure::usage(
+                "--since is not before --until, so no event matches; swap them, e.g. --since 2h --until 1h",
+            ));
+        }
         let mut filters = self.clone();
         if let Some(kind) = &self.kind {
             filters.kind = Some(event_type(kind)?);
         }
         if let Some(tool) = self.tool.as_ref().filter(|tool| tool.contains('.')) {
-            let known = KnownNames::read_alone(global).await?;
             let server = self.server.as_deref();
-            if let Some((own, tool)) =
-                known.split(tool).filter(|(own, _)| server.is_none_or(|id| id == *own))
-            {
-                (filters.server, filters.tool) = (Some(own.to_owned()), Some(tool.to_owned()));
+            match KnownNames::read_alone(global).await {
+                Ok(known) => {
+                    if let Some((own, tool)) =
+                        known.split(tool).filter(|(own, _)| server.is_none_or(|id| id == *own))
+                    {
+                        (filters.server, filters.tool) =
+                            (Some(own.to_owned()), Some(tool.to_owned()));
+                    }
+                }
+                // The log is read with the name as it is.
+                Err(failure) if failure.is_log_changed() => {}
+                Err(failure) => return Err(failure),
             }
         }
         Ok(filters)
@@ -98,7 +116,7 @@ impl Filters {
 const OWN_PREFIX: &str = "dev.cloto.";
 
 /// The event types that are not in the specification.
-pub(crate) const OWN_KINDS: [&str; 22] = [
+const OWN_KINDS: [&str; 23] = [
     "dev.cloto.administered",
     "dev.cloto.approval_decided",
     "dev.cloto.approval_requested",
@@ -111,6 +129,7 @@ pub(crate) const OWN_KINDS: [&str; 22] = [
     "dev.cloto.definition_pinned",
     "dev.cloto.definition_rejected",
     "dev.cloto.definitions_forgotten",
+    "dev.cloto.event_unreadable",
     "dev.cloto.events_dropped",
     "dev.cloto.key_added",
     "dev.cloto.key_revoked",
@@ -123,6 +142,17 @@ pub(crate) const OWN_KINDS: [&str; 22] = [
     "dev.cloto.server_registered",
 ];
 
+/// Returns the event types of the specification.
+fn specified_kinds() -> impl Iterator<Item = &'static str> {
+    // `EventType::KNOWN` lacks `TOOL_CREATED_DYNAMIC`, which records the approval of a tool that an agent created.
+    EventType::KNOWN.iter().map(EventType::as_str).chain(["TOOL_CREATED_DYNAMIC"])
+}
+
+/// Returns the event types that the log of a kernel can have.
+pub(crate) fn all_kinds() -> impl Iterator<Item = &'static str> {
+    specified_kinds().chain(OWN_KINDS)
+}
+
 /// Returns the type of an event as people read it, without the name space of this program.
 pub(crate) fn short_type(kind: &str) -> &str {
     kind.strip_prefix(OWN_PREFIX).unwrap_or(kind)
@@ -132,21 +162,21 @@ pub(crate) fn short_type(kind: &str) -> &str {
 /// of this program's own types.
 fn event_type(word: &str) -> CliResult<String> {
     let upper = word.to_ascii_uppercase().replace('-', "_");
-    // `EventType::KNOWN` lacks `TOOL_CREATED_DYNAMIC`, which records the approval of a tool that an agent created.
-    let known = EventType::KNOWN.iter().map(EventType::as_str).chain(["TOOL_CREATED_DYNAMIC"]);
-    let known: Vec<&str> = known.collect();
+    let known: Vec<&str> = specified_kinds().collect();
     if known.contains(&&*upper) {
         return Ok(upper);
     }
-    if word.contains('.') {
-        return Ok(word.to_owned());
-    }
     let lower = upper.to_ascii_lowercase();
-    if let Some(own) = OWN_KINDS.into_iter().find(|own| short_type(own) == lower) {
+    let short = short_type(&lower);
+    if let Some(own) = OWN_KINDS.into_iter().find(|own| short_type(own) == short) {
         return Ok(own.to_owned());
     }
+    // Servers and other programs have types of their own.
+    if word.contains('.') && short == lower {
+        return Ok(word.to_owned());
+    }
     let near = nearest(&upper, known.iter().copied())
-        .or_else(|| nearest(&lower, OWN_KINDS.into_iter().map(short_type)));
+        .or_else(|| nearest(short, OWN_KINDS.into_iter().map(short_type)));
     let near = near.map(|near| format!("; did you mean `{near}`?"));
     let near = near.unwrap_or_else(|| ".".to_owned());
     Err(Failure::usage(format!(
@@ -170,9 +200,26 @@ impl EventReader {
             Ok(backend) => backend.close().await?,
             // The process that holds the folder does not answer, but the files can be read without the lock.
             Err(failure) if failure.is_state_in_use() => {}
+            Err(failure) if failure.is_log_changed() => {
+                warn_of_changes(&failure);
+                let files = Governance::log_files(state::create_folder(global)?).await?;
+                return Ok(Self::Files(files.skip_unreadable()));
+            }
             Err(failure) => return Err(failure),
         }
         Ok(Self::Files(Governance::log_files(state::create_folder(global)?).await?))
+    }
+
+    /// Opens the log in another directory, e.g. an earlier log of the state folder.
+    pub(super) async fn open_in(global: &Global, dir: &Path) -> CliResult<Self> {
+        let folder = state::folder(global)?;
+        let files = Governance::log_files_in(&folder, dir).await;
+        let files = files.map_err(|error| Failure::failed(super::explain(&folder, &error)))?;
+        if let Err(error) = Governance::verify_in(&folder, dir).await {
+            warn_of_changes(&error);
+            return Ok(Self::Files(files.skip_unreadable()));
+        }
+        Ok(Self::Files(files))
     }
 
     /// Returns whether the events are read from a running kernel (and not from the log files).
@@ -193,7 +240,8 @@ impl EventReader {
             events.extend(page);
             // One query reads only a limited part of the log, so a page may be empty before the log's end.
             match next {
-                Some(next) if Some(next) != after => after = Some(next),
+                // In a log that was changed, the numbers of records can be wrong.
+                Some(next) if after.is_none_or(|after| next < after) => after = Some(next),
                 _ => break,
             }
         }
@@ -212,7 +260,8 @@ impl EventReader {
         let before = *last;
         let (events, next) = self.page(filters, Order::OldestFirst, before, PAGE_EVENTS).await?;
         *last = next.or_else(|| events.iter().filter_map(number).max()).or(before);
-        Ok((events, next.is_some() && *last != before))
+        // In a log that was changed, the numbers of records can be wrong, and reading must not begin again.
+        Ok((events, next.is_some() && *last > before))
     }
 
     async fn page(
@@ -272,6 +321,13 @@ impl EventReader {
             }
         }
     }
+}
+
+/// Prints a warning that the records of the log are shown although they do not verify.
+fn warn_of_changes(why: &impl Display) {
+    print_stderr(&format!(
+        "mgp: the log does not verify; its readable records are shown as they are: {why}"
+    ));
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

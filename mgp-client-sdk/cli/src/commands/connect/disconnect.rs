@@ -84,9 +84,7 @@ pub(crate) async fn run(global: &Global, disconnect: &Disconnect) -> CliResult {
     }
     let starts_mgp = starts_mgp(global, &disconnect.target, &file, &now, table);
     let restored = match &record {
-        Some(record) => {
-            record.restore(syntax, table, &now, starts_mgp != Some(false)).map_err(unchanged)?
-        }
+        Some(record) => record.restore(syntax, table, &now, starts_mgp).map_err(unchanged)?,
         None if starts_mgp != Some(true) => {
             let reason = format!("its entry `{ENTRY}` starts another program, or cannot be read");
             return Err(unchanged(reason));

@@ -91,7 +91,11 @@ fn of_json(json: &Json) -> Value {
             .into(),
         Json::Bool(flag) => (*flag).into(),
         Json::String(text) => text.as_str().into(),
-        other => other.to_string().into(),
+        Json::Number(number) => match number.as_i64() {
+            Some(number) => number.into(),
+            None => number.as_f64().unwrap_or_default().into(),
+        },
+        Json::Null => "".into(),
     }
 }
 
@@ -106,7 +110,8 @@ fn to_json(item: &Item) -> Json {
         Some(Value::String(text)) => text.value().as_str().into(),
         Some(Value::Boolean(flag)) => (*flag.value()).into(),
         Some(Value::Integer(number)) => (*number.value()).into(),
-        // For values of other types, the TOML text is enough: members are only compared and never written back.
+        Some(Value::Float(number)) => (*number.value()).into(),
+        // For values of other types, i.e. dates, the TOML text is enough.
         _ => item.to_string().trim().into(),
     }
 }
@@ -119,6 +124,14 @@ mod tests {
 
     fn servers() -> Vec<String> {
         vec!["mcp_servers".to_owned()]
+    }
+
+    #[test]
+    fn the_members_of_a_table_keep_their_types() {
+        let entry = r#"{"command":"a","env":{"A":"b"},"limit":20,"rest":2.5}"#;
+        let text = put("", &servers(), "own", entry).unwrap();
+        assert!(text.contains("limit = 20\nrest = 2.5\n"), "{text}");
+        assert_eq!(members(&text, &servers()).unwrap(), [("own".to_owned(), entry.to_owned())]);
     }
 
     #[test]

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 use mgp_discovery::import::{self, Host};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::record::{ENTRY, files};
 use super::{Connect, read};
 use crate::args::Global;
+use crate::commands::import::{is_own, option_of};
 use crate::exit::CliResult;
 use crate::hosts::{KnownHost, home};
 use crate::socket_hello::DEFAULT_AGENT;
@@ -37,6 +38,9 @@ pub(super) struct HostEntry {
     /// The time limit of a call in Goose, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     timeout: Option<u32>,
+    /// The members that the user or the host has added to the earlier entry.
+    #[serde(flatten)]
+    added: Map<String, Value>,
 }
 
 impl HostEntry {
@@ -83,14 +87,44 @@ pub(super) fn entry(global: &Global, connect: &Connect, agent: &str) -> CliResul
     let command = absolute(&std::env::current_exe()?)?;
     let mut args = vec!["serve".to_owned(), "--stdio".into(), "--agent".into(), agent.to_owned()];
     // Paths from this shell's environment are written into the entry, because a host may have another environment.
-    let config = connect.config.named_file();
+    let earlier = connect.earlier.as_ref();
+    let config = connect.config.named_file().or_else(|| earlier?.config.clone());
     let state = global.state.clone().or_else(state::folder_from_environment);
+    let state = state.or_else(|| earlier?.state.clone());
     for (name, path) in [("--config", config), ("--state", state)] {
         if let Some(path) = path {
             args.extend([name.to_owned(), absolute(&path)?]);
         }
     }
-    Ok(HostEntry::new(connect.target.known().map(KnownHost::format), command, args))
+    let mut entry = HostEntry::new(connect.target.known().map(KnownHost::format), command, args);
+    let own = serde_json::to_value(&entry)?;
+    let members = connect.earlier_members.clone().into_iter();
+    entry.added = members.filter(|(name, _)| own.get(name).is_none()).collect();
+    Ok(entry)
+}
+
+/// The program and the options with which a host's file starts mgp.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct EntryOptions {
+    program: PathBuf,
+    pub(super) agent: Option<String>,
+    pub(super) config: Option<PathBuf>,
+    pub(super) state: Option<PathBuf>,
+}
+
+impl EntryOptions {
+    /// Reads the options in the text of a host's file; `None` if the file does not start mgp.
+    pub(super) fn read(format: Host, file: &Path, text: &str) -> Option<Self> {
+        let servers = import::read(format, file, text).ok()?.servers;
+        let own = servers.iter().find(|server| is_own(server))?;
+        let path = |name: &str| option_of(&own.entry, name).map(PathBuf::from);
+        Some(Self {
+            program: own.entry.command.as_deref()?.into(),
+            agent: option_of(&own.entry, "--agent"),
+            config: path("--config"),
+            state: path("--state"),
+        })
+    }
 }
 
 /// Returns the command and the arguments with which a host's file starts mgp; `None` if the file does not start mgp.

@@ -63,6 +63,42 @@ pub(super) fn refused(
     read.map(|import| import.refused).unwrap_or_default()
 }
 
+/// The entry of a server in a host's file.
+#[derive(PartialEq, Eq)]
+pub(super) struct ServerEntry {
+    /// The project that declares the server, if one file contains several projects.
+    pub(super) project: Option<String>,
+    pub(super) name: String,
+    /// The entry as JSON, which may have comments.
+    pub(super) value: String,
+}
+
+impl ServerEntry {
+    /// Returns whether this is the entry with mgp's name.
+    pub(super) fn is_mgp(&self) -> bool {
+        self.project.is_none() && self.name == ENTRY
+    }
+}
+
+/// Returns the entries of all servers in the text of a host's file.
+pub(super) fn entries(
+    syntax: Syntax,
+    text: &str,
+    table: &[String],
+) -> Result<Vec<ServerEntry>, String> {
+    let own = syntax.members(text, table)?.into_iter();
+    let mut all: Vec<ServerEntry> =
+        own.map(|(name, value)| ServerEntry { project: None, name, value }).collect();
+    let projects = ["projects".to_owned()];
+    for (folder, _) in syntax.members(text, &projects).unwrap_or_default() {
+        let path = [&["projects".to_owned(), folder.clone()], table].concat();
+        let own = syntax.members(text, &path).unwrap_or_default().into_iter();
+        let project = || Some(folder.clone());
+        all.extend(own.map(|(name, value)| ServerEntry { project: project(), name, value }));
+    }
+    Ok(all)
+}
+
 /// Returns the servers besides mgp in the text of a host's file, without the `refused` entries.
 pub(super) fn beside(
     syntax: Syntax,
@@ -70,18 +106,14 @@ pub(super) fn beside(
     table: &[String],
     refused: &[ImportError],
 ) -> Result<Vec<String>, String> {
-    let own = syntax.members(text, table)?;
-    let is_taken = |name: &String, project: Option<&String>| {
-        !refused.iter().any(|error| error.name == *name && error.project.as_ref() == project)
+    let mut all = entries(syntax, text, table)?;
+    let is_refused = |entry: &ServerEntry| {
+        refused.iter().any(|error| error.name == entry.name && error.project == entry.project)
     };
-    let mut beside: Vec<String> = own.into_iter().map(|(name, _)| name).collect();
-    beside.retain(|name| name != ENTRY && is_taken(name, None));
-    let projects = ["projects".to_owned()];
-    for (folder, _) in syntax.members(text, &projects).unwrap_or_default() {
-        let path = [&["projects".to_owned(), folder.clone()], table].concat();
-        let mut own = syntax.members(text, &path).unwrap_or_default();
-        own.retain(|(name, _)| is_taken(name, Some(&folder)));
-        beside.extend(own.into_iter().map(|(name, _)| format!("{name} (in {folder})")));
-    }
-    Ok(beside)
+    all.retain(|entry| !entry.is_mgp() && !is_refused(entry));
+    let shown = all.into_iter().map(|ServerEntry { project, name, .. }| match project {
+        Some(folder) => format!("{name} (in {folder})"),
+        None => name,
+    });
+    Ok(shown.collect())
 }

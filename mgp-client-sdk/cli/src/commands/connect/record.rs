@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use mgp_discovery::import::parse_json;
 use mgp_types::{PrivateFile, Sha256Hash};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -42,6 +43,9 @@ pub(crate) struct Record {
     before_sha256: String,
     /// The SHA-256 of the file after the change.
     after_sha256: String,
+    /// The entry of mgp in the file after the change, as JSON.
+    #[serde(default)]
+    entry: Option<String>,
     /// The entries that `mgp connect` has removed from the file: those of servers that mgp has too, if `--replace` was
     /// given, and an entry of another server that had mgp's name.
     pub(crate) taken: Vec<TakenEntry>,
@@ -83,11 +87,12 @@ impl Record {
     pub(crate) fn new(
         before: Option<(PathBuf, &str)>,
         after: &str,
+        entry: String,
         taken: Vec<TakenEntry>,
     ) -> Self {
         let before_sha256 = before.as_ref().map_or_else(String::new, |(_, text)| digest(text));
         let before = before.map(|(path, _)| path);
-        Self { before, before_sha256, after_sha256: digest(after), taken }
+        Self { before, before_sha256, after_sha256: digest(after), entry: Some(entry), taken }
     }
 
     /// Returns the record of a file; `None` if `mgp connect` has not changed the file.
@@ -113,25 +118,64 @@ impl Record {
         (digest(&text) == self.before_sha256).then_some(text)
     }
 
-    /// Returns the text of a file without the entry of mgp, and with the removed entries put back. If `is_own` is
-    /// `false`, another program's entry has replaced that of mgp, and stays.
+    /// Returns whether the entry with mgp's name is the one that `mgp connect` wrote, even if it was edited since. An
+    /// entry that cannot be read as that of a server must still have the program that was written.
+    fn is_own(&self, now: Option<&String>, starts_mgp: Option<bool>) -> bool {
+        let (None, Some(now), Some(written)) = (starts_mgp, now, &self.entry) else {
+            return starts_mgp != Some(false);
+        };
+        let program = |text: &String| {
+            let entry = parse_json(text).ok()?;
+            let program = ["command", "cmd"].iter().find_map(|key| entry.get(*key))?;
+            // In a file of OpenCode, the arguments follow the program.
+            Some(program.get(0).unwrap_or(program).clone())
+        };
+        let program_now = program(now);
+        program_now.is_some() && program_now == program(written)
+    }
+
+    /// Returns the text of a file without the entry of mgp, and with the removed entries put back. An entry of another
+    /// program that has replaced that of mgp stays. `starts_mgp` is `None` if the entry cannot be read as that of a
+    /// server.
     pub(crate) fn restore(
         &self,
         syntax: Syntax,
         table: &[String],
         now: &str,
-        is_own: bool,
+        starts_mgp: Option<bool>,
     ) -> Result<Restored, String> {
         let copy = self.copy();
         if digest(now) == self.after_sha256 && (copy.is_some() || self.before.is_none()) {
             return Ok(Restored { text: copy, is_exact: true, differs: Vec::new() });
         }
         let mut differs = Vec::new();
+        let members = syntax.members(now, table)?;
+        let entry = members.into_iter().find(|(name, _)| name == ENTRY).map(|(_, entry)| entry);
+        let is_own = self.is_own(entry.as_ref(), starts_mgp);
+        if is_own
+            && entry.is_some()
+            && self.entry.is_some()
+            && !is_same(entry.as_ref(), self.entry.as_ref())
+        {
+            differs.push(format!(
+                "the entry `{ENTRY}` was changed since mgp was connected; the changed entry is in the copy of the previous file, which `mgp undo` restores"
+            ));
+        }
+        if !is_own && copy.is_none() && self.taken.iter().all(|taken| taken.name != ENTRY) {
+            differs.push(format!(
+                "the entry `{ENTRY}` starts another program, or cannot be read, and stays as it is"
+            ));
+        }
         let mut text = if is_own { without_mgp(syntax, table, now)? } else { now.to_owned() };
         for TakenEntry { path, name, value } in self.taken.iter().rev() {
             let is_there = syntax.members(&text, path)?.iter().any(|(there, _)| there == name);
             if is_there {
-                differs.push(format!("`{name}` was added again since, and stays as it is"));
+                let earlier = self.before.as_ref().filter(|_| copy.is_some());
+                let earlier =
+                    earlier.map(|path| format!("; `{}` has it as it was", path.display()));
+                let earlier = earlier.unwrap_or_default();
+                differs
+                    .push(format!("`{name}` was added again since, and stays as it is{earlier}"));
                 continue;
             }
             match syntax.insert(&text, path, name, value)? {

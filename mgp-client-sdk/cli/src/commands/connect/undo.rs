@@ -9,14 +9,14 @@ use clap::Args;
 use mgp_types::{PrivateFile, Sha256Hash, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::record::{ENTRY, Record, Restored, is_same};
+use super::record::{self, ENTRY, Record, Restored, TakenEntry, is_same};
 use super::syntax::Syntax;
 use super::{HostTarget, check_unchanged, read, write};
 use crate::args::{ConfigArg, Global};
 use crate::config_file;
 use crate::exit::{CliResult, Failure};
 use crate::operator::admit_edit;
-use crate::output::{Output, Render, print};
+use crate::output::{Output, Render, print, print_note};
 use crate::replace_file::replace_file;
 use crate::state;
 
@@ -40,7 +40,7 @@ pub(crate) struct Undo {
     /// List the changes that can be taken back, the last one first
     #[arg(long)]
     list: bool,
-    /// Restore the file as it was even if the entry of mgp in it has changed since; a back-up is kept
+    /// Also restore a file whose entry of mgp has changed since; a back-up is kept
     #[arg(long, conflicts_with = "list")]
     force: bool,
 }
@@ -189,20 +189,26 @@ pub(crate) async fn run(global: &Global, undo: &Undo) -> CliResult {
     let mut changes = read_all(&store)?;
     let last = changes.last().map(|change| change.run.clone()).ok_or_else(no_change)?;
     let kept = changes.iter().rposition(|change| change.run != last).map_or(0, |at| at + 1);
-    let plan = |change: &FileChange| change.plan(global, undo.force);
-    let mut plans = changes[kept..].iter().map(plan).collect::<CliResult<Vec<_>>>()?;
-    let mut rows = Vec::new();
-    while changes.len() > kept
-        && let (Some(change), Some(plan)) = (changes.pop(), plans.pop())
-    {
-        let backup = change.take_back(&plan)?;
-        Record::write(global, &change.file, change.record.clone())?;
-        change.remove_backup();
-        store.replace(&lock, &serde_json::to_vec(&changes)?)?;
-        let differs = plan.merged.map(|merged| merged.differs);
-        rows.push(UndoRow { differs, ..change.row(backup) });
+    let (mut rows, mut failures) = (Vec::new(), Vec::new());
+    // A file that cannot be restored stays in the list, and does not keep the others from being restored.
+    for at in (kept..changes.len()).rev() {
+        match changes[at].take_back(global, undo.force) {
+            Ok(row) => {
+                rows.push(row);
+                changes.remove(at);
+                store.replace(&lock, &serde_json::to_vec(&changes)?)?;
+            }
+            Err(failure) => failures.push(failure),
+        }
     }
-    print(global, &UndoResult { rows, is_list: false })
+    let failed = failures.pop();
+    if failed.is_none() || !rows.is_empty() {
+        print(global, &UndoResult { rows, is_list: false })?;
+    }
+    for failure in failures {
+        print_note(global, &format!("mgp: {failure}"));
+    }
+    failed.map_or(Ok(()), Err)
 }
 
 /// The plan to take a change back.
@@ -216,14 +222,26 @@ struct UndoPlan {
 }
 
 impl FileChange {
-    /// Returns the plan to take this change back. With `is_forced`, later changes of the file are taken back too.
+    /// Takes this change back, and restores the record of the file.
+    fn take_back(&self, global: &Global, is_forced: bool) -> CliResult<UndoRow> {
+        let plan = self.plan(global, is_forced)?;
+        let backup = self.write(&plan)?;
+        Record::write(global, &self.file, self.record.clone())?;
+        self.remove_backup();
+        let differs = plan.merged.map(|merged| merged.differs);
+        Ok(UndoRow { differs, ..self.row(backup) })
+    }
+
+    /// Returns the plan to take this change back. With `is_forced`, later changes of the file are taken back too, if
+    /// this change cannot be separated from them.
     fn plan(&self, global: &Global, is_forced: bool) -> CliResult<UndoPlan> {
         let (now, before) = (read(&self.file)?, self.before()?);
-        let is_same = now.as_deref().map(digest) == self.after_sha256;
-        let merged = if is_forced || is_same {
-            None
-        } else {
-            Some(self.merged(global, now.as_deref(), before.as_deref())?)
+        if now.as_deref().map(digest) == self.after_sha256 {
+            return Ok(UndoPlan { now, before, merged: None });
+        }
+        let merged = match self.merged(global, now.as_deref(), before.as_deref()) {
+            Err(failure) if !is_forced => return Err(failure),
+            merged => merged.ok(),
         };
         Ok(UndoPlan { now, before, merged })
     }
@@ -258,24 +276,45 @@ impl FileChange {
             ))
         };
         let changed = || failed(&format!("`{file}` was changed"));
-        let is_connected = |text: &str| entry_in(&self.file, text).is_some();
         let now = now.ok_or_else(changed)?;
-        // Only the change that first connected mgp can be taken out of a later text: other changes do not record what
-        // they removed.
-        if self.entry.is_none() || before.is_some_and(is_connected) {
+        // A change that disconnected mgp does not record what it restored.
+        if self.entry.is_none() {
             return Err(changed());
         }
         let found = entry_in(&self.file, now);
         let found = found.filter(|found| is_same(Some(&found.entry), self.entry.as_ref()));
         let found =
             found.ok_or_else(|| failed(&format!("the entry of mgp in `{file}` was changed")))?;
-        let record = Record::read(global, &self.file)?.ok_or_else(changed)?;
-        record.restore(found.syntax, &found.table, now, true).map_err(|_| changed())
+        let mut record = Record::read(global, &self.file)?.ok_or_else(changed)?;
+        if let Some(before) = before {
+            record = self.record_since(record, before).map_err(|_| changed())?;
+        }
+        record.restore(found.syntax, &found.table, now, Some(true)).map_err(|_| changed())
+    }
+
+    /// Returns the record of what this change alone has taken out of the file. If mgp was connected before, that is the
+    /// earlier entry of mgp, and the entries that the earlier record does not have.
+    fn record_since(&self, record: Record, before: &str) -> Result<Record, String> {
+        let Some(FoundEntry { syntax, table, .. }) = entry_in(&self.file, before) else {
+            return Ok(record);
+        };
+        let own = [(table.clone(), ENTRY.to_owned())];
+        let (_, mut taken) = record::take(syntax, before.to_owned(), own)?;
+        let earlier = self.record.iter().flat_map(|earlier| &earlier.taken);
+        let known: Vec<_> = earlier
+            .map(|entry| (entry.path.clone(), entry.name.clone()))
+            .chain([(table, ENTRY.to_owned())])
+            .collect();
+        let is_new =
+            |entry: &TakenEntry| !known.contains(&(entry.path.clone(), entry.name.clone()));
+        taken.extend(record.taken.into_iter().filter(is_new));
+        let before = self.backup.clone().map(|backup| (backup, before));
+        Ok(Record::new(before, "", self.entry.clone().unwrap_or_default(), taken))
     }
 
     /// Restores the file, or writes the merged text. Returns the path of a back-up of the replaced text; `None` if that
     /// text is exactly what mgp had written.
-    fn take_back(&self, plan: &UndoPlan) -> CliResult<Option<PathBuf>> {
+    fn write(&self, plan: &UndoPlan) -> CliResult<Option<PathBuf>> {
         let file = &self.file;
         let text = plan.merged.as_ref().map_or(&plan.before, |merged| &merged.text);
         check_unchanged(file, plan.now.as_deref())?;

@@ -18,6 +18,7 @@ pub(super) fn check(global: &Global) -> Vec<Check> {
     let mut checks = Vec::new();
     for host in KnownHost::ALL {
         let (name, path) = (host.name(), host.user_file(&home));
+        checks.extend(check_others(host, &home));
         match host_file(global, host, &path) {
             Ok(None) => {}
             Ok(Some(file)) => {
@@ -33,6 +34,18 @@ pub(super) fn check(global: &Global) -> Vec<Check> {
         }
     }
     checks
+}
+
+/// Reports files that no command changes, and from which a host starts servers.
+fn check_others(host: KnownHost, home: &Path) -> Vec<Check> {
+    let name = host.name();
+    let settings = host.settings_with_servers(home).map(|file| {
+        let what = format!("{name} starts the servers in `{}`, not governed", file.display());
+        let fix = format!("run `mgp import {name} --apply`, then remove them there");
+        Check::new("host", Level::Warn, what).with_fix(fix)
+    });
+    let beside = host.unread_servers(home).map(|what| Check::new("host", Level::Warn, what));
+    settings.into_iter().chain(beside).collect()
 }
 
 /// Reports an entry that `mgp import` leaves out.

@@ -1,16 +1,14 @@
-//! Checks pinned tools: each must exist, and all together must fit the agent's context budget (MGP §16.7, §16.8).
+//! Checks the context budget and pinned tools: each tool must exist, and all together must fit the agent's budget (MGP
+//! §16.7, §16.8).
 
 use mgp_discovery::{Config, ServerConfig};
-use mgp_toolindex::{BudgetError, ContextPlan, Pins};
+use mgp_toolindex::{BudgetError, ContextPlan, META_TOKENS, Pins};
 use mgp_types::mgp::ContextBudget;
 use mgp_types::service::Principal;
 
 use super::kernel::KernelState;
 use super::report::{Check, Level};
 use super::server::ServerReport;
-
-/// The maximum number of tokens that the kernel's tools for finding tools take. They are in every list of tools.
-const MAX_DISCOVERY_TOKENS: u64 = 450;
 
 /// The known tools of all servers.
 #[derive(Debug, Default)]
@@ -135,7 +133,7 @@ pub(super) fn check_named_tools(config: &Config, inventory: &ToolInventory) -> V
     checks
 }
 
-/// Checks the pinned tools of each agent.
+/// Checks the context budget, and the pinned tools of each agent.
 pub(super) fn check(config: &Config, inventory: &ToolInventory) -> Vec<Check> {
     let budget = config.kernel.tool_context_budget;
     let budget = ContextBudget::new(
@@ -144,11 +142,11 @@ pub(super) fn check(config: &Config, inventory: &ToolInventory) -> Vec<Check> {
         budget.discovery_reserve,
         budget.cache_limit,
     );
+    let mut checks: Vec<Check> = check_parts(&budget).into_iter().collect();
     let own = config.agents.iter().filter_map(|(name, agent)| Some((name, agent.budget?)));
     let plan = own.fold(ContextPlan::new(budget, Pins::new()), |plan, (name, budget)| {
         plan.agent(name.as_str(), budget)
     });
-    let mut checks = Vec::new();
     for (name, agent) in &config.agents {
         let (before, mut pinned) = (checks.len(), Vec::<&Tool>::new());
         for pin in &agent.pinned {
@@ -172,7 +170,7 @@ pub(super) fn check(config: &Config, inventory: &ToolInventory) -> Vec<Check> {
             }
         }
         let budget = plan.budget_of(&Principal::local().agent(name.as_str()));
-        checks.extend(check_budget(name, budget, &pinned));
+        checks.extend(check_pins(name, budget, &pinned));
         if checks.len() == before && !agent.pinned.is_empty() {
             let what = format!("{} pinned for `{name}`, within the budget", agent.pinned.len());
             checks.push(Check::new("pins", Level::Ok, what));
@@ -181,19 +179,39 @@ pub(super) fn check(config: &Config, inventory: &ToolInventory) -> Vec<Check> {
     checks
 }
 
-/// Returns a warning or failure if the pinned tools exceed their part of the budget.
-fn check_budget(agent: &str, budget: &ContextBudget, pinned: &[&Tool]) -> Option<Check> {
-    let tokens =
-        pinned.iter().fold(MAX_DISCOVERY_TOKENS, |sum, tool| sum.saturating_add(tool.tokens));
-    let largest = pinned.iter().max_by_key(|tool| tool.tokens)?;
-    if tokens <= budget.pinned_reserve {
+/// Returns a warning if the parts of the budget do not fit its maximum.
+fn check_parts(budget: &ContextBudget) -> Option<Check> {
+    // Without pinned tools, a reserve that is too small for the meta-tools alone has no effect.
+    let Err(error @ BudgetError::Parts { .. }) = mgp_toolindex::check_budget(budget, &[]) else {
         return None;
-    }
-    let largest = Some((largest.id(), u32::try_from(largest.tokens).unwrap_or(u32::MAX)));
-    let error = BudgetError::Pins { tokens, reserve: budget.pinned_reserve, largest }.to_string();
+    };
+    let error = error.to_string();
     let (what, fix) = error.split_once("; ").unwrap_or((&error, ""));
+    let what = format!("`kernel.tool_context_budget`: {what}");
+    Some(Check::new("limits", Level::Warn, what).with_fix(fix))
+}
+
+/// Returns a warning or failure if the pinned tools exceed their part of the budget, or the room that its maximum
+/// leaves.
+fn check_pins(agent: &str, budget: &ContextBudget, pinned: &[&Tool]) -> Option<Check> {
+    let tokens = pinned.iter().fold(META_TOKENS, |sum, tool| sum.saturating_add(tool.tokens));
+    let largest = pinned.iter().max_by_key(|tool| tool.tokens)?;
+    let reserve = budget.pinned_reserve;
     // Up to this limit, unpinned tools make room for pinned ones; beyond it, pinned tools are shortened or omitted.
     let max = budget.max_tokens.saturating_sub(budget.discovery_reserve);
+    if tokens <= reserve && tokens <= max {
+        return None;
+    }
+    let error = if tokens > reserve {
+        let largest = Some((largest.id(), u32::try_from(largest.tokens).unwrap_or(u32::MAX)));
+        BudgetError::Pins { tokens, reserve, largest }.to_string()
+    } else {
+        format!(
+            "the pinned tools and the meta-tools cost {tokens} tokens, `max_tokens` without `discovery_reserve` is \
+             {max}; raise `max_tokens` or lower `discovery_reserve`"
+        )
+    };
+    let (what, fix) = error.split_once("; ").unwrap_or((&error, ""));
     let (level, more) = if tokens > max {
         (Level::Fail, ", so not all of them are listed in full")
     } else {

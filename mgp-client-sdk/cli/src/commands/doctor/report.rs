@@ -96,6 +96,16 @@ impl Render for Report {
         });
         out.table(["", "CHECK", "RESULT"], rows);
         let Self { servers, broken, tools, tokens, .. } = self;
+        if *servers == 0 {
+            // After a failed check, its remedy is the next step.
+            out.line(match self.level {
+                Level::Fail => "no server was checked",
+                _ => {
+                    "no server was checked; next: `mgp setup` copies the servers of your hosts, `mgp servers add` adds one"
+                }
+            });
+            return;
+        }
         if !self.is_started {
             out.line(format!(
                 "{} configured and not started; {} known",

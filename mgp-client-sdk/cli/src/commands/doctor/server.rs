@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use mgp_discovery::{Config, ServerConfig, TargetConfig, clear_secrets, describe_target};
+use mgp_discovery::{
+    Config, ServerConfig, TargetConfig, clear_secrets, describe_target, read_manifest,
+};
 use mgp_security::{DefinitionState, Definitions, Finding, Governance, NameFlaw};
 use mgp_toolindex::TokenCounter;
 use mgp_types::mcp::Tool;
@@ -62,6 +64,10 @@ pub(super) async fn check(
         if report.is_broken() {
             report.checks.extend(environment::check_server(config, server));
         }
+        // The running kernel may have reported the same.
+        let lacks = running.server(id).and_then(|server| server.lacks.as_deref());
+        let is_reported = !report.is_broken() && lacks.is_some_and(|text| text.contains(UNUSED));
+        report.checks.extend(check_manifest(server).filter(|_| !is_reported));
         // If two ids look alike, the kernel accepts only one of them; no warning is needed for the accepted one.
         let is_accepted = running.server(id).is_some_and(|server| server.tools > 0);
         let others = servers.iter().map(|server| server.id.as_str()).filter(|other| *other != id);
@@ -196,6 +202,16 @@ impl ServerReport {
             }
         }
     }
+}
+
+/// The begin of the report about a manifest that cannot be used, here and in the kernel.
+const UNUSED: &str = "its manifest is not used";
+
+/// Reports a manifest that cannot be used. Its server is started to list the tools.
+fn check_manifest(server: &ServerConfig) -> Option<Check> {
+    let error = read_manifest(server.manifest.as_ref()?).err()?;
+    let check = Check::new("server", Level::Warn, format!("{UNUSED}: {error}"));
+    Some(check.with_fix("correct `manifest` or the file").for_server(server.id.as_str()))
 }
 
 /// Reports a server id that makes the server's tools unavailable.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use mgp_discovery::Registrations;
 use mgp_discovery::import::{ImportOutcome, Plan, read_own};
+use mgp_security::NameFlaw;
 use mgp_types::service::ServerId;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -17,6 +18,7 @@ use crate::commands::connect::connected_agents;
 use crate::commands::grant::{self, GrantResult, NewAccess};
 use crate::commands::import::planned_config;
 use crate::commands::known_names::KnownNames;
+use crate::config_file::ConfigFile;
 use crate::exit::{CliResult, Failure};
 use crate::operator::admit_edit;
 use crate::output::{Output, Render, first_line, print, print_note};
@@ -125,7 +127,7 @@ pub(super) async fn run(global: &Global, add: &Add) -> CliResult {
         return published::add(global, add).await;
     }
     let file = add.config.file_to_edit()?;
-    valid_id(&add.id)?;
+    valid_id(&file, add, &add.id)?;
     // The entry is planned as an import of one server, so that it gets the same checks and the same format.
     let text = json!({ "mcpServers": { &*add.id: entry(add) } }).to_string();
     let import = read_own(Path::new("mgp servers add"), &text)?;
@@ -150,14 +152,21 @@ pub(super) async fn run(global: &Global, add: &Add) -> CliResult {
     finish_add(global, add, &plan, result).await
 }
 
-/// Refuses a text that cannot be the id of a server.
-pub(super) fn valid_id(id: &str) -> CliResult {
+/// Refuses a text that cannot be the id of a new server in a configuration file. The kernel uses no tool of a server
+/// whose id is reserved or looks like another one.
+pub(super) fn valid_id(file: &Path, add: &Add, id: &str) -> CliResult {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    if id.chars().all(fits) && id.starts_with(|c: char| c.is_ascii_alphanumeric()) {
-        return Ok(());
+    if !id.chars().all(fits) || !id.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+        let id = id.escape_debug();
+        return Err(Failure::usage(format!(
+            "`{id}` is not a valid id; use letters, digits, `.`, `_`, `-`"
+        )));
     }
-    let id = id.escape_debug();
-    Err(Failure::usage(format!("`{id}` is not a valid id; use letters, digits, `.`, `_`, `-`")))
+    let ids = ConfigFile::open(file.to_owned())?.server_ids()?;
+    let is_derived = add.url.is_none() && add.command.is_empty() && add.new_id.is_none();
+    let remedy = if is_derived { " with --id" } else { "" };
+    NameFlaw::check_server(id, ids.iter().map(String::as_str))
+        .map_err(|flaw| Failure::usage(format!("{flaw}{remedy}")))
 }
 
 /// Returns the entry of the server in the format of an import.

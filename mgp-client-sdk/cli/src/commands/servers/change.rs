@@ -45,8 +45,7 @@ where
     if server.status.as_str() == DISABLED {
         return Err(disabled(&arg.server));
     }
-    let is_start = [KernelServersStart::METHOD, KernelServersRestart::METHOD].contains(&R::METHOD);
-    let mut changing = pin!(change::<R>(&client, arg, is_start));
+    let mut changing = pin!(change::<R>(&client, &arg.server, arg.timeout));
     let status = tokio::select! {
         status = &mut changing => status?,
         () = sleep(NOTE_DELAY) => {
@@ -54,27 +53,39 @@ where
             changing.await?
         }
     };
-    if status == ServerState::Error || (is_start && status != ServerState::Connected) {
+    if is_start::<R>() && status != ServerState::Connected {
         return Err(Failure::failed(failure_reason(&client, &arg.server).await));
     }
     ActionReport::new(&*arg.server, status.as_str()).print(global)
 }
 
-/// Sends the request; after a start, waits until the server has connected or failed. Returns the state of the server.
-async fn change<R>(client: &Client, arg: &ServerArg, is_start: bool) -> CliResult<ServerState>
+fn is_start<R: Request>() -> bool {
+    [KernelServersStart::METHOD, KernelServersRestart::METHOD].contains(&R::METHOD)
+}
+
+/// Sends the request; after a start, waits until the server has connected or failed, or until the time limit. Returns
+/// the state of the server, or the reason if it has failed.
+pub(crate) async fn change<R>(
+    client: &Client,
+    server: &str,
+    limit: Option<Duration>,
+) -> CliResult<ServerState>
 where
     R: Request<Params = KernelServerParams, Result = KernelServerResult>,
 {
-    let mut params = KernelServerParams::new(&*arg.server);
-    params.timeout_ms = arg.timeout.map(mgp_types::millis);
+    let mut params = KernelServerParams::new(server);
+    params.timeout_ms = limit.map(mgp_types::millis);
     let mut status = client.request::<R>(&params).await?.status;
-    let end = Instant::now() + arg.timeout.unwrap_or(START_TIMEOUT);
-    while is_start && !is_settled(&status) && Instant::now() < end {
+    let end = Instant::now() + limit.unwrap_or(START_TIMEOUT);
+    while is_start::<R>() && !is_settled(&status) && Instant::now() < end {
         sleep(POLL_INTERVAL).await;
-        status = match fetch_server(client, &arg.server).await? {
+        status = match fetch_server(client, server).await? {
             Some(server) => server.status,
             None => break,
         };
+    }
+    if status == ServerState::Error || (is_start::<R>() && status == ServerState::Restarting) {
+        return Err(Failure::failed(failure_reason(client, server).await));
     }
     Ok(status)
 }

@@ -51,13 +51,14 @@ impl Render for ServerList {
 fn render_server(server: &KernelServer, out: &mut Output) {
     let mgp = server.mgp_version.as_ref().map(ToString::to_string);
     let instances = server.instances.filter(|instances| *instances > 0);
-    let lines: [(&str, Option<String>); 15] = [
+    let lines: [(&str, Option<String>); 16] = [
         ("runs", Some(server.reach.clone())),
         ("error", server.error.clone()),
         ("since", server.since.as_ref().map(ToString::to_string)),
         ("process", server.pid.map(|pid| pid.to_string())),
         ("instances", instances.map(|instances| format!("{instances}, one for each agent"))),
         ("restarts", Some(server.restarts.to_string())),
+        ("last failure", server.last_failure.clone()),
         ("trust", Some(server.trust_level.to_string())),
         ("calls itself", server.name.clone()),
         ("version", server.version.clone()),

@@ -43,6 +43,16 @@ impl Offer {
         new_id: Option<&str>,
     ) -> CliResult<Self> {
         let failed = |why| Failure::failed(format!("`{}` cannot be added: {why}", server.name));
+        if server.is_deleted {
+            let version = first_line(server.version.as_deref().unwrap_or_default(), 40);
+            return Err(failed(format!(
+                "its registry has deleted version `{version}`; `mgp servers add ID -- COMMAND` adds a program anyway"
+            )));
+        }
+        if server.is_withdrawn {
+            let name = first_line(&server.name, 100);
+            print_note(global, &format!("warning: its registry marks `{name}` as deprecated"));
+        }
         match server.bundle().map_err(failed)? {
             Some(bundle) => {
                 let file = BundleFile::download(global, registry, &server, &bundle).await?;
@@ -99,10 +109,10 @@ pub(super) async fn add(global: &Global, add: &Add) -> CliResult {
         Some(id) => id.clone(),
         None => id_of(offer.name()),
     };
-    valid_id(&id)?;
+    let file = add.config.file_to_edit()?;
+    valid_id(&file, add, &id)?;
     let needs = offer.needs();
     check_settings(add, &needs)?;
-    let file = add.config.file_to_edit()?;
     if let Offer::Published(server) = &offer {
         check_variables(server)?;
     }

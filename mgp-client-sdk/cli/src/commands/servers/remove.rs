@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_discovery::{Config, LoadedConfig, Registrations, Sources, TargetConfig, Trust};
+use mgp_kernel::forget_stored_lists;
 use mgp_security::ServerHoldings;
 use mgp_toolindex::{Erase, History, HistoryConfig, HistoryScope};
 use mgp_types::method::{KernelReload, KernelServers};
@@ -156,6 +157,7 @@ async fn forget(global: &Global, arg: &ConfiguredServer) -> CliResult<Vec<String
                 && !Registrations::is_approved_in(&db, &server).await?;
             if is_gone {
                 governance.remove_server(&server).await?;
+                forget_stored_lists(&db, &server).await?;
                 let configs = [&named].into_iter().chain(&own).map(|loaded| &loaded.config);
                 forget_searches(db, id, &configs.collect::<Vec<_>>()).await?;
             }

@@ -23,7 +23,7 @@ const MAX_ENTRIES: usize = 50_000;
 /// The maximum size of all unpacked files of a bundle together, in bytes.
 const MAX_BYTES: u64 = 1 << 30;
 /// The maximum size of the manifest of a bundle, in bytes.
-const MAX_MANIFEST_BYTES: u64 = 1 << 20;
+pub(super) const MAX_MANIFEST_BYTES: u64 = 1 << 20;
 
 /// The age above which an unfinished download or folder counts as left by a killed process.
 const LEFTOVER_AGE: Duration = Duration::from_hours(24);

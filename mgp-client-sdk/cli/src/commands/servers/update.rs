@@ -14,8 +14,10 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
 use super::POLL_INTERVAL;
+use super::bundle_changes::BundleChanges;
 use super::bundle_users::BundleUsers;
 use super::list::fetch_server;
+use super::package::{VersionedPackage, how_to_update};
 use super::registry::Registry;
 use super::search::RegistryArg;
 use super::unpack::{BundleFile, remove_other_versions};
@@ -42,7 +44,7 @@ pub(crate) struct Update {
     /// Show what is newer, and change nothing
     #[arg(long)]
     check: bool,
-    /// Version to use instead of the latest; for one server
+    /// Version to use instead of the latest, or of the one that npx or uvx runs; for one server
     #[arg(long, value_name = "VERSION", requires = "servers")]
     version: Option<String>,
     /// Bundle that replaces the server's files; for one server
@@ -158,26 +160,15 @@ pub(super) async fn run(global: &Global, update: &Update) -> CliResult {
         let Some((name, version)) =
             server.published.as_deref().and_then(|one| one.rsplit_once('@'))
         else {
-            let how = by_hand(server);
-            if !update.servers.is_empty() {
-                return Err(Failure::failed(how.unwrap_or_else(|| {
-                    format!(
-                        "`{}` has no `published` in its entry, so its newer versions are not known",
-                        server.id
-                    )
-                })));
-            }
-            if let Some(how) = how {
-                print_note(global, &format!("mgp: {how}"));
-            }
+            plans.extend(plan_package(global, update, server)?);
             continue;
         };
         plans.push(match &update.bundle {
             Some(bundle) => {
                 plan_bundle(global, server, (name, version), BundleFile::open(bundle)?)?
             }
-            None if is_bundle(name) && update.servers.is_empty() => continue,
-            None if is_bundle(name) => {
+            None if is_bundle(server, name) && update.servers.is_empty() => continue,
+            None if is_bundle(server, name) => {
                 let why = "came from a bundle; give the new one with --bundle FILE";
                 return Err(Failure::failed(format!("`{}` {why}", server.id)));
             }
@@ -208,39 +199,19 @@ fn finish(global: &Global, report: &UpdateReport) -> CliResult {
     }
 }
 
-/// Returns whether a published name comes from a bundle, which only `--bundle` updates. Names of a registry have a `/`.
-fn is_bundle(name: &str) -> bool {
-    !name.contains('/')
-}
-
-/// Returns how to update the package of a server that did not come from the registry; `None` if it starts no package.
-fn by_hand(server: &ServerConfig) -> Option<String> {
-    let TargetConfig::Program { command, args, .. } = &server.target else { return None };
-    let (id, program) = (&server.id, Path::new(command).file_stem()?.to_str()?);
-    let package = args.iter().find(|argument| !argument.starts_with('-'))?;
-    // Skip the first character, because the scope of an npm package begins with `@` too.
-    let bare = package.get(1..)?.split('@').next()?.split("==").next()?;
-    let name = format!("{}{bare}", &package[..1]);
-    let (newest, pinned) = match program {
-        "npx" | "bunx" => (format!("write `{name}@latest`"), format!("{name}@VERSION")),
-        "uvx" => (format!("put `--refresh` before `{package}`"), format!("{name}==VERSION")),
-        _ => return None,
-    };
-    let after = "in the `args` of its entry, then run `mgp reload`";
-    let is_pinned = *package != name && !package.ends_with("@latest");
-    Some(if is_pinned {
-        format!("`{id}` runs `{package}`; to update it, write another version {after}")
-    } else {
-        format!(
-            "`{id}` runs the copy of `{name}` that {program} has stored; for the newest one {newest}, or for a certain one `{pinned}`, {after}"
-        )
-    })
+/// Returns whether a server with this published name came from a bundle file, which only `--bundle` updates. Names of a
+/// registry begin with a reversed domain and a `/`.
+fn is_bundle(server: &ServerConfig, name: &str) -> bool {
+    let Some((domain, _)) = name.split_once('/') else { return true };
+    let has_folder = matches!(&server.target, TargetConfig::Program { cwd: Some(_), .. });
+    has_folder && (domain.starts_with('@') || !domain.contains('.'))
 }
 
 /// A comparison of a server with another version, and the changes of the configuration for that version.
 struct PlannedUpdate {
     report: ServerUpdate,
-    published: String,
+    /// The name and version for the key `published`; `None` if the server did not come from the registry or a bundle.
+    published: Option<String>,
     replacements: Replacements,
     /// The environment variables and headers that the new version needs and the server's entry lacks.
     added: BTreeMap<String, String>,
@@ -256,9 +227,9 @@ impl PlannedUpdate {
             status: if from == to { "current" } else { "newer" },
             changes: Vec::new(),
             waiting: Vec::new(),
-            is_bundle: is_bundle(name),
+            is_bundle: is_bundle(server, name),
         };
-        let published = format!("{name}@{to}");
+        let published = Some(format!("{name}@{to}"));
         Self {
             report,
             published,
@@ -268,10 +239,47 @@ impl PlannedUpdate {
         }
     }
 
+    /// Plans to start another version of a package that the arguments of the server name.
+    fn of_package(server: &ServerConfig, package: &VersionedPackage, to: &str) -> CliResult<Self> {
+        let argument = package.with_version(to)?;
+        let mut plan = Self::new(server, (&package.name, &package.version), to);
+        (plan.published, plan.report.is_bundle) = (None, false);
+        if plan.report.status == "newer" {
+            plan.report.changes.push(format!("runs {argument} instead of {}", package.argument));
+            plan.replacements.insert(package.argument.clone(), argument);
+        }
+        Ok(plan)
+    }
+
     fn fail(mut self, why: impl Into<String>) -> Self {
         self.report.fail(why.into());
         self
     }
+}
+
+/// Plans the update of a server that did not come from the registry, to the version that the user names. Without such a
+/// version, or if the arguments of the server name no package with a version, reports how to update the server.
+fn plan_package(
+    global: &Global,
+    update: &Update,
+    server: &ServerConfig,
+) -> CliResult<Option<PlannedUpdate>> {
+    if let (Some(version), Some(package)) = (&update.version, VersionedPackage::of(server)) {
+        return PlannedUpdate::of_package(server, &package, version).map(Some);
+    }
+    let how = how_to_update(server);
+    if !update.servers.is_empty() {
+        return Err(Failure::failed(how.unwrap_or_else(|| {
+            format!(
+                "`{}` has no `published` in its entry, so its newer versions are not known",
+                server.id
+            )
+        })));
+    }
+    if let Some(how) = how {
+        print_note(global, &format!("mgp: {how}"));
+    }
+    Ok(None)
 }
 
 async fn plan_published(
@@ -292,34 +300,54 @@ async fn plan_published(
     };
     let to = new.version.clone().unwrap_or_default();
     let mut plan = PlannedUpdate::new(server, (name, version), &to);
+    if new.is_deleted {
+        let id = &server.id;
+        return Ok(plan.fail(format!(
+            "its registry has deleted version `{}`; `mgp servers rm {id}` removes the server",
+            first_line(&to, 40)
+        )));
+    }
+    if new.is_withdrawn {
+        plan.report.changes.push(format!("its registry marks version {to} as deprecated"));
+    }
     if plan.report.status == "current" {
         return Ok(plan);
+    }
+    let old = registry.server(name, Some(version)).await?;
+    if old.as_ref().is_some_and(|old| old.is_deleted) {
+        plan.report.changes.push("its registry has deleted the installed version".to_owned());
     }
     if matches!(&server.target, TargetConfig::Program { cwd: Some(_), .. }) {
         match new.bundle() {
             Ok(Some(bundle)) => {
                 let file = BundleFile::download(global, &registry, &new, &bundle).await?;
-                return plan_bundle(global, server, (name, version), file);
+                let mut of_bundle = plan_bundle(global, server, (name, version), file)?;
+                of_bundle.report.changes.append(&mut plan.report.changes);
+                return Ok(of_bundle);
             }
             Ok(None) => {}
             Err(why) => return Ok(plan.fail(why)),
         }
     }
-    let old = registry.server(name, Some(version)).await?;
     let Some(entry) = entry_of(&new) else {
         return Ok(plan.fail("its new version cannot be started or reached"));
     };
-    if let Err(why) = compare(&mut plan, server, &entry, &new) {
+    let old_entry = old.as_ref().and_then(entry_of);
+    if let Err(why) = compare(&mut plan, server, (old_entry.as_ref(), &entry), &new) {
         return Ok(plan.fail(why));
     }
-    if let Some(old) = old {
-        let (old, new) = (described(&old), described(&new));
-        let gone = old.iter().filter(|line| !new.contains(line));
-        let come = new.iter().filter(|line| !old.contains(line));
-        let gone = gone.map(|line| format!("- {line}"));
-        plan.report.changes.extend(gone.chain(come.map(|line| format!("+ {line}"))));
+    if let Some(old) = &old {
+        plan.report.changes.extend(differences(old, &new));
     }
     Ok(plan)
+}
+
+/// Returns the differences between the descriptions of two versions.
+fn differences(old: &PublishedServer, new: &PublishedServer) -> Vec<String> {
+    let (old, new) = (described(old), described(new));
+    let gone = old.iter().filter(|line| !new.contains(line)).map(|line| format!("- {line}"));
+    let come = new.iter().filter(|line| !old.contains(line)).map(|line| format!("+ {line}"));
+    gone.chain(come).collect()
 }
 
 fn entry_of(server: &PublishedServer) -> Option<Entry> {
@@ -341,12 +369,12 @@ fn described(server: &PublishedServer) -> Vec<String> {
     lines
 }
 
-/// Compares the server's entry with that of the new version. Records in the plan which texts to replace in the entry,
-/// and which values to add to it.
+/// Compares the server's entry with those of its version and of the new one. Records in the plan which texts to replace
+/// in the entry, and which values to add to it.
 fn compare(
     plan: &mut PlannedUpdate,
     server: &ServerConfig,
-    entry: &Entry,
+    (old, entry): (Option<&Entry>, &Entry),
     new: &PublishedServer,
 ) -> Result<(), String> {
     let known = match (&server.target, &entry.command, &entry.url) {
@@ -356,17 +384,19 @@ fn compare(
                     "it is started by `{program}` now, and by `{command}` here; remove it and add it again"
                 ));
             }
-            for (from, to) in versions(args, &entry.args) {
-                plan.report.changes.push(format!("runs {to} instead of {from}"));
-                plan.replacements.insert(from, to);
-            }
-            if plan.replacements.is_empty() {
+            let Some((from, to)) = package_change(args, old, entry) else {
                 return Err("its arguments do not name its package; edit them by hand".to_owned());
+            };
+            if from != to {
+                plan.report.changes.push(format!("runs {to} instead of {from}"));
+                plan.replacements.insert(from.clone(), to.clone());
             }
             env
         }
         (TargetConfig::Url { url, headers, .. }, _, Some(address)) => {
-            if url != address && !address.contains("${") {
+            // A URL that is not that of the registry is the user's own.
+            let is_own = old.is_some_and(|old| old.url.as_ref() != Some(url));
+            if url != address && !address.contains("${") && !is_own {
                 plan.report.changes.push(format!("is at {address} instead of {url}"));
                 plan.replacements.insert(url.clone(), address.clone());
             }
@@ -392,21 +422,24 @@ fn compare(
     Ok(())
 }
 
-/// Returns each old argument that names a package, with the new argument that names another version of the package.
-fn versions(old: &[String], new: &[String]) -> Vec<(String, String)> {
-    let package = |argument: &str| {
-        let end = ["==", "@", ":"].iter().filter_map(|mark| argument.rfind(mark)).max()?;
-        (end > 0).then(|| argument[..end].trim_end_matches('=').to_owned())
+/// Returns the server's argument that names its package, and the argument that names it in the new version. All other
+/// arguments are the user's own, or values that the user has chosen.
+fn package_change<'a>(
+    args: &'a [String],
+    old: Option<&Entry>,
+    new: &'a Entry,
+) -> Option<(&'a String, &'a String)> {
+    let to = new.package.as_ref()?;
+    let name = |argument: &str| {
+        let end = ["==", "@", ":"].iter().filter_map(|mark| argument.rfind(mark)).max();
+        let end = end.filter(|end| *end > 0).unwrap_or(argument.len());
+        argument[..end].trim_end_matches('=').to_owned()
     };
-    let mut found = Vec::new();
-    for argument in new {
-        let Some(name) = package(argument) else { continue };
-        let same = old.iter().find(|one| package(one).as_deref() == Some(&name));
-        if let Some(same) = same.filter(|one| *one != argument) {
-            found.push((same.clone(), argument.clone()));
-        }
-    }
-    found
+    let package = old.and_then(|old| old.package.as_ref());
+    let from = args.iter().find(|argument| Some(*argument) == package);
+    // The user may have written another version.
+    let from = from.or_else(|| args.iter().find(|argument| name(argument) == name(to)))?;
+    Some((from, to))
 }
 
 fn plan_bundle(
@@ -426,19 +459,13 @@ fn plan_bundle(
     if plan.report.status == "current" {
         return Ok(plan);
     }
-    let TargetConfig::Program { command, args, cwd, env } = &server.target else {
-        return Ok(plan.fail("its entry is no program"));
-    };
-    let Some(before) = cwd.as_deref() else {
-        return Ok(plan.fail("its entry has no `cwd`, so its files are not known"));
-    };
-    let after = folder.to_string_lossy().replace('$', "$$");
-    for text in [command, &before.to_owned()].into_iter().chain(args).chain(env.values()) {
-        if text.contains(before) {
-            plan.replacements.insert(text.clone(), text.replace(before, &after));
+    match BundleChanges::new(server, &file.bundle, &folder) {
+        Err(why) => return Ok(plan.fail(why)),
+        Ok(changes) => {
+            plan.report.changes.extend(changes.lines);
+            (plan.replacements, plan.added) = (changes.replacements, changes.added);
         }
     }
-    plan.report.changes.push(format!("runs the files in {}", folder.display()));
     plan.unpack = Some((file, folder));
     Ok(plan)
 }
@@ -487,7 +514,7 @@ async fn apply(
         Some((folder, BundleUsers::read(folder.parent()?, update.config.sources().files())))
     });
     let own = ConfigFile::open(file.to_owned())?;
-    own.update_server(&plan.report.id, &plan.published, &plan.replacements, &plan.added)?;
+    own.update_server(&plan.report.id, plan.published.as_deref(), &plan.replacements, &plan.added)?;
     if let Some((folder, users)) = users {
         remove_other_versions(folder, &users);
     }

@@ -78,7 +78,7 @@ pub(super) async fn try_hosts(global: &Global, config: &ConfigArg, result: &mut 
     let mut tries: FuturesUnordered<_> = hosts
         .into_iter()
         .map(|report| async {
-            let of_host = access.get(&report.host).into_iter().flatten();
+            let of_host = access.get(&report.agent).into_iter().flatten();
             let (broken, expected): (Vec<&str>, Vec<&str>) =
                 of_host.map(String::as_str).partition(|id| failed.contains(id));
             let usable = try_host(&report.host, &expected, is_failed.clone()).await;

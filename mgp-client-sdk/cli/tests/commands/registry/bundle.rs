@@ -253,3 +253,55 @@ fn the_files_of_a_bundle_stay_while_a_server_of_another_file_runs_them() {
     run(&other, &["servers", "rm", "desk"]);
     assert!(!folder.exists(), "no server is left");
 }
+
+/// Writes the archive of a version of the bundle whose manifest has been changed.
+fn changed(home: &Home, version: &str, change: impl FnOnce(&mut Value)) -> String {
+    let mut manifest = manifest(version);
+    change(&mut manifest);
+    let (path, text) = (home.path(&format!("changed-{version}.mcpb")), manifest.to_string());
+    archive(&path, &[("manifest.json", text.as_bytes())]).to_str().unwrap().to_owned()
+}
+
+#[test]
+fn an_update_of_a_bundle_applies_the_new_manifest_or_is_refused() {
+    let home = Home::new();
+    let file = bundle(&home, "1.0.0");
+    let add = ["servers", "add", &file, "--id", "desk", "--yes", "--no-grant", "--set", "TOKEN=x"];
+    home.succeed(&add);
+    let update = |file: &str| home.run(&["servers", "update", "desk", "--bundle", file, "--yes"]);
+    let own = || fs::read_to_string(home.own()).unwrap();
+    let folder = home.path(".local/state/mgp/bundles/desk");
+    let before = own();
+    let moved = changed(&home, "1.1.0", |manifest| {
+        manifest["server"]["mcp_config"]["command"] = "${__dirname}/dist/main".into();
+    });
+    let refused = update(&moved);
+    assert!(refused.code == Some(1) && refused.out.starts_with("failed desk"), "{refused:?}");
+    assert!(refused.out.contains("1.1.0/dist/main --tools 3` now; remove it"), "{refused:?}");
+    assert_eq!(own(), before);
+    assert!(folder.join("1.0.0/server/echo").exists() && !folder.join("1.1.0").exists());
+
+    // Another default does not change an argument of the user.
+    let asks = changed(&home, "1.2.0", |manifest| {
+        manifest["user_config"]["tools"]["default"] = 5.into();
+        manifest["user_config"]["zone"] = json!({ "type": "string", "required": true });
+        manifest["server"]["mcp_config"]["env"]["DESK_ZONE"] = "${user_config.zone}".into();
+    });
+    let updated = update(&asks);
+    assert_eq!(updated.code, Some(0), "{updated:?}");
+    assert!(updated.out.contains("needs the variable `ZONE`; set it"), "{updated:?}");
+    let text = own();
+    assert!(text.contains("DESK_ZONE = \"${ZONE}\"") && text.contains("\"3\""), "{text}");
+    assert!(text.contains("bundles/desk/1.2.0/server/echo"), "{text}");
+}
+
+#[test]
+fn the_name_of_a_bundle_with_a_scope_is_not_looked_up_in_a_registry() {
+    let home = Home::new();
+    let file = changed(&home, "1.0.0", |manifest| manifest["name"] = "@acme/desk".into());
+    let add = ["servers", "add", &file, "--id", "desk", "--yes", "--no-grant", "--set", "TOKEN=x"];
+    home.succeed(&add);
+    let all = home.succeed(&["servers", "update"]);
+    assert!(all.starts_with("no server came from the registry"), "{all}");
+    home.fail(1, &["servers", "update", "desk"], "give the new one with --bundle FILE");
+}

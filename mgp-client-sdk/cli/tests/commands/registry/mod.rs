@@ -4,6 +4,7 @@ mod bundle;
 mod place;
 #[path = "../../../src/commands/servers/testdata/mod.rs"]
 mod testdata;
+mod versions;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -289,18 +290,56 @@ fn a_file_of_entries_takes_the_place_of_a_registry() {
 }
 
 #[test]
-fn a_server_of_a_package_without_registry_is_updated_by_hand() {
+fn a_package_with_a_version_is_updated_to_a_named_one_and_others_by_hand() {
     let home = Home::new();
-    home.write(
-        ".config/mgp/servers.toml",
-        "[[servers]]\nid = 'files'\ncommand = 'npx'\nargs = ['-y', '@acme/files@1.2.0']\n\
-         [[servers]]\nid = 'time'\ncommand = 'uvx'\nargs = ['mcp-time']\n",
-    );
-    home.fail(1, &["servers", "update", "files"], "runs `@acme/files@1.2.0`; to update it, write");
+    let text = "[[servers]]\nid = 'files'\ncommand = 'npx'\nargs = ['-y', '@acme/files@1.2.0', '/srv'] # mine\n\
+         [[servers]]\nid = 'git'\ncommand = 'uvx'\nargs = ['--python', '3.12', '--from=mcp-git==2.0', 'git']\n\
+         [[servers]]\nid = 'time'\ncommand = 'uvx'\nargs = ['mcp-time']\n";
+    home.write(".config/mgp/servers.toml", text);
+    let update = |id: &str, version: &str, how: &str| {
+        home.run(&["servers", "update", id, "--version", version, how])
+    };
+    let remedy = "name the new version: `mgp servers update files --version VERSION`";
+    home.fail(1, &["servers", "update", "files"], remedy);
     let all = home.run(&["servers", "update"]);
     assert_eq!(all.code, Some(0), "{all:?}");
+    assert!(all.err.contains(remedy) && all.err.contains("`git` runs `mcp-git==2.0`"), "{all:?}");
     assert!(all.err.contains("put `--refresh` before `mcp-time`"), "{all:?}");
     assert!(all.err.contains("`mcp-time==VERSION`, in the `args`"), "{all:?}");
+
+    let seen = update("files", "1.3.0", "--check");
+    assert!(seen.out.starts_with("newer files  1.2.0 → 1.3.0"), "{seen:?}");
+    assert!(seen.out.contains("runs @acme/files@1.3.0 instead of @acme/files@1.2.0"), "{seen:?}");
+    assert!(update("files", "1.2.0", "--yes").out.starts_with("current files"));
+    for (id, wrong) in [("files", "1.3 --x"), ("files", "../x"), ("git", "latest")] {
+        let refused = update(id, wrong, "--yes");
+        assert!(refused.code == Some(2) && refused.err.contains("is not a version"), "{refused:?}");
+    }
+    assert!(update("time", "1.0", "--yes").err.contains("`mcp-time==VERSION`, in the `args`"));
+    assert_eq!(fs::read_to_string(home.own()).unwrap(), text);
+
+    let done = update("files", "1.3.0", "--yes");
+    assert!(done.out.contains("back: mgp servers update files --version 1.2.0"), "{done:?}");
+    assert_eq!(update("git", "2.1", "--yes").code, Some(0));
+    let after = fs::read_to_string(home.own()).unwrap();
+    let expected =
+        [("'@acme/files@1.2.0'", "\"@acme/files@1.3.0\""), ("mcp-git==2.0", "mcp-git==2.1")];
+    let expected = expected.iter().fold(text.to_owned(), |all, (from, to)| all.replace(from, to));
+    assert_eq!(after.replace('"', "'"), expected.replace('"', "'"));
+}
+
+#[test]
+fn the_changed_tools_of_an_updated_package_wait_for_an_operator() {
+    let home = home_with_npx();
+    let server = "[[servers]]\nid = 'desk'\ncommand = 'npx'\nargs = ['-y', '@acme/desk@1.0.0']\n";
+    home.write(".config/mgp/servers.toml", server);
+    let path = format!("{}:{}", home.path("bin").display(), std::env::var("PATH").unwrap());
+    let kernel = Kernel::on_with(home, None, &[("PATH", &path)]);
+    until_blocking("the tools are listed", || kernel.server("desk")["tools"] == 1);
+    let update = ["servers", "update", "desk", "--version", "1.1.0", "--yes"].map(str::to_owned);
+    let updated = run(&kernel.home, &update);
+    assert_eq!(updated.code, Some(0), "{updated:?}");
+    assert!(updated.out.contains("desk.echo changed; agents cannot call it"), "{updated:?}");
 }
 
 #[test]

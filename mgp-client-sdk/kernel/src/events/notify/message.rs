@@ -69,6 +69,8 @@ struct Event {
 #[derive(Deserialize)]
 struct EventData {
     actor: Option<String>,
+    /// The tenant whose operators decide; `None` for the local one.
+    tenant: Option<String>,
     server_id: Option<String>,
     tool_name: Option<String>,
     transaction_id: Option<String>,
@@ -138,7 +140,11 @@ impl Waiting {
     }
 
     fn add_event(&mut self, Event { channel, data }: Event) {
-        let EventData { actor, server_id, tool_name, transaction_id, details } = data;
+        let EventData { actor, tenant, server_id, tool_name, transaction_id, details } = data;
+        // Messages reach the operators of the local tenant, who cannot decide for another one. Definitions are shared.
+        if tenant.is_some() && channel != DEFINITION_CHANGED {
+            return;
+        }
         let name = |text: Option<String>| clip(&escape_hidden(&text.unwrap_or_default()), MAX_NAME);
         let id = server_id.iter().chain(&tool_name).map(String::as_str).collect::<Vec<_>>();
         let definition = page("definition", &id.join("."));
@@ -164,7 +170,8 @@ impl Waiting {
             }
             (TRANSACTION_STUCK, _) => {
                 let id = name(transaction_id);
-                let text = format!("the transaction {id} could not be undone");
+                let text =
+                    format!("the transaction {id} could not be undone: see `mgp transactions ls`");
                 (format!("transaction {id}"), text, String::new())
             }
             _ => return,
@@ -236,6 +243,23 @@ mod tests {
         let message = waiting.take(console).unwrap();
         let link = "https://mgp.example/console/definition/files.x%2F..%2F%22%3Fkey%3D1";
         assert_eq!(message.links, [link]);
+    }
+
+    #[test]
+    fn a_message_leaves_out_what_operators_of_other_tenants_decide() {
+        let mut waiting = Waiting::default();
+        let mut foreign = asked("a", "write", "2999-01-01T00:00:00.000Z");
+        foreign["tenant"] = "acme".into();
+        add(&mut waiting, "approvals.requested", &foreign);
+        let stuck = serde_json::json!({"transaction_id": "tx-1", "tenant": "acme"});
+        add(&mut waiting, "transactions.stuck", &stuck);
+        assert!(waiting.take(None).is_none());
+        add(&mut waiting, "security.definition_changed", &foreign);
+        let message = waiting.take(None).unwrap();
+        assert_eq!(message.lines, ["the definition of files.write changed"]);
+        add(&mut waiting, "transactions.stuck", &serde_json::json!({"transaction_id": "tx-1"}));
+        let message = waiting.take(None).unwrap();
+        assert!(message.text().contains("tx-1 could not be undone: see `mgp transactions ls`"));
     }
 
     #[test]

@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use mgp_client_sdk::{ServerChange, TestClient};
 use mgp_discovery::{GovernanceConfig, Isolation, ServerConfig};
-use mgp_server_sdk::{Prompt, Resource, Server, Tool};
+use mgp_server_sdk::{Prompt, Resource, Resources, Server, Tool};
+use mgp_testkit::until;
 use mgp_types::RpcError;
 use mgp_types::mcp::{Era, Revision};
-use mgp_types::method::{Request as _, ResourcesSubscribe, ToolsList};
+use mgp_types::method::{Request as _, ResourcesList, ResourcesSubscribe, ToolsList};
 use mgp_types::mgp::{DefaultPolicy, RiskLevel, ServerState, ShutdownReason};
 use mgp_types::service::Stack;
+use mgp_types::sync::Mutex;
 use tokio::time::sleep;
 use tower_layer::layer_fn;
 
@@ -59,9 +61,7 @@ async fn a_subscription_that_a_restarted_server_refuses_at_first_is_requested_ag
     let kernel = builder.build().await.unwrap();
     let changed = ServerChange::Resource("test://news".to_owned());
     let (host, updates) = counting_host(&kernel, changed).await;
-    while host.resources().await.unwrap().is_empty() {
-        sleep(Duration::from_millis(5)).await;
-    }
+    until("a resource is listed", async || !host.resources().await.unwrap().is_empty()).await;
     host.subscribe("test://news").await.unwrap();
     assert_eq!((requests.load(Ordering::SeqCst), updates.load(Ordering::SeqCst)), (1, 0));
     kernel.restart_server(&"news".into()).await;
@@ -161,14 +161,55 @@ async fn a_list_of_tools_that_fails_is_described_before_the_definitions_that_wer
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_changed_list_of_resources_that_a_server_fails_to_return_is_read_again() {
+    let fails = Arc::new(AtomicBool::new(false));
+    let is_failing = Arc::clone(&fails);
+    let handles: Arc<Mutex<Vec<Resources>>> = Arc::default();
+    let made = Arc::clone(&handles);
+    let loading = move || {
+        let is_failing = Arc::clone(&is_failing);
+        let layer = layer_fn(move |inner: Stack| {
+            let is_failing = Arc::clone(&is_failing);
+            Stack::from_fn(move |call| {
+                let lists = call.method().as_str() == ResourcesList::METHOD;
+                let fails = lists && is_failing.swap(false, Ordering::SeqCst);
+                let sent = inner.send(call);
+                async move { if fails { Err(RpcError::internal("not yet")) } else { sent.await } }
+            })
+        });
+        let server = clock().resource(Resource::text("test://a", "a", "none"));
+        made.lock().push(server.resources());
+        server.layer(layer)
+    };
+    let builder = Kernel::builder().local_with("clock", open(Isolation::Shared), loading);
+    let kernel = builder.build().await.unwrap();
+    let host = TestClient::new(kernel.server()).await;
+    let lists = async |count: usize| {
+        for _ in 0..1000 {
+            if host.resources().await.unwrap().len() == count {
+                return;
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        panic!("the list is not read again");
+    };
+    lists(1).await;
+    // The read that follows the first list must not be the one that fails.
+    sleep(Duration::from_secs(5)).await;
+    fails.store(true, Ordering::SeqCst);
+    handles.lock()[0].add(Resource::text("test://b", "b", "none")).unwrap();
+    lists(2).await;
+    assert!(!fails.load(Ordering::SeqCst), "one read failed");
+    kernel.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_after_an_approval_starts_a_stopped_server_to_read_its_tools_again() {
     let builder = Kernel::builder().local_with("clock", open(Isolation::Shared), clock);
     let kernel = builder.build().await.unwrap();
     let fleet = &kernel.0.fleet;
     let server = fleet.get("clock").unwrap();
-    while server.lists_may_be_outdated() {
-        sleep(Duration::from_millis(5)).await;
-    }
+    until("the lists are read", async || !server.lists_may_be_outdated()).await;
     server.client().stop(ShutdownReason::IdleTimeout).await;
     fleet.reread_tools(&"clock".into()).await;
     assert!(server.lists_may_be_outdated());
@@ -190,9 +231,7 @@ async fn the_end_of_a_list_that_a_server_no_longer_offers_is_announced() {
     let builder = Kernel::builder().local_with("clock", open(Isolation::Shared), changing);
     let kernel = builder.build().await.unwrap();
     let (host, changes) = counting_host(&kernel, ServerChange::Prompts).await;
-    while host.prompts().await.unwrap().is_empty() {
-        sleep(Duration::from_millis(5)).await;
-    }
+    until("a prompt is listed", async || !host.prompts().await.unwrap().is_empty()).await;
     // Earlier changes may be announced a moment later.
     sleep(Duration::from_secs(5)).await;
     let before = changes.load(Ordering::SeqCst);
@@ -276,9 +315,7 @@ async fn an_instance_whose_events_are_subscribed_to_starts_again_with_its_server
     let builder = Kernel::builder().local_with("clock", open(Isolation::PerAgent), striking);
     let kernel = builder.build().await.unwrap();
     let client = TestClient::new(kernel.server()).await;
-    while client.call("now").await.is_err() {
-        sleep(Duration::from_millis(5)).await;
-    }
+    until("the tool is known", async || client.call("now").await.is_ok()).await;
     let events = client.events().subscribe(["clock.*"]).await.unwrap();
     let restart = async || {
         kernel.restart_server(&"clock".into()).await;

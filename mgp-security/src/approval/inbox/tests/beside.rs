@@ -3,10 +3,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
+use mgp_testkit::FaultyStore;
 use mgp_types::RpcError;
-use mgp_types::service::BoxFuture;
-use mgp_types::store::{Change, LoadedRecords, PendingEvent, Store, StoreError};
-use tokio::sync::watch;
+use mgp_types::store::Store as _;
 
 use super::*;
 use crate::approval::Approver;
@@ -57,51 +56,6 @@ async fn an_equal_call_whose_form_is_still_open_stays_in_the_inbox_and_gets_its_
     }
 }
 
-/// A store that needs a second for each change.
-struct Slow(MemoryStore);
-
-impl Store for Slow {
-    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
-        self.0.load(space)
-    }
-
-    fn changes(
-        &self,
-        space: &'static str,
-        since: u64,
-    ) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
-        self.0.changes(space, since)
-    }
-
-    fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
-        let store = self.0.clone();
-        Box::pin(async move {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            store.commit(change).await
-        })
-    }
-
-    fn revision(&self) -> watch::Receiver<u64> {
-        self.0.revision()
-    }
-
-    fn pending_events(
-        &self,
-        log: &str,
-        most: usize,
-    ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
-        self.0.pending_events(log, most)
-    }
-
-    fn acknowledge(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
-        self.0.acknowledge(log, through)
-    }
-
-    fn answer_timeout(&self) -> Duration {
-        Duration::from_mins(1)
-    }
-}
-
 /// A form that is answered while the opposite answer of an operator is being stored.
 struct LateForm {
     answer: GrantDecision,
@@ -132,7 +86,14 @@ async fn the_answer_of_an_operator_that_is_being_stored_comes_before_that_of_the
         (GrantDecision::Approved, GrantDecision::Denied),
         (GrantDecision::Denied, GrantDecision::Approved),
     ] {
-        let store = Arc::new(Slow(MemoryStore::new()));
+        let store = FaultyStore::default().on_commit(|store, change| {
+            let store = store.inner().clone();
+            Box::pin(async move {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                store.commit(change).await
+            })
+        });
+        let store = Arc::new(store.with_answer_timeout(Duration::from_mins(1)));
         let inbox = Inbox::new(store, Arc::new(MemoryAudit::new()));
         inbox.open().await.unwrap();
         let first = Arc::new(LateForm { answer: form, inbox: inbox.clone() });

@@ -1,7 +1,8 @@
 //! Approvals of later calls: equal calls that wait at the same time, and revocations while the store fails.
 
+use mgp_testkit::FaultyStore;
+
 use super::*;
-use crate::state::brittle::Brittle;
 
 fn for_an_hour() -> ApprovalTerm {
     ApprovalTerm::Tool { until: (SystemTime::now() + Duration::from_hours(1)).into() }
@@ -28,7 +29,7 @@ async fn an_approval_of_later_calls_also_answers_an_equal_call_that_waits() {
 
 #[tokio::test(start_paused = true)]
 async fn a_revocation_that_failed_half_way_can_be_repeated() {
-    let store = Arc::new(Brittle::of("approvals"));
+    let store = Arc::new(FaultyStore::of_space("approvals"));
     let inbox = Inbox::new(store.clone(), Arc::new(MemoryAudit::new()));
     inbox.open().await.unwrap();
     let cx = mock::client(Stack::new(Router::new())).cx;
@@ -38,9 +39,9 @@ async fn a_revocation_that_failed_half_way_can_be_repeated() {
     let kept = inbox.calls().list(&ann(), None).await.unwrap();
     let names = [Permission::from(kept[0].id.as_str())];
 
-    store.set_broken(true);
+    store.set_failing(true);
     inbox.revoke_calls(&ann(), &"disk".into(), &names).await.unwrap_err();
-    store.set_broken(false);
+    store.set_failing(false);
     assert_eq!(inbox.revoke_calls(&ann(), &"disk".into(), &names).await.unwrap(), kept);
     assert!(inbox.calls().list(&ann(), None).await.unwrap().is_empty());
     assert_eq!(inbox.decide(&cx, question).await.unwrap().answer, GrantDecision::Deferred);
@@ -48,12 +49,12 @@ async fn a_revocation_that_failed_half_way_can_be_repeated() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_failed_approves_no_later_calls() {
-    let store = Arc::new(Brittle::of("approvals"));
+    let store = Arc::new(FaultyStore::of_space("approvals"));
     let inbox = Inbox::new(store.clone(), Arc::new(MemoryAudit::new()));
     inbox.open().await.unwrap();
     let cx = mock::client(Stack::new(Router::new())).cx;
     let waits = id(&inbox.decide(&cx, wipe(&agent("eve"), "all")).await.unwrap());
-    store.set_broken(true);
+    store.set_failing(true);
     inbox.approve_for(&ann(), &waits, &for_an_hour(), None).await.unwrap_err();
     assert!(inbox.calls().list(&ann(), None).await.unwrap().is_empty());
 }

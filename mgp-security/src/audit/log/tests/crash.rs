@@ -1,14 +1,12 @@
 //! Tests with processes that are killed while they write a log.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::process::{Command, Stdio};
+use std::io::{BufRead as _, Read as _, Write as _};
 use std::time::Duration;
+
+use mgp_testkit::{ChildTest, child_role};
 
 use super::super::chain::{Chain, ChainKey, Line};
 use super::*;
-
-/// The environment variable that gives the process to be killed the directory of its log.
-const DIRECTORY_VARIABLE: &str = "MGP_AUDIT_LOG_TO_KILL";
 
 /// The number of processes that are killed.
 const KILLS: u64 = 30;
@@ -16,7 +14,7 @@ const KILLS: u64 = 30;
 /// Runs in the process that is killed: begins calls that never end, and reports events after they were acknowledged.
 #[tokio::test]
 async fn a_process_that_can_be_killed() {
-    let Some(dir) = std::env::var_os(DIRECTORY_VARIABLE) else { return };
+    let Some((_, dir)) = child_role() else { return };
     let config = LogConfig::new(dir).segment_bytes(20_000).checkpoint_every(50);
     let log = AuditLog::open(config, None).await.unwrap();
     let mut out = std::io::stdout();
@@ -43,28 +41,17 @@ async fn what_was_acknowledged_survives_a_killed_process() {
     let folder = Folder::new();
     let (mut begun, mut acknowledged) = (0, 0);
     for round in 0..KILLS {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "audit::log::tests::crash::a_process_that_can_be_killed",
-                "--nocapture",
-            ])
-            .env(DIRECTORY_VARIABLE, &folder.dir)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let test = "audit::log::tests::crash::a_process_that_can_be_killed";
+        let mut child = ChildTest::start(test, "writer", &folder.dir);
         let mut first = String::new();
         while !first.contains("begun") {
             first.clear();
-            assert!(output.read_line(&mut first).unwrap() > 0, "the process ended by itself");
+            assert!(child.lines.read_line(&mut first).unwrap() > 0, "the process ended by itself");
         }
         tokio::time::sleep(Duration::from_millis(round % 7)).await;
-        child.kill().unwrap();
-        child.wait().unwrap();
+        child.kill();
         let mut rest = first;
-        output.read_to_string(&mut rest).unwrap();
+        child.lines.read_to_string(&mut rest).unwrap();
         let lines = folder.lines();
         // The last reported line may be incomplete.
         let (whole, _) = rest.rsplit_once('\n').unwrap();

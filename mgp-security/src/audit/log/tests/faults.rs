@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use mgp_types::service::Principal;
-use mgp_types::service::{AuditError, AuditFuture, BoxFuture};
-use mgp_types::store::{Change, LoadedRecords, MemoryStore, PendingEvent, StoreError};
-use tokio::sync::watch;
+use mgp_testkit::{FaultyStore, store_busy, until};
+use mgp_types::service::{AuditError, AuditFuture, Principal};
+use mgp_types::store::{Change, MemoryStore};
 
 use super::super::segments::{Disk, SegmentFile};
 use super::*;
@@ -148,12 +147,7 @@ async fn records_of_opening_reach_the_disk_although_no_other_follows() {
     let folder = torn().await;
     let (log, syncs, let_go) = Slow::open(&folder, Fsync::OnCheckpoint).await;
     drop(let_go);
-    let synced = async {
-        while syncs.load(Ordering::Relaxed) == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(10), synced).await.unwrap();
+    until("the log is synced", async || syncs.load(Ordering::Relaxed) != 0).await;
     drop(log);
 }
 
@@ -172,12 +166,7 @@ async fn with_fsync_always_a_caller_waits_for_the_disk_after_a_cut_too() {
 }
 
 async fn until_written(log: &AuditLog) {
-    let written = async {
-        while log.flush().await.is_err() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(10), written).await.unwrap();
+    until("the log is written", async || log.flush().await.is_ok()).await;
 }
 
 #[tokio::test]
@@ -280,92 +269,33 @@ async fn a_full_queue_lets_calls_wait_and_then_refuses_them() {
     drop(again);
 }
 
-/// A store that can be set to fail.
-#[derive(Clone)]
-struct Broken {
-    inner: MemoryStore,
-    failing: Arc<AtomicBool>,
-    /// If `true`, a commit takes effect although it reports a failure.
-    lying: Arc<AtomicBool>,
-    /// If `true`, the store takes a long time to return pending events.
-    slow: bool,
-}
-
-impl Broken {
-    fn new() -> Self {
-        let (failing, lying) = (Arc::default(), Arc::default());
-        Self { inner: MemoryStore::new(), failing, lying, slow: false }
-    }
-
-    fn works(&self) -> Result<(), StoreError> {
-        if self.failing.load(Ordering::Relaxed) {
-            Err(StoreError::Busy("it is broken"))
-        } else {
-            Ok(())
+/// Creates a store that can be set to fail its commits. While the flag is set, they take effect nevertheless.
+fn broken(is_lying: &Arc<AtomicBool>) -> FaultyStore {
+    let is_lying = Arc::clone(is_lying);
+    FaultyStore::default().on_commit(move |store, change| {
+        if !store.is_failing() {
+            return store.inner().commit(change);
         }
-    }
-}
-
-impl Store for Broken {
-    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
-        self.inner.load(space)
-    }
-
-    fn changes(
-        &self,
-        space: &'static str,
-        since: u64,
-    ) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
-        self.inner.changes(space, since)
-    }
-
-    fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
-        match self.works() {
-            Err(error) => {
-                if self.lying.load(Ordering::Relaxed) {
-                    drop(self.inner.commit(change));
-                }
-                Box::pin(std::future::ready(Err(error)))
-            }
-            Ok(()) => self.inner.commit(change),
+        if is_lying.load(Ordering::Relaxed) {
+            drop(store.inner().commit(change));
         }
-    }
-
-    fn revision(&self) -> watch::Receiver<u64> {
-        self.inner.revision()
-    }
-
-    fn pending_events(
-        &self,
-        log: &str,
-        most: usize,
-    ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
-        let pending = self.inner.pending_events(log, most);
-        let rest = if self.slow { Duration::from_millis(50) } else { Duration::ZERO };
-        Box::pin(async move {
-            // Only the writer thread calls this, so blocking delays nothing else.
-            std::thread::sleep(rest);
-            pending.await
-        })
-    }
-
-    fn acknowledge(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
-        self.inner.acknowledge(log, through)
-    }
+        store_busy("it is broken")
+    })
 }
 
 #[tokio::test]
 async fn nothing_is_acknowledged_while_the_store_does_not_keep_the_head() {
-    let (folder, store) = (Folder::new(), Broken::new());
+    let is_lying = Arc::default();
+    let (folder, store) = (Folder::new(), broken(&is_lying));
     let log = AuditLog::open(folder.config(), Some(shared(&store))).await.unwrap();
     log.record(event("one")).await.unwrap();
     for lying in [false, true] {
-        store.lying.store(lying, Ordering::Relaxed);
-        store.failing.store(true, Ordering::Relaxed);
+        is_lying.store(lying, Ordering::Relaxed);
+        store.set_failing(true);
         assert!(log.record(event("lost")).await.is_err());
         assert!(log.begin(start("not run", None, None)).await.is_err());
         assert!(log.begin(start("not run", Some(RiskLevel::Safe), None)).await.is_err());
-        store.failing.store(false, Ordering::Relaxed);
+        store.set_failing(false);
         until_written(&log).await;
         log.record(event("two")).await.unwrap();
     }
@@ -377,8 +307,9 @@ async fn nothing_is_acknowledged_while_the_store_does_not_keep_the_head() {
 
 #[tokio::test]
 async fn a_flush_waits_for_what_was_committed_for_the_log() {
-    let (folder, mut store) = (Folder::new(), Broken::new());
-    store.slow = true;
+    // Only the thread that writes the log reads pending events, so the delay blocks nothing else.
+    let store = FaultyStore::default().pending_delay(Duration::from_millis(50));
+    let folder = Folder::new();
     let log = AuditLog::open(folder.config(), Some(shared(&store))).await.unwrap();
     store.commit(Change::new().event("audit", event("one"))).await.unwrap();
     log.flush().await.unwrap();
@@ -535,10 +466,10 @@ async fn a_call_whose_approval_is_decided_only_in_the_store_may_have_run() {
 
 #[tokio::test]
 async fn dropping_the_last_handle_does_not_block_a_runtime_while_the_disk_is_slow() {
-    let (folder, store) = (Folder::new(), Broken::new());
+    let (folder, store) = (Folder::new(), broken(&Arc::default()));
     let log = AuditLog::open(folder.config(), Some(shared(&store))).await.unwrap();
     let running = log.begin(start("runs", Some(RiskLevel::Safe), None)).await.unwrap();
-    store.failing.store(true, Ordering::Relaxed);
+    store.set_failing(true);
     assert!(log.record(event("lost")).await.is_err());
     running.finish(AuditOutcome::Success);
     let began = tokio::time::Instant::now();

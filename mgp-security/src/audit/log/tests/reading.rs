@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use super::*;
-use crate::AuditQuery;
 use crate::audit::EventSource as _;
+use crate::{AuditQuery, LogFiles};
 
 /// Writes 200 events to a log with many files, and internal records between the events.
 async fn sample(folder: &Folder) -> AuditLog {
@@ -70,6 +70,8 @@ async fn a_query_finds_matching_events_in_either_order_page_by_page() {
         backwards(&tools)
     );
     assert_eq!(all(AuditQuery::new().tool("odd").newest_first().limit(6)).await, backwards(&odd));
+    assert_eq!(all(AuditQuery::new().tool("files.odd")).await, odd, "with the id of its server");
+    assert_eq!(all(AuditQuery::new().tool("file.odd")).await, Vec::<u64>::new());
     assert_eq!(all(AuditQuery::new().trace("trace-1").tool("odd")).await, odd);
     assert_eq!(all(AuditQuery::new().result("SUCCESS").tool("odd")).await, odd);
     assert_eq!(all(AuditQuery::new().result("DENIED")).await, Vec::<u64>::new());
@@ -107,11 +109,26 @@ async fn a_damaged_log_is_not_read() {
         log.record(event(id)).await.unwrap();
     }
     let path = folder.segments().remove(0);
-    let text = fs::read_to_string(&path).unwrap().replacen("\"seq\":2", "\"sec\":2", 1);
-    fs::write(&path, text).unwrap();
-    for query in [AuditQuery::new(), AuditQuery::new().newest_first()] {
-        assert!(log.query(query).await.is_err());
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replacen("\"seq\":2", "\"sec\":2", 1)).unwrap();
+    let files = LogFiles::new(&folder.dir, "audit", Some(&folder.head())).unwrap();
+    let readable = files.clone().skip_unreadable();
+    let orders = [(AuditQuery::new(), [1, 3]), (AuditQuery::new().newest_first(), [3, 1])];
+    for (query, found) in &orders {
+        assert!(log.query(query.clone()).await.is_err());
+        assert!(files.query(query.clone()).await.is_err());
+        let page = readable.query(query.clone()).await.unwrap();
+        assert_eq!(seqs(&page.events), found);
     }
+    // A record with the number of a later one does not hide those after it.
+    fs::write(&path, text.replacen("\"seq\":2", "\"seq\":99", 1)).unwrap();
+    for (query, found) in orders {
+        assert_eq!(seqs(&readable.query(query).await.unwrap().events), found);
+    }
+    // An unreadable line at the beginning of a file does not hide the file from later pages.
+    fs::write(&path, text.replacen("\"seq\":1", "\"sec\":1", 1)).unwrap();
+    let page = readable.query(AuditQuery::new().newest_first().after(3)).await.unwrap();
+    assert_eq!(seqs(&page.events), [2]);
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_testkit::until;
 use mgp_types::mgp::{AuditEvent, RiskLevel};
 use mgp_types::service::{AuditFuture, AuditOutcome, AuditSink as _};
 use mgp_types::store::{Change, MemoryStore, Store as _};
@@ -61,12 +62,7 @@ async fn the_end_of_a_safe_call_is_written_without_a_flush() {
         .await
         .unwrap()
         .unwrap();
-    let head = async {
-        while folder.head().seq == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(10), head).await.expect("the head follows");
+    until("the head follows", async || folder.head().seq != 0).await;
     drop(log);
     assert_eq!(folder.head().seq, 1);
 }

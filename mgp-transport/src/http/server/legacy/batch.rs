@@ -7,15 +7,16 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use http::{Response, StatusCode};
 use mgp_types::Id;
-use mgp_types::service::{Call, Context, Message, Method, Params, Principal};
+use mgp_types::service::{Call, Context, Message, Method, Params, Principal, write_answer};
 
 use super::super::ReceivedRequest;
 use super::super::body::HttpBody;
+use super::super::config::HttpConfig;
 use super::super::load::LoadGuard;
 use super::super::post::{Post, context, encode_answer};
 use super::super::refusal::{Refusal, empty, json};
 use super::session::Session;
-use crate::connection::read_reply;
+use crate::connection::{MAX_SHORT_ANSWER, batch_too_long, read_reply};
 use crate::scoped::{ScopedTask, spawn_scoped};
 
 impl Post<'_> {
@@ -33,16 +34,16 @@ impl Post<'_> {
         }
         let (received, mut busy) = (self.received, self.busy);
         busy.stop_running();
-        let busy = Arc::new(busy);
-        let batch = Batch { received, session, principal: self.principal, busy };
+        let config = &received.state.config;
+        let mut answers = Answers { array: Vec::new(), config, busy: busy.for_more_bytes() };
+        let batch = Batch { received, session, principal: self.principal, busy: Arc::new(busy) };
         let mut waiting = FuturesUnordered::new();
-        let mut answers: Vec<Vec<u8>> = Vec::new();
         for item in items {
             match Message::parse(item) {
                 Ok(Message::Request { id, method, params }) => {
                     match batch.request(id.clone(), method, params) {
                         Ok(answer) => waiting.push(answer),
-                        Err(refusal) => answers.push(refusal.into_message(Some(id))),
+                        Err(refusal) => answers.refuse(refusal, Some(id)),
                     }
                 }
                 Ok(Message::Notification { method, params }) => batch.notify(method, params),
@@ -50,21 +51,78 @@ impl Post<'_> {
                     let sent_requests = batch.session.sent_requests();
                     if let Some((id, sent_requests)) = id.as_ref().zip(sent_requests) {
                         sent_requests
-                            .complete(id, |cx| outcome.map(|result| read_reply(cx, result)));
+                            .complete(id, |cx| outcome.and_then(|result| read_reply(cx, result)));
                     }
                 }
-                Ok(Message::Batch(_)) => answers.push(Refusal::Batch.into_message(None)),
+                Ok(Message::Batch(_)) => answers.refuse(Refusal::Batch, None),
                 Err(bad) => {
                     if let Some(error) = bad.error {
-                        answers.push(Refusal::Message(error, None).into_message(bad.id));
+                        answers.refuse(Refusal::Message(error, None), bad.id);
                     }
                 }
             }
         }
         while let Some(answer) = waiting.next().await {
-            answers.extend(answer.filter(|answer| !answer.is_empty()));
+            if let Some((id, answer)) = answer {
+                answers.push(Some(&id), answer);
+            }
         }
-        Ok(respond(&answers))
+        Ok(answers.into_response())
+    }
+}
+
+/// The answers of a batch, as far as they have been collected, as a JSON array without its end. Long answers count
+/// against the limit of bytes in memory.
+struct Answers<'a> {
+    array: Vec<u8>,
+    config: &'a HttpConfig,
+    busy: LoadGuard,
+}
+
+impl Answers<'_> {
+    fn refuse(&mut self, refusal: Refusal, id: Option<Id>) {
+        let answer = refusal.into_message(id);
+        self.push(None, answer);
+    }
+
+    /// Adds an answer. Beyond a limit, the client gets an error instead of a long answer.
+    fn push(&mut self, id: Option<&Id>, mut answer: Vec<u8>) {
+        if answer.is_empty() {
+            return;
+        }
+        // If there is not even room for its id, the error has none.
+        for id in [id, None] {
+            if self.make_room(answer.len()) {
+                break;
+            }
+            answer.clear();
+            let error = batch_too_long(self.config.body_bytes).without_recovery();
+            write_answer(&mut answer, id, &Err(error));
+        }
+        self.array.push(if self.array.is_empty() { b'[' } else { b',' });
+        self.array.extend_from_slice(&answer);
+    }
+
+    fn make_room(&mut self, size: usize) -> bool {
+        if size <= MAX_SHORT_ANSWER {
+            return true;
+        }
+        if self.array.len() + size > self.config.body_bytes {
+            return false;
+        }
+        let is_counted = self.busy.add_bytes(size, self.config.held_bytes).is_ok();
+        if !is_counted {
+            self.busy.remove_bytes(size);
+        }
+        is_counted
+    }
+
+    fn into_response(mut self) -> Response<HttpBody> {
+        if self.array.is_empty() {
+            return empty(StatusCode::ACCEPTED);
+        }
+        self.array.push(b']');
+        json(StatusCode::OK, self.array)
     }
 }
 
@@ -84,7 +142,7 @@ impl Batch<'_> {
         id: Id,
         method: Method,
         params: Params,
-    ) -> Result<ScopedTask<Vec<u8>>, Refusal> {
+    ) -> Result<ScopedTask<(Id, Vec<u8>)>, Refusal> {
         let (state, session) = (&self.received.state, &self.session);
         let running = state.load.admit(&self.principal, state.config.in_flight)?;
         let mut cx = self.context();
@@ -93,7 +151,8 @@ impl Batch<'_> {
         let held = (session.running(), Arc::clone(&self.busy), running);
         Ok(spawn_scoped(session.scope(), async move {
             let _held = held;
-            encode_answer(&id, &call.await)
+            let answer = encode_answer(&id, &call.await);
+            (id, answer)
         }))
     }
 
@@ -111,14 +170,4 @@ impl Batch<'_> {
         let session = &self.session;
         context(session.peer(), session.scope(), session.principal(), self.received)
     }
-}
-
-fn respond(answers: &[Vec<u8>]) -> Response<HttpBody> {
-    if answers.is_empty() {
-        return empty(StatusCode::ACCEPTED);
-    }
-    let mut array = vec![b'['];
-    array.extend_from_slice(&answers.join(&b','));
-    array.push(b']');
-    json(StatusCode::OK, array)
 }

@@ -107,7 +107,7 @@ impl Post<'_> {
         }
         let session = self.received.session(&self.principal)?;
         let known = id.zip(session.sent_requests()).is_some_and(|(id, sent_requests)| {
-            sent_requests.complete(id, |cx| outcome.map(|result| read_reply(cx, result)))
+            sent_requests.complete(id, |cx| outcome.and_then(|result| read_reply(cx, result)))
         });
         if !known {
             tracing::debug!(?id, "ignored an answer to an unknown request");

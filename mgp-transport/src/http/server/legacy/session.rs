@@ -10,7 +10,8 @@ use mgp_types::random_name;
 use mgp_types::service::{CallKey, Peer, Principal, Scope, ScopeKind, WireRules};
 use mgp_types::sync::Mutex;
 
-use super::super::stream::{EventBudget, EventId, Stream};
+use super::super::event_budget::CallerBudget;
+use super::super::stream::{EventId, Stream};
 use crate::connection::PendingRequests;
 
 /// The stream number of the session's GET stream, which belongs to no call.
@@ -26,7 +27,7 @@ pub(in super::super) struct Session {
     id: String,
     principal: Principal,
     scope: Scope,
-    budget: Arc<EventBudget>,
+    budget: Arc<CallerBudget>,
     state: Mutex<SessionState>,
     /// Time of the last use, in seconds of the table's clock.
     pub(super) last_used: AtomicU64,
@@ -50,7 +51,7 @@ struct SessionState {
 impl Session {
     pub(super) fn new(
         principal: Principal,
-        budget: Arc<EventBudget>,
+        budget: Arc<CallerBudget>,
     ) -> Result<Arc<Self>, RpcError> {
         let id = random_name()?;
         Ok(Arc::new_cyclic(|this| Self {
@@ -242,12 +243,15 @@ impl Drop for OpenCall {
 mod tests {
     use std::time::Duration;
 
+    use super::super::super::event_budget::EventBudget;
     use super::*;
 
     fn session(bound: usize) -> Arc<Session> {
         let second = Duration::from_secs(1);
-        let budget = Arc::new(EventBudget::new(bound, 1 << 20, second, second));
-        Session::new(Principal::local(), budget).unwrap()
+        let budget = EventBudget::new(bound, 1 << 20, second, second);
+        let principal = Principal::local();
+        let own = budget.of_caller(&principal);
+        Session::new(principal, own).unwrap()
     }
 
     /// Simulates a call whose client disconnects before the answer.
@@ -278,10 +282,10 @@ mod tests {
         for _ in 0..16 {
             abandon_call(&session, 50_000);
         }
-        assert!(session.budget.held() <= 100_000, "{} bytes", session.budget.held());
+        assert!(session.budget.all.held() <= 100_000, "{} bytes", session.budget.all.held());
         assert!(is_known(&session, abandon_call(&session, 10)));
         session.end();
-        assert_eq!(session.budget.held(), 0);
+        assert_eq!(session.budget.all.held(), 0);
     }
 
     #[test]

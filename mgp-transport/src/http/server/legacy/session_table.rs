@@ -9,8 +9,8 @@ use mgp_types::service::Principal;
 use mgp_types::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
+use super::super::event_budget::EventBudget;
 use super::super::refusal::Refusal;
-use super::super::stream::EventBudget;
 use super::session::Session;
 
 /// The idle time after which a session can be evicted to make room for a new one.
@@ -52,8 +52,9 @@ impl Sessions {
         self: &Arc<Self>,
         principal: Principal,
     ) -> Result<Arc<Session>, Refusal> {
-        let session = Session::new(principal, Arc::clone(&self.budget))
-            .map_err(|error| Refusal::Message(error, None))?;
+        let budget = self.budget.of_caller(&principal);
+        let session =
+            Session::new(principal, budget).map_err(|error| Refusal::Message(error, None))?;
         self.touch(&session);
         let evicted = {
             let mut sessions = self.table.lock();

@@ -2,11 +2,12 @@
 
 use proptest::prelude::*;
 
+use super::super::event_budget::EventBudget;
 use super::*;
 
 fn stream(number: Option<u64>) -> Stream {
     let second = Duration::from_secs(1);
-    Stream::new(number, Arc::new(EventBudget::new(1 << 20, 1 << 10, second, second)))
+    Stream::new(number, EventBudget::new(1 << 20, 1 << 10, second, second).without_session())
 }
 
 fn read(stream: &Stream, reader: u64) -> Poll<Option<String>> {
@@ -88,7 +89,7 @@ fn events_are_read_from_behind_the_last() {
 fn the_oldest_are_dropped_and_the_answer_is_kept() {
     let stream = stream(Some(1));
     push_events(&stream, 100);
-    assert!(stream.budget.held() <= 1 << 10);
+    assert!(stream.budget.all.held() <= 1 << 10);
     stream.finish(vec![b'x'; 5_000]);
     // The answer alone is longer than the limit.
     let reader = stream.attach(Some(0));
@@ -108,10 +109,10 @@ fn read_events_are_kept_up_to_the_limit() {
     let stream = stream(Some(1));
     let reader = stream.attach(None);
     push_events(&stream, 100);
-    assert!(stream.budget.held() > 1 << 10, "there is a reader, so nothing is dropped");
+    assert!(stream.budget.all.held() > 1 << 10, "there is a reader, so nothing is dropped");
     let Poll::Ready(Some(text)) = read(&stream, reader) else { panic!("no events") };
     assert_eq!(numbers(&text), (0..100).collect::<Vec<_>>());
-    let held = stream.budget.held();
+    let held = stream.budget.all.held();
     assert!(held <= 1 << 10 && held > 900, "{held}");
     stream.detach(reader);
     let Poll::Ready(Some(text)) = read(&stream, stream.attach(Some(0))) else {
@@ -122,7 +123,7 @@ fn read_events_are_kept_up_to_the_limit() {
     assert_eq!(back.len() as u64, 100 - back[0], "no gap but at the beginning: {back:?}");
     let budget = Arc::clone(&stream.budget);
     drop(stream);
-    assert_eq!(budget.held(), 0);
+    assert_eq!(budget.all.held(), 0);
 }
 
 #[test]
@@ -132,10 +133,10 @@ fn nothing_is_kept_if_no_client_can_resume_or_the_budget_is_full() {
     let reader = modern.attach(None);
     let Poll::Ready(Some(text)) = read(&modern, reader) else { panic!("no events") };
     assert_eq!((text.matches("data: ").count(), text.matches("id:").count()), (100, 0));
-    assert_eq!(modern.budget.held(), 0);
+    assert_eq!(modern.budget.all.held(), 0);
 
     let second = Duration::from_secs(1);
-    let budget = Arc::new(EventBudget::new(100, 1 << 10, second, second));
+    let budget = EventBudget::new(108, 1 << 10, second, second).without_session();
     let (one, other) = (Stream::new(Some(1), Arc::clone(&budget)), Stream::new(Some(2), budget));
     push_events(&one, 5);
     push_events(&other, 5);
@@ -299,7 +300,7 @@ proptest! {
                     if let Poll::Ready(Some(text)) = read(&stream, reader) {
                         let read = numbers(&text);
                         prop_assert!(read.windows(2).all(|pair| pair[0] + 1 == pair[1]));
-                        let lengths = stream.budget.held();
+                        let lengths = stream.budget.all.held();
                         prop_assert!(lengths <= 1 << 10 || stream.state.lock().events.len() == 1);
                     }
                 }
@@ -311,7 +312,7 @@ proptest! {
             }
             let state = stream.state.lock();
             let held: usize = state.events.iter().map(Bytes::len).sum();
-            prop_assert_eq!((state.held, stream.budget.held()), (held, held));
+            prop_assert_eq!((state.held, stream.budget.all.held()), (held, held));
             let last = state.first + state.events.len() as u64;
             prop_assert!(state.first <= state.next && state.next <= last);
             let skipped = usize::try_from(state.next - state.first).unwrap();
@@ -320,6 +321,6 @@ proptest! {
         }
         let budget = Arc::clone(&stream.budget);
         drop(stream);
-        prop_assert_eq!(budget.held(), 0);
+        prop_assert_eq!(budget.all.held(), 0);
     }
 }

@@ -1,0 +1,63 @@
+//! Tests of `mgp tools search` with a kernel: what it prints beside the tools, and what the kernel records.
+
+use mgp_testkit::until_blocking;
+use serde_json::Value;
+
+use crate::kernel::Kernel;
+use crate::program::program;
+
+/// Starts a kernel with the example server `workbench`, whose tools every agent may use, and with these settings.
+fn open_bench(settings: &str) -> Kernel {
+    let bench = program("workbench");
+    let kernel = Kernel::new(&format!(
+        "{settings}\n[[servers]]\nid = 'bench'\ncommand = '{bench}'\n[servers.mgp]\ndefault_policy = 'opt-out'\n"
+    ));
+    until_blocking("the tools are listed", || kernel.server("bench")["tools"].as_u64() > Some(5));
+    kernel
+}
+
+const SEARCH: [&str; 6] = ["tools", "search", "echo a message", "--agent", "ada", "--most"];
+
+/// Regression test: tools that exceeded the reserve were left out without a remark.
+#[test]
+fn a_search_reports_the_tools_that_it_leaves_out() {
+    let kernel = open_bench("[kernel.tool_context_budget]\ndiscovery_reserve = 200");
+    for most in ["50", "500"] {
+        for json in [false, true] {
+            let mut arguments = [&SEARCH[..], &[most]].concat();
+            if json {
+                arguments.insert(0, "--json");
+            }
+            let ended = kernel.home.run(&arguments);
+            let is_reported = ended.err.contains("the answer leaves out")
+                && ended.err.contains("raise `discovery_reserve`");
+            assert!(ended.code == Some(0) && is_reported, "{ended:?}");
+            assert_eq!(ended.err.contains("at most 50 tools"), most == "500", "{ended:?}");
+        }
+    }
+}
+
+/// Regression test: the remedy was to grant access, which the agent had.
+#[test]
+fn a_budget_that_fits_no_tool_is_not_reported_as_missing_access() {
+    let kernel = open_bench("[agents.ada]\nbudget = 200");
+    let ended = kernel.home.run(&[&SEARCH[..], &["5"]].concat());
+    assert!(
+        ended.out.contains("no found tool fits the context budget of agent `ada`"),
+        "{ended:?}"
+    );
+    assert!(ended.err.contains("`budget` of `[agents.ada]`"), "{ended:?}");
+    assert!(!ended.out.contains("access grant"), "{ended:?}");
+}
+
+/// Regression test: only `--why` marked a search as a trial.
+#[test]
+fn a_trial_search_is_not_recorded_for_the_agent() {
+    let kernel = open_bench("[kernel.search]\nlearning = true");
+    let found = kernel.home.json("tools-search", &[&SEARCH[..], &["5"]].concat());
+    assert_eq!(found[0]["reason"], Value::Null, "{found}");
+    let shown = kernel.home.succeed(&[&SEARCH[..], &["5"]].concat());
+    assert!(shown.contains("DESCRIPTION") && !shown.contains("WHY"), "{shown}");
+    let tokens = kernel.home.json("tools-tokens", &["tools", "tokens", "--agent", "ada"]);
+    assert_eq!(tokens["unmet"], Value::Null, "{tokens}");
+}

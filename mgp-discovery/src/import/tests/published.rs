@@ -1,0 +1,137 @@
+//! Tests of entries of a registry: which code they name, and whether they are withdrawn.
+
+use serde_json::{Value, json};
+
+use crate::import::{Answers, PublishedServer};
+
+/// Returns the entry of a registry for a server with one package.
+fn entry(package: &Value) -> PublishedServer {
+    let server = json!({ "name": "com.acme/weather", "version": "1", "packages": [package] });
+    PublishedServer::new(json!({ "server": server })).unwrap()
+}
+
+#[test]
+fn only_a_name_in_the_registry_of_its_kind_is_exact() {
+    let is_exact = |kind: &str, name: &str| {
+        entry(&json!({ "registryType": kind, "identifier": name, "version": "1.0.0" })).is_exact()
+    };
+    for (kind, name) in [
+        ("npm", "weather"),
+        ("npm", "@acme/weather.v2"),
+        ("npm", "Weather_2~x"),
+        ("pypi", "mcp-server-git"),
+        ("pypi", "mcp-server-git[fast,x.y]"),
+    ] {
+        assert!(is_exact(kind, name), "{kind} {name}");
+    }
+    for (kind, name) in [
+        // `npm` reads these as repositories of GitHub, as a branch of one, or as files.
+        ("npm", "evil/repo"),
+        ("npm", "evil/repo#"),
+        ("npm", "files@evil/repo#"),
+        ("npm", "files@evil/repo"),
+        ("npm", "@a/b/c"),
+        ("npm", "@acme"),
+        ("npm", "evil.tgz"),
+        ("npm", "./evil"),
+        ("npm", "--evil"),
+        ("npm", "files#main"),
+        ("pypi", "git+https://a.example/x"),
+        ("pypi", "name @ https://a.example/x"),
+        ("pypi", "name[a"),
+        ("pypi", "../evil"),
+    ] {
+        assert!(!is_exact(kind, name), "{kind} {name}");
+    }
+}
+
+#[test]
+fn only_a_full_version_is_exact() {
+    let is_exact = |kind: &str, version: &str| {
+        entry(&json!({ "registryType": kind, "identifier": "weather", "version": version }))
+            .is_exact()
+    };
+    for (kind, version) in [
+        ("npm", "1.20.3"),
+        ("npm", "1.0.0-beta.1"),
+        ("npm", "1.0.0-a-b+build.2"),
+        ("pypi", "1.0"),
+        ("pypi", "1!2.0.3rc1"),
+    ] {
+        assert!(is_exact(kind, version), "{kind} {version}");
+    }
+    for (kind, version) in [
+        ("npm", ""),
+        ("npm", "latest"),
+        ("npm", "1.0"),
+        ("npm", "^1.0.0"),
+        ("npm", "1.0.x"),
+        // `npm` reads these as tags, which can be moved, or as files.
+        ("npm", "1.0.0.1"),
+        ("npm", "1.0.0_x"),
+        ("npm", "1.0.0!x"),
+        ("npm", "1.0.0-"),
+        ("npm", "1.0.0-a..b"),
+        ("npm", "1.0.0.tgz"),
+        ("npm", "1.0.0-x.tgz"),
+        ("npm", "1.0.0-x.TAR-gz"),
+        ("pypi", "1.*"),
+        ("pypi", ">=1.0"),
+        ("pypi", "latest"),
+    ] {
+        assert!(!is_exact(kind, version), "{kind} {version}");
+    }
+}
+
+#[test]
+fn a_container_image_is_exact_only_by_its_digest_and_without_arguments() {
+    let digest = "0123456789abcdef".repeat(4);
+    let image = |name: String, arguments: Value| {
+        let package =
+            json!({ "registryType": "oci", "identifier": name, "runtimeArguments": arguments });
+        entry(&package).is_exact()
+    };
+    assert!(image(format!("ghcr.io:443/good/x@sha256:{digest}"), json!([])));
+    for name in [
+        "good/x:1.0.0".to_owned(),
+        format!("good/x@sha256:{digest}0"),
+        format!("good/x@sha256:{}", &digest[1..]),
+        format!("good/x@sha256:{digest}/../evil"),
+        format!("--x@sha256:{digest}"),
+    ] {
+        assert!(!image(name.clone(), json!([])), "{name}");
+    }
+    for argument in [
+        json!({ "type": "positional", "value": "evil/x:latest" }),
+        json!({ "type": "named", "name": "--entrypoint", "value": "sh" }),
+        json!({ "type": "positional", "value": "--yes" }),
+    ] {
+        assert!(!image(format!("good/x@sha256:{digest}"), json!([argument])), "{argument}");
+    }
+}
+
+#[test]
+fn a_deleted_server_is_withdrawn_and_a_deprecated_one_is_not_deleted() {
+    let found = |status: &str| {
+        let server = json!({ "name": "com.acme/weather", "version": "1" });
+        let official = json!({ "io.modelcontextprotocol.registry/official": { "status": status } });
+        let server = PublishedServer::new(json!({ "server": server, "_meta": official })).unwrap();
+        (server.is_withdrawn, server.is_deleted)
+    };
+    assert_eq!(found("active"), (false, false));
+    assert_eq!(found("deprecated"), (true, false));
+    assert_eq!(found("deleted"), (true, true));
+}
+
+#[test]
+fn the_entry_names_the_argument_of_its_package() {
+    for (kind, expected) in
+        [("npm", "weather@1.0.0"), ("pypi", "weather==1.0.0"), ("oci", "weather:1.0.0")]
+    {
+        let server = entry(&json!({ "registryType": kind, "identifier": "weather",
+            "version": "1.0.0", "packageArguments": [{ "type": "positional", "value": "a@2:3" }] }));
+        let imported = &server.import(&Answers::new()).servers[0].entry;
+        assert_eq!(imported.package.as_deref(), Some(expected));
+        assert_eq!(imported.args.last().unwrap(), "a@2:3");
+    }
+}

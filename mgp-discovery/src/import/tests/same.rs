@@ -1,0 +1,81 @@
+//! Tests of servers that the configuration has already, and of the ids of new ones.
+
+use std::path::{Path, PathBuf};
+
+use super::imported;
+use crate::import::{Host, Import, ImportOutcome, Plan};
+
+/// Returns the import of one host's server `fs` with a key.
+fn of_key(host: Host, file: &str, key: &str) -> Import {
+    let text = format!(
+        r#"{{"mcpServers": {{"fs": {{"command": "fs", "env": {{"API_KEY": "{key}"}}}}}}}}"#
+    );
+    imported(host, file, &text)
+}
+
+fn outcomes(text: &str, imports: &[Import]) -> Vec<ImportOutcome> {
+    let plan = Plan::from_text("mgp.toml", text, imports).unwrap();
+    plan.lines().iter().map(|line| line.outcome.clone()).collect()
+}
+
+fn added(id: &str) -> ImportOutcome {
+    ImportOutcome::Added(id.to_owned())
+}
+
+fn present(id: &str) -> ImportOutcome {
+    ImportOutcome::Present(id.to_owned())
+}
+
+#[test]
+fn a_server_with_another_account_is_not_the_one_whose_secret_became_a_reference() {
+    let work = of_key(Host::Cursor, "c", "hunter2hunter2");
+    let imports = [of_key(Host::ClaudeDesktop, "d", "s3cret-s3cret"), work.clone()];
+    let plan = Plan::from_text("mgp.toml", "", &imports).unwrap();
+    let stored = plan.text().replace("s3cret-s3cret", "${keyring:a}");
+    assert_eq!(outcomes(&stored, &imports), [present("fs"), present("fs-cursor")]);
+    // The secret of Cursor's server became a reference too.
+    let both = stored.replace("hunter2hunter2", "${keyring:b}");
+    assert_eq!(outcomes(&both, &imports), [present("fs"), present("fs-cursor")]);
+    // Cursor's server was removed from the configuration.
+    let alone = &stored[..stored.find("# From c").unwrap()];
+    assert_eq!(outcomes(alone, &[work]), [added("fs-cursor")]);
+}
+
+#[test]
+fn an_entry_that_the_user_wrote_may_have_the_secret_of_a_host_as_a_reference() {
+    let own =
+        "[[servers]]\nid = 'fs'\ncommand = 'fs'\nenv = { API_KEY = '${keyring:a}' }\n".to_owned();
+    let import = of_key(Host::Cursor, "c", "hunter2hunter2");
+    assert_eq!(outcomes(&own, std::slice::from_ref(&import)), [present("fs")]);
+    // A server with exactly the same values has precedence.
+    let exact = own.replace("'fs'\nc", "'fs-cursor'\nc").replace("${keyring:a}", "hunter2hunter2");
+    assert_eq!(outcomes(&format!("{own}{exact}"), &[import]), [present("fs-cursor")]);
+}
+
+#[test]
+fn a_server_that_is_switched_off_here_is_left_out() {
+    let text = "[[servers]]\nid = 'fs'\ncommand = 'fs'\nenabled = false\n";
+    let import = imported(Host::Cursor, "c", r#"{"mcpServers": {"fs": {"command": "fs"}}}"#);
+    let why =
+        "mgp has it as `fs`, which is switched off; run `mgp servers enable fs`, then try again";
+    assert_eq!(outcomes(text, &[import]), [ImportOutcome::Skipped(why.to_owned())]);
+}
+
+#[test]
+fn an_id_that_the_rule_refuses_is_not_used() {
+    let text = r#"{"mcpServers": {"core": {"command": "a"}, "Hub": {"command": "b"}}}"#;
+    let import = imported(Host::Cursor, "c", text);
+    let file = PathBuf::from("/nowhere/at/all.toml");
+    let fits = |id: &str, others: &[&str]| {
+        id != "core" && !others.iter().any(|other| other.eq_ignore_ascii_case(id))
+    };
+    let own = imported(Host::Generic, "f", r#"{"mcpServers": {"hub": {"command": "c"}}}"#);
+    let plan = Plan::with_id_rule(&file, &[own, import.clone()], &fits).unwrap();
+    let found: Vec<_> = plan.lines().iter().map(|line| line.outcome.clone()).collect();
+    assert_eq!(found, [added("hub"), added("Hub-cursor"), added("core-cursor")]);
+    let note = "the id `core` is reserved, or looks like that of another server";
+    assert_eq!(plan.lines()[2].notes, [note]);
+    let plan = Plan::with_id_rule(Path::new("/nowhere"), &[import], &|_, _| false).unwrap();
+    let why = "`core` cannot be the id of a server; rename it there";
+    assert_eq!(plan.lines()[1].outcome, ImportOutcome::Skipped(why.to_owned()));
+}

@@ -1,0 +1,122 @@
+//! Tests of the table of listeners.
+
+use std::sync::atomic::AtomicBool;
+
+use mgp_types::service::{Reply, ScopeKind, Stack, mock};
+
+use super::*;
+
+fn peer() -> mock::MockPeer {
+    mock::peer(Stack::from_fn(|_| async { Ok(Reply::None) }))
+}
+
+fn sent(peer: &mock::MockPeer) -> Vec<String> {
+    peer.received().iter().map(|call| call.method().as_str().to_owned()).collect()
+}
+
+async fn wait_for_sending() {
+    tokio::time::sleep(COALESCE_DELAY * 3).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_is_sent_once_and_to_no_session_that_ended() {
+    let (subscribers, peer) = (Subscribers::default(), peer());
+    let scope = Scope::new(ScopeKind::Connection);
+    let cx = peer.peer().context(&scope);
+    subscribers.join(&cx);
+    subscribers.join(&cx);
+    subscribers.changed(ListKind::Tools);
+    wait_for_sending().await;
+    assert!(sent(&peer).is_empty(), "nothing was announced in the handshake");
+
+    subscribers.announce(ListSet::of(&[(ListKind::Tools, true), (ListKind::Prompts, false)]));
+    for _ in 0..100 {
+        subscribers.changed(ListKind::Tools);
+        subscribers.changed(ListKind::Prompts);
+        subscribers.updated("test://a");
+    }
+    wait_for_sending().await;
+    assert_eq!(sent(&peer), [ToolsListChanged::METHOD]);
+
+    subscribers.watch(&cx, "test://a".to_owned()).unwrap();
+    subscribers.updated("test://a");
+    subscribers.updated("test://b");
+    subscribers.changed(ListKind::Tools);
+    wait_for_sending().await;
+    assert_eq!(sent(&peer)[1..], [ToolsListChanged::METHOD, ResourcesUpdated::METHOD]);
+    subscribers.unwatch(&cx, "test://a");
+    subscribers.updated("test://a");
+
+    scope.end();
+    subscribers.changed(ListKind::Tools);
+    wait_for_sending().await;
+    assert_eq!(peer.received().len(), 3);
+    assert!(subscribers.0.listeners.lock().is_empty());
+    subscribers.join(&cx);
+    assert!(subscribers.0.listeners.lock().is_empty(), "a scope that ended is not added again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_listener_did_not_take_is_sent_with_its_next_change() {
+    let is_busy = AtomicBool::new(true);
+    let peer = mock::peer(Stack::from_fn(move |_| {
+        let is_busy = is_busy.swap(false, Ordering::Relaxed);
+        async move { if is_busy { Err(RpcError::internal("busy")) } else { Ok(Reply::None) } }
+    }));
+    let (subscribers, scope) = (Subscribers::default(), Scope::new(ScopeKind::Connection));
+    subscribers.announce(ListSet::ALL);
+    let cx = peer.peer().context(&scope);
+    subscribers.watch(&cx, "test://a".to_owned()).unwrap();
+    subscribers.changed(ListKind::Tools);
+    subscribers.updated("test://a");
+    wait_for_sending().await;
+    assert_eq!(sent(&peer), [ToolsListChanged::METHOD]);
+    subscribers.updated("test://a");
+    wait_for_sending().await;
+    assert_eq!(sent(&peer)[1..], [ToolsListChanged::METHOD, ResourcesUpdated::METHOD]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listener_that_does_not_read_blocks_no_other() {
+    let subscribers = Subscribers::default();
+    subscribers.announce(ListSet::ALL);
+    let stuck = mock::peer(Stack::from_fn(|_| std::future::pending()));
+    let fine = peer();
+    let scopes = [(); 2].map(|()| Scope::new(ScopeKind::Connection));
+    subscribers.join(&stuck.peer().context(&scopes[0]));
+    subscribers.join(&fine.peer().context(&scopes[1]));
+    for _ in 0..3 {
+        subscribers.changed(ListKind::Prompts);
+        wait_for_sending().await;
+    }
+    assert_eq!((stuck.received().len(), fine.received().len()), (1, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_spelling_of_a_uri_is_notified_and_ends_on_its_own() {
+    let (subscribers, peer) = (Subscribers::default(), peer());
+    let scope = Scope::new(ScopeKind::Connection);
+    let cx = peer.peer().context(&scope);
+    for uri in ["test://a b", "test://a%20b", "test://a%20b/c"] {
+        subscribers.watch(&cx, uri.to_owned()).unwrap();
+    }
+    subscribers.updated("test://%61%20b");
+    wait_for_sending().await;
+    assert_eq!(sent(&peer), [ResourcesUpdated::METHOD; 2]);
+    subscribers.unwatch(&cx, "test://a%20b");
+    subscribers.updated("test://a%20b");
+    wait_for_sending().await;
+    assert_eq!(sent(&peer), [ResourcesUpdated::METHOD; 3]);
+}
+
+#[tokio::test]
+async fn subscriptions_are_bounded() {
+    let (subscribers, peer) = (Subscribers::default(), peer());
+    let scope = Scope::new(ScopeKind::Connection);
+    let cx = peer.peer().context(&scope);
+    for number in 0..MAX_WATCHED {
+        subscribers.watch(&cx, number.to_string()).unwrap();
+    }
+    subscribers.watch(&cx, "0".to_owned()).unwrap();
+    assert_eq!(subscribers.watch(&cx, "more".to_owned()).unwrap_err().code().0, 3001);
+}

@@ -1,0 +1,44 @@
+//! The share of one caller in a limit that all callers have in common.
+
+use std::hash::{Hash, Hasher};
+
+use mgp_types::service::Principal;
+
+/// The maximum use of one caller, as a multiple of what is still free. So there is always room for a new caller.
+///
+/// A single caller thus gets up to 8/9 of the limit, two callers up to 8/17 each, and so on.
+const FREE_SHARE_FACTOR: usize = 8;
+
+/// Returns the maximum that one caller may use of a limit `bound`, of which all callers together use `used`.
+pub(super) fn max_share(bound: usize, used: usize) -> usize {
+    bound.saturating_sub(used).saturating_mul(FREE_SHARE_FACTOR)
+}
+
+/// A caller: tenant, subject and agent. Different API keys of one user and agent count as one caller.
+#[derive(Clone, Debug)]
+pub(super) struct Caller(Principal);
+
+impl Caller {
+    /// Returns the caller as which a principal counts.
+    pub(super) fn of(principal: &Principal) -> Self {
+        Self(principal.clone())
+    }
+}
+
+impl PartialEq for Caller {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.subject() == other.0.subject()
+            && self.0.tenant() == other.0.tenant()
+            && self.0.as_agent() == other.0.as_agent()
+    }
+}
+
+impl Eq for Caller {}
+
+impl Hash for Caller {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.tenant().hash(state);
+        self.0.subject().hash(state);
+        self.0.as_agent().hash(state);
+    }
+}
