@@ -91,6 +91,10 @@ fn is_object(text: &str) -> bool {
 fn has_content(text: &str) -> bool {
     const NAME: &str = "\"content\"";
     let Some(members) = text.trim_start().strip_prefix('{') else { return false };
+    // Most results begin like this, and a search costs more.
+    if members.starts_with(r#""content":["#) {
+        return true;
+    }
     let Some((before, behind)) = members.split_once(NAME) else { return false };
     let value = behind.trim_start().strip_prefix(':');
     // After the beginning of another object or list, the name could be a member of that one.
