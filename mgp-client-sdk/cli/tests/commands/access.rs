@@ -294,5 +294,5 @@ fn events_are_queried_shown_and_exported() {
 #[test]
 fn an_empty_state_cannot_be_verified() {
     let home = Home::new();
-    home.fail(1, &["audit", "verify"], "state.db");
+    home.fail(1, &["audit", "verify"], "name another folder with --state DIR");
 }
