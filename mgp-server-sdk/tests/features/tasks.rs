@@ -96,6 +96,8 @@ fn refusing() -> Server {
     let at_once = move || async move { Err::<Numbers, _>(refused()) };
     let later = move |cx: Context| async move {
         cx.begin_task().await?;
+        // A task that ends at once is answered like a plain call.
+        tokio::time::sleep(Duration::from_millis(50)).await;
         Err::<Numbers, _>(refused())
     };
     let at_once = Tool::new("at_once", "Refuses", at_once).task(TaskSupport::Optional);
@@ -118,6 +120,7 @@ async fn a_refused_task_has_no_content_that_violates_the_schema_of_its_tool() {
     }
     let mut modern = Wire::offering(refusing(), Era::Modern, knows_tasks()).await;
     let task = modern.ask("tools/call", json!({ "name": "later" })).await.unwrap();
+    assert_eq!(task["resultType"], "task", "{task}");
     let id = json!({ "taskId": task["taskId"] });
     let mut ended = modern.ask("tasks/get", id.clone()).await.unwrap();
     while ended["status"] == "working" {

@@ -327,7 +327,8 @@ async fn a_prompt_that_asks_and_a_slow_resource_have_the_time_limits_of_tools() 
             tokio::time::sleep(Duration::from_secs(70)).await;
             "here".to_owned()
         });
-        limit_era(Server::new("s", "1").prompt(plan).resource(slow), Era::Legacy)
+        let server = Server::new("s", "1").timeout(Duration::from_hours(1));
+        limit_era(server.prompt(plan).resource(slow), Era::Legacy)
     };
     let config = Config::parse("mgp.toml", "[kernel]\ntimeout = '2m'").unwrap().config;
     let builder = Kernel::builder().config(config).local_with("s", open(&[]), server);
