@@ -36,7 +36,6 @@ mod signals;
 mod socket;
 mod socket_hello;
 mod state;
-mod this_program;
 mod time_args;
 mod version;
 
@@ -82,7 +81,6 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return exit::print_usage(&error),
     };
-    let global = global.without_empty_state();
     exit::finish(&global, start(&global, command))
 }
 

@@ -33,9 +33,10 @@ pub use discovery::{
 };
 pub use event::{
     CallbackRequestParams, CallbackRespondParams, CallbackRespondResult, CallbackStatus,
-    CallbackType, EventAttachment, EventChannel, EventChannelsParams, EventChannelsResult,
-    EventFilter, EventParams, EventsReplayParams, EventsReplayResult, ListenExtension, Severity,
-    SubscribeEventsParams, SubscribeEventsResult, UnsubscribeParams, UnsubscribeResult,
+    CallbackType, ChannelPattern, EventAttachment, EventChannel, EventChannelsParams,
+    EventChannelsResult, EventFilter, EventParams, EventsReplayParams, EventsReplayResult,
+    ListenExtension, Severity, SubscribeEventsParams, SubscribeEventsResult, UnsubscribeParams,
+    UnsubscribeResult,
 };
 pub use extension::{Extension, ExtensionSet};
 pub use kernel::{

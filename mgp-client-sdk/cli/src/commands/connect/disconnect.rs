@@ -40,9 +40,6 @@ pub(crate) struct DisconnectResult {
     /// The path of a copy of the file as it was before this change.
     #[serde(skip_serializing_if = "Option::is_none")]
     backup: Option<PathBuf>,
-    /// `true` if the entry with mgp's name starts another program, so that it stays.
-    #[serde(skip)]
-    is_other: bool,
 }
 
 impl Render for DisconnectResult {
@@ -50,8 +47,6 @@ impl Render for DisconnectResult {
         let file = self.file.display();
         if self.exact {
             out.line(format!("{file} is as it was before mgp was connected"));
-        } else if self.is_other {
-            out.line(format!("{file} does not start mgp"));
         } else {
             out.line(format!("mgp was taken out of {file}"));
         }
@@ -121,13 +116,8 @@ pub(crate) async fn run(global: &Global, disconnect: &Disconnect) -> CliResult {
     let run = undo::CommandRun::of("disconnect");
     undo::remember(global, run, &file, texts, record, backup.clone())?;
     let Restored { is_exact, differs, .. } = restored;
-    let done = DisconnectResult {
-        file: file.clone(),
-        exact: is_exact,
-        restored: names,
-        differs,
-        backup,
-        is_other: starts_mgp == Some(false),
-    };
-    print(global, &done)
+    print(
+        global,
+        &DisconnectResult { file: file.clone(), exact: is_exact, restored: names, differs, backup },
+    )
 }
