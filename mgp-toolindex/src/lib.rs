@@ -79,8 +79,7 @@ mod vector;
 mod readme {}
 
 pub use catalog::{
-    AllTools, Allowed, AllowedKey, CategoryNode, CategoryTree, Extent, IndexedTool, ServerEntry,
-    ToolEntry, ToolFeature,
+    AllTools, Allowed, AllowedKey, Extent, IndexedTool, ServerEntry, ToolEntry, ToolFeature,
 };
 #[cfg(feature = "static-table")]
 pub use embed::StaticTable;
@@ -99,7 +98,7 @@ pub use index::{
 pub use learn::{
     Erase, History, HistoryConfig, HistoryScope, HistoryStats, Retention, UnmetSearch, UseOutcome,
 };
-pub use meta::{ForwardedCall, MetaTool, MetaTools, Spelling, listed_tools, name_for};
+pub use meta::{ForwardedCall, MetaTool, MetaTools, listed_tool, listed_tools, name_for};
 pub use search::{Explain, Fallback, FallbackReason, Filter, Hit, Query, Reason, SearchResult};
 pub use session::{
     ContextPlan, META_TOKENS, Pins, Session, SessionLimits, SessionTool, SessionView, Sessions,

@@ -10,7 +10,7 @@ use mgp_toolindex::{
 use mgp_types::RawObject;
 use mgp_types::mcp::Tool;
 use mgp_types::mgp::ContextLevel;
-use mgp_types::service::{Router, Stack, mock};
+use mgp_types::service::{Principal, Router, Stack, mock};
 use serde_json::{Value, json};
 
 /// Returns an index of forty servers with ten tools each, whose descriptions resemble those of real servers.
@@ -51,9 +51,10 @@ fn index() -> ToolIndex {
 fn each_level_has_its_tools_and_stays_below_its_cost() {
     let index = index();
     index.count_tokens();
-    let pins = Pins::new().everyone(["read_file_0", "search_page_5"]);
+    let pins = Pins::new().agent("bot", ["read_file_0", "search_page_5"]);
     let sessions = Sessions::with_budget(default_budget(), pins, SessionLimits::default());
-    let cx = mock::client(Stack::new(Router::new())).cx;
+    let mut cx = mock::client(Stack::new(Router::new())).cx;
+    cx.principal = Principal::local().agent("bot");
     let session = sessions.open(&cx, None).unwrap();
     for (server, tool) in [("server3", "share_message_3"), ("server6", "export_image_6")] {
         sessions.record_use(&session, &index.get(server, tool).unwrap());
@@ -94,8 +95,7 @@ fn the_category_index_stays_below_its_bound_for_15000_tools() {
     };
     index.put_all((0..150).map(server)).unwrap();
     assert_eq!(index.len(), 15_000);
-    let view =
-        Sessions::new().view(&mgp_types::service::Principal::local(), None, &index, &AllTools);
+    let view = Sessions::new().view(&Principal::local(), None, &index, &AllTools);
     let tools = listed_tools(&ContextLevel::Category, &MetaTools::new(), &index, &AllTools, &view);
     let tokens = TokenCounter::new().count(&serde_json::to_string(&tools).unwrap());
     assert!(tokens <= 5000, "{tokens}");

@@ -428,6 +428,26 @@ async fn a_child_that_prints_what_it_reads_gets_no_answer_to_what_it_prints() {
     driving.abort();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_child_behind_a_terminal_that_prints_its_requests_answers_them_itself() {
+    let (here, mut there) = duplex();
+    let connection = Connection::new(here.reader, here.writer, empty_stack()).on_stray_line(|_| {});
+    let (peer, cx) = (connection.peer(), connection.context());
+    let driving = tokio::spawn(connection.run());
+    let list = Method::from_static("tools/list");
+    let listed = tokio::spawn(peer.send(Call::request(list, Params::none(), cx)));
+    let mut lines = BufReader::new(there.reader).lines();
+    let request = lines.next_line().await.unwrap().unwrap();
+    there.writer.write_all(format!("{request}\n").as_bytes()).await.unwrap();
+    let more = tokio::time::timeout(Duration::from_secs(1), lines.next_line()).await;
+    assert!(more.is_err(), "an answer to the own request: {more:?}");
+    let id = &serde_json::from_str::<serde_json::Value>(&request).unwrap()["id"];
+    let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"tools\":[]}}}}\n");
+    there.writer.write_all(answer.as_bytes()).await.unwrap();
+    soon(listed).await.unwrap().unwrap();
+    driving.abort();
+}
+
 /// A call that is longer than the buffers between the two sides.
 fn long_call(cx: mgp_types::service::Context) -> Call {
     let long = format!(r#"{{"pad":"{}"}}"#, "x".repeat(2 << 20));

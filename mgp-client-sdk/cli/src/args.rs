@@ -1,8 +1,10 @@
 //! Command-line arguments that several commands share.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use mgp_discovery::Sources;
 
 use crate::exit::{CliResult, Failure};
@@ -11,7 +13,7 @@ use crate::exit::{CliResult, Failure};
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Global {
     /// Folder of the kernel's state
-    #[arg(long, global = true, value_name = "DIR", env = "MGP_STATE")]
+    #[arg(long, global = true, value_name = "DIR", env = STATE, value_parser = StateFolder)]
     pub(crate) state: Option<PathBuf>,
     /// Print JSON that follows the schemas in docs/schema/cli
     #[arg(long, global = true)]
@@ -19,6 +21,37 @@ pub(crate) struct Global {
     /// Log more; give it twice for debug messages
     #[arg(long, short, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
+}
+
+impl Global {
+    /// Removes the state folder of an empty `$MGP_STATE`, which counts as not set.
+    pub(crate) fn without_empty_state(mut self) -> Self {
+        self.state = self.state.filter(|folder| !folder.as_os_str().is_empty());
+        self
+    }
+}
+
+/// The variable that names the state folder.
+const STATE: &str = "MGP_STATE";
+
+/// The parser of the path of the state folder, which may be empty only in the variable.
+#[derive(Clone, Debug)]
+struct StateFolder;
+
+impl TypedValueParser for StateFolder {
+    type Value = PathBuf;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<PathBuf, clap::Error> {
+        if value.is_empty() && std::env::var_os(STATE).as_deref() == Some(OsStr::new("")) {
+            return Ok(PathBuf::new());
+        }
+        PathBufValueParser::new().parse_ref(command, argument, value)
+    }
 }
 
 /// The configuration a command reads or edits.

@@ -36,6 +36,7 @@ mod signals;
 mod socket;
 mod socket_hello;
 mod state;
+mod this_program;
 mod time_args;
 mod version;
 
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return exit::print_usage(&error),
     };
+    let global = global.without_empty_state();
     exit::finish(&global, start(&global, command))
 }
 

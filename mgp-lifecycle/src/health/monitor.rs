@@ -152,12 +152,6 @@ impl HealthMonitor {
         &self.health
     }
 
-    /// Returns whether the answer to a ping is outstanding.
-    #[must_use]
-    pub fn is_asking(&self) -> bool {
-        self.answer_deadline.is_some()
-    }
-
     /// Returns the number of consecutive failures. If it is above zero, the driver can also try pings of another kind.
     #[must_use]
     pub fn misses(&self) -> u32 {

@@ -69,13 +69,6 @@ impl Entry {
         Self { tenant: tenant.into(), access, confirm: None }
     }
 
-    /// Sets that calls allowed by this entry never need a confirmation.
-    #[must_use]
-    pub fn never_confirmed(mut self) -> Self {
-        self.confirm = Some(ConfirmRule::Never);
-        self
-    }
-
     /// Creates the entry that an operator requested; returns an error if the params are invalid or contradict each
     /// other.
     pub(super) fn asked(

@@ -89,21 +89,6 @@ impl GovernanceBuilder {
         Ok(self.in_folder_beside(folder, |_| std::future::ready(())).await?.0)
     }
 
-    /// Does the same as [`in_folder`](Self::in_folder), and also returns the folder's database, for programs that store
-    /// more data in it.
-    ///
-    /// # Errors
-    /// [`FolderError`] if the folder, its state or its log cannot be used.
-    ///
-    /// # Cancel safety
-    /// As [`in_folder`](Self::in_folder).
-    pub async fn in_folder_with_db(
-        self,
-        folder: impl AsRef<Path>,
-    ) -> Result<(Governance, Db), FolderError> {
-        self.in_folder_beside(folder, std::future::ready).await
-    }
-
     /// Builds and opens the governance as [`in_folder`](Self::in_folder) does, and at the same time runs `beside` with
     /// the folder's database, so that a program with its own data there starts sooner. Returns the governance and the
     /// output of `beside`.
@@ -451,7 +436,8 @@ mod tests {
     async fn changes_of_the_state_are_synced_if_each_record_is() {
         let folder = Folder::new("synced");
         let synchronous = async |builder: GovernanceBuilder| {
-            let (governance, db) = builder.in_folder_with_db(&folder.0).await.unwrap();
+            let opened = builder.in_folder_beside(&folder.0, std::future::ready).await;
+            let (governance, db) = opened.unwrap();
             close(governance).await;
             let read = |conn: &sql::Connection| {
                 Ok(conn.query_row("PRAGMA synchronous", [], |row| row.get::<_, i64>(0))?)
@@ -469,7 +455,8 @@ mod tests {
         for has_absolute_place in [false, true] {
             let of = |name| Folder::new(&format!("{name}-{has_absolute_place}"));
             let (folder, moved) = (of("moves"), of("moved"));
-            let (governance, db) = at("logs").in_folder_with_db(&folder.0).await.unwrap();
+            let opened = at("logs").in_folder_beside(&folder.0, std::future::ready).await;
+            let (governance, db) = opened.unwrap();
             grant(&governance).await;
             let name = governance.log().unwrap().location().1.to_owned();
             close(governance).await;

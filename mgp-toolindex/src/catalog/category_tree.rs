@@ -9,42 +9,24 @@ use super::category::{SEPARATOR, is_in};
 use super::{Bitmap, Labels};
 
 /// The categories of an index.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CategoryTree {
+#[derive(Debug, Default)]
+pub(crate) struct CategoryTree {
     /// The top-level categories, sorted by number of tools, largest first.
-    pub roots: Vec<CategoryNode>,
+    pub(crate) roots: Vec<CategoryNode>,
 }
 
 /// A category.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CategoryNode {
+#[derive(Debug)]
+pub(crate) struct CategoryNode {
     /// The full name of the category, e.g. `filesystem/read`.
-    pub path: String,
+    pub(crate) path: String,
     /// The number of tools in this category, including the categories within it.
-    pub tools: usize,
+    pub(crate) tools: usize,
     /// The subcategories, sorted by number of tools, largest first.
-    pub below: Vec<Self>,
+    pub(crate) below: Vec<Self>,
 }
 
 impl CategoryTree {
-    /// Finds a category by its full name.
-    #[must_use]
-    pub fn find(&self, path: &str) -> Option<&CategoryNode> {
-        let mut level = &self.roots;
-        loop {
-            let node = level.iter().find(|node| {
-                path.strip_prefix(&*node.path)
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with(SEPARATOR))
-            })?;
-            if node.path == path {
-                return Some(node);
-            }
-            level = &node.below;
-        }
-    }
-
     /// Returns whether a filter for a category, which can be only the name of a level, fits one of the categories.
     pub(crate) fn has(&self, wanted: &str) -> bool {
         fn any(nodes: &[CategoryNode], wanted: &str) -> bool {
@@ -53,18 +35,8 @@ impl CategoryTree {
         any(&self.roots, wanted)
     }
 
-    /// Returns the number of categories, at all levels.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        fn count(nodes: &[CategoryNode]) -> usize {
-            nodes.iter().map(|node| 1 + count(&node.below)).sum()
-        }
-        count(&self.roots)
-    }
-
     /// Returns `true` if the tree is empty.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.roots.is_empty()
     }
 

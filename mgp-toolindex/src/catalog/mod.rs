@@ -21,7 +21,7 @@ pub use allowed::{AllTools, Allowed, AllowedKey, Extent};
 pub(crate) use bitmap::Bitmap;
 pub(crate) use catalog::{Catalog, MAX_SERVER_ID_BYTES, Record, ServerRecord};
 pub(crate) use category::{UNCATEGORISED, all_canonical, canonical, derive, is_in};
-pub use category_tree::{CategoryNode, CategoryTree};
+pub(crate) use category_tree::{CategoryNode, CategoryTree};
 pub(crate) use chunks::{CHUNK_LEN, ChunkedList};
 pub(crate) use entry::{Entry, SecuritySource, Server, Text};
 pub(crate) use filter::{FilterTest, cost_hints};

@@ -537,9 +537,10 @@ async fn stateless_requests_get_a_handle_that_no_other_principal_can_use() {
 
 #[tokio::test]
 async fn pinned_tools_are_not_loaded_and_stay() {
-    let pins = Pins::new().everyone(["read_file"]);
+    let pins = Pins::new().agent("bot", ["read_file"]);
     let sessions = Sessions::with_budget(default_budget(), pins, SessionLimits::default());
     let mut client = client(&Endpoints::new(index(), sessions));
+    client.cx.principal = Principal::local().agent("bot");
     let asked = json!({"requirements": {"capabilities": ["read file"]}});
     let answer = ask(&mut client, "request", asked).await;
     assert_eq!(

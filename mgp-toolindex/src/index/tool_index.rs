@@ -8,13 +8,10 @@ use mgp_types::mgp::ServerState;
 use super::builder::ToolIndexBuilder;
 use super::put_report::PutReport;
 use super::shared::SharedIndex;
-use crate::catalog::{
-    Allowed, Catalog, CategoryTree, IndexedTool, MAX_SERVER_ID_BYTES, ServerEntry, Slot,
-};
+use crate::catalog::{Allowed, Catalog, IndexedTool, MAX_SERVER_ID_BYTES, ServerEntry, Slot};
 use crate::embed::EmbedError;
 use crate::error::IndexError;
 use crate::learn::History;
-use crate::search::Filter;
 
 /// The maximum number of removed servers whose ids are remembered.
 const MAX_REMOVED: usize = 4096;
@@ -170,27 +167,6 @@ impl ToolIndex {
             own != Some(id)
                 && (catalog.server_number(id).is_some() || self.shared.removed.lock().contains(id))
         })
-    }
-
-    /// Returns all categories, with the number of their tools.
-    #[must_use]
-    pub fn categories(&self) -> CategoryTree {
-        CategoryTree::of(&self.shared.snapshot().catalog, None)
-    }
-
-    /// Returns the categories of the tools that pass a filter and that a caller is allowed to call, each with the
-    /// number of these tools.
-    ///
-    /// # Errors
-    /// [`IndexError::Keywords`] if the index cannot be read.
-    pub fn categories_of(
-        &self,
-        filter: &Filter,
-        allowed: &dyn Allowed,
-    ) -> Result<CategoryTree, IndexError> {
-        let now = self.shared.snapshot();
-        let within = self.shared.within(&now, filter, allowed)?;
-        Ok(CategoryTree::of(&now.catalog, within.as_deref()))
     }
 
     /// Waits until all vectors are computed.

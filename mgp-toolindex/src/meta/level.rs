@@ -49,8 +49,8 @@ pub fn listed_tools(
 ) -> Vec<Tool> {
     match level {
         ContextLevel::Standard => {
-            let named = |tool: IndexedTool| named(&tool, index, allowed);
-            index.listed(allowed).into_iter().filter_map(named).collect()
+            let listed = |tool: IndexedTool| listed_tool(&tool, index, allowed);
+            index.listed(allowed).into_iter().filter_map(listed).collect()
         }
         ContextLevel::Category => meta.tools(&Summary::index(index, allowed)),
         ContextLevel::Discovery => meta.list(index, allowed),
@@ -76,8 +76,10 @@ fn is_reserved(name: &str) -> bool {
     name.strip_prefix("mgp").is_some_and(|rest| rest.starts_with(['_', '.', '/']))
 }
 
-/// Returns the full definition under the name that the caller uses.
-fn named(tool: &IndexedTool, index: &ToolIndex, allowed: &dyn Allowed) -> Option<Tool> {
+/// Returns the full definition of a tool as [`listed_tools`] lists it at L0: under the name that the caller uses, with
+/// its security metadata.
+#[must_use]
+pub fn listed_tool(tool: &IndexedTool, index: &ToolIndex, allowed: &dyn Allowed) -> Option<Tool> {
     let mut listed = tool.tool().ok()?;
     listed.name = name_for(tool, index, allowed);
     listed.security = Some(security(tool).into());

@@ -10,5 +10,5 @@ mod tools;
 
 pub use self::call::ForwardedCall;
 pub(crate) use self::call::brief;
-pub use self::level::{listed_tools, name_for};
-pub use self::tools::{MetaTool, MetaTools, Spelling};
+pub use self::level::{listed_tool, listed_tools, name_for};
+pub use self::tools::{MetaTool, MetaTools};

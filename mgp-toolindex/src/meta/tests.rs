@@ -101,9 +101,10 @@ fn a_reduced_definition_keeps_what_hosts_show_and_ask_about() {
     let tool: Tool = serde_json::from_str(&definition.to_string()).unwrap();
     let index = ToolIndex::new();
     index.put(ServerEntry::new("disks").tool(tool)).unwrap();
-    let pins = Pins::new().everyone(["wipe"]);
+    let pins = Pins::new().agent("bot", ["wipe"]);
     let sessions = Sessions::with_budget(default_budget(), pins, SessionLimits::default());
-    let view = sessions.view(&Principal::local(), None, &index, &AllTools);
+    let bot = Principal::local().agent("bot");
+    let view = sessions.view(&bot, None, &index, &AllTools);
     let listed = listed_tools(&ContextLevel::Hybrid, &MetaTools::new(), &index, &AllTools, &view);
     let wipe = listed.iter().find(|tool| tool.name == "wipe").unwrap();
     assert!(wipe.description.as_ref().is_some_and(|text| text.len() < 9000));

@@ -1,23 +1,12 @@
 //! The meta tools: tools to find, call and request other tools (MGP §16.5).
 
 use mgp_types::mcp::Tool;
-use mgp_types::method::{Request, TOOLS_CALL, ToolsDiscover, ToolsRequest, find_kernel_tool};
+use mgp_types::method::{
+    Request, TOOLS_CALL, ToolsDiscover, ToolsRequest, find_kernel_tool, tool_spelling,
+};
 use mgp_types::{Payload, RawObject};
 
 use super::summary::Summary;
-
-/// The spelling of the names of meta tools.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Spelling {
-    /// `mgp_tools_discover`: the only spelling that all model providers accept.
-    #[default]
-    Underscores,
-    /// `mgp.tools.discover`.
-    Dots,
-    /// `mgp/tools/discover`, like the method.
-    Slashes,
-}
 
 /// One of the meta tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,9 +20,9 @@ pub enum MetaTool {
     Request,
 }
 
-/// The meta tools that are listed, and the spelling of their names.
+/// The meta tools that are listed.
 ///
-/// A meta tool can be called in every spelling, but is listed in one.
+/// A meta tool can be called in every spelling, but is listed in the only one that all model providers accept.
 ///
 /// ```
 /// use mgp_toolindex::{AllTools, MetaTool, MetaTools, ToolIndex};
@@ -47,7 +36,6 @@ pub enum MetaTool {
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct MetaTools {
-    spelling: Spelling,
     listed: Vec<MetaTool>,
     no_tools: String,
 }
@@ -77,10 +65,9 @@ fn dotted(method: &'static str) -> &'static str {
 }
 
 impl MetaTools {
-    /// Creates the list of all three meta tools, spelled with underscores.
+    /// Creates the list of all three meta tools.
     pub fn new() -> Self {
         Self {
-            spelling: Spelling::default(),
             listed: vec![MetaTool::Discover, MetaTool::Call, MetaTool::Request],
             no_tools: "There are none yet.".to_owned(),
         }
@@ -89,12 +76,6 @@ impl MetaTools {
     /// Sets the sentence for callers that can find no tools. Default: `There are none yet.`
     pub fn no_tools(mut self, sentence: impl Into<String>) -> Self {
         self.no_tools = sentence.into();
-        self
-    }
-
-    /// Sets the spelling.
-    pub fn spelling(mut self, spelling: Spelling) -> Self {
-        self.spelling = spelling;
         self
     }
 
@@ -111,22 +92,17 @@ impl MetaTools {
     }
 
     pub(crate) fn tools(&self, summary: &Summary) -> Vec<Tool> {
-        self.listed.iter().map(|tool| self.tool(*tool, summary)).collect()
+        self.listed.iter().map(|tool| Self::tool(*tool, summary)).collect()
     }
 
-    fn tool(&self, tool: MetaTool, summary: &Summary) -> Tool {
-        let name = match self.spelling {
-            Spelling::Underscores => tool.name().replace('.', "_"),
-            Spelling::Dots => tool.name().to_owned(),
-            Spelling::Slashes => tool.name().replace('.', "/"),
-        };
+    fn tool(tool: MetaTool, summary: &Summary) -> Tool {
         let (description, schema) = match tool {
             MetaTool::Discover => (format!("{FIND} {summary}"), FIND_SCHEMA),
             MetaTool::Call => (CALL.to_owned(), CALL_SCHEMA),
             MetaTool::Request => (REQUEST.to_owned(), REQUEST_SCHEMA),
         };
         let schema = RawObject::try_from(Payload::from_trusted(schema)).unwrap_or_default();
-        let mut listed = Tool::new(name, schema);
+        let mut listed = Tool::new(tool_spelling(tool.name()), schema);
         listed.description = Some(description);
         listed
     }
@@ -183,27 +159,26 @@ mod tests {
         let entry = ToolEntry::from(tool).categories(["filesystem"]);
         filesystem.put(ServerEntry::new("files").tool(entry)).unwrap();
         for index in [ToolIndex::new(), filesystem, worst()] {
-            for spelling in [Spelling::Underscores, Spelling::Dots, Spelling::Slashes] {
-                let tools = MetaTools::new().spelling(spelling).list(&index, &AllTools);
-                assert!(count(&tools[..1]) <= 200, "{} {:?}", count(&tools[..1]), tools[0]);
-                assert!(count(&tools[..2]) <= 320, "{}", count(&tools[..2]));
-                assert!(count(&tools) <= 450, "{}", count(&tools));
-            }
+            let tools = MetaTools::new().list(&index, &AllTools);
+            assert!(count(&tools[..1]) <= 200, "{} {:?}", count(&tools[..1]), tools[0]);
+            assert!(count(&tools[..2]) <= 320, "{}", count(&tools[..2]));
+            assert!(count(&tools) <= 450, "{}", count(&tools));
         }
     }
 
     #[test]
     fn one_spelling_is_listed_and_all_are_accepted() {
-        for (spelling, expected) in [
-            (Spelling::Underscores, ["mgp_tools_discover", "mgp_tools_call"]),
-            (Spelling::Dots, ["mgp.tools.discover", "mgp.tools.call"]),
-            (Spelling::Slashes, ["mgp/tools/discover", "mgp/tools/call"]),
+        let tools = MetaTools::new().without(MetaTool::Request);
+        let tools = tools.list(&ToolIndex::new(), &AllTools);
+        let names: Vec<_> = tools.iter().map(|tool| &*tool.name).collect();
+        assert_eq!(names, ["mgp_tools_discover", "mgp_tools_call"]);
+        for [discover, call] in [
+            ["mgp_tools_discover", "mgp_tools_call"],
+            ["mgp.tools.discover", "mgp.tools.call"],
+            ["mgp/tools/discover", "mgp/tools/call"],
         ] {
-            let meta = MetaTools::new().spelling(spelling).without(MetaTool::Request);
-            let tools = meta.list(&ToolIndex::new(), &AllTools);
-            assert_eq!(tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), expected);
-            assert_eq!(MetaTool::of(expected[0]), Some(MetaTool::Discover));
-            assert_eq!(MetaTool::of(expected[1]), Some(MetaTool::Call));
+            assert_eq!(MetaTool::of(discover), Some(MetaTool::Discover));
+            assert_eq!(MetaTool::of(call), Some(MetaTool::Call));
         }
         assert_eq!(MetaTool::of("mgp_tools_request"), Some(MetaTool::Request));
         for other in ["mgp_tools_session", "tools_call", "mgp_tools_call2", ""] {

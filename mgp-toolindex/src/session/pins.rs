@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use mgp_types::service::{AgentId, Principal};
 
-/// The tools that are always in the context: for all callers, and for individual agents of the tenant `local`.
+/// The tools that are always in the context of an agent of the tenant `local`.
 ///
 /// A tool is identified by its own name if only one server has a tool with this name, otherwise by `server.name`.
 ///
@@ -12,15 +12,14 @@ use mgp_types::service::{AgentId, Principal};
 /// use mgp_toolindex::Pins;
 /// use mgp_types::service::Principal;
 ///
-/// let pins = Pins::new().everyone(["think"]).agent("ada", ["notes.recall"]);
+/// let pins = Pins::new().agent("ada", ["think", "notes.recall"]);
 /// let ada = Principal::local().agent("ada");
 /// assert_eq!(pins.of(&ada).collect::<Vec<_>>(), ["think", "notes.recall"]);
-/// assert_eq!(pins.of(&Principal::local()).collect::<Vec<_>>(), ["think"]);
+/// assert_eq!(pins.of(&Principal::local()).count(), 0);
 /// ```
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Pins {
-    everyone: Vec<String>,
     agents: HashMap<AgentId, Vec<String>>,
 }
 
@@ -30,13 +29,7 @@ impl Pins {
         Self::default()
     }
 
-    /// Pins tools for all callers.
-    pub fn everyone<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
-        self.everyone.extend(names.into_iter().map(Into::into));
-        self
-    }
-
-    /// Pins tools for an agent of the tenant `local`, in addition to those of all callers.
+    /// Pins further tools for an agent of the tenant `local`.
     pub fn agent<N: Into<String>>(
         mut self,
         agent: impl Into<AgentId>,
@@ -47,20 +40,10 @@ impl Pins {
         self
     }
 
-    /// Returns the names of a principal's pinned tools: first those for all callers, then its agent's own.
+    /// Returns the names of a principal's pinned tools, in the order in which they were pinned.
     pub fn of<'a>(&'a self, principal: &Principal) -> impl Iterator<Item = &'a str> {
         let own = local_agent(principal).and_then(|agent| self.agents.get(agent));
-        self.everyone.iter().chain(own.into_iter().flatten()).map(String::as_str)
-    }
-
-    /// Returns the pinned tools of each agent that has its own, and of callers without an agent (`None`). It is used to
-    /// check a configuration.
-    pub fn profiles(&self) -> impl Iterator<Item = (Option<&AgentId>, Vec<&str>)> {
-        let everyone = || self.everyone.iter().map(String::as_str);
-        let own = self.agents.iter().map(move |(agent, names)| {
-            (Some(agent), everyone().chain(names.iter().map(String::as_str)).collect())
-        });
-        std::iter::once((None, everyone().collect())).chain(own)
+        own.into_iter().flatten().map(String::as_str)
     }
 }
 

@@ -64,7 +64,7 @@ fn a_tool_larger_than_its_room_is_trimmed() {
 #[test]
 fn pinned_tools_are_always_present_and_never_evicted() {
     let index = index();
-    let pins = Pins::new().everyone(["t0", "gone"]).agent("bot", ["s.t1", "t0"]);
+    let pins = Pins::new().agent("bot", ["t0", "gone", "s.t1", "t0"]);
     let sessions = Sessions::with_budget(default_budget(), pins, SessionLimits::default());
     let mut cx = cx(ScopeKind::Connection, "ann");
     cx.principal = Principal::local().agent("bot");
@@ -187,9 +187,9 @@ fn an_invalid_budget_names_what_does_not_fit() {
     );
     assert!(check_budget(&default_budget(), &pins[1..]).is_ok());
     // The invalid budget can still be used: pinned tools are present, and the sum stays below the maximum.
-    let pins = Pins::new().everyone(["huge", "t0"]);
+    let pins = Pins::new().agent("bot", ["huge", "t0"]);
     let sessions = Sessions::with_budget(default_budget(), pins, SessionLimits::default());
-    let who = Principal::local();
+    let who = Principal::local().agent("bot");
     let view = sessions.view(&who, None, &index, &AllTools);
     assert_eq!(names(&view.pinned), ["huge", "t0"]);
     assert!(view.total_tokens + 3000 <= 8000);
@@ -219,12 +219,11 @@ fn a_new_plan_applies_to_the_next_call_and_sessions_stay() {
 
 #[test]
 fn pins_and_budgets_of_agents_are_those_of_the_local_tenant() {
-    let pins = Pins::new().everyone(["t0"]).agent("bot", ["t1"]);
+    let pins = Pins::new().agent("bot", ["t1"]);
     let plan = ContextPlan::new(default_budget(), pins).agent("bot", 1100);
     let (own, other) =
         (Principal::local().agent("bot"), Principal::new("there", "bob").agent("bot"));
-    for (principal, pinned, budget) in [(own, &["t0", "t1"][..], 1100), (other, &["t0"][..], 8000)]
-    {
+    for (principal, pinned, budget) in [(own, &["t1"][..], 1100), (other, &[][..], 8000)] {
         assert_eq!(plan.pins().of(&principal).collect::<Vec<_>>(), pinned, "{principal:?}");
         assert_eq!(plan.budget_of(&principal).max_tokens, budget, "{principal:?}");
     }
@@ -248,9 +247,10 @@ fn index_with_large() -> (ToolIndex, u64, u64) {
 fn a_tool_larger_than_the_room_beside_pinned_tools_evicts_no_others() {
     let (index, six, pin) = index_with_large();
     let budget = ContextBudget::new(3000 + 450 + pin + six + 500, 2000_u64, 3000_u64, 3000_u64);
-    let pins = Pins::new().everyone(["pin"]);
+    let pins = Pins::new().agent("bot", ["pin"]);
     let sessions = Sessions::with_budget(budget, pins, SessionLimits::default());
-    let cx = cx(ScopeKind::Connection, "ann");
+    let mut cx = cx(ScopeKind::Connection, "ann");
+    cx.principal = Principal::local().agent("bot");
     let session = sessions.open(&cx, None).unwrap();
     let view = || sessions.view(&cx.principal, Some(&session), &index, &AllTools);
     assert_eq!(names(&view().pinned), ["pin"]);

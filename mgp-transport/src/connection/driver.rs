@@ -356,6 +356,9 @@ where
         match message {
             // A call that starts now could never be answered.
             Message::Request { .. } if self.answers_only => {}
+            Message::Request { ref id, ref method, .. } if self.is_echo(id, method) => {
+                tracing::warn!(?id, %method, "ignored a request that the child printed as it read it");
+            }
             Message::Request { id, method, params } => {
                 self.dispatch_request(id, method, params, size, batch, task);
             }
@@ -375,6 +378,14 @@ where
             }
             Message::Batch(items) => self.dispatch_batch(items, batch, task),
         }
+    }
+
+    /// Returns whether a request of a child is the one that the child has read and not answered: a child behind a
+    /// terminal prints what it reads, and an error for it would be printed too, as the answer of our own request.
+    /// A ping or a request about a task can have the same id by chance, because both sides send these.
+    fn is_echo(&self, id: &Id, method: &Method) -> bool {
+        let is_of_both = is_ping(method) || method.as_str().starts_with("tasks/");
+        self.is_child() && !is_of_both && self.connection.send_half.pending.is_of(id, method)
     }
 
     fn dispatch_batch(

@@ -135,7 +135,9 @@ pub(crate) fn read_reply(cx: &Context, result: Payload) -> Result<Reply, RpcErro
     match result_type(&result).as_deref() {
         None | Some("complete") => Ok(Reply::raw(result)),
         Some("input_required") if !is_legacy => {
-            let needed = InputRequired::read(&result).map(Reply::InputRequired);
+            let goes_on =
+                |needed: &InputRequired| needed.state.is_some() || !needed.asks.is_empty();
+            let needed = InputRequired::read(&result).filter(goes_on).map(Reply::InputRequired);
             let malformed = "the server's questions cannot be read: check its `inputRequests` and `requestState`";
             needed.ok_or_else(|| RpcError::new(ErrorCode::UPSTREAM_ERROR, malformed))
         }
@@ -175,6 +177,7 @@ mod tests {
         assert_eq!(kind(r#"{"result\u0054ype":"t\u0061sk"}"#), "task");
         let asks = r#"{"resultType":"input_required","requestState":"s"}"#;
         assert_eq!(kind(asks), "questions");
+        assert_eq!(kind(r#"{"resultType":"input_required","content":[]}"#), "error");
         let told = r#"{"resultType":"complete","structuredContent":{"resultType":"task"}}"#;
         assert_eq!(kind(told), "result");
     }

@@ -12,8 +12,8 @@ use std::task::{Poll, Waker};
 
 use mgp_types::method::SubscriptionsListen;
 use mgp_types::service::{
-    Call, Context, InFlight, Inbox, ItemReceiver, Outlet, OutletItem, OutletItemKind, Params,
-    QueueRoom, Reply, connection_lost,
+    Call, Context, InFlight, Inbox, ItemReceiver, Method, Outlet, OutletItem, OutletItemKind,
+    Params, QueueRoom, Reply, connection_lost,
 };
 use mgp_types::sync::Mutex;
 use mgp_types::{Id, Payload, RpcError};
@@ -151,6 +151,12 @@ impl PendingRequests {
     pub(crate) fn get(&self, id: &Id) -> Option<InFlight> {
         let Id::Number(number) = id else { return None };
         self.table.lock().entries.get(number).map(|entry| entry.in_flight(*number))
+    }
+
+    /// Returns whether an unanswered request has this id and method.
+    pub(crate) fn is_of(&self, id: &Id, method: &Method) -> bool {
+        let Id::Number(number) = id else { return false };
+        self.table.lock().entries.get(number).is_some_and(|entry| entry.call.method() == method)
     }
 
     pub(crate) fn all(&self) -> Vec<InFlight> {

@@ -38,18 +38,6 @@ open_enum! {
         /// No callback has this id.
         Unknown = "unknown",
     }
-
-    /// The standard families of event channels (§13.5).
-    pub enum ChannelPattern {
-        /// Events about models.
-        Model = "model.*",
-        /// Events about the system.
-        System = "system.*",
-        /// Events about tools.
-        Tool = "tool.*",
-        /// Events about security.
-        Security = "security.*",
-    }
 }
 
 impl Severity {

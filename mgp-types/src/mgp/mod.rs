@@ -33,10 +33,9 @@ pub use discovery::{
 };
 pub use event::{
     CallbackRequestParams, CallbackRespondParams, CallbackRespondResult, CallbackStatus,
-    CallbackType, ChannelPattern, EventAttachment, EventChannel, EventChannelsParams,
-    EventChannelsResult, EventFilter, EventParams, EventsReplayParams, EventsReplayResult,
-    ListenExtension, Severity, SubscribeEventsParams, SubscribeEventsResult, UnsubscribeParams,
-    UnsubscribeResult,
+    CallbackType, EventAttachment, EventChannel, EventChannelsParams, EventChannelsResult,
+    EventFilter, EventParams, EventsReplayParams, EventsReplayResult, ListenExtension, Severity,
+    SubscribeEventsParams, SubscribeEventsResult, UnsubscribeParams, UnsubscribeResult,
 };
 pub use extension::{Extension, ExtensionSet};
 pub use kernel::{

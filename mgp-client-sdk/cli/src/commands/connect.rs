@@ -18,6 +18,7 @@ use crate::exit::{CliResult, Failure};
 use crate::hosts::{KnownHost, home};
 use crate::operator::admit_edit;
 use crate::output::{Output, Render, print, print_note};
+use crate::replace_file::replace_file;
 use crate::{prompt, state};
 
 pub(crate) mod disconnect;
@@ -333,7 +334,8 @@ impl Change {
         Ok(Self { base, is_exact, after, entry, record, taken, present, beside })
     }
 
-    /// Writes the host's file, a back-up beside it, and the record from which `mgp disconnect` restores the file.
+    /// Writes a back-up beside the host's file, then the records from which `mgp undo` and `mgp disconnect` restore the
+    /// file, then the file. So a command that is killed at any point leaves a file that can be restored.
     fn write(
         self,
         global: &Global,
@@ -344,7 +346,9 @@ impl Change {
         if text == Some(&*self.after) {
             return Ok(None);
         }
-        let backup = write(file, text, &self.after)?;
+        prepare(file, text)?;
+        let backup = text.map(|text| config_file::write_backup(file, text)).transpose();
+        let backup = backup.map_err(|error| unwritable(file, &error))?;
         let is_base = text.unwrap_or_default() == self.base;
         let before = match self.record {
             _ if is_base => backup.clone(),
@@ -354,8 +358,20 @@ impl Change {
         let previous = Record::read(global, file)?;
         let before = before.map(|path| (path, &*self.base));
         let record = Record::new(before, &self.after, self.entry, self.taken);
-        Record::write(global, file, Some(record))?;
-        undo::remember(global, run, file, (text, Some(&self.after)), previous, backup.clone())?;
+        let unwritten = run.clone();
+        let apply = || -> CliResult {
+            Record::write(global, file, Some(record))?;
+            let texts = (text, Some(&*self.after));
+            undo::remember(global, run, file, texts, previous.clone(), backup.clone())?;
+            check_unchanged(file, text)?;
+            replace_file(file, &self.after).map_err(|error| unwritable(file, &error))
+        };
+        if let Err(failure) = apply() {
+            // A record that remains does no harm: the file is still as it was before the change.
+            let _ = undo::forget(global, &unwritten, file);
+            let _ = Record::write(global, file, previous);
+            return Err(failure);
+        }
         Ok(backup)
     }
 }
@@ -475,13 +491,21 @@ fn write(file: &Path, before: Option<&str>, after: &str) -> CliResult<Option<Pat
     if before == Some(after) {
         return Ok(None);
     }
-    let failed =
-        |error| Failure::failed(format!("`{}` cannot be written: {error}", file.display()));
+    prepare(file, before)?;
+    config_file::replace_with_backup(file, before, after).map_err(|error| unwritable(file, &error))
+}
+
+/// Creates the folder of a file; fails if the file has another text by now.
+fn prepare(file: &Path, before: Option<&str>) -> CliResult {
     check_unchanged(file, before)?;
     if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        fs::create_dir_all(folder).map_err(failed)?;
+        fs::create_dir_all(folder).map_err(|error| unwritable(file, &error))?;
     }
-    config_file::replace_with_backup(file, before, after).map_err(failed)
+    Ok(())
+}
+
+fn unwritable(file: &Path, error: &std::io::Error) -> Failure {
+    Failure::failed(format!("`{}` cannot be written: {error}", file.display()))
 }
 
 /// Fails if the file has another text by now: a host may change it while the command waits for the person's answer.

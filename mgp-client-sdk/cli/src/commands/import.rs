@@ -21,7 +21,7 @@ use crate::exit::{CliResult, Failure};
 use crate::hosts::{KnownHost, claude_settings, home};
 use crate::operator::admit_edit;
 use crate::output::{Cell, Color, Output, Render, print, print_note};
-use crate::state;
+use crate::{state, this_program};
 
 /// `mgp import`.
 #[derive(Clone, Debug, Args)]
@@ -547,8 +547,11 @@ fn is_registry(text: &str) -> bool {
 }
 
 pub(super) fn is_mgp(entry: &Entry) -> bool {
-    let program = entry.command.as_deref().map(Path::new).and_then(Path::file_stem);
-    program.is_some_and(|name| name == "mgp") && entry.args.iter().any(|arg| arg == "serve")
+    // The reader of a host's file doubles each dollar sign outside of variables.
+    let program = entry.command.as_deref().map(|command| PathBuf::from(command.replace("$$", "$")));
+    program.is_some_and(|program| {
+        program.file_stem().is_some_and(|name| name == "mgp") || this_program::is_path(&program)
+    }) && entry.args.iter().any(|arg| arg == "serve")
 }
 
 /// Returns whether a server in a host's file is the entry of mgp for all projects.

@@ -17,7 +17,7 @@ use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
 use crate::output::{ActionReport, Output, Render, print};
 use crate::replace_file::replace_file;
-use crate::{control, socket, state};
+use crate::{control, socket, state, this_program};
 
 /// The name of the unit of systemd.
 const UNIT: &str = "mgp.service";
@@ -199,7 +199,7 @@ impl Description {
         let absolute = |path: &Path| -> CliResult<String> {
             Ok(std::path::absolute(path)?.to_string_lossy().into_owned())
         };
-        let mut command = vec![absolute(&std::env::current_exe()?)?];
+        let mut command = vec![absolute(&this_program::path()?)?];
         let words = match &install.http {
             Some(address) => &["serve", "--http", address] as &[&str],
             None => &["__kernel", "--linger", LINGER, "--service"],

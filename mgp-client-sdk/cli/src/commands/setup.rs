@@ -116,8 +116,9 @@ impl HostReport {
     }
 
     fn render_done(&self, out: &mut Output) {
-        let (mark, color) =
-            if self.problems.is_empty() { ("ok", Color::Green) } else { ("!", Color::Yellow) };
+        let is_empty = self.ready == Some(0) && self.problems.is_empty();
+        let is_good = self.problems.is_empty() && !is_empty;
+        let (mark, color) = if is_good { ("ok", Color::Green) } else { ("!", Color::Yellow) };
         let found = match (self.ready, self.tools) {
             (Some(ready), Some(tools)) => {
                 format!("started mgp: {} with {}", plural(ready, "server"), plural(tools, "tool"))
@@ -125,6 +126,12 @@ impl HostReport {
             _ => "its file was not tried".to_owned(),
         };
         out.status_line(&Cell::from(mark).color(color), &format!("{}  {found}", self.host));
+        if is_empty {
+            let agent = &self.agent;
+            out.line(format!(
+                "    no server is ready for {agent}: `mgp access grant {agent} SERVER` lets it use one, `mgp access matrix` shows them all"
+            ));
+        }
         if !self.recorded.is_empty() {
             let names = self.recorded.join(", ");
             out.line(format!(

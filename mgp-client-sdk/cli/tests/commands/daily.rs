@@ -216,3 +216,12 @@ fn the_kernel_runs_as_a_service() {
     let status = home.json("service-status", &["service", "status"]);
     assert_eq!(status["is_installed"], false);
 }
+
+#[test]
+fn an_empty_variable_of_the_state_folder_counts_as_not_set() {
+    let home = Home::new();
+    let listed = home.run_with(&["trust", "--list"], &[("MGP_STATE", "")]);
+    assert_eq!(listed.code, Some(0), "{listed:?}");
+    assert!(home.path(".local/state/mgp").exists());
+    home.fail(2, &["--state", "", "trust", "--list"], "a value is required");
+}

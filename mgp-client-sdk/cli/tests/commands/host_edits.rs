@@ -181,6 +181,74 @@ fn undo_restores_the_hosts_that_it_can_and_names_the_others() {
 }
 
 #[test]
+fn a_hosts_file_is_written_only_after_the_records_that_restore_it() {
+    let home = Home::new();
+    let before = json!({ "mcpServers": { "mgp": { "command": "other" } } }).to_string();
+    let file = home.write(".cursor/mcp.json", &before);
+    let text = || fs::read_to_string(&file).unwrap();
+    let connect = ["connect", "cursor", "--interactive", "no", "--no-grant"];
+    home.succeed(&connect);
+    home.succeed(&["undo"]);
+    let changes = home.path(".local/state/mgp/host-changes.json");
+    fs::write(&changes, "{").unwrap();
+    home.fail(1, &connect, "is damaged");
+    assert_eq!(text(), before);
+    fs::remove_file(&changes).unwrap();
+    home.fail(1, &["disconnect", "cursor"], "starts another program");
+
+    // A command that is killed after it wrote the records leaves the file as it was.
+    home.succeed(&connect);
+    fs::write(&file, &before).unwrap();
+    home.succeed(&["undo"]);
+    assert_eq!(text(), before);
+    home.fail(1, &["undo"], "has changed no host's file");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_program_of_another_name_recognizes_its_own_entry() {
+    let home = Home::new();
+    let renamed = home.path("mgp-new");
+    fs::hard_link(env!("CARGO_BIN_EXE_mgp"), &renamed)
+        .or_else(|_| fs::copy(env!("CARGO_BIN_EXE_mgp"), &renamed).map(|_| ()))
+        .unwrap();
+    let file = home.write(".cursor/mcp.json", "{\"mcpServers\": {}}");
+    let run = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(&renamed);
+        command.args(arguments).current_dir(home.work()).env_clear().env("HOME", home.path(""));
+        let ended = command.output().unwrap();
+        assert!(ended.status.success(), "{arguments:?}: {ended:?}");
+        String::from_utf8(ended.stdout).unwrap()
+    };
+    run(&["connect", "cursor", "--interactive", "no", "--no-grant"]);
+    edit(&file, |now| now["mcpServers"]["mgp"]["env"] = json!({ "A": "b" }));
+    let planned = run(&["import", "cursor"]);
+    assert!(!planned.contains("mgp-cursor"), "{planned}");
+    run(&["disconnect", "cursor"]);
+    assert_eq!(read(&file), json!({ "mcpServers": {} }));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_host_starts_mgp_by_the_link_with_which_it_was_called() {
+    let home = Home::new();
+    let link = home.path("mgp");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_mgp"), &link).unwrap();
+    for called in [link.as_os_str(), "mgp".as_ref()] {
+        let mut command = std::process::Command::new(&link);
+        std::os::unix::process::CommandExt::arg0(&mut command, called);
+        command.args(["connect", "cursor", "--interactive", "no", "--no-grant"]);
+        command.current_dir(home.work()).env_clear().env("HOME", home.path(""));
+        command.env("PATH", home.path(""));
+        let ended = command.output().unwrap();
+        assert!(ended.status.success(), "{ended:?}");
+        let file = home.path(".cursor/mcp.json");
+        assert_eq!(read(&file)["mcpServers"]["mgp"]["command"], link.to_str().unwrap());
+        fs::remove_file(&file).unwrap();
+    }
+}
+
+#[test]
 fn undo_takes_back_a_later_change_of_a_connected_host_without_what_the_host_has_written() {
     let home = Home::new();
     let echo = program("echo");

@@ -47,6 +47,16 @@ fn a_project_is_in_effect_only_with_the_approved_content() {
 }
 
 #[test]
+fn an_empty_list_of_servers_comes_with_the_project_file_that_is_not_approved() {
+    let home = Home::new();
+    home.write("work/mgp.toml", HOSTILE);
+    let kernel = Kernel::on(home, None);
+    let listed = kernel.home.run(&["servers", "ls"]);
+    assert_eq!(listed.code, Some(0), "{listed:?}");
+    assert!(listed.err.contains("mgp.toml") && listed.err.contains("`mgp trust`"), "{listed:?}");
+}
+
+#[test]
 fn there_must_be_something_to_approve() {
     let home = Home::new();
     home.fail(1, &["trust", "--yes"], "there is no ./mgp.toml");

@@ -128,13 +128,13 @@ async fn one_folder(rounds: std::ops::Range<usize>, figures: &mut Figures) {
             acknowledged.registered.check(&world);
             life
         });
-        let before = lived.descriptors();
+        let before = lived.descriptors(&world);
         if let Some(took) = lived.round(&world, round, killed, &acknowledged) {
             figures.ready.push(took);
         }
         if !killed.ends_the_kernel() && round != last {
             within(|| (Life::pair(&world).len() == 2).then_some(()));
-            within(|| (lived.descriptors() <= before).then_some(()));
+            within(|| (lived.descriptors(&world) <= before).then_some(()));
             life = Some(lived);
             continue;
         }
@@ -179,8 +179,20 @@ impl Life {
         Self { kernel: world.kernel().unwrap(), hosts, probe, serving }
     }
 
-    fn descriptors(&self) -> usize {
-        fs::read_dir(format!("/proc/{}/fd", self.kernel)).map_or(usize::MAX, Iterator::count)
+    /// Returns the number of the kernel's descriptors without those of registered servers, which start and end at any
+    /// time.
+    fn descriptors(&self, world: &World) -> usize {
+        /// The process, its three pipes and the socket of its keeper.
+        const PER_SERVER: usize = 5;
+        let mut registered = world.marked();
+        registered.retain(|pid| is_registered(*pid) && self.is_parent_of(*pid));
+        let all = fs::read_dir(format!("/proc/{}/fd", self.kernel));
+        let all = all.map_or(usize::MAX, Iterator::count);
+        all.saturating_sub(registered.len() * PER_SERVER)
+    }
+
+    fn is_parent_of(&self, pid: u32) -> bool {
+        stat(pid).is_some_and(|(_, parent)| parent == self.kernel)
     }
 
     /// Kills a process during calls and decisions.
@@ -243,18 +255,14 @@ impl Life {
     /// Returns the process ids of the keeper, i.e. the process between kernel and server, and of the server.
     fn child(&self, world: &World) -> (u32, u32) {
         let both = within(|| Some(Self::pair(world)).filter(|both| both.len() == 2));
-        let is_keeper = |pid: &&u32| stat(**pid).is_some_and(|(_, of)| of == self.kernel);
-        let keeper = *both.iter().find(is_keeper).unwrap();
+        let keeper = *both.iter().find(|pid| self.is_parent_of(**pid)).unwrap();
         (keeper, *both.iter().find(|pid| **pid != keeper).unwrap())
     }
 
     /// Returns the processes of configured servers, without the processes of registered servers.
     fn pair(world: &World) -> Vec<u32> {
         let mut all = world.marked();
-        all.retain(|pid| {
-            let set = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            !set.split(|byte| *byte == 0).any(|set| set == OTHER.as_bytes())
-        });
+        all.retain(|pid| !is_registered(*pid));
         all
     }
 
@@ -278,6 +286,12 @@ impl Life {
             assert!(known.iter().any(|known| name.starts_with(known)), "{name} is left");
         }
     }
+}
+
+/// Returns whether a process belongs to a registered server.
+fn is_registered(pid: u32) -> bool {
+    let set = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    set.split(|byte| *byte == 0).any(|set| set == OTHER.as_bytes())
 }
 
 /// A client that calls tools until the round ends.

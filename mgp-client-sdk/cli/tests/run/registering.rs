@@ -67,7 +67,7 @@ impl Registered {
                 return None;
             }
             let id = format!("w-registered-{round}-{number}");
-            // `/bin/cat` never answers MCP messages, but it can be registered.
+            // `/bin/cat` never answers MCP messages, but it can be registered: it runs until the handshake times out.
             let mark = world.folder.to_str();
             let asked = json!({
                 "id": id, "command": "/bin/cat", "justification": "chaos",

@@ -1,6 +1,6 @@
 //! Pages that hosts show for the results of tools (MCP Apps, SEP-1865).
 
-use mgp_toolindex::{Allowed, Resolved, ToolIndex, name_for};
+use mgp_toolindex::{Allowed, Resolved, ToolIndex, listed_tool, name_for};
 use mgp_types::RpcError;
 use mgp_types::mcp::{Tool, UiToolMeta};
 use mgp_types::service::{Context, ServerId};
@@ -11,8 +11,8 @@ use super::server_features::refreshed_servers;
 use crate::caller_view::{is_for_pages_only, page_of};
 use crate::fleet::ListKind;
 
-/// Fits a tool list to the caller's host: a host that shows pages also receives all tools with a page, and any other
-/// host receives no tools that only pages use. Rewrites the URI of each page so that it leads to the right server.
+/// Fits a tool list to the caller's host: a host that does not show pages receives no tools that only pages use.
+/// Rewrites the URI of each page so that it leads to the right server.
 pub(super) async fn fit(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -20,9 +20,7 @@ pub(super) async fn fit(
     tools: &mut Vec<Tool>,
 ) -> Result<(), RpcError> {
     let index = &dispatcher.parts().fleet.context().index;
-    if cx.caller.shows_apps {
-        add_missing(index, caller, tools)?;
-    } else {
+    if !cx.caller.shows_apps {
         tools.retain(|tool| !is_listed_for_pages_only(index, caller, &tool.name));
     }
     if tools.iter().all(|tool| UiToolMeta::of(tool).is_none()) {
@@ -42,9 +40,9 @@ pub(super) async fn fit(
     Ok(())
 }
 
-/// Adds the tools with a page that are missing from a list, e.g. because the list has only the tools in the caller's
-/// session. Adds the metadata of the page to those that are in the list.
-fn add_missing(
+/// Adds the tools with a page that are missing from the list of a host that shows pages, e.g. because the list has
+/// only the tools in the caller's session. Adds the metadata of the page to those that are in the list.
+pub(super) fn add_missing(
     index: &ToolIndex,
     caller: &dyn Allowed,
     tools: &mut Vec<Tool>,
@@ -56,9 +54,7 @@ fn add_missing(
             ui.put(tool)?;
             continue;
         }
-        let mut tool = indexed.tool()?;
-        tool.name = name;
-        tools.push(tool);
+        tools.extend(listed_tool(&indexed, index, caller));
     }
     Ok(())
 }

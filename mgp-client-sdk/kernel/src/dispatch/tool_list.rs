@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use mgp_toolindex::{Allowed, Resolved, SessionView, listed_tools, max_tokens_of};
 use mgp_types::mcp::{CacheScope, Era, ListParams, ListToolsResult, Tool, key};
-use mgp_types::mgp::{ContextLevel, Extension, ExtensionSet, KernelSavedDay};
+use mgp_types::mgp::{ContextLevel, Extension, ExtensionSet, KernelSavedDay, RiskLevel};
 use mgp_types::proposal::{copy_tool_members, hide_tool_members};
 use mgp_types::service::{Call, Context, Peer, Principal, Reply, Scope, ScopeKind};
 use mgp_types::store::StoreError;
-use mgp_types::{Object, Payload, RawObject, RpcError};
+use mgp_types::{Lenient, Object, Payload, RawObject, RpcError};
 
 use super::apps;
 use super::dispatcher::{Dispatcher, DispatcherParts};
@@ -54,6 +54,9 @@ fn current_list(dispatcher: &Dispatcher, call: &Call) -> Result<Vec<Tool>, RpcEr
     let meta_tools = parts.meta_tools.listed(cx).no_tools(dispatcher.lack_of_tools(cx));
     let mut tools = listed_tools(&level, &meta_tools, index, &caller, &view);
     tools.extend(parts.results.listed(&cx.principal));
+    if cx.caller.shows_apps {
+        apps::add_missing(index, &caller, &mut tools)?;
+    }
     let active = cx.caller.mgp.unwrap_or_default();
     for tool in &mut tools {
         fit_proposals(parts, &caller, tool, active);
@@ -65,6 +68,7 @@ fn current_list(dispatcher: &Dispatcher, call: &Call) -> Result<Vec<Tool>, RpcEr
             tool.output_schema = tool.output_schema.take().filter(is_of_objects);
         }
         media::fit(cx, tool);
+        correct_hints(tool);
         put_security(tool, is_shown)?;
     }
     Ok(tools)
@@ -174,6 +178,20 @@ pub(crate) fn list_costs(
         definitions.map(|text| u64::from(count(&text))).sum::<u64>()
     };
     (list(level), list(ContextLevel::Standard))
+}
+
+/// Corrects the hints by which a server claims that a tool is harmless, if the kernel assessed the tool as dangerous:
+/// hosts call tools with such hints without asking their user.
+fn correct_hints(tool: &mut Tool) {
+    let security = tool.security.as_ref().and_then(Lenient::valid);
+    let risk = security.and_then(|security| security.effective_risk_level.as_ref());
+    if risk.is_some_and(|risk| *risk >= RiskLevel::Dangerous)
+        && let Some(hints) = &mut tool.annotations
+    {
+        // A hint that is absent already means that the tool may destroy data.
+        hints.read_only_hint = hints.read_only_hint.map(|_| false);
+        hints.destructive_hint = hints.destructive_hint.map(|_| true);
+    }
 }
 
 /// Puts the security metadata into a definition twice, as `security` and in `_meta`, or removes both copies (MGP §4.2).

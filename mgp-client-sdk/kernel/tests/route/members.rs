@@ -2,9 +2,11 @@
 //! security metadata of tools (MGP §4.2, §16.5, §16.7).
 
 use mgp_client_sdk::ToolResult;
+use mgp_discovery::Config;
 use mgp_kernel::Kernel;
+use mgp_server_sdk::Resource;
 use mgp_server_sdk::prelude::*;
-use mgp_types::mcp::Era;
+use mgp_types::mcp::{Era, ToolAnnotations, UiResourceMeta};
 use mgp_types::method::ToolsList;
 use mgp_types::mgp::{Extension, ExtensionSet, RiskLevel};
 use mgp_types::service::{
@@ -203,6 +205,53 @@ async fn a_server_cannot_set_the_effective_risk_of_its_tools() {
     let tool = serde_json::to_value(tool).unwrap();
     assert_eq!(tool["security"]["effective_risk_level"], "dangerous", "{tool}");
     kernel.stop().await;
+}
+
+/// Regression test: hosts called dangerous tools without asking, because their server claims that they only read. Tools
+/// with a page also reached hosts with all members of their server.
+#[tokio::test]
+async fn a_tool_that_the_kernel_assessed_as_dangerous_has_no_harmless_hints() {
+    const PAGE: &str = "ui://n/page.html";
+    let make = || {
+        let mut hints = ToolAnnotations::new();
+        hints.read_only_hint = Some(true);
+        hints.destructive_hint = Some(false);
+        let tool = |name: &'static str| {
+            Tool::new(name, "Does it", || async { "done" }).annotations(hints.clone())
+        };
+        Server::new("n", "1")
+            .resource(Resource::app(PAGE, "page", "<!doctype html>", &UiResourceMeta::new()))
+            .tool(tool("wipe").risk(RiskLevel::Dangerous).app(PAGE))
+            .tool(tool("get_time"))
+            .tool(tool("get_place"))
+    };
+    let mut mgp = open(&[]);
+    mgp.risk.insert("get_place".to_owned(), RiskLevel::Dangerous);
+    for (surface, names) in
+        [("direct", &["get_place", "get_time", "wipe"][..]), ("search", &["wipe"])]
+    {
+        let config = format!("[kernel]\nsurface = '{surface}'");
+        let config = Config::parse("mgp.toml", &config).unwrap().config;
+        let builder = Kernel::builder().config(config).local_with("n", mgp.clone(), make);
+        let kernel = build(builder).await;
+        wait_for_tools(&kernel, "n", 3).await;
+        for era in [Era::Legacy, Era::Modern] {
+            let host = host(&kernel, "ada", host_of(era).without_mgp().apps()).await;
+            let mut tools = host.list_tools().await.unwrap();
+            tools.retain(|tool| !tool.name.starts_with("mgp"));
+            tools.sort_by(|one, other| one.name.cmp(&other.name));
+            assert_eq!(tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), names);
+            for tool in &tools {
+                let hints = tool.annotations.as_ref().unwrap();
+                let is_safe = tool.name == "get_time";
+                let (reads, destroys) = (hints.read_only_hint, hints.destructive_hint);
+                assert_eq!((reads, destroys), (Some(is_safe), Some(!is_safe)), "{tool:?}");
+                assert!(tool.security.is_none(), "not negotiated: {tool:?}");
+            }
+            host.close().await;
+        }
+        kernel.stop().await;
+    }
 }
 
 /// Regression test: a request counted as fulfilled by a tool that the caller's key permits to see, but not to call.

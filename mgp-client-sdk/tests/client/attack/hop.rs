@@ -206,6 +206,7 @@ async fn a_result_that_a_host_could_take_for_questions_is_refused() {
         (EraChoice::Legacy, format!(r#"{{"content":[],{asks}}}"#)),
         (EraChoice::Modern, format!(r#"{{"resultType":"complete","content":[],{asks}}}"#)),
         (EraChoice::Modern, format!(r#"{{{asks},"requestState":5}}"#)),
+        (EraChoice::Modern, r#"{"resultType":"input_required","content":[]}"#.to_owned()),
     ] {
         let (end, script) = Script::new();
         tokio::spawn(answer_with(script, era, result.clone()));

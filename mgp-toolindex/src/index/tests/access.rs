@@ -58,7 +58,8 @@ fn a_tool_without_access_is_in_no_list_and_no_count() {
     );
     let filtered = Query::new("read").filter(Filter::new().server("none"));
     assert_eq!(index.search(&filtered, &allowed).unwrap().total_available, 0);
-    let tree = index.categories_of(&Filter::new(), &allowed).unwrap();
+    let (tools, tree) = index.caller_overview(&allowed);
+    assert_eq!(tools, 2);
     assert_eq!(tree.roots.iter().map(|node| node.tools).sum::<usize>(), 2);
 }
 

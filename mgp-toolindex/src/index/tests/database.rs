@@ -35,7 +35,7 @@ fn seen(index: &ToolIndex) -> String {
             writeln!(all, "{text}: {} {}", hit.tool.tool_id(), hit.score).unwrap();
         }
     }
-    write!(all, "{:?}", index.categories()).unwrap();
+    write!(all, "{:?}", index.caller_overview(&AllTools)).unwrap();
     all
 }
 

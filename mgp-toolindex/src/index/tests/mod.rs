@@ -14,7 +14,7 @@ use mgp_types::mgp::{RiskLevel, ServerState, ToolSecurity};
 use mgp_types::{Payload, RawObject};
 
 use super::*;
-use crate::catalog::{AllTools, IndexedTool, ServerEntry, ToolEntry};
+use crate::catalog::{AllTools, CategoryNode, IndexedTool, ServerEntry, ToolEntry};
 use crate::search::{Filter, Query, SearchResult};
 
 pub(super) fn tool(name: &str, description: &str) -> Tool {
@@ -230,18 +230,15 @@ fn categories_are_a_tree() {
     let given =
         ServerEntry::new("s").categories(["data/charts"]).tools([tool("one", ""), tool("two", "")]);
     index.put(given.tool(ToolEntry::from(tool("three", "")).categories(["Data.Tables"]))).unwrap();
-    let tree = index.categories();
-    let count = |path: &str| tree.find(path).map(|node| node.tools);
-    assert_eq!(
-        (count("data"), count("data/charts"), count("data/tables")),
-        (Some(3), Some(2), Some(1))
-    );
-    assert_eq!((count("filesystem"), count("filesystem/read")), (Some(3), Some(2)));
-    assert_eq!((count("dat"), count("data/none")), (None, None));
-    assert_eq!(tree.roots.len(), 2);
-    let some = index.categories_of(&Filter::new().category("tables"), &AllTools).unwrap();
-    assert_eq!(some.find("data").unwrap().tools, 1);
-    assert_eq!((some.len(), some.find("filesystem")), (2, None));
+    let (tools, tree) = index.caller_overview(&AllTools);
+    let counts = |nodes: &[CategoryNode]| {
+        let counts = nodes.iter().map(|node| format!("{} {}", node.path, node.tools));
+        counts.collect::<Vec<_>>()
+    };
+    assert_eq!(tools, 6);
+    assert_eq!(counts(&tree.roots), ["data 3", "filesystem 3"]);
+    assert_eq!(counts(&tree.roots[0].below), ["data/charts 2", "data/tables 1"]);
+    assert_eq!(counts(&tree.roots[1].below)[0], "filesystem/read 2");
 }
 
 #[test]

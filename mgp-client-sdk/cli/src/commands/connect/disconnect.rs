@@ -40,6 +40,9 @@ pub(crate) struct DisconnectResult {
     /// The path of a copy of the file as it was before this change.
     #[serde(skip_serializing_if = "Option::is_none")]
     backup: Option<PathBuf>,
+    /// `true` if the entry with mgp's name starts another program, so that it stays.
+    #[serde(skip)]
+    is_other: bool,
 }
 
 impl Render for DisconnectResult {
@@ -47,6 +50,8 @@ impl Render for DisconnectResult {
         let file = self.file.display();
         if self.exact {
             out.line(format!("{file} is as it was before mgp was connected"));
+        } else if self.is_other {
+            out.line(format!("{file} does not start mgp"));
         } else {
             out.line(format!("mgp was taken out of {file}"));
         }
@@ -116,8 +121,13 @@ pub(crate) async fn run(global: &Global, disconnect: &Disconnect) -> CliResult {
     let run = undo::CommandRun::of("disconnect");
     undo::remember(global, run, &file, texts, record, backup.clone())?;
     let Restored { is_exact, differs, .. } = restored;
-    print(
-        global,
-        &DisconnectResult { file: file.clone(), exact: is_exact, restored: names, differs, backup },
-    )
+    let done = DisconnectResult {
+        file: file.clone(),
+        exact: is_exact,
+        restored: names,
+        differs,
+        backup,
+        is_other: starts_mgp == Some(false),
+    };
+    print(global, &done)
 }

@@ -14,7 +14,7 @@ use crate::commands::import::{is_own, option_of};
 use crate::exit::CliResult;
 use crate::hosts::{KnownHost, home};
 use crate::socket_hello::DEFAULT_AGENT;
-use crate::state;
+use crate::{state, this_program};
 
 /// The entry of mgp in a host's file. The order of the fields is the order of the members in the file.
 #[derive(Default, Serialize)]
@@ -84,7 +84,7 @@ pub(super) fn entry(global: &Global, connect: &Connect, agent: &str) -> CliResul
         Ok(std::path::absolute(path)?.to_string_lossy().into_owned())
     };
     // The path is absolute, because a host may have another PATH.
-    let command = absolute(&std::env::current_exe()?)?;
+    let command = absolute(&this_program::path()?)?;
     let mut args = vec!["serve".to_owned(), "--stdio".into(), "--agent".into(), agent.to_owned()];
     // Paths from this shell's environment are written into the entry, because a host may have another environment.
     let earlier = connect.earlier.as_ref();

@@ -140,7 +140,7 @@ impl Render for UndoResult {
     }
 }
 
-/// Stores a change that was made to a host's file, so that `mgp undo` can take it back.
+/// Stores a change that is about to be made, or was made, to a host's file, so that `mgp undo` can take it back.
 pub(super) fn remember(
     global: &Global,
     run: CommandRun,
@@ -170,6 +170,15 @@ pub(super) fn remember(
         }
         changes.remove(0);
     }
+}
+
+/// Removes the change of a file from the list, because the command could not write the file.
+pub(super) fn forget(global: &Global, run: &CommandRun, file: &Path) -> CliResult {
+    let store = store(global)?;
+    let lock = store.lock(LOCK_TIMEOUT)?;
+    let mut changes = read_all(&store)?;
+    changes.retain(|change| change.run != *run || change.file != file);
+    Ok(store.replace(&lock, &serde_json::to_vec(&changes)?)?)
 }
 
 pub(crate) async fn run(global: &Global, undo: &Undo) -> CliResult {
@@ -236,7 +245,9 @@ impl FileChange {
     /// this change cannot be separated from them.
     fn plan(&self, global: &Global, is_forced: bool) -> CliResult<UndoPlan> {
         let (now, before) = (read(&self.file)?, self.before()?);
-        if now.as_deref().map(digest) == self.after_sha256 {
+        // A command that was killed after it recorded the change has not written the file.
+        let is_unwritten = now == before;
+        if is_unwritten || now.as_deref().map(digest) == self.after_sha256 {
             return Ok(UndoPlan { now, before, merged: None });
         }
         let merged = match self.merged(global, now.as_deref(), before.as_deref()) {

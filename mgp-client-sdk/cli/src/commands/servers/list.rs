@@ -1,15 +1,15 @@
 //! The command `mgp servers ls`.
 
 use mgp_client_sdk::Client;
-use mgp_types::method::KernelServers;
-use mgp_types::mgp::{KernelServer, KernelServersParams, ServerState};
+use mgp_types::method::{KernelInfo, KernelServers};
+use mgp_types::mgp::{KernelInfoParams, KernelServer, KernelServersParams, ServerState};
 use serde::Serialize;
 
 use crate::args::Global;
 use crate::commands::known_names::{DISABLED, check_running};
 use crate::control;
 use crate::exit::CliResult;
-use crate::output::{Cell, Color, Output, Render, first_line, print};
+use crate::output::{Cell, Color, Output, Render, first_line, print, print_note};
 
 /// All servers, or the named one.
 #[derive(Debug, Serialize)]
@@ -107,7 +107,22 @@ pub(super) async fn run(global: &Global, server: Option<&str>) -> CliResult {
         params.server_id = Some(server.to_owned());
     }
     let all = client.request::<KernelServers>(&params).await?.servers;
+    if all.is_empty() && server.is_none() {
+        note_findings(global, &client).await?;
+    }
     print(global, &ServerList { servers: all, is_named: server.is_some() })
+}
+
+/// Prints the findings about the configuration, which may be the reason why the kernel has no servers.
+async fn note_findings(global: &Global, client: &Client) -> CliResult {
+    for finding in client.request::<KernelInfo>(&KernelInfoParams::new()).await?.findings {
+        let place = match (&finding.file, finding.line) {
+            (Some(file), Some(line)) => format!("{file}:{line}: "),
+            _ => String::new(),
+        };
+        print_note(global, &format!("mgp: {place}{}", finding.message));
+    }
+    Ok(())
 }
 
 /// Returns a server of the running kernel, if the kernel lists it.
