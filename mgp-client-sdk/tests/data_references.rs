@@ -33,23 +33,20 @@ fn importer(references: DataReferences) -> Server {
     Server::new("importer", "1").tool(import).extension(references)
 }
 
-async fn connect(server: Server, era: EraChoice, extension: bool) -> Client {
+async fn connect(server: Server, era: EraChoice) -> Client {
     let bound = server.http("127.0.0.1:0").no_auth().bind().await.unwrap();
     let url = format!("http://{}/mcp", bound.local_addr());
     tokio::spawn(bound.run());
-    let mut builder = Client::builder("c", "1").era(era);
-    if extension {
-        builder = builder.extension(Extension::DataReferences);
-    }
+    let builder = Client::builder("c", "1").era(era).extension(Extension::DataReferences);
     builder.connect_url(url).await.unwrap()
 }
 
 #[tokio::test]
 async fn a_reference_is_passed_from_server_to_server_in_both_eras() {
     for era in [EraChoice::Legacy, EraChoice::Modern] {
-        let from = connect(exporter(), era, true).await;
+        let from = connect(exporter(), era).await;
         let references = DataReferences::new("importer").allow_host("127.0.0.1");
-        let to = connect(importer(references), era, true).await;
+        let to = connect(importer(references), era).await;
         let result = from.call("export").await.unwrap();
         assert!(!result.to_text().contains("access_url"), "the model sees no URL");
         let reference = result.member::<DataReference>().unwrap().unwrap();
@@ -60,18 +57,10 @@ async fn a_reference_is_passed_from_server_to_server_in_both_eras() {
 
 #[tokio::test]
 async fn an_address_of_this_machine_is_not_imported_from_unless_it_is_allowed() {
-    let from = connect(exporter(), EraChoice::Modern, true).await;
-    let to = connect(importer(DataReferences::new("importer")), EraChoice::Modern, true).await;
+    let from = connect(exporter(), EraChoice::Modern).await;
+    let to = connect(importer(DataReferences::new("importer")), EraChoice::Modern).await;
     let result = from.call("export").await.unwrap();
     let reference = result.member::<DataReference>().unwrap().unwrap();
     let refused = to.call("import").with(&reference).await.unwrap_err();
     assert!(refused.to_string().contains("must not be fetched"), "{refused}");
-}
-
-#[tokio::test]
-async fn a_caller_without_the_extension_gets_no_url() {
-    let from = connect(exporter(), EraChoice::Modern, false).await;
-    let result = from.call("export").await.unwrap();
-    assert_eq!(result.meta, None);
-    assert!(!serde_json::to_string(&result).unwrap().contains("access_url"));
 }

@@ -269,6 +269,9 @@ fn not_ready(state: &ServerState, server: Option<&ServerId>, cause: Option<&str>
     let subject = named(server);
     match (state, cause) {
         (ServerState::Restarting, Some(cause)) => format!("{subject} is not ready: {cause}"),
+        (ServerState::Draining, Some(cause)) => {
+            format!("{subject} is draining and takes no new calls: {cause}")
+        }
         (ServerState::Connecting, Some(cause)) => {
             format!("{subject} is starting again after a failure: {cause}; try again in a moment")
         }

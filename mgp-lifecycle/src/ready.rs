@@ -126,11 +126,12 @@ impl ReadyLayer {
         if state == ServerState::Connected {
             return Ok(());
         }
-        let restarts =
+        let follows =
             reason.as_ref().is_some_and(|reason| restart_follows(&ShutdownReason::from(&**reason)));
         let server = server.or(self.server.as_ref()).cloned();
         // A reason that is a single word is the reason of a stop and not the cause of a failure.
         let cause = reason.filter(|reason| reason.contains(' '));
+        let restarts = follows || cause.is_some();
         Err(LifecycleError::NotReady { state, server, restarts, cause }.into())
     }
 
@@ -295,6 +296,7 @@ mod tests {
             ("kernel_shutdown", false),
             ("configuration_change", true),
             ("resource_limit", true),
+            ("unhealthy: its database is gone", true),
         ] {
             let state = StateHandle::new(ServerState::Connected);
             state.enter(ServerState::Draining, reason).unwrap();

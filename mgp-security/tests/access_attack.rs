@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use mgp_security::{Access, AccessLayer, AuditLayer, KernelToolsLayer, Policies};
 use mgp_types::method::{KERNEL_TOOLS, methods};
-use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType};
+use mgp_types::mgp::AccessGrantParams;
 use mgp_types::service::{MemoryAudit, Principal, Reply, Stack, mock};
 use mgp_types::store::{MemoryStore, Record, Store};
 use serde_json::{Value, json};
@@ -63,11 +63,8 @@ async fn place() -> Place {
     let (store, log) = (MemoryStore::new(), MemoryAudit::bounded(8));
     let access = Access::new(Arc::new(store.clone()), Arc::new(log.clone()), Policies::default());
     let root = Principal::new("acme", "root").operator();
-    let mut one =
-        AccessGrantParams::new(EntryType::ToolGrant, "mallory", "files", AccessPermission::Allow);
-    one.tool_name = Some("read".to_owned());
-    let held =
-        AccessGrantParams::new(EntryType::ServerGrant, "ann", "files", AccessPermission::Deny);
+    let one = AccessGrantParams::allow("mallory", "files").tool("read");
+    let held = AccessGrantParams::deny("ann", "files");
     for grant in [one, held] {
         access.grant(&root, grant).await.unwrap();
     }

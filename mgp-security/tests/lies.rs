@@ -8,10 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use mgp_security::{Governance, PermissionChange, Policies, ServerPolicy};
 use mgp_types::method::{Request, ToolsCall, ToolsList};
-use mgp_types::mgp::{
-    AccessGrantParams, AccessPermission, ApprovalPolicy, EntryType, Permission, TrustLevel,
-    Validator,
-};
+use mgp_types::mgp::{AccessGrantParams, ApprovalPolicy, Permission, TrustLevel, Validator};
 use mgp_types::service::{Principal, Reply, Rule, Stack, mock};
 use mgp_types::{ErrorCode, Payload};
 use serde_json::{Value, json};
@@ -319,17 +316,14 @@ async fn world(policy: ServerPolicy) -> World {
     governance.open().await.unwrap();
     let liar = Liar::default();
     let client = mock::client(Stack::new(governance.layer("liar").layer(liar.stack())));
-    let entry =
-        AccessGrantParams::new(EntryType::ServerGrant, "*", "liar", AccessPermission::Allow);
+    let entry = AccessGrantParams::allow("*", "liar");
     governance.access().grant(&operator(), entry).await.unwrap();
     World { liar, governance, client }
 }
 
 impl World {
     async fn names(&self, tool: &str) {
-        let mut entry =
-            AccessGrantParams::new(EntryType::ToolGrant, "*", "liar", AccessPermission::Allow);
-        entry.tool_name = Some(tool.to_owned());
+        let entry = AccessGrantParams::allow("*", "liar").tool(tool);
         self.governance.access().grant(&operator(), entry).await.unwrap();
     }
 

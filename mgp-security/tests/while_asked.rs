@@ -12,8 +12,8 @@ use mgp_security::{
     PermissionChange, Policies, Question, QuestionSubject, ServerPolicy,
 };
 use mgp_types::mgp::{
-    AccessGrantParams, AccessPermission, AccessRevokeParams, DefaultPolicy, EntryType,
-    GrantDecision, Permission, RiskLevel, Validator,
+    AccessGrantParams, AccessRevokeParams, DefaultPolicy, EntryType, GrantDecision, Permission,
+    RiskLevel, Validator,
 };
 use mgp_types::service::{
     Call, Context, MemoryAudit, Method, Params, Principal, Reply, ServerId, Stack, WaitMark, mock,
@@ -124,12 +124,7 @@ impl World {
     }
 
     async fn grant_access(&self, until: Option<SystemTime>) {
-        let mut grant = AccessGrantParams::new(
-            EntryType::ServerGrant,
-            "local",
-            "disk",
-            AccessPermission::Allow,
-        );
+        let mut grant = AccessGrantParams::allow("local", "disk");
         grant.expires_at = until.map(Into::into);
         self.governance.access().grant(&operator(), grant).await.unwrap();
     }
@@ -290,9 +285,7 @@ async fn an_entry_that_spared_the_confirmation_and_was_revoked_does_not_count_fo
     let mut world = World::new();
     world.grant_access(None).await;
     world.governance.permissions().approve(&operator(), World::shell()).await.unwrap();
-    let sparing =
-        AccessGrantParams::new(EntryType::ToolGrant, "local", "disk", AccessPermission::Allow);
-    let sparing = sparing.tool("wipe").without_confirmation();
+    let sparing = AccessGrantParams::allow("local", "disk").tool("wipe").without_confirmation();
     world.governance.access().grant(&operator(), sparing).await.unwrap();
     // This call also lists the tools.
     world.client.request("tools/call", CALL).await.unwrap();

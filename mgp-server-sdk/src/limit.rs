@@ -28,8 +28,8 @@ impl CallLimits {
     ) -> (EmitLayer, impl Iterator<Item = Gate>) {
         let max_stream_bytes = self.max_stream_bytes.unwrap_or(StreamLimit::DEFAULT_BYTES);
         let emit = EmitLayer::new().max_stream_bytes(max_stream_bytes);
-        let rate =
-            (!self.rates.is_empty()).then(|| Gate::new(RateLayer::of(self.rates).tools(is_tool)));
+        let rate = (!self.rates.is_empty())
+            .then(|| Gate::new(RateLayer::of(self.rates).tools(is_tool).count_rounds_once()));
         let size = (self.max_arguments.is_some() || self.max_result.is_some()).then(|| {
             let mut config = SizeConfig::default();
             config.arguments = self.max_arguments.unwrap_or(usize::MAX);

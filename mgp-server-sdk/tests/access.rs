@@ -7,7 +7,7 @@ mod raw;
 use mgp_security::{Access, AccessLayer, Policies};
 use mgp_server_sdk::prelude::*;
 use mgp_testkit::{hello, modern_meta};
-use mgp_types::mgp::{AccessGrantParams, AccessPermission, AccessRevokeParams, EntryType};
+use mgp_types::mgp::{AccessGrantParams, AccessRevokeParams};
 use mgp_types::service::Principal;
 use serde_json::{Value, json};
 
@@ -21,9 +21,7 @@ async fn a_revoked_tool_is_gone_from_the_next_list_and_call() {
     let access = Access::in_memory(Policies::default());
     let operator = Principal::local().operator();
     for tool in ["read", "write"] {
-        let mut grant =
-            AccessGrantParams::new(EntryType::ToolGrant, "local", "files", AccessPermission::Allow);
-        grant.tool_name = Some(tool.to_owned());
+        let grant = AccessGrantParams::allow("local", "files").tool(tool);
         access.grant(&operator, grant).await.unwrap();
     }
     let tool = |name: &str| Tool::new(name, "A tool", || async { "done" });
@@ -43,8 +41,7 @@ async fn a_revoked_tool_is_gone_from_the_next_list_and_call() {
     let done = client.ask("tools/call", write.clone()).await;
     assert_eq!(done["result"]["isError"], false, "{done}");
 
-    let mut revoke = AccessRevokeParams::new("local", "files", EntryType::ToolGrant);
-    revoke.tool_name = Some("write".to_owned());
+    let revoke = AccessRevokeParams::server_grant("local", "files").tool("write");
     access.revoke(&operator, revoke).await.unwrap();
     assert_eq!(client.receive().await["method"], "notifications/tools/list_changed");
     assert_eq!(names(&client.ask("tools/list", json!({})).await), ["read"]);

@@ -83,18 +83,6 @@ async fn a_stock_tower_layer_that_waits_for_readiness_works() {
 }
 
 #[tokio::test]
-async fn audit_is_a_gate_like_any_other() {
-    let log = MemoryAudit::new();
-    let server = server().layer(AuditLayer::new(Arc::new(log.clone())).server("s"));
-    let mut client = connect(server, "{}").await;
-    client.request("tools/call", r#"{"name":"work"}"#).await.unwrap();
-    client.request("tools/call", r#"{"name":"wrok"}"#).await.unwrap_err();
-    let events: Vec<_> =
-        log.events().into_iter().map(|event| event.event_type.to_string()).collect();
-    assert_eq!(events, ["TOOL_EXECUTED", "TOOL_BLOCKED"]);
-}
-
-#[tokio::test]
 async fn a_tool_that_ran_is_audited_as_run_whatever_code_it_ends_with() {
     let refuse = |code| async move { Err::<&str, _>(RpcError::new(code, "no")) };
     let layered = Tool::new("layered", "Asks another", move || refuse(ErrorCode::TOOL_NOT_FOUND))

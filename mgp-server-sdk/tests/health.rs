@@ -5,13 +5,9 @@ mod raw;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use mgp_lifecycle::{Health, LimitConfig};
-use mgp_security::KernelToolsLayer;
 use mgp_server_sdk::prelude::*;
 use mgp_testkit::{RawPeer, hello, modern_meta};
-use mgp_types::service::{Router, Stack, mock};
 use serde_json::{Value, json};
-use tower_layer::Layer;
 
 async fn connect(server: Server) -> RawPeer {
     let mut raw = raw::connect(server);
@@ -60,34 +56,6 @@ async fn a_status_has_real_figures_and_the_checks_of_its_author() {
     assert_eq!(moon["result"], json!({"server_id": "moon", "status": "not_found"}));
 }
 
-#[tokio::test]
-async fn without_the_extension_it_is_an_unknown_method() {
-    for server in [Server::new("s", "1"), Server::new("s", "1").without_mgp()] {
-        let mut raw = raw::connect(server);
-        raw.ask("initialize", hello("2025-11-25", &json!({}))).await;
-        raw.notify("notifications/initialized", json!({})).await;
-        for method in ["mgp/health/ping", "mgp/health/status"] {
-            assert_eq!(raw.ask(method, json!({})).await["error"]["code"], -32601);
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_ping_is_answered_while_all_slots_are_taken() {
-    let mut limit = LimitConfig::default();
-    (limit.max_running, limit.max_waiting) = (1, 0);
-    let hangs = Tool::new("hangs", "Hangs", std::future::pending::<String>);
-    let server = Server::new("s", "1").tool(hangs).limit(limit);
-    let mut raw = connect(server).await;
-    begin(&mut raw, 100, "hangs").await;
-    begin(&mut raw, 101, "hangs").await;
-    assert_eq!(raw.receive().await["error"]["code"], 3001);
-    for _ in 0..20 {
-        assert_eq!(raw.ask("mgp/health/ping", json!({})).await["result"]["status"], "healthy");
-    }
-    assert_eq!(raw.ask("ping", json!({})).await["result"], json!({}));
-}
-
 /// A tool repeatedly blocks the worker thread that was reading from the connection, until the test releases the tool.
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
@@ -131,25 +99,6 @@ async fn a_ping_is_answered_while_a_tool_blocks_its_thread() {
         }
     });
     tokio::time::timeout(Duration::from_secs(50), talk).await.unwrap().unwrap();
-}
-
-/// A kernel uses this router to offer the methods as tools.
-#[tokio::test]
-async fn a_kernel_answers_for_health_as_a_tool_in_all_spellings() {
-    let health = Health::new().server_id("kernel").check("disk", || async { true });
-    let stack = KernelToolsLayer::new(health.router()).layer(Router::new());
-    let mut client = mock::client(Stack::new(stack));
-    for name in ["mgp.health.ping", "mgp_health_ping", "mgp/health/status"] {
-        let call = json!({"name": name, "arguments": {}}).to_string();
-        let answer = client.request("tools/call", &call).await.unwrap();
-        assert!(
-            answer.as_str().contains(r#""structuredContent":{"status":"healthy""#),
-            "{answer:?}"
-        );
-    }
-    let moon = r#"{"name":"mgp.health.ping","arguments":{"server_id":"moon"}}"#;
-    let answer = client.request("tools/call", moon).await.unwrap();
-    assert!(answer.as_str().contains(r#"{"status":"not_found","server_id":"moon"}"#), "{answer:?}");
 }
 
 #[tokio::test]

@@ -1,12 +1,10 @@
-//! Tests of tools as their callers see them: lists, arguments, results and failures.
+//! Tests of tools as their callers see them: results and failures.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use mgp_server_sdk::ResultStream;
 use mgp_server_sdk::prelude::*;
 use mgp_transport::{Connection, duplex};
-use mgp_types::mcp::ListToolsResult;
-use mgp_types::mgp::{RiskLevel, ToolSecurity};
 use mgp_types::service::{Stack, mock};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
@@ -30,10 +28,8 @@ fn server() -> Server {
             "Adds",
             |Args(add): Args<Add>| async move { Json(Sum { sum: add.a + add.b }) },
         );
-    let secured =
-        add.define(|tool| tool.security = Some(ToolSecurity::new(RiskLevel::Safe).into()));
     Server::new("tools", "1")
-        .tool(secured)
+        .tool(add)
         .tool(Tool::new("boom", "Panics", || async { panic!("inside") as &str }))
         .tool(Tool::new("soon", "Panics at once", || async { panic!("inside") as &str }).inline())
         .tool(Tool::blocking("sleep", "Blocks its thread", |Add { a, b }| {
@@ -55,34 +51,6 @@ async fn connect(capabilities: &str) -> mock::Client {
 }
 
 const MGP: &str = r#"{"mgp":{"version":"0.3.0","extensions":["streaming","security"]}}"#;
-
-#[tokio::test]
-async fn the_list_shows_security_only_to_peers_that_negotiated_it() {
-    let mut plain = connect("{}").await;
-    let list = plain.request("tools/list", "{}").await.unwrap();
-    assert!(!list.as_str().contains("security") && !list.as_str().contains("mgp"), "{list:?}");
-    let list: ListToolsResult = list.get().unwrap();
-    let names: Vec<_> = list.tools.iter().map(|tool| tool.name.as_str()).collect();
-    assert_eq!(names, ["add", "boom", "soon", "sleep", "fail"]);
-    assert_eq!(list.tools[0].input_schema.as_payload().as_str().matches("description").count(), 2);
-}
-
-#[tokio::test]
-async fn a_change_of_the_tools_shows_in_the_next_list_and_call() {
-    let server = server();
-    let tools = server.tools();
-    let mut client = mock::client(server.into_stack().unwrap());
-    let hello = r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}"#;
-    client.request("initialize", hello).await.unwrap();
-    assert!(tools.remove("boom"));
-    tools.add(Tool::new("new", "Is new", || async { "new" }));
-    let list = client.request("tools/list", "{}").await.unwrap();
-    assert!(list.as_str().contains("\"new\"") && !list.as_str().contains("boom"));
-    assert!(
-        client.request("tools/call", r#"{"name":"new"}"#).await.unwrap().as_str().contains("new")
-    );
-    assert!(client.request("tools/call", r#"{"name":"boom"}"#).await.is_err());
-}
 
 #[tokio::test]
 async fn results_are_text_and_data() {
@@ -109,21 +77,6 @@ async fn failures_are_well_formed_and_the_server_survives() {
     let failed: CallToolResult =
         client.request("tools/call", r#"{"name":"fail"}"#).await.unwrap().get().unwrap();
     assert_eq!(failed.is_error, Some(true));
-    let error = client
-        .request("tools/call", r#"{"name":"add","arguments":{"a":"two","b":3}}"#)
-        .await
-        .unwrap_err();
-    assert_eq!(error.code(), ErrorCode::INVALID_TOOL_ARGS);
-    assert!(error.message().contains("`add`") && error.message().contains("\"two\""), "{error}");
-    let error = client.request("tools/call", r#"{"name":"ad"}"#).await.unwrap_err();
-    assert_eq!(error.message(), "unknown tool `ad`; did you mean `add`?");
-    for params in [r#"{"name":1}"#, "{}", r#"{"name":"add","arguments":[]}"#] {
-        assert_eq!(
-            client.request("tools/call", params).await.unwrap_err().code().0,
-            -32602,
-            "{params}"
-        );
-    }
 }
 
 #[tokio::test]

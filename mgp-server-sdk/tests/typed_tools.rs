@@ -388,34 +388,6 @@ async fn a_tool_has_its_own_time_limit() {
     assert!(error.to_string().starts_with("no answer within 10s; it may have run"), "{error}");
 }
 
-#[tokio::test]
-async fn a_tool_that_waits_for_its_cancellation_is_notified() {
-    let notified = Arc::new(AtomicBool::new(false));
-    let wait = {
-        let notified = Arc::clone(&notified);
-        Tool::new("wait", "", move |cancelled: Cancelled| {
-            let notified = Arc::clone(&notified);
-            async move {
-                cancelled.cancelled().await;
-                assert!(cancelled.is_cancelled());
-                notified.store(true, Ordering::Relaxed);
-                "ended by itself"
-            }
-        })
-    };
-    let server = Server::new("t", "1").tool(wait);
-    let monitor = server.monitor();
-    let (mut client, _) = connect(server, "{}").await;
-    let running = tokio::spawn(client.call("tools/call", r#"{"name":"wait"}"#));
-    while monitor.running() == 0 {
-        tokio::task::yield_now().await;
-    }
-    tokio::task::yield_now().await;
-    client.notify("notifications/cancelled", r#"{"requestId":2}"#).await.unwrap();
-    running.await.unwrap().unwrap();
-    assert!(notified.load(Ordering::Relaxed));
-}
-
 /// Waits until a flag is set, and clears it.
 async fn until_set(flag: &AtomicBool) {
     mgp_testkit::until("the flag is set", async || flag.swap(false, Ordering::Relaxed)).await;

@@ -104,4 +104,4 @@ pub use session::{
     ContextPlan, META_TOKENS, Pins, Session, SessionLimits, SessionTool, SessionView, Sessions,
     check_budget, default_budget,
 };
-pub use tokens::{Exactness, TokenCounter, max_tokens_of};
+pub use tokens::{Exactness, TokenCounter, max_tokens_of, max_tokens_of_definition};

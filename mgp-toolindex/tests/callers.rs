@@ -123,24 +123,6 @@ async fn a_server_tool_never_gets_the_name_of_a_meta_tool() {
 }
 
 #[tokio::test]
-async fn a_use_of_a_pinned_tool_evicts_nothing() {
-    let index = large();
-    let pins = Pins::new().agent("bot", ["zorp0x"]);
-    let budget = ContextBudget::new(8000_u64, 2000_u64, 3000_u64, 1200_u64);
-    let sessions = Sessions::with_budget(budget, pins, SessionLimits::default());
-    let mut cx = client(&Endpoints::new(index.clone(), sessions.clone()), "ann").cx;
-    cx.principal = Principal::local().agent("bot");
-    let session = sessions.open(&cx, None).unwrap();
-    let view = || sessions.view(&cx.principal, Some(&session), &index, &mgp_toolindex::AllTools);
-    assert_eq!(view().pinned.len(), 1);
-    for name in ["zorp1x", "zorp2x", "zorp0x"] {
-        sessions.record_use(&session, &index.get("s", name).unwrap());
-    }
-    let cached: Vec<_> = view().cached.iter().map(|held| held.tool.name().to_owned()).collect();
-    assert_eq!(cached, ["zorp2x", "zorp1x"]);
-}
-
-#[tokio::test]
 async fn budgets_of_zero_and_of_the_maximum_are_respected() {
     let index = large();
     let counter = TokenCounter::new();

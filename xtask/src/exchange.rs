@@ -106,29 +106,32 @@ pub(crate) fn exchange(
     answers
 }
 
-/// Sends a message with POST on a new connection, and returns the reply; `more` are further header lines with their
-/// ends.
-pub(crate) fn post(port: u16, message: &Value, more: &str, limit: Duration) -> Answer {
+/// Returns a request with POST; `more` are further header lines with their ends.
+fn posted(port: u16, message: &Value, more: &str) -> Vec<u8> {
     let body = message.to_string();
     let request = format!(
         "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n\
          Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n{more}\r\n{body}",
         body.len()
     );
-    let pieces = std::iter::once((request.into_bytes(), Duration::ZERO));
+    request.into_bytes()
+}
+
+/// Sends a request with POST on a new connection, and returns the reply.
+fn once(port: u16, request: Vec<u8>, limit: Duration) -> Answer {
+    let pieces = std::iter::once((request, Duration::ZERO));
     let answer = exchange(port, pieces, "POST", 1, limit).pop();
     answer.unwrap_or_else(|| Answer::none(Status::Closed))
 }
 
-/// Sends a request with the id 1 in the protocol revision 2026-07-28, as a client with these capabilities; returns the
-/// reply.
-pub(crate) fn ask(
-    port: u16,
-    capabilities: &Value,
-    method: &str,
-    mut params: Value,
-    limit: Duration,
-) -> Answer {
+/// Sends a message with POST on a new connection, and returns the reply; `more` are further header lines with their
+/// ends.
+pub(crate) fn post(port: u16, message: &Value, more: &str, limit: Duration) -> Answer {
+    once(port, posted(port, message, more), limit)
+}
+
+/// Returns a request with the id 1 in the protocol revision 2026-07-28, from a client with these capabilities.
+pub(crate) fn request(port: u16, capabilities: &Value, method: &str, mut params: Value) -> Vec<u8> {
     let revision = "2026-07-28";
     let target = params["uri"].as_str().or(params["name"].as_str());
     let name = target.map(|target| format!("Mcp-Name: {target}\r\n")).unwrap_or_default();
@@ -137,8 +140,22 @@ pub(crate) fn ask(
         "io.modelcontextprotocol/clientCapabilities": capabilities,
     });
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-    let more = format!("MCP-Protocol-Version: {revision}\r\nMcp-Method: {method}\r\n{name}");
-    post(port, &message, &more, limit)
+    posted(
+        port,
+        &message,
+        &format!("MCP-Protocol-Version: {revision}\r\nMcp-Method: {method}\r\n{name}"),
+    )
+}
+
+/// Sends such a request, and returns the reply.
+pub(crate) fn ask(
+    port: u16,
+    capabilities: &Value,
+    method: &str,
+    params: Value,
+    limit: Duration,
+) -> Answer {
+    once(port, request(port, capabilities, method, params), limit)
 }
 
 /// Writes the pieces with their pauses, until all are written or the connection is closed.

@@ -7,16 +7,26 @@ use std::{collections::BTreeMap, fmt::Write};
 pub(crate) struct Command {
     /// The name of the command on the command line.
     pub(crate) name: &'static str,
-    /// The arguments of the command, as its help shows them.
+    /// The arguments of the command, as its help shows them: `[--FLAG]` is a flag without a value, `[--FLAG VALUE]` one
+    /// with a value.
     pub(crate) usage: &'static str,
     /// One line of help about the command.
     pub(crate) help: &'static str,
-    /// The flags of the command without a value.
-    pub(crate) switches: &'static [&'static str],
-    /// The flags of the command with a value.
-    pub(crate) options: &'static [&'static str],
     /// The function that runs the command.
     pub(crate) run: fn(&Flags) -> Outcome,
+}
+
+impl Command {
+    /// Returns whether a flag takes a value, or `None` if the command does not have this flag.
+    fn takes_value(&self, flag: &str) -> Option<bool> {
+        let words: Vec<&str> = self.usage.split(' ').collect();
+        let at = words.iter().position(|word| {
+            let names = word.trim_start_matches('[').trim_end_matches(']');
+            names != "--" && names.split('|').any(|name| name == flag)
+        })?;
+        let is_followed = words.get(at + 1).is_some_and(|next| !next.starts_with('['));
+        Some(is_followed && !words[at].ends_with(']'))
+    }
 }
 
 /// The parsed arguments of a command.
@@ -39,19 +49,18 @@ impl Flags {
                 flags.rest = arguments.collect();
                 break;
             }
-            match argument.as_str() {
-                switch if command.switches.contains(&switch) => {
-                    flags.given.insert(argument, String::new());
-                }
-                option if command.options.contains(&option) => {
-                    let value = arguments.next().context(format!("the value of {argument}"))?;
-                    flags.given.insert(argument, value);
-                }
-                unknown if unknown.starts_with('-') => {
-                    return Err(Failure::new(format!("{} does not know {unknown}", command.name)));
-                }
-                _ => flags.words.push(argument),
+            if !argument.starts_with('-') {
+                flags.words.push(argument);
+                continue;
             }
+            let value = match command.takes_value(&argument) {
+                Some(true) => arguments.next().context(format!("the value of {argument}"))?,
+                Some(false) => String::new(),
+                None => {
+                    return Err(Failure::new(format!("{} does not know {argument}", command.name)));
+                }
+            };
+            flags.given.insert(argument, value);
         }
         Ok(flags)
     }
@@ -102,10 +111,8 @@ mod tests {
 
     const COMMAND: Command = Command {
         name: "bake",
-        usage: "",
+        usage: "BREAD [--hot|--warm [--for N]] [-- MORE]",
         help: "bakes",
-        switches: &["--hot"],
-        options: &["--for"],
         run: |_| Ok(()),
     };
 
@@ -124,8 +131,10 @@ mod tests {
 
     #[test]
     fn unknown_flags_and_missing_values_are_refused() {
-        assert!(parse(&["--cold"]).is_err());
-        assert!(parse(&["--for"]).is_err());
+        for refused in ["--cold", "--for", "-", "[-"] {
+            assert_eq!(parse(&[refused]).is_err(), refused.starts_with('-'), "{refused}");
+        }
+        assert!(parse(&["--warm"]).unwrap().has("--warm"));
     }
 
     #[test]

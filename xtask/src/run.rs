@@ -217,6 +217,18 @@ pub(crate) fn release_example(package: &str, example: &str, more: &[&str]) -> Ou
     path.exists().then_some(path).context(example)
 }
 
+/// Creates an empty folder that only its owner can access.
+pub(crate) fn emptied(folder: PathBuf) -> Outcome<PathBuf> {
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).context(folder.display())?;
+    }
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(&folder).context(folder.display())?;
+    Ok(folder)
+}
+
 /// Returns the current instant, for measuring time.
 #[expect(clippy::disallowed_methods, reason = "nothing here runs under a paused tokio clock")]
 pub(crate) fn now() -> Instant {

@@ -2,7 +2,6 @@
 //! `docs/methods.md`; with `--check`, only checks that they are current.
 
 use crate::{
-    contract,
     flags::Flags,
     run::{Context, Failure, Outcome, root},
 };
@@ -14,7 +13,7 @@ use std::{
 
 /// Writes the generated files; with `--check`, fails if a file is outdated, missing or superfluous.
 pub(crate) fn schema(flags: &Flags) -> Outcome {
-    let files: BTreeMap<PathBuf, String> = contract::generated()?.into_iter().collect();
+    let files: BTreeMap<PathBuf, String> = generated()?.into_iter().collect();
     let stale = stale(&root(), &files)?;
     if flags.has("--check") {
         for path in &stale {
@@ -40,6 +39,23 @@ pub(crate) fn schema(flags: &Flags) -> Outcome {
     }
     println!("schema: {} generated files, {} changed", files.len(), stale.len());
     Ok(())
+}
+
+/// Returns the path and the text of every generated file.
+fn generated() -> Outcome<Vec<(PathBuf, String)>> {
+    let mut files = vec![
+        ("docs/methods.md".into(), mgp_types::schema::methods_markdown()),
+        ("docs/config.md".into(), mgp_discovery::config_markdown()),
+        (
+            "docs/schema/mgp.toml.json".into(),
+            serde_json::to_string_pretty(&mgp_discovery::config_schema())? + "\n",
+        ),
+    ];
+    for (file, schema) in mgp_types::schema::message_schemas() {
+        let text = serde_json::to_string_pretty(&schema)?;
+        files.push((Path::new("docs/schema").join(file), text + "\n"));
+    }
+    Ok(files)
 }
 
 /// Returns the files whose text differs, and the schema files that are no longer generated.

@@ -1,7 +1,6 @@
 //! The command `spec DIR`: checks that our types can read and rewrite a folder of example messages.
 
 use crate::{
-    contract::check_example,
     flags::Flags,
     run::{Context, Failure, Outcome},
 };
@@ -34,6 +33,11 @@ pub(crate) fn folder_of_examples(folder: &Path) -> Outcome<usize> {
         return Err(Failure::new(format!("{failed} of {} examples", files.len())));
     }
     Ok(files.len())
+}
+
+/// Reads an example with the Rust type that its file name and contents select; returns the name of the type.
+pub(crate) fn check_example(file: &str, text: &str) -> Outcome<String> {
+    mgp_types::spec::check_example(file, text).map(str::to_owned).context(file)
 }
 
 /// Returns the names and texts of the JSON files of a folder, sorted by name.

@@ -30,6 +30,13 @@ impl ConfigFile {
         let file = dunce::canonicalize(&file).unwrap_or(file);
         let before = match fs::read_to_string(&file) {
             Ok(text) => Some(text),
+            // An edit would replace the link, and leave its file behind.
+            Err(error) if error.kind() == ErrorKind::NotFound && file.is_symlink() => {
+                let file = file.display();
+                return Err(Failure::failed(format!(
+                    "`{file}` is a link to a file that does not exist; create that file, or remove the link"
+                )));
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(failed(&file, "read", &error)),
         };

@@ -86,7 +86,7 @@ struct Options {
     mode: Mode,
     ready_file: Option<PathBuf>,
     reporter: Option<Reporter>,
-    lock_file: Option<LockFile>,
+    lock_file: Option<(PathBuf, LockFile)>,
 }
 
 /// The event that stops a kernel.
@@ -234,8 +234,8 @@ async fn start(options: Options) -> CliResult<Running> {
     let mut builder = Kernel::builder()
         .sources(options.sources.clone())
         .live_keys(move |id| Box::pin(http_access::is_live_key(keys.clone(), id)));
-    if let Some(lock) = options.lock_file.clone() {
-        builder = builder.locked(lock);
+    if let Some((path, lock)) = options.lock_file.clone() {
+        builder = builder.locked(lock).lock_path(path);
     }
     let kernel = builder.in_folder(&options.folder).await?;
     let attached = attach(&kernel, socket, options);

@@ -19,6 +19,8 @@ pub(super) struct ActiveConfig {
     pub(super) origin: Option<ConfigOrigin>,
     /// The findings from the last reading of the configuration files.
     findings: RwLock<Vec<KernelFinding>>,
+    /// The finding from the last reading of the lock file.
+    lock_finding: RwLock<Option<KernelFinding>>,
     /// A problem that occurred when the kernel was started. It is reported until the kernel is started again.
     start_finding: Option<KernelFinding>,
     /// The configuration with which the kernel was started.
@@ -73,6 +75,7 @@ impl ActiveConfig {
             interactive,
             origin,
             findings,
+            lock_finding: RwLock::default(),
             start_finding,
             started,
             disabled,
@@ -86,7 +89,8 @@ impl ActiveConfig {
         self.findings.read().iter().chain(&self.start_finding).chain(&pending).cloned().collect()
     }
 
-    /// Returns a warning for each configuration key that was changed since the start and applies only after a restart.
+    /// Returns the finding about the lock file, and a warning for each configuration key that was changed since the
+    /// start and applies only after a restart.
     pub(super) fn pending_findings(&self) -> Vec<KernelFinding> {
         let (old, new) = (&self.started.kernel, &self.config().kernel);
         let keys = [
@@ -104,11 +108,16 @@ impl ActiveConfig {
             let what = format!("`{key}` applies from the next start of the kernel on");
             KernelFinding::new("warning", what)
         };
-        changed.map(|(key, _)| finding(key)).collect()
+        let lock = self.lock_finding.read().clone();
+        lock.into_iter().chain(changed.map(|(key, _)| finding(key))).collect()
     }
 
     pub(super) fn set_findings(&self, findings: Vec<KernelFinding>) {
         *self.findings.write() = findings;
+    }
+
+    pub(super) fn set_lock_finding(&self, finding: Option<KernelFinding>) {
+        *self.lock_finding.write() = finding;
     }
 
     pub(super) fn disabled(&self) -> Vec<String> {

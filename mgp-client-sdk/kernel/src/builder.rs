@@ -1,7 +1,7 @@
 //! Builds a kernel.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mgp_contract::LockFile;
@@ -37,7 +37,8 @@ use super::fleet::{
 };
 use super::handle::{Kernel, KernelParts};
 use super::hops;
-use super::lock::check_definition;
+use super::lock::{ActiveLock, check_definition};
+use super::lock_reload;
 use super::login::Logins;
 use super::policy::policy;
 use super::process_info::ProcessInfo;
@@ -72,7 +73,9 @@ pub struct KernelBuilder {
     logins: Logins,
     /// A handle of the active configuration. It is filled when the kernel is built.
     shared: SharedConfig,
-    lock: Option<Arc<LockFile>>,
+    lock: Option<LockFile>,
+    /// The file from which the lock file is read again when it changes.
+    lock_path: Option<PathBuf>,
     live_keys: Option<LiveKeys>,
 }
 
@@ -100,6 +103,7 @@ impl Default for KernelBuilder {
             logins: Logins::default(),
             shared: SharedConfig::default(),
             lock: None,
+            lock_path: None,
             live_keys: None,
         }
     }
@@ -151,7 +155,15 @@ impl KernelBuilder {
     /// Starts configured servers only as a lock file describes them, and refuses tools whose definitions differ from
     /// those in the lock file.
     pub fn locked(mut self, lock: LockFile) -> Self {
-        self.lock = Some(Arc::new(lock));
+        self.lock = Some(lock);
+        self
+    }
+
+    /// Sets the file that contains the [lock file](Self::locked). The running kernel reads the file again when it
+    /// changes, and restarts the servers whose entries changed; if the operator must prove their presence, this waits
+    /// for [`Kernel::reload`].
+    pub fn lock_path(mut self, file: impl Into<PathBuf>) -> Self {
+        self.lock_path = Some(file.into());
         self
     }
 
@@ -322,7 +334,7 @@ impl KernelBuilder {
             config: shared.clone(),
             calls,
             bounds: CallBounds::load(&governance, &shared.config()).await?,
-            lock: restrict_definitions(&governance, self.lock),
+            lock: restrict_definitions(&governance, self.lock, self.lock_path),
             scopes: open_scopes(&governance, &shared).await?,
             governance,
             index,
@@ -388,6 +400,7 @@ fn start_tasks(parts: KernelParts, collector: Option<UrlSink>) -> Kernel {
     tokio::spawn(follow_audit(Arc::downgrade(&kernel.0)));
     telemetry::start(&kernel, collector);
     kernel.start_transactions();
+    lock_reload::follow_file(&kernel);
     kernel
 }
 
@@ -404,12 +417,14 @@ fn collector(config: &KernelConfig, expander: &Expander) -> Result<Option<UrlSin
 /// If there is a lock file, refuses tools whose definitions differ from it. Returns the lock file.
 fn restrict_definitions(
     governance: &Governance,
-    lock: Option<Arc<LockFile>>,
-) -> Option<Arc<LockFile>> {
-    let own = lock.clone()?;
-    let check = move |server: &ServerId, raw: &_| check_definition(&own, server, raw);
+    lock: Option<LockFile>,
+    path: Option<PathBuf>,
+) -> Option<ActiveLock> {
+    let lock = ActiveLock::new(lock?, path);
+    let own = lock.clone();
+    let check = move |server: &ServerId, raw: &_| check_definition(&own.current(), server, raw);
     governance.definitions().restrict(check);
-    lock
+    Some(lock)
 }
 
 /// Opens the stored sessions in which callers are limited to scopes. The current configuration decides which scopes an

@@ -20,9 +20,10 @@
 //! - `proposals.rs`: extensions beyond MGP; `call_proposals.rs`: idempotency keys and transactions of calls;
 //!   `transactions.rs`: calls that compensate others.
 //! - `handle.rs`, `builder.rs`: the kernel as a value; `active_config.rs`, `policy.rs`: its configuration;
-//!   `lock/`: the lock file; `script_judge.rs`: scripts of sandboxed servers.
+//!   `lock/`, `lock_reload.rs`: the lock file; `script_judge.rs`: scripts of sandboxed servers.
 //! - `references/`: data that moves from server to server by reference.
-//! - `results/`: long results, of which the kernel sends a model only a part.
+//! - `results/`: long results, of which the kernel sends a model only a part; `server_answer.rs`: answers that hosts
+//!   cannot read.
 //! - `cli_hints.rs`: the remedies in refusals, written as commands of the program `mgp`.
 
 mod active_config;
@@ -44,6 +45,7 @@ mod handle;
 mod hops;
 mod host_server;
 mod lock;
+mod lock_reload;
 mod login;
 mod metrics;
 mod policy;
@@ -58,6 +60,7 @@ mod reload;
 mod results;
 mod script_judge;
 mod search;
+mod server_answer;
 mod telemetry;
 mod transactions;
 mod url_sink;

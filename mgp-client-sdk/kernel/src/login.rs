@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use mgp_client_sdk::auth::{
-    ClientCredentials, DpopMode, FileTokens, OAuth, Scopes, SigningAlgorithm, SigningKey,
+    AuthError, ClientCredentials, DpopMode, FileTokens, OAuth, Scopes, SigningAlgorithm,
+    SigningKey, TokenEntry, TokenStore, TokenStoreError,
 };
 use mgp_client_sdk::gateway::AuthorizationFailed;
 use mgp_discovery::{AuthConfig, AuthGrant, DpopUse, Expanded, KernelConfig, ProxyConfig};
@@ -80,6 +81,15 @@ impl Logins {
         Some(folder.join(format!("{server}~{digits}.json")))
     }
 
+    /// Binds a client that was registered by hand to the issuer at which it first obtained tokens: its secret is not
+    /// sent to another issuer, even if the server names one, until the configuration names that issuer. The OAuth
+    /// client does not store its tokens.
+    pub fn bind_issuer(&self, server: &ServerId, oauth: OAuth) -> OAuth {
+        let Some(folder) = &self.folder else { return oauth };
+        // The name of a file with an agent's tokens has a hash in this place.
+        oauth.store(IssuerStore(FileTokens::at(folder.join(format!("{server}~issuer.json")))))
+    }
+
     /// Returns the credentials for connections to a server, or `None` if the server must not receive any.
     ///
     /// Without a login, the credentials cause an error about the missing login once the server requests one.
@@ -104,10 +114,9 @@ impl Logins {
             return None;
         }
         let file = self.file(&server.id, owner);
-        let owner = owner.cloned();
+        let (owner, logins) = (owner.cloned(), self.clone());
         report(None);
-        let proxy = self.proxy.clone();
-        let login = ServerLogin { server, owner, file, proxy, oauth: OnceLock::new(), report };
+        let login = ServerLogin { server, owner, file, logins, oauth: OnceLock::new(), report };
         login.oauth();
         Some(Arc::new(login))
     }
@@ -197,7 +206,7 @@ struct ServerLogin {
     server: LoginServer,
     owner: Option<Principal>,
     file: Option<PathBuf>,
-    proxy: Proxy,
+    logins: Logins,
     /// The OAuth client with the credentials for the server; unset until there is a login.
     oauth: OnceLock<OAuth>,
     report: Arc<ReportLogin>,
@@ -213,14 +222,15 @@ impl ServerLogin {
         if file.is_none() && !self.is_machine() {
             return None;
         }
-        let oauth = match self.server.oauth(&self.proxy) {
+        let oauth = match self.server.oauth(&self.logins.proxy) {
             Ok(oauth) => oauth,
             Err(error) => {
                 tracing::warn!(server = %self.server.id, %error, "no credentials");
                 return None;
             }
         };
-        let oauth = match file.filter(|_| !self.is_machine()) {
+        let oauth = match file {
+            _ if self.is_machine() => self.logins.bind_issuer(&self.server.id, oauth),
             Some(file) => oauth.store(FileTokens::at(file)),
             None => oauth,
         };
@@ -232,30 +242,40 @@ impl ServerLogin {
     }
 
     /// Adds the remedy to an error that a login can resolve.
-    fn explain(&self, error: RpcError, wanted: Option<&str>) -> RpcError {
+    fn explain(&self, error: RpcError) -> RpcError {
         let code = error.code();
         if code != ErrorCode::AUTH_REQUIRED && code != ErrorCode::AUTH_EXPIRED {
             return error;
         }
         tracing::warn!(server = %self.server.id, %error, "authorization failed");
         let id = &self.server.id;
-        let reason = if self.is_machine() {
-            format!("the credentials of `{id}` are refused; check its `auth` in the configuration")
-        } else if let Some(scopes) = wanted {
-            // A new login requests only the scopes that the command names, so name the granted scopes too.
-            let scopes = self.granted().union(&Scopes::parse(scopes)).to_string();
-            let scopes = shell_word(&scopes).unwrap_or_else(|| "SCOPES".to_owned());
-            let command = self.command();
-            format!("the login at `{id}` does not allow this; run `{command} --scopes {scopes}`")
-        } else if self.oauth.get().is_some() {
-            format!("the login at `{id}` has expired or was revoked; run `{}`", self.command())
-        } else {
-            format!("`{id}` requires a login; run `{}`", self.command())
+        let reason = match cause(&error) {
+            Some(AuthError::ForeignIssuer { .. }) => format!(
+                "`{id}` names another authorization server than the one that its credentials are for; if you trust the change, which the log has, write the new one as `issuer` into its `auth`"
+            ),
+            _ if self.is_machine() => format!(
+                "the credentials of `{id}` are refused; check its `auth` in the configuration"
+            ),
+            Some(AuthError::MissingScopes { scopes }) => {
+                // The server is usable for other calls, so this is not reported as its error.
+                return AuthorizationFailed::new(self.scopes_remedy(scopes)).into_error(code);
+            }
+            _ if self.oauth.get().is_some() => {
+                format!("the login at `{id}` has expired or was revoked; run `{}`", self.command())
+            }
+            _ => format!("`{id}` requires a login; run `{}`", self.command()),
         };
-        if wanted.is_none() {
-            (self.report)(Some(&reason));
-        }
+        (self.report)(Some(&reason));
         AuthorizationFailed::new(reason).into_error(code)
+    }
+
+    /// Returns the reason and the remedy if the login does not include these scopes.
+    fn scopes_remedy(&self, missing: &Scopes) -> String {
+        // A new login requests only the scopes that the command names, so name the granted scopes too.
+        let scopes = self.granted().union(missing).to_string();
+        let scopes = shell_word(&scopes).unwrap_or_else(|| "SCOPES".to_owned());
+        let (id, command) = (&self.server.id, self.command());
+        format!("the login at `{id}` does not allow this; run `{command} --scopes {scopes}`")
     }
 
     /// Returns the scopes of the stored tokens.
@@ -282,7 +302,7 @@ impl ServerLogin {
 impl Credentials for ServerLogin {
     async fn authorization(&self) -> Result<Option<String>, RpcError> {
         match self.oauth.get() {
-            Some(oauth) => oauth.authorization().await.map_err(|error| self.explain(error, None)),
+            Some(oauth) => oauth.authorization().await.map_err(|error| self.explain(error)),
             None => Ok(None),
         }
     }
@@ -293,7 +313,7 @@ impl Credentials for ServerLogin {
     ) -> BoxFuture<'a, Result<RequestCredentials, RpcError>> {
         match self.oauth.get() {
             Some(oauth) => Box::pin(async move {
-                oauth.for_request(request).await.map_err(|error| self.explain(error, None))
+                oauth.for_request(request).await.map_err(|error| self.explain(error))
             }),
             None => Box::pin(std::future::ready(Ok(RequestCredentials::default()))),
         }
@@ -306,23 +326,49 @@ impl Credentials for ServerLogin {
     }
 
     async fn handle_refusal(&self, refusal: CredentialRefusal) -> Result<(), RpcError> {
-        let wanted = wanted_scopes(&refusal);
         let Some(oauth) = self.oauth() else {
-            let required = RpcError::new(ErrorCode::AUTH_REQUIRED, "no login");
-            return Err(self.explain(required, None));
+            return Err(self.explain(RpcError::new(ErrorCode::AUTH_REQUIRED, "no login")));
         };
-        let better = oauth.handle_refusal(refusal).await;
-        better.map_err(|error| self.explain(error, wanted.as_deref()))?;
+        oauth.handle_refusal(refusal).await.map_err(|error| self.explain(error))?;
         (self.report)(None);
         Ok(())
     }
 }
 
-/// Returns the scopes that a server requires when it accepts a token but refuses the call.
-fn wanted_scopes(refusal: &CredentialRefusal) -> Option<String> {
-    let challenge = refusal.challenges.iter().find_map(|one| one.split_once("scope=\""));
-    let scopes = challenge.filter(|_| refusal.status == 403)?.1.split('"').next()?;
-    Some(scopes.to_owned())
+/// The store of the issuer of a client that was registered by hand. The tokens are left out, because they are stored
+/// elsewhere, or not at all if the client acts on its own behalf.
+struct IssuerStore(FileTokens);
+
+#[async_trait]
+impl TokenStore for IssuerStore {
+    async fn load(
+        &self,
+        server: &str,
+        issuer: &str,
+    ) -> Result<Option<TokenEntry>, TokenStoreError> {
+        self.0.load(server, issuer).await
+    }
+
+    async fn latest(&self, server: &str) -> Result<Option<TokenEntry>, TokenStoreError> {
+        self.0.latest(server).await
+    }
+
+    async fn save(&self, mut entry: TokenEntry) -> Result<(), TokenStoreError> {
+        // An issuer that gave the client no tokens may be the wrong one.
+        if entry.tokens.take().is_none() {
+            return Ok(());
+        }
+        entry.key = None;
+        if self.0.latest(&entry.server).await?.as_ref() == Some(&entry) {
+            return Ok(());
+        }
+        self.0.save(entry).await
+    }
+}
+
+/// Returns the error of the OAuth client that caused an error.
+fn cause(error: &RpcError) -> Option<&AuthError> {
+    std::error::Error::source(error)?.downcast_ref::<Arc<AuthError>>().map(|cause| &**cause)
 }
 
 impl fmt::Debug for ServerLogin {
@@ -336,9 +382,75 @@ mod tests {
     use std::time::Duration;
 
     use mgp_discovery::{Config, ExpandedTarget, Expander};
-    use mgp_types::service::{Fetch as _, FetchError, FetchRequest};
+    use mgp_types::service::{Fetch, FetchError, FetchRequest, FetchResponse};
+    use serde_json::json;
 
     use super::*;
+
+    const SERVER: &str = "https://server.example/mcp";
+    const ISSUERS: [&str; 2] = ["https://one.example", "https://two.example"];
+
+    /// A server that names this issuer, and the issuer itself.
+    struct Names(&'static str);
+
+    #[async_trait]
+    impl Fetch for Names {
+        async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, FetchError> {
+            let issuer = self.0;
+            let answer = if request.url.contains("/oauth-protected-resource") {
+                json!({ "resource": SERVER, "authorization_servers": [issuer] })
+            } else if request.url.ends_with("/token") {
+                json!({ "access_token": "s3cret", "token_type": "Bearer" })
+            } else {
+                json!({ "issuer": issuer, "token_endpoint": format!("{issuer}/token") })
+            };
+            Ok(FetchResponse::new(200, answer.to_string()))
+        }
+    }
+
+    /// Returns the client `id` as a new process creates it, while the server names this issuer.
+    fn machine(logins: &Logins, id: &str, issuer: &'static str) -> OAuth {
+        let credentials = ClientCredentials::secret(id, "s3cret");
+        let oauth = OAuth::client_credentials(SERVER, Arc::new(Names(issuer)), credentials);
+        logins.bind_issuer(&"a".into(), oauth)
+    }
+
+    #[tokio::test]
+    async fn credentials_stay_at_their_first_issuer_after_a_restart() {
+        let state = mgp_testkit::temp_dir();
+        let logins = Logins::in_folder(state.path());
+        let [one, two] = ISSUERS;
+        machine(&logins, "job", one).log_in().await.unwrap();
+        let file = state.path().join(FOLDER).join("a~issuer.json");
+        assert!(!std::fs::read_to_string(file).unwrap().contains("s3cret"));
+        for _ in 0..2 {
+            let error = machine(&logins, "job", two).log_in().await.unwrap_err();
+            assert!(matches!(*error, AuthError::ForeignIssuer { .. }), "{error}");
+        }
+        machine(&logins, "job", one).log_in().await.unwrap();
+        machine(&logins, "other", two).log_in().await.unwrap();
+        machine(&logins, "job", two).issuer(two).log_in().await.unwrap();
+        machine(&logins, "job", two).log_in().await.unwrap();
+        assert!(machine(&logins, "job", one).log_in().await.is_err());
+    }
+
+    #[tokio::test]
+    async fn missing_scopes_are_named_even_without_quotation_marks() {
+        let state = mgp_testkit::temp_dir();
+        let logins = Logins::in_folder(state.path()).with_proxy(Proxy::none());
+        let server = server(SERVER, ISSUERS[0]);
+        let earlier = machine(&logins, "job", ISSUERS[0]);
+        earlier.log_in().await.unwrap();
+        let file = FileTokens::at(logins.file(&server.id, None).unwrap());
+        file.save(earlier.entry().unwrap()).await.unwrap();
+        let login = logins.credentials(server, None).unwrap();
+        let challenge = "Bearer error=insufficient_scope, scope=write".to_owned();
+        let refusal =
+            CredentialRefusal::new(403, vec![challenge], Some("Bearer s3cret".to_owned()));
+        let error = login.handle_refusal(refusal).await.unwrap_err();
+        let remedy = "run `mgp servers login a --scopes write`";
+        assert!(error.message().contains(remedy), "{error}");
+    }
 
     /// Returns a server with a configured issuer.
     fn server(url: &str, issuer: &str) -> LoginServer {

@@ -15,10 +15,12 @@ use tokio::sync::watch;
 use super::active_config::{ConfigOrigin, context_plan};
 use super::error::KernelError;
 use super::handle::{Kernel, KernelParts};
+use super::lock_reload;
 use super::policy::{policy, registered_policy, supervision};
 
 impl Kernel {
-    /// Reads the files of its [sources](super::KernelBuilder::sources) again and applies the new configuration.
+    /// Reads the files of its [sources](super::KernelBuilder::sources) and its
+    /// [lock file](super::KernelBuilder::lock_path) again, and applies the new configuration.
     ///
     /// New policies, agents and budgets apply from the next message on. Servers that were removed or changed are
     /// drained before they are stopped; all others keep running. A kernel with sources reloads automatically
@@ -40,9 +42,13 @@ impl Kernel {
         let Some(ConfigOrigin { sources, trust }) = &self.0.config.origin else {
             return Err(KernelError::NoSources);
         };
+        // The lock file is read first, because it decides whether added servers start.
+        let relocked = lock_reload::reload(self).await;
         let mut loaded = sources.load(trust).await?;
         keep_broken_servers(self, &mut loaded);
-        apply_loaded(self, loaded, by).await
+        let mut result = apply_loaded(self, loaded, by).await?;
+        result.changed.extend(relocked);
+        Ok(result)
     }
 
     /// Applies this configuration in the same way as [`reload`](Self::reload).
@@ -252,6 +258,7 @@ async fn replace_servers(
     let fleet = &kernel.0.fleet;
     let remove = async |id: &ServerId| fleet.remove(id, ShutdownReason::OperatorRequest).await;
     let replace = async |server: ServerConfig| {
+        fleet.retire(&server.id, ShutdownReason::OperatorRequest).await;
         remove(&server.id).await;
         let id = server.id.to_string();
         fleet.add(server).map(drop).map_err(|why| KernelError::Server { server: id, why })

@@ -44,6 +44,11 @@ impl Session {
         let Some(tokens) = entry.tokens.clone().filter(is_stale) else { return Ok(()) };
         let found = match self.discover(server, entry.metadata.as_deref(), Some(&entry)).await {
             Ok(found) => found,
+            Err(error) if !error.is_temporary() && has_expired(&tokens) => {
+                // The server's metadata may have another address now, which its next refusal names.
+                debug!(%error, "expired token not renewed");
+                return Ok(());
+            }
             Err(error) => return unless_valid(&tokens, error),
         };
         if found.server.issuer != entry.issuer {
@@ -98,7 +103,9 @@ impl Session {
         let lock = self.lock_renewal(server, &found).await?;
         let mut entry = self.load_entry(server, &found, before).await?;
         let granted = entry.tokens.as_ref().map(|tokens| tokens.scopes.clone()).unwrap_or_default();
-        let enough = demand.scope.as_ref().is_none_or(|scopes| granted.contains_all(scopes));
+        // Without a browser no login can add scopes, but the refreshed token may be enough for other requests.
+        let enough = matches!(self.config.grant, Grant::Person(None))
+            || demand.scope.as_ref().is_none_or(|scopes| granted.contains_all(scopes));
         // The last allowed attempt requests new tokens instead of refreshing these: the server might refuse refreshed
         // tokens for the same reason.
         if enough && again < self.config.limit && self.refresh(&found, &mut entry, &demand).await? {
@@ -112,11 +119,11 @@ impl Session {
 
     /// Requests tokens with more scopes than have been granted.
     async fn step_up(&self, server: &Url, mut demand: Demand) -> Result<(), AuthError> {
+        let wanted = demand.scope.clone().unwrap_or_default();
         // Only a login grants more scopes, and this client has no browser for one.
         if matches!(self.config.grant, Grant::Person(None)) {
-            return Err(AuthError::Expired);
+            return Err(AuthError::MissingScopes { scopes: wanted });
         }
-        let wanted = demand.scope.clone().unwrap_or_default();
         self.with_limits(|limits| limits.step_up(&wanted, now()))?;
         let before = self.entry();
         if kind(before.as_ref()) == Some(TokenKind::Dpop) {
@@ -325,9 +332,10 @@ impl Session {
             let device = found.server.device_authorization_endpoint.as_deref();
             let device = device.filter(|_| browser.is_elsewhere());
             // A login by redirect requires PKCE; `Request::new` checks that, so it is called before anything is sent.
-            let request = match device {
-                None => Some(Request::new(&found.server, redirect_uri.clone())?),
-                Some(_) => None,
+            let request = Request::new(&found.server, redirect_uri.clone());
+            let request = match (request, device) {
+                (Err(error), None) => return Err(error),
+                (request, _) => request,
             };
             let (config, redirect_uri) = (&self.config, &redirect_uri);
             let registering =
@@ -339,10 +347,14 @@ impl Session {
             if age == RegistrationOrigin::New {
                 self.save_without_tokens(entry.clone()).await;
             }
-            let Some(request) = request else {
-                let at = (found, device.unwrap_or_default());
-                return self.log_in_elsewhere(at, &who, browser, scopes, bound).await;
-            };
+            if let Some(endpoint) = device {
+                let at = (found, endpoint);
+                let done = self.log_in_elsewhere(at, &who, browser, scopes, bound).await;
+                if request.is_err() || !done.as_ref().is_err_and(token::is_grant_refused) {
+                    return done;
+                }
+            }
+            let request = request?;
             let url = request.url(&found.server, &who.id, &found.resource, scopes, bound.1)?;
             let back = timeout(config.login_timeout, browser.authorize(&url)).await;
             let code = request.code(&back.map_err(late)??)?;
@@ -445,11 +457,15 @@ fn forget_bearers(demand: &mut Demand) {
 
 /// Logs the error of a renewal and returns `Ok` if the current token is still valid; otherwise returns the error.
 fn unless_valid(tokens: &Tokens, error: AuthError) -> Result<(), AuthError> {
-    if tokens.expires_at.is_none_or(|at| at > now()) {
+    if !has_expired(tokens) {
         warn!(%error, "renewing a token failed; it expires soon");
         return Ok(());
     }
     Err(error)
+}
+
+fn has_expired(tokens: &Tokens) -> bool {
+    tokens.expires_at.is_some_and(|at| at <= now())
 }
 
 /// Returns whether the registration might be the cause of a failed login. If a registration is no longer valid, many

@@ -43,7 +43,7 @@ pub trait Browser: Send + Sync + 'static {
     async fn authorize(&self, url: &str) -> Result<String, AuthError>;
 
     /// Returns whether the person shall log in on another device and enter a code there, if the authorization server
-    /// offers such logins (RFC 8628). Default: `false`.
+    /// offers such logins to this client (RFC 8628). Default: `false`.
     fn is_elsewhere(&self) -> bool {
         false
     }

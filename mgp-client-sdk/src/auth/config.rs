@@ -110,12 +110,11 @@ impl OAuthConfig {
         address::parse_secure("the server's URL", &self.server)
     }
 
-    /// Returns the configured client id if it is valid only at the issuer that assigned it. Returns `None` if there is
+    /// Returns the configured client id, which is valid only at the issuer that assigned it. Returns `None` if there is
     /// no such id, e.g. because the client registers itself.
     pub(super) fn bound_id(&self) -> Option<&str> {
         match &self.grant {
             Grant::Client(credentials) | Grant::Assertion(credentials, _) => Some(&credentials.id),
-            Grant::Person(_) if self.document.is_some() => None,
             Grant::Person(_) => {
                 self.preregistered.as_ref().map(|preregistered| preregistered.id.as_str())
             }

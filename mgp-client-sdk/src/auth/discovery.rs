@@ -17,6 +17,9 @@ const RESOURCE: &str = "/.well-known/oauth-protected-resource";
 const SERVER: &str = "/.well-known/oauth-authorization-server";
 const OPENID: &str = "/.well-known/openid-configuration";
 
+/// The maximum number of redirects that a request for a document follows.
+const MAX_REDIRECTS: usize = 3;
+
 #[derive(Clone, Debug)]
 pub(super) struct Discovered {
     /// The resource for which tokens are requested, exactly as the server writes it.
@@ -243,16 +246,33 @@ async fn first<T: DeserializeOwned>(
     Ok(None)
 }
 
-/// Sends the request for a document. A status that means that the server cannot answer for now counts as a failed
-/// request, which can be repeated later, and not as a missing or invalid document.
+/// Sends the request for a document, and follows redirects. A status that means that the server cannot answer for now
+/// counts as a failed request, which can be repeated later, and not as a missing or invalid document.
 async fn fetch(fetcher: &SharedFetch, url: &str) -> Result<FetchResponse, AuthError> {
-    let request = FetchRequest::get(url).header("accept", "application/json");
-    let answer = fetcher.fetch(request).await?;
-    if matches!(answer.status, 408 | 429 | 500..=599) {
-        let why = format!("the status is {}", answer.status);
-        return Err(FetchError::Failed { url: address::display_url(url), why }.into());
+    let failed = |url: &str, why| FetchError::Failed { url: address::display_url(url), why };
+    let mut place = url.to_owned();
+    for _ in 0..=MAX_REDIRECTS {
+        let request = FetchRequest::get(place.as_str()).header("accept", "application/json");
+        let answer = fetcher.fetch(request).await?;
+        if matches!(answer.status, 408 | 429 | 500..=599) {
+            return Err(failed(&place, format!("the status is {}", answer.status)).into());
+        }
+        match redirect(&place, &answer) {
+            Some(target) => place = target,
+            None => return Ok(answer),
+        }
     }
-    Ok(answer)
+    Err(failed(url, "too many redirects".to_owned()).into())
+}
+
+/// Returns the target of a redirect. A redirect to another origin is not followed: only the origin of a document may
+/// decide about its content.
+fn redirect(place: &str, answer: &FetchResponse) -> Option<String> {
+    let place = Url::parse(place).ok()?;
+    let target = place.join(answer.header("location")?).ok()?;
+    let is_followed =
+        matches!(answer.status, 301 | 302 | 307 | 308) && target.origin() == place.origin();
+    is_followed.then(|| target.into())
 }
 
 fn document<T: DeserializeOwned>(

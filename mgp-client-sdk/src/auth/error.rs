@@ -170,6 +170,14 @@ pub enum AuthError {
     /// The login has expired; a person has to log in again.
     #[error("the login has expired; log in again")]
     Expired,
+    /// The login does not include scopes that a request needs; a person has to log in again.
+    #[error(
+        "the login does not include the scopes `{scopes}` that the request needs; log in again with them"
+    )]
+    MissingScopes {
+        /// The scopes that the server requires.
+        scopes: Scopes,
+    },
     /// The server refused a request for a reason that additional scopes cannot solve.
     #[error("the server refuses the request ({error}), and does not name scopes that would help")]
     Forbidden {
@@ -214,12 +222,12 @@ impl AuthError {
         Self::Browser(why.into())
     }
 
-    /// Returns the error code for callers: 1002 if a login is needed, 1003 if a login has expired, or another code
-    /// if a login does not help.
+    /// Returns the error code for callers: 1002 if a login is needed, 1003 if a login has expired or lacks scopes, or
+    /// another code if a login does not help.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Expired => ErrorCode::AUTH_EXPIRED,
+            Self::Expired | Self::MissingScopes { .. } => ErrorCode::AUTH_EXPIRED,
             Self::Forbidden { .. } | Self::TooManyStepUps { .. } => ErrorCode::PERMISSION_DENIED,
             Self::Address { .. } | Self::Document { .. } => ErrorCode::UPSTREAM_ERROR,
             Self::Fetch(_) => ErrorCode::UPSTREAM_UNAVAILABLE,

@@ -92,8 +92,8 @@ impl OAuth {
         self.edit(|config| config.document = Some(url.into()))
     }
 
-    /// Sets the id and secret that the operator of the authorization server gave this client. They are used if the
-    /// authorization server does not support a metadata document.
+    /// Sets the id and secret that the operator of the authorization server gave this client. They have precedence over
+    /// a metadata document.
     ///
     /// The credentials are bound to the first issuer with which they are used. If the issuer is known, set it with
     /// [`issuer`](Self::issuer).

@@ -51,8 +51,9 @@ pub(super) enum RegistrationOrigin {
     New,
 }
 
-/// Returns the client's registration and its origin. The registration is the client's metadata document if supported,
-/// else the configured credentials, else the known dynamic registration if it is still usable, else a new one.
+/// Returns the client's registration and its origin. The registration is the configured credentials, else the client's
+/// metadata document if supported, else the known dynamic registration if it is still usable, else a new one (MCP
+/// client registration).
 pub(super) async fn registration(
     fetcher: &SharedFetch,
     config: &OAuthConfig,
@@ -61,14 +62,14 @@ pub(super) async fn registration(
     known: Option<&Registration>,
 ) -> Result<(Registration, RegistrationOrigin), AuthError> {
     let application_type = check_redirect(redirect_uri)?;
-    if let Some(document) = config.document.as_deref().filter(|_| server.takes_documents()) {
-        check_document(document)?;
-        let made = made(RegistrationKind::Document, document, None, NONE, redirect_uri);
-        return Ok((made, RegistrationOrigin::New));
-    }
     if let Some(Preregistered { id, secret }) = &config.preregistered {
         let method = method(server, secret.as_ref());
         let made = made(RegistrationKind::Preregistered, id, secret.clone(), method, redirect_uri);
+        return Ok((made, RegistrationOrigin::New));
+    }
+    if let Some(document) = config.document.as_deref().filter(|_| server.takes_documents()) {
+        check_document(document)?;
+        let made = made(RegistrationKind::Document, document, None, NONE, redirect_uri);
         return Ok((made, RegistrationOrigin::New));
     }
     if let Some(known) = known.filter(|known| is_good(known, redirect_uri)) {

@@ -109,14 +109,7 @@ impl Session {
         let preregistered =
             entry.registration.as_ref().filter(|r| r.kind == RegistrationKind::Preregistered);
         match (preregistered, self.config.bound_id()) {
-            (Some(registration), bound) => {
-                let preregistered = self
-                    .config
-                    .preregistered
-                    .as_ref()
-                    .map(|preregistered| preregistered.id.as_str());
-                Some(registration.client_id.as_str()) == bound.or(preregistered)
-            }
+            (Some(registration), bound) => Some(registration.client_id.as_str()) == bound,
             (None, Some(_)) => entry.registration.is_none(),
             (None, None) => true,
         }

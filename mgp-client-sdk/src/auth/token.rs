@@ -271,19 +271,33 @@ impl<'de> Deserialize<'de> for Seconds {
 /// Returns whether a refusal is permanent, so that the same request would fail again.
 pub(super) fn is_final(error: &AuthError) -> bool {
     const FINAL: &[&str] = &[
+        "access_denied",
+        "consent_required",
+        "interaction_required",
         "invalid_client",
         "invalid_grant",
         "invalid_request",
         "invalid_scope",
         "invalid_target",
+        "invalid_token",
+        "login_required",
         "unauthorized_client",
         "unsupported_grant_type",
+        // Some authorization servers refuse a refresh token without an error code. Proxies and firewalls also send
+        // 403, so this is not final.
+        "status 400",
+        "status 401",
     ];
     match error {
         AuthError::Token { error, .. } => FINAL.contains(&error.as_str()),
         AuthError::TokenNotBound { .. } => true,
         _ => false,
     }
+}
+
+/// Returns whether the error means that this client may not use the grant, although the authorization server offers it.
+pub(super) fn is_grant_refused(error: &AuthError) -> bool {
+    matches!(error, AuthError::Token { error, .. } if error == "unauthorized_client" || error == "unsupported_grant_type")
 }
 
 /// Returns whether the error means that the authorization server does not know the client.

@@ -145,7 +145,8 @@ impl ClientBuilder {
     /// server is restarted according to its policy (MGP §11.3, §11.5).
     ///
     /// A run that answers no pings may only be busy, so its running calls first get half of the time for a stop, at
-    /// most 30 s. If it answers anything in this time, it does not count as failed.
+    /// most 30 s. If it answers anything in this time, it does not count as failed. The running calls of a run that
+    /// reports that it is unhealthy get the same time: the run is drained.
     pub fn replace_unhealthy(mut self, config: MonitorConfig) -> Self {
         self.config.monitor = Some(config);
         self

@@ -11,6 +11,7 @@
 //! and are recorded like all others. A call waits for the server *before* the gates, so that their decision is still
 //! valid when the call is sent.
 
+mod announced_stop;
 mod authorization;
 mod handle;
 mod monitor;

@@ -42,10 +42,18 @@ pub(super) async fn monitor_runs(
             {
                 continue;
             }
-            // The supervisor itself detects the end of a connection, so the monitor has nothing to do.
-            if change.reason != HealthReason::Ended {
-                let Some(server) = server.upgrade() else { return };
-                server.mark_unhealthy(run, format!("unhealthy: {}", change.reason)).await;
+            let why = format!("unhealthy: {}", change.reason);
+            match change.reason {
+                // The supervisor itself detects the end of a connection, so the monitor has nothing to do.
+                HealthReason::Ended => {}
+                HealthReason::Reported => {
+                    let Some(server) = server.upgrade() else { return };
+                    server.supervised().reported_unhealthy(run, why).await;
+                }
+                _ => {
+                    let Some(server) = server.upgrade() else { return };
+                    server.mark_unhealthy(run, why).await;
+                }
             }
         }
         if runs.changed().await.is_err() {

@@ -14,7 +14,7 @@ use mgp_transport::{
     Child, ChildCommand, ChildError, ChildReader, ChildWriter, DuplexEnd, ExitReport, Keeper,
 };
 use mgp_types::ErrorCode;
-use mgp_types::mgp::{Extension, ServerState, ShutdownParams, ShutdownReason};
+use mgp_types::mgp::{Extension, ShutdownParams, ShutdownReason};
 use mgp_types::opaque_debug;
 use mgp_types::service::{
     BoxFuture, Exit, HttpFailure, Spawn, SpawnError, Spawned, connection_closed,
@@ -25,6 +25,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::announced_stop::AnnouncedStop;
 use super::authorization::AuthorizationFailed;
 use super::persistent_stack::{ActiveConnection, PersistentStack};
 use super::record::{Recorder, StartAttempt};
@@ -127,8 +128,7 @@ struct ServerRun {
     client: watch::Sender<Option<ReadyServer>>,
     /// The reason why the handshake failed.
     failure: watch::Sender<Option<String>>,
-    /// The reason that the server gave for stopping by itself.
-    stop_reason: Arc<Mutex<Option<ShutdownReason>>>,
+    announced_stop: Arc<AnnouncedStop>,
 }
 
 #[derive(Clone)]
@@ -234,6 +234,7 @@ impl ServerRun {
             ServerTarget::InMemory(_) => (None, None),
         };
         let attempt = if child.is_none() { attempt.endless() } else { attempt };
+        let announced_stop = Arc::new(AnnouncedStop::new(plan.config.server_id.clone()));
         Ok(Self {
             plan,
             target,
@@ -242,7 +243,7 @@ impl ServerRun {
             attempt: Mutex::new(Some(attempt)),
             client: watch::Sender::new(None),
             failure: watch::Sender::new(None),
-            stop_reason: Arc::default(),
+            announced_stop,
         })
     }
 
@@ -261,6 +262,7 @@ impl ServerRun {
             attempt.succeeded();
         }
         let client = ready.client.clone();
+        self.announced_stop.set_claimed_id(client.server().claimed_server_id.clone());
         if let Some(hook) = &self.plan.config.on_connection {
             let preparing = hook.prepare(client.clone(), ready.connection.direct());
             if timeout(PREPARATION_TIMEOUT, preparing).await.is_err() {
@@ -355,13 +357,8 @@ impl ServerRun {
         let _ = transport;
         let mut config = self.plan.config.clone();
         config.gateway = Arc::default();
-        let stop_reason = Arc::clone(&self.stop_reason);
-        config.hooks.states.push(Arc::new(move |state| {
-            if state.new_state == ServerState::Draining {
-                let reason = state.reason.as_deref().map(ShutdownReason::from);
-                *stop_reason.lock() = reason;
-            }
-        }));
+        let announced_stop = Arc::clone(&self.announced_stop);
+        config.hooks.states.push(Arc::new(move |change| announced_stop.note(change)));
         let mut joined = None;
         let of_gateway = Arc::clone(&config.gateway);
         let attach = |outbound| {
@@ -450,8 +447,7 @@ impl ServerRun {
             }
         };
         self.failed(&exit.description);
-        let stop_reason = self.stop_reason.lock().take();
-        match stop_reason {
+        match self.announced_stop.take() {
             Some(reason) => exit.because(reason),
             None => exit,
         }

@@ -99,9 +99,14 @@ impl QuestionKey {
 }
 
 /// Returns the hash of the members of a question that are the same in each repetition and in each run of its call.
+///
+/// Members that begin with `_` are about the message, e.g. `_mgp.attempt` of older drafts.
 fn content_hash(question: &CallbackRequestParams) -> Result<Sha256Hash, RpcError> {
     let mut content = question.clone();
     (content.request_id, content.timeout_ms, content.mgp) = (None, None, None);
+    for (name, _) in question.extra.iter().filter(|(name, _)| name.starts_with('_')) {
+        content.extra.remove(name);
+    }
     canonical_hash(Payload::of(&content)?.as_str())
 }
 
@@ -334,4 +339,22 @@ async fn pass_on(
 
 fn limit(question: &CallbackRequestParams) -> Duration {
     question.timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis).min(MAX_TIMEOUT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repetition_with_another_number_is_the_same_question() {
+        let hash = |members: &str| {
+            let text = format!(
+                r#"{{"callback_id":"c","type":"confirmation","message":"Delete?","options":[]{members}}}"#
+            );
+            let question = Payload::parse(text).unwrap().get::<CallbackRequestParams>().unwrap();
+            content_hash(&question).unwrap()
+        };
+        assert_eq!(hash(""), hash(r#","_mgp.attempt":2,"timeout_ms":5,"_mgp":{"attempt":2}"#));
+        assert_ne!(hash(""), hash(r#","messages":[]"#));
+    }
 }

@@ -26,7 +26,12 @@ pub(crate) fn name_server(server: Option<&ServerId>, method: &str, params: &Payl
     Payload::of(&named).unwrap_or_else(|_| params.clone())
 }
 
-/// Refuses a question that the caller did not offer to answer, even if the forwarding client offered it.
+/// The maximum depth of lists and objects in a question. Many readers of JSON refuse more, and a caller might lose its
+/// connection then.
+const MAX_DEPTH: usize = 120;
+
+/// Refuses a question that the caller did not offer to answer, even if the forwarding client offered it, or that the
+/// caller might not be able to read.
 pub(crate) fn offers(caller: &PeerInfo, ask: &CallerRequest) -> Result<(), RpcError> {
     #[derive(Deserialize)]
     struct Question {
@@ -34,6 +39,10 @@ pub(crate) fn offers(caller: &PeerInfo, ask: &CallerRequest) -> Result<(), RpcEr
         tools: Option<IgnoredAny>,
         #[serde(rename = "toolChoice")]
         choice: Option<IgnoredAny>,
+    }
+    if ask.params().is_deeper_than(MAX_DEPTH) {
+        let message = format!("the question is nested deeper than {MAX_DEPTH} levels");
+        return Err(RpcError::invalid_params(message));
     }
     if !matches!(ask.method(), ElicitationCreate::METHOD | SamplingCreateMessage::METHOD) {
         return Ok(());
@@ -61,5 +70,25 @@ pub(crate) fn offers(caller: &PeerInfo, ask: &CallerRequest) -> Result<(), RpcEr
             Err(RpcError::invalid_params(format!("the caller does not offer {missing}")))
         }
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::mcp::Revision;
+
+    use super::*;
+
+    #[test]
+    fn a_question_that_is_nested_too_deeply_for_callers_is_refused() {
+        let caller = PeerInfo::new(Revision::V2025_06_18);
+        for method in ["roots/list", "elicitation/create", "sampling/createMessage"] {
+            for (levels, is_passed) in [(100, true), (3_000, false)] {
+                let (open, close) = ("[".repeat(levels), "]".repeat(levels));
+                let params = Payload::from_trusted(format!(r#"{{"_meta":{{"a":{open}{close}}}}}"#));
+                let ask = CallerRequest::new(method.to_owned(), params);
+                assert_eq!(offers(&caller, &ask).is_ok(), is_passed, "{method} {levels}");
+            }
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! (MCP elicitation).
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use mgp_types::mcp::{ElicitationCompleteParams, Era, UrlElicitationRequiredData};
 use mgp_types::method::{ElicitationComplete, ElicitationCreate, Request as _};
@@ -11,9 +12,24 @@ use mgp_types::service::{
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, RpcError};
 use serde::Deserialize;
+use tokio::time::Instant;
 
 /// The maximum number of elicitations per connection; the oldest is dropped first.
 const MAX_ELICITATIONS: usize = 256;
+
+/// The maximum number of completions per connection that arrived before their elicitation; the oldest is dropped first.
+const MAX_EARLY: usize = 32;
+
+/// The maximum length of the id of such a completion, in bytes.
+const MAX_EARLY_ID_BYTES: usize = 256;
+
+/// The time for which a completion without an elicitation is kept. The refusal that names the elicitation is read just
+/// before or after it, but passes through the layers of its call.
+const EARLY_TTL: Duration = Duration::from_secs(5);
+
+/// The minimum time between an elicitation and the notification of its completion, in which the caller receives the
+/// elicitation: callers ignore the completion of an unknown one.
+const NOTIFY_DELAY: Duration = Duration::from_millis(200);
 
 /// The peer of a legacy caller that is asked through a channel, because its call can become a task; stored in the
 /// extensions of the call.
@@ -22,7 +38,20 @@ pub(crate) struct CallerPeer(pub(crate) Peer);
 
 /// The callers of open URL elicitations, by the id of the elicitation.
 #[derive(Default)]
-pub(crate) struct UrlElicitations(Mutex<VecDeque<(String, Context)>>);
+pub(crate) struct UrlElicitations(Mutex<Elicitations>);
+
+#[derive(Default)]
+struct Elicitations {
+    open: VecDeque<OpenElicitation>,
+    /// The ids of completions that arrived before their elicitation, with the time of arrival.
+    early: VecDeque<(String, Instant)>,
+}
+
+struct OpenElicitation {
+    id: String,
+    caller: Context,
+    stored_at: Instant,
+}
 
 impl UrlElicitations {
     /// Stores the caller of a question if the question is a URL elicitation.
@@ -72,9 +101,16 @@ impl UrlElicitations {
         cx.peer = peer.clone();
         cx.outlet = Outlet::none();
         cx.extensions = Extensions::default();
+        let elicitation = OpenElicitation { id, caller: cx, stored_at: Instant::now() };
         let mut pages = self.0.lock();
-        let forgotten = if pages.len() >= MAX_ELICITATIONS { pages.pop_front() } else { None };
-        pages.push_back((id, cx));
+        if pages.take_early(&elicitation.id) {
+            drop(pages);
+            let params = ElicitationCompleteParams::new(elicitation.id.clone());
+            return elicitation.notify(&params);
+        }
+        let forgotten =
+            if pages.open.len() >= MAX_ELICITATIONS { pages.open.pop_front() } else { None };
+        pages.open.push_back(elicitation);
         drop(pages);
         // The entry is dropped after the lock is released, because it may hold the last handle of a connection.
         drop(forgotten);
@@ -83,14 +119,46 @@ impl UrlElicitations {
     /// Notifies the caller that an elicitation is complete.
     pub(crate) fn complete(&self, params: &ElicitationCompleteParams) {
         let mut pages = self.0.lock();
-        let place = pages.iter().position(|(id, _)| *id == params.elicitation_id);
-        let Some((_, mut cx)) = place.and_then(|place| pages.remove(place)) else { return };
+        let place = pages.open.iter().position(|one| one.id == params.elicitation_id);
+        let Some(elicitation) = place.and_then(|place| pages.open.remove(place)) else {
+            return pages.keep_early(params);
+        };
         drop(pages);
+        elicitation.notify(params);
+    }
+}
+
+impl Elicitations {
+    /// Stores the completion of an elicitation that might be stored soon.
+    fn keep_early(&mut self, params: &ElicitationCompleteParams) {
+        if params.elicitation_id.len() > MAX_EARLY_ID_BYTES {
+            return;
+        }
+        if self.early.len() >= MAX_EARLY {
+            self.early.pop_front();
+        }
+        self.early.push_back((params.elicitation_id.clone(), Instant::now()));
+    }
+
+    /// Removes the early completion of an elicitation, and returns whether there was one.
+    fn take_early(&mut self, id: &str) -> bool {
+        self.early.retain(|(_, arrived_at)| arrived_at.elapsed() < EARLY_TTL);
+        let place = self.early.iter().position(|(early, _)| early == id);
+        place.and_then(|place| self.early.remove(place)).is_some()
+    }
+}
+
+impl OpenElicitation {
+    fn notify(self, params: &ElicitationCompleteParams) {
+        let Self { caller: mut cx, stored_at, .. } = self;
         cx.key = CallKey::next();
         cx.wire_id = None;
         if let Ok(call) = Call::tell::<ElicitationComplete>(params, cx.clone()) {
             // The message is sent in a task, because sending may wait for a client that reads slowly.
-            tokio::spawn(async move { cx.peer.send(call).await.map(drop) });
+            tokio::spawn(async move {
+                tokio::time::sleep_until(stored_at + NOTIFY_DELAY).await;
+                cx.peer.send(call).await.map(drop)
+            });
         }
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use mgp_client_sdk::EraChoice;
 use mgp_security::Delivery;
+use mgp_testkit::until;
 use mgp_types::mgp::{Extension, ExtensionSet};
 use tokio::time::sleep;
 
@@ -95,14 +96,8 @@ async fn events_missing_from_the_log_are_given_up_and_counted() {
     let client = world.start(EraChoice::Legacy).await;
     let _forwarding = world.forward(&client);
     world.until_there(&client, 10).await;
-    for _ in 0..100 {
-        if world.stats(&client).await["lost"] == 15 {
-            break;
-        }
-        sleep(Duration::from_millis(20)).await;
-    }
-    let stats = world.stats(&client).await;
-    assert_eq!((&stats["missing"], &stats["lost"]), (&0.into(), &15.into()));
+    until("15 are lost", async || world.stats(&client).await["lost"] == 15).await;
+    assert_eq!(world.stats(&client).await["missing"], 0);
     client.close().await;
 }
 

@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
 
 use mgp_client_sdk::{Client, ClientBuilder, EraChoice};
 use mgp_security::{Delivery, Event, Forwarder, Forwarding, Replay};
-use mgp_testkit::{TempDir, example, temp_dir};
+use mgp_testkit::{TempDir, example, temp_dir, until};
 use mgp_transport::ChildCommand;
 use mgp_types::Payload;
 use mgp_types::mgp::Actor;
@@ -105,13 +104,7 @@ impl World {
 
     /// Waits until the server has this many events.
     pub(crate) async fn until_there(&self, client: &Client, count: u64) {
-        for _ in 0..500 {
-            if self.stats(client).await["total"] == count {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        panic!("{count} events are not there: {}", self.stats(client).await);
+        until("the events arrive", async || self.stats(client).await["total"] == count).await;
     }
 }
 

@@ -9,7 +9,7 @@ use mgp_types::ErrorCode;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::world::{ONE, REDIRECT, SERVER, Switches, TWO, World};
+use crate::world::{ONE, Person, REDIRECT, SERVER, Switches, TWO, World};
 
 /// The URL of the protected server's metadata.
 const RESOURCE_METADATA: &str = "https://mcp.example/.well-known/oauth-protected-resource/mcp";
@@ -83,6 +83,22 @@ async fn metadata_for_another_server_is_refused() {
         s.unreachable = Some("https://mcp.example/.well-known/oauth-protected-resource/mcp");
     };
     check(gone, Err("could not be fetched")).await;
+}
+
+#[tokio::test]
+async fn metadata_is_redirected_within_its_origin_only() {
+    let moved = |target: &'static str| {
+        move |s: &mut Switches| {
+            s.metadata_at = Some("/metadata.json");
+            s.challenge_names_metadata = false;
+            s.redirect = Some((RESOURCE_METADATA, target));
+        }
+    };
+    check(moved("/metadata.json"), Ok(ONE)).await;
+    check(moved("https://mcp.example/metadata.json"), Ok(ONE)).await;
+    check(moved("https://evil.example/metadata.json"), Err("the status is 307")).await;
+    check(moved("http://mcp.example/metadata.json"), Err("the status is 307")).await;
+    check(moved(RESOURCE_METADATA), Err("too many redirects")).await;
 }
 
 #[tokio::test]
@@ -292,6 +308,38 @@ async fn a_login_on_another_device_goes_on_after_a_failure_that_passes() {
     outcome.unwrap();
     // The waits are 5, 10, 20, 40 and 60 s, and the endpoint is reached from the third poll on.
     assert_eq!(world.tokens().len(), 3);
+}
+
+/// A browser on another device, with which the person can also follow a redirect.
+struct Redirected(Person);
+
+#[async_trait]
+impl Browser for Redirected {
+    async fn redirect_uri(&self, registered: Option<&str>) -> Result<String, AuthError> {
+        self.0.redirect_uri(registered).await
+    }
+
+    async fn authorize(&self, url: &str) -> Result<String, AuthError> {
+        self.0.authorize(url).await
+    }
+
+    fn is_elsewhere(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_may_not_use_device_codes_logs_in_by_redirect() {
+    for error in ["unauthorized_client", "unsupported_grant_type"] {
+        let world = World::new(|s| {
+            s.server = json!({ "device_authorization_endpoint": "https://one.example/device" });
+            s.device = json!({ "error": error });
+        });
+        let oauth = world.oauth().browser(Redirected(Person(Arc::clone(&world))));
+        world.call(&oauth, "").await.unwrap();
+        assert_eq!(world.logins().len(), 1);
+        world.check();
+    }
 }
 
 #[tokio::test]

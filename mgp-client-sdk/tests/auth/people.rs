@@ -39,12 +39,13 @@ async fn offline_access_is_requested_only_if_it_is_listed() {
 }
 
 #[tokio::test]
-async fn a_document_precedes_credentials_and_these_precede_registration() {
+async fn credentials_precede_a_document_and_this_precedes_registration() {
     let takes = json!({ "client_id_metadata_document_supported": true });
     // Columns: the server accepts client documents, a document is configured, credentials are given; expected client
     // id.
     for (takes, document, given, expected) in [
-        (true, true, true, DOCUMENT),
+        (true, true, true, "given"),
+        (true, true, false, DOCUMENT),
         (false, true, true, "given"),
         (true, false, true, "given"),
         (false, true, false, "client-1"),
@@ -219,6 +220,7 @@ async fn without_a_browser_each_lack_of_scopes_requires_a_login() {
     for _ in 0..5 {
         let error = world.call(&later, "write").await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::AUTH_EXPIRED, "{error}");
+        assert!(error.message().contains("does not include the scopes `write`"), "{error}");
     }
     assert_eq!(world.log(), before, "no metadata is fetched");
 }

@@ -61,6 +61,21 @@ async fn a_token_is_renewed_before_the_server_refuses_it() {
 }
 
 #[tokio::test]
+async fn an_expired_login_survives_a_move_of_the_metadata() {
+    use mgp_transport::http::CredentialRefusal;
+    let world = World::new(|s| (s.refreshes, s.expires_in) = (true, Some(0)));
+    let oauth = world.oauth();
+    let at = "https://mcp.example/.well-known/oauth-protected-resource/mcp";
+    let challenge = format!("Bearer resource_metadata=\"{at}\"");
+    oauth.handle_refusal(CredentialRefusal::new(401, vec![challenge], None)).await.unwrap();
+    world.set(|s| (s.metadata_at, s.expires_in) = (Some("/moved.json"), Some(3600)));
+    world.call(&oauth, "").await.unwrap();
+    assert_eq!(world.tokens().last().unwrap()["grant_type"], "refresh_token");
+    assert_eq!(world.logins().len(), 1);
+    world.check();
+}
+
+#[tokio::test]
 async fn many_calls_share_one_login_and_one_refresh() {
     let world = World::new(|s| s.refreshes = true);
     let oauth = world.oauth();
@@ -114,6 +129,34 @@ async fn an_invalid_refresh_token_leads_to_a_login() {
     world.call(&oauth, "").await.unwrap();
     assert_eq!(world.logins().len(), 2);
     assert_eq!(world.registrations().len(), 1);
+    world.check();
+}
+
+#[tokio::test]
+async fn a_refresh_token_that_is_refused_without_an_error_code_leads_to_a_login() {
+    let world = World::new(|s| s.refreshes = true);
+    let store = Arc::new(MemoryTokens::new());
+    world.call(&world.oauth().store(Arc::clone(&store)), "").await.unwrap();
+    world.revoke();
+    world.set(|s| s.broken = Some((401, "https://one.example/token")));
+    let oauth = world.oauth().store(store);
+    assert!(world.call(&oauth, "").await.is_err(), "the login fails as well");
+    assert_eq!(world.logins().len(), 2);
+    world.set(|s| s.broken = None);
+    world.call(&oauth, "").await.unwrap();
+    world.check();
+}
+
+#[tokio::test]
+async fn without_a_browser_a_token_is_refreshed_even_if_the_server_names_more_scopes() {
+    let store = Arc::new(MemoryTokens::new());
+    let world = World::new(|s| (s.refreshes, s.challenge_scope) = (true, Some("read")));
+    world.call(&world.oauth().store(Arc::clone(&store)), "read").await.unwrap();
+    let later = OAuth::new(SERVER, world.fetcher()).store(store);
+    world.revoke();
+    world.set(|s| s.challenge_scope = Some("read write"));
+    world.call(&later, "read").await.unwrap();
+    assert_eq!(world.tokens().last().unwrap()["grant_type"], "refresh_token");
     world.check();
 }
 

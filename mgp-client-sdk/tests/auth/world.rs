@@ -75,6 +75,8 @@ pub(crate) struct Switches {
     pub(crate) unreachable: Option<&'static str>,
     /// A status, and the URL at which every request is answered with it.
     pub(crate) broken: Option<(u16, &'static str)>,
+    /// A URL, and the address to which it redirects.
+    pub(crate) redirect: Option<(&'static str, &'static str)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -115,6 +117,7 @@ impl Default for Switches {
             proof_fault: None,
             unreachable: None,
             broken: None,
+            redirect: None,
         }
     }
 }
@@ -264,6 +267,13 @@ impl World {
         {
             return FetchResponse::new(status, "{}");
         }
+        if let Some((url, target)) = switches.redirect
+            && url == request.url
+        {
+            let mut answer = FetchResponse::new(307, "");
+            answer.headers.push(("location".to_owned(), target.to_owned()));
+            return answer;
+        }
         let at = switches.metadata_at.map(|path| format!("https://mcp.example{path}"));
         if at.as_ref() == Some(&request.url) {
             let mut metadata = json!({
@@ -286,7 +296,8 @@ impl World {
                 return self.register(issuer, request, &switches);
             }
             if request.url == format!("{issuer}/device") {
-                return FetchResponse::new(200, switches.device.to_string());
+                let status = if switches.device.get("error").is_some() { 400 } else { 200 };
+                return FetchResponse::new(status, switches.device.to_string());
             }
             if request.url == format!("{issuer}/token") {
                 return self.token(issuer, request, &switches);

@@ -251,20 +251,3 @@ async fn the_server_info_is_available() {
         assert!(client.capabilities().tools.is_none());
     }
 }
-
-#[tokio::test]
-async fn a_plain_client_sends_nothing_of_mgp() {
-    let (client, mut script) = Script::legacy(
-        plain(),
-        json!({ "mgp": { "version": "0.3.0", "extensions": ["streaming"] } }),
-    )
-    .await;
-    let calling = tokio::spawn({
-        let client = client.clone();
-        async move { client.call("t").arg("a", 1).await }
-    });
-    let call = script.serve("tools/call", json!({ "content": [] })).await;
-    assert!(!call.to_string().contains("mgp") && !call.to_string().contains("trace"), "{call}");
-    calling.await.unwrap().unwrap();
-    assert!(!client.server().supports_mgp());
-}

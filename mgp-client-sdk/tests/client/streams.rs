@@ -1,4 +1,5 @@
-//! Calls as streams, many calls at once, members of calls, and results as data.
+//! Calls as streams, many calls at once, members of calls, and results as data. Further tests of streams are in
+//! `stream_stories`.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -10,7 +11,6 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use mgp_client_sdk::{Client, Error, StreamItem, TestClient, ToolResult};
 use mgp_server_sdk::prelude::*;
-use mgp_testkit::{Alive, until};
 use mgp_types::Payload;
 use mgp_types::mcp::ContentBlock;
 use serde_json::{Value, json};
@@ -33,33 +33,6 @@ fn talker() -> Server {
         Tool::new("fail", "Fails", || async { Err::<&str, _>(ToolError("no such file".into())) });
     let data = Tool::new("data", "Gives data", || async { Json(vec![1, 2, 3]) });
     Server::new("talker", "1").tool(talk).tool(fail).tool(data)
-}
-
-async fn told(client: &Client) -> (String, Vec<f64>, String) {
-    let (mut text, mut shares, mut last) = (String::new(), Vec::new(), None);
-    let mut stream = client.call("talk").stream();
-    while let Some(item) = stream.next().await {
-        assert!(last.is_none(), "the result is the last item");
-        match item.unwrap() {
-            StreamItem::Chunk(block) => text += block.as_text().unwrap(),
-            StreamItem::Progress(step) => shares.push(step.progress / step.total.unwrap()),
-            StreamItem::Result(result) => last = Some(result.to_text()),
-            _ => {}
-        }
-    }
-    (text, shares, last.unwrap())
-}
-
-#[tokio::test]
-async fn chunks_and_steps_come_before_the_result() {
-    let all = (0..200).fold(String::new(), |all, number| all + &format!("{number} "));
-    for client in [TestClient::legacy(talker()).await, TestClient::modern(talker()).await] {
-        // A server with MGP sends each step twice; the caller receives it once.
-        let whole = all.clone() + "done";
-        assert_eq!(told(&client).await, (whole.clone(), vec![0.5, 1.0], whole));
-    }
-    let client = TestClient::new(talker().without_mgp()).await;
-    assert_eq!(told(&client).await, (String::new(), vec![0.5, 1.0], "done".to_owned()));
 }
 
 /// Before every second poll of the stream, uses up the budget after which Tokio makes a task yield.
@@ -93,46 +66,13 @@ async fn an_error_is_the_last_item_of_a_stream() {
 }
 
 #[tokio::test]
-async fn dropping_a_stream_cancels_the_call() {
-    let hanging = Alive::default();
-    let inside = hanging.clone();
-    let hang = Tool::new("hang", "Hangs", move |outlet: Outlet| {
-        let guard = inside.begin();
-        async move {
-            let _guard = guard;
-            let _ = outlet.send(OutletItem::chunk(Payload::of(&ContentBlock::text("x"))?)).await;
-            std::future::pending::<Result<&str, RpcError>>().await
-        }
+async fn a_cancelled_stream_of_a_plain_server_has_no_partial_result() {
+    let hang = Tool::new("hang", "Hangs", |outlet: Outlet| async move {
+        let step = Progress { progress: 1.0, ..Progress::default() };
+        let _ = outlet.send(OutletItem::Progress(step)).await;
+        std::future::pending::<Result<&str, RpcError>>().await
     });
-    let client = TestClient::new(Server::new("s", "1").tool(hang)).await;
-    let mut stream = client.call("hang").stream();
-    assert!(matches!(stream.next().await, Some(Ok(StreamItem::Chunk(_)))));
-    drop(stream);
-    until("the call is dropped", async || hanging.ended() == 1).await;
-    assert_eq!(client.monitor().pending(), 0);
-}
-
-#[tokio::test]
-async fn a_cancelled_stream_returns_its_partial_result() {
-    let server = || {
-        let hang = Tool::new("hang", "Hangs", |outlet: Outlet| async move {
-            let _ = outlet.send(OutletItem::chunk(Payload::of(&ContentBlock::text("half"))?)).await;
-            let step = Progress { progress: 1.0, ..Progress::default() };
-            let _ = outlet.send(OutletItem::Progress(step)).await;
-            std::future::pending::<Result<&str, RpcError>>().await
-        });
-        Server::new("s", "1").tool(hang)
-    };
-    for client in [TestClient::legacy(server()).await, TestClient::modern(server()).await] {
-        let mut stream = client.call("hang").stream();
-        assert!(matches!(stream.next().await, Some(Ok(StreamItem::Chunk(_)))));
-        let cancelled = stream.cancel().await.unwrap();
-        assert!(cancelled.cancelled);
-        let partial = cancelled.partial_result.unwrap().content.into_blocks();
-        assert_eq!(partial, [ContentBlock::text("half")]);
-        assert_eq!(client.monitor().pending(), 0);
-    }
-    let client = TestClient::new(server().without_mgp()).await;
+    let client = TestClient::new(Server::new("s", "1").tool(hang).without_mgp()).await;
     let mut stream = client.call("hang").stream();
     assert!(matches!(stream.next().await, Some(Ok(StreamItem::Progress(_)))));
     assert!(stream.cancel().await.unwrap().partial_result.is_none());

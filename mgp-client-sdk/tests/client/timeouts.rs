@@ -99,11 +99,9 @@ async fn the_time_in_which_the_client_answers_a_question_does_not_count() {
     let server = tokio::spawn(async move {
         for answers in [true, false] {
             let call = script.read().await.unwrap();
-            let question = json!({
-                "jsonrpc": "2.0", "id": 1, "method": "elicitation/create",
-                "params": { "message": "sure?", "requestedSchema": { "type": "object", "properties": {} } },
-            });
-            script.write(&question).await;
+            let schema = json!({ "type": "object", "properties": {} });
+            let question = json!({ "message": "sure?", "requestedSchema": schema });
+            script.send("elicitation/create", question).await;
             let answer = script.read().await.unwrap();
             assert_eq!(answer["result"]["action"], "accept", "{answer}");
             if answers {

@@ -1,15 +1,13 @@
-//! The core cases: permits, questions, chunks, cancellation, errors.
+//! The core cases: questions, chunks, cancellation, errors.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::Ordering;
 
 use mgp_client_sdk::ToolRouter;
 use mgp_lifecycle::{EraChoice, LimitConfig};
 use mgp_server_sdk::prelude::*;
 use mgp_types::Payload;
 use mgp_types::service::CallerRequest;
-use tokio::time::sleep;
 use tower_layer::Identity;
 
 use crate::world::{DropCounter, ItemLog, both, chunk, config, connect, hop, kernel, person};
@@ -18,29 +16,6 @@ fn limited(tool: Tool) -> Server {
     let mut limit = LimitConfig::default();
     limit.max_running = 1;
     Server::new("below", "1").tool(tool).limit(limit)
-}
-
-#[test]
-fn one_turn_serves_all_in_turn() {
-    both(|| async {
-        let (running, peak) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let (r, p) = (Arc::clone(&running), Arc::clone(&peak));
-        let slow = Tool::new("slow", "Takes a while", move || {
-            let (r, p) = (Arc::clone(&r), Arc::clone(&p));
-            async move {
-                p.fetch_max(r.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                sleep(Duration::from_millis(5)).await;
-                r.fetch_sub(1, Ordering::SeqCst);
-                "done"
-            }
-        });
-        let client = connect(limited(slow), config(EraChoice::Legacy)).await;
-        let none = Payload::empty_object();
-        let calls = (0..4).map(|_| client.call_tool("slow", &none));
-        let answers = futures_util::future::join_all(calls).await;
-        assert!(answers.iter().all(Result::is_ok), "{answers:?}");
-        assert_eq!(peak.load(Ordering::SeqCst), 1);
-    });
 }
 
 #[test]

@@ -8,7 +8,7 @@ use mgp_transport::{Connection, duplex};
 use mgp_types::service::{Principal, Stack};
 use serde_json::json;
 
-use crate::world::{DropCounter, both, chunk};
+use crate::world::{both, chunk};
 
 /// Connects a client without an SDK that negotiated streaming.
 async fn connect(stack: &Stack, subject: &'static str) -> RawPeer {
@@ -72,48 +72,5 @@ fn equal_ids_and_tokens_on_a_shared_stack_stay_apart() {
         for caller in callers {
             caller.await.unwrap();
         }
-    });
-}
-
-#[test]
-fn a_cancellation_reaches_only_the_callers_own_call() {
-    both(|| async {
-        let dropped = DropCounter::default();
-        let inside = dropped.clone();
-        let hang = Tool::new("who", "Hangs", move || {
-            let guard = inside.guard();
-            async move {
-                let _guard = guard;
-                std::future::pending::<&str>().await
-            }
-        });
-        let stack = Server::new("s", "1").tool(hang).into_stack().unwrap();
-        let (mut ann, mut bob) = (connect(&stack, "ann").await, connect(&stack, "bob").await);
-        for raw in [&mut ann, &mut bob] {
-            raw.line(CALL).await;
-            raw.line(r#"{"jsonrpc":"2.0","id":8,"method":"ping"}"#).await;
-            assert_eq!(raw.receive().await["id"], 8);
-        }
-        ann.line(
-            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#,
-        )
-        .await;
-        dropped.reach(1).await;
-        bob.line(
-            r#"{"jsonrpc":"2.0","id":9,"method":"mgp/stream/cancel","params":{"request_id":7}}"#,
-        )
-        .await;
-        // Bob's cancellation still finds Bob's call, because Ann's cancellation affected only Ann's call.
-        let answers = [bob.receive().await, bob.receive().await];
-        assert!(
-            answers.iter().any(|answer| answer["id"] == 9 && answer["result"]["cancelled"] == true),
-            "{answers:?}"
-        );
-        assert!(
-            answers
-                .iter()
-                .any(|answer| answer["id"] == 7 && answer["result"]["_mgp"]["cancelled"] == true)
-        );
-        dropped.reach(2).await;
     });
 }

@@ -8,5 +8,4 @@ mod core;
 mod eras;
 mod isolation;
 mod order;
-mod ownership;
 mod world;

@@ -82,7 +82,10 @@ async fn a_server_that_requires_credentials_names_them() {
     let error = client().connect_url(&server.url).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::AUTH_REQUIRED);
     let response = error.to_string();
-    assert!(response.contains(".bearer(token)") && response.contains(r#"realm="x""#), "{response}");
+    assert!(
+        response.contains("`Authorization`") && response.contains(r#"realm="x""#),
+        "{response}"
+    );
     assert_eq!(server.seen().len(), 1, "the other era would be refused as well");
 
     let error = client().bearer("old-secret").connect_url(&server.url).await.unwrap_err();
@@ -118,7 +121,7 @@ async fn urls_that_cannot_be_used_are_refused_by_name() {
     for (url, why) in [
         ("ftp://localhost/", "http://"),
         ("localhost:8000/mcp", "http"),
-        ("http://me:secret@127.0.0.1/", "bearer"),
+        ("http://me:secret@127.0.0.1/", "`Authorization`"),
     ] {
         let error = client().connect_url(url).await.unwrap_err();
         assert!(matches!(error, Error::Url(_)), "{url}: {error}");

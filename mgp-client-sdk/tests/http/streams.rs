@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use mgp_client_sdk::{ServerChange, ToolResult as _};
 use mgp_types::ErrorCode;
-use mgp_types::mcp::{ElicitAction, ElicitResult};
 use serde_json::json;
 use tokio::sync::Notify;
 
@@ -39,38 +38,6 @@ async fn progress_comes_before_the_answer_and_in_order() {
     assert_eq!(call.await.unwrap().to_text(), "done");
     let expected: Vec<_> = (1..=1000).map(f64::from).collect();
     assert_eq!(*heard.lock().unwrap(), expected);
-}
-
-#[tokio::test]
-async fn a_question_on_the_stream_is_answered_by_a_post() {
-    let answered = Arc::new(Notify::new());
-    let own = Arc::clone(&answered);
-    let server = Server::legacy(move |seen| {
-        if seen.body.get("method").is_none() && seen.body["id"] == "ask-1" {
-            own.notify_one();
-            return Some(status(202));
-        }
-        let question = json!({
-            "jsonrpc": "2.0", "id": "ask-1", "method": "elicitation/create",
-            "params": { "message": "name?", "requestedSchema": { "type": "object", "properties": {} } },
-        });
-        is_call(seen).then(|| {
-            events([say(&question), Step::Until(Arc::clone(&answered)), say(&seen.text("hello"))])
-        })
-    })
-    .await;
-    let client = client()
-        .on_elicitation(|question| async move {
-            assert_eq!(question.message, "name?");
-            Ok(ElicitResult::new(ElicitAction::Decline))
-        })
-        .connect_url(&server.url)
-        .await
-        .unwrap();
-    assert_eq!(client.call("t").await.unwrap().to_text(), "hello");
-    let answer = server.wait_for(|seen| seen.body["id"] == "ask-1").await;
-    assert_eq!(answer.body["result"]["action"], "decline");
-    assert_eq!(answer.header("mcp-session-id"), Some("s-1"));
 }
 
 #[tokio::test]

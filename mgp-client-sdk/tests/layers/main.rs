@@ -16,9 +16,7 @@ use mgp_security::{
 };
 use mgp_server_sdk::{Server, Tool};
 use mgp_types::mcp;
-use mgp_types::mgp::{
-    AccessGrantParams, AccessPermission, EntryType, Permission, RiskLevel, Validator,
-};
+use mgp_types::mgp::{AccessGrantParams, Permission, RiskLevel, Validator};
 use mgp_types::service::{MemoryAudit, MgpService, Principal, ServerId, Stack};
 use serde_json::json;
 use tower_layer::Layer;
@@ -124,9 +122,7 @@ async fn access_is_enforced_on_either_side() {
         assert_eq!(client.refusal("read", ()).await.code().0, 1001, "{place:?}");
         assert_eq!(tools.ran(), 0, "{place:?}");
 
-        let allow = AccessPermission::Allow;
-        let mut grant = AccessGrantParams::new(EntryType::ToolGrant, "local", "files", allow);
-        grant.tool_name = Some("read".to_owned());
+        let grant = AccessGrantParams::allow("local", "files").tool("read");
         access.grant(&operator(), grant).await.unwrap();
         assert_eq!(client.text("read", ()).await, "done", "{place:?}");
         let listed: Vec<_> =

@@ -142,31 +142,6 @@ async fn chunks_of_a_task_that_a_tool_spawned_are_sent_at_once() {
     assert_eq!(raw.read().await["params"]["content"]["text"], "first");
 }
 
-#[tokio::test]
-async fn a_stream_above_its_limit_ends_the_call() {
-    let endless = || {
-        Tool::new("endless", "Sends without end", |stream: ResultStream| async move {
-            loop {
-                // This tool ignores the error by which it learns that its caller accepts no more chunks.
-                let _ = stream.send_text("0123456789".repeat(10)).await;
-                tokio::task::yield_now().await;
-            }
-            #[expect(unreachable_code, reason = "gives the function its type")]
-            Ok::<(), RpcError>(())
-        })
-    };
-    for tool in [endless(), endless().max_stream_bytes(1_000)] {
-        let mut raw = Raw::client(Server::new("s", "1").tool(tool).max_stream_bytes(2_000)).await;
-        raw.call("2", "endless", "{}").await;
-        let (chunks, answer) = raw.read_answer().await;
-        assert!(!chunks.is_empty() && chunks.iter().all(|chunk| chunk["done"] == false));
-        let sum: usize = chunks.iter().map(|chunk| chunk["content"].to_string().len()).sum();
-        let limit = answer["error"]["data"]["_mgp"]["details"]["limit"].as_u64().unwrap();
-        assert_eq!((&answer["error"]["code"], sum <= 2_000), (&json!(3001), true), "{answer}");
-        assert!(limit == 2_000 || limit == 1_000, "{answer}");
-    }
-}
-
 /// A sink that hides one word, and passes on at most three chunks.
 struct Review {
     inner: std::sync::Arc<dyn Sink>,

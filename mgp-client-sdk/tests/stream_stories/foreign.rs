@@ -102,28 +102,6 @@ async fn totals_of_a_server_that_streamed_nothing_are_replaced() {
 }
 
 #[tokio::test]
-async fn chunks_behind_the_last_one_are_dropped_and_counted() {
-    let streaming = r#"{"mgp":{"version":"0.3.0","extensions":["streaming"]}}"#;
-    let (client, mut raw) = Raw::server(streaming).await;
-    let reading = tokio::spawn(Received::all(client.call("t").stream()));
-    let id = raw.read().await["id"].clone();
-    for (index, text) in ["a", "b", "c"].iter().enumerate() {
-        let done = index == 0;
-        let params = format!(
-            r#"{{"request_id":{id},"index":{index},"content":{{"type":"text","text":"{text}"}},"done":{done}}}"#
-        );
-        raw.notify("notifications/mgp.stream.chunk", &params).await;
-    }
-    raw.send(&format!(
-        r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":"abc"}}],"_mgp":{{"streamed":true,"chunks_sent":1}}}}}}"#
-    ))
-    .await;
-    let received = reading.await.unwrap();
-    assert_eq!((received.text().as_str(), received.result_text().as_str()), ("a", "abc"));
-    assert_eq!(received.result()["_mgp"]["dropped"], 2);
-}
-
-#[tokio::test]
 async fn chunks_and_progress_in_the_words_of_the_proposal_are_read() {
     let streaming = r#"{"mgp":{"version":"0.3.0","extensions":["streaming"]}}"#;
     let (client, mut raw) = Raw::server(streaming).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use mgp_testkit::Random;
+use mgp_testkit::{Random, until_shown};
 use serde_json::json;
 use tokio::runtime::Handle;
 
@@ -106,13 +106,8 @@ async fn one(mut dice: Random) {
         let held = server.kept_bytes() + client.inbox_bytes();
         (alive.now(), server.running(), client.pending(), held, spawned)
     };
-    for _ in 0..500 {
-        if left() == (0, 0, 0, 0, 0) {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("{cell:?} leaves tools, calls, requests, bytes, tasks: {:?}", left());
+    // The numbers are those of tools, calls, requests, bytes and tasks.
+    until_shown(|| (left() == (0, 0, 0, 0, 0), (cell, left()))).await;
 }
 
 /// Reads some items with random pauses; returns whether the stream ended.

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
+use mgp_client_sdk::gateway::{self, ServerTarget};
 use mgp_client_sdk::{
-    Client, EraChoice, MonitorConfig, RestState, SupervisedClient, ToolResult as _,
+    Client, EraChoice, MonitorConfig, RestState, SuperviseConfig, SupervisedClient, ToolResult as _,
 };
+use mgp_server_sdk::{Server, Tool};
 use mgp_testkit::until;
-use mgp_transport::ChildCommand;
+use mgp_transport::{ChildCommand, duplex};
 use mgp_types::ErrorCode;
 use mgp_types::mgp::{ServerState, ShutdownReason};
+use mgp_types::service::{BoxFuture, SpawnError};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::world::{
@@ -262,6 +265,40 @@ async fn a_server_that_hangs_in_a_call_is_replaced_after_the_time_of_a_stop() {
     // Running calls get half of the time of a stop, which is longer than three pings.
     assert!(begun.elapsed() > Duration::from_secs(3), "{:?}", begun.elapsed());
     assert_eq!(call.await.unwrap().unwrap_err().code(), ErrorCode::SERVER_NOT_READY);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_reports_that_it_is_unhealthy_ends_its_calls_before_it_is_replaced() {
+    let target = ServerTarget::in_memory(|| {
+        let (here, there) = duplex();
+        let work = Tool::new("work", "Works", || async {
+            sleep(Duration::from_secs(20)).await;
+            "done"
+        });
+        let server = Server::new("files", "1").tool(work).check("database", || async { false });
+        let server = server.owned_by_peer();
+        tokio::spawn(async move { server.serve(there.reader, there.writer).await });
+        here
+    });
+    let resolve = move || -> BoxFuture<'static, Result<ServerTarget, SpawnError>> {
+        let target = target.clone();
+        Box::pin(async move { Ok(target) })
+    };
+    let mut checks = MonitorConfig::default();
+    checks.interval = Duration::from_secs(1);
+    let builder = Client::builder("test", "1").server_id("files").replace_unhealthy(checks);
+    let server = gateway::supervise(builder, resolve, SuperviseConfig::default()).unwrap();
+    server.start().await;
+    let client = server.ready().await.unwrap();
+    let late = client.clone();
+    let work = tokio::spawn(async move { client.call("work").await });
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(server.state().get(), ServerState::Draining);
+    let refused = late.call("work").await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::SERVER_DRAINING);
+    assert!(refused.message().contains("unhealthy: "), "{refused}");
+    assert_eq!(work.await.unwrap().unwrap().to_text(), "done");
+    again(&server, 1).await;
 }
 
 #[tokio::test]

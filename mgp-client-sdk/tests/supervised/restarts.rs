@@ -78,20 +78,6 @@ async fn a_hook_that_panics_stops_neither_a_restart_nor_other_hooks() {
 }
 
 #[tokio::test]
-async fn modern_and_legacy_servers_are_restarted() {
-    for era in [EraChoice::Legacy, EraChoice::Modern] {
-        let server = Client::builder("test", "1").era(era).supervise(echo(), quick(5)).unwrap();
-        server.start().await;
-        let client = server.ready().await.unwrap();
-        assert_eq!(client.tools().await.unwrap().len(), 1);
-        kill(&client);
-        let client = again(&server, 1).await;
-        assert_eq!(client.tools().await.unwrap().len(), 1);
-        assert_eq!(say(&client, "hi").await.unwrap(), "hi");
-    }
-}
-
-#[tokio::test]
 async fn refusals_name_the_state_of_the_server() {
     let mut config = quick(1);
     (config.backoff_base, config.backoff_max) = (Duration::from_mins(5), Duration::from_mins(5));

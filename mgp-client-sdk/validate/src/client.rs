@@ -1,6 +1,7 @@
 //! Judges a client: acts as a small server on standard input and output, and watches what the client sends.
 
 use std::collections::HashSet;
+use std::pin::pin;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -90,24 +91,29 @@ const UNKNOWN: &str = "does/not/exist";
 /// The time limit of one wait for a message; the judge then waits again until the client disconnects.
 const WATCH_INTERVAL: Duration = Duration::from_hours(1);
 
-/// Serves one client on standard input and output until it disconnects, and returns a report on what the client did
-/// right and wrong.
+/// Serves one client on standard input and output until it disconnects or `stop` completes, and returns a report on
+/// what the client did right and wrong.
 ///
 /// The server has two harmless tools. It sends the client a `ping`, an unknown request and an unknown notification.
 ///
 /// # Cancel safety
 /// Dropping the future ends the connection.
-pub async fn judge_client() -> Report {
-    judge(of_this_process()).await
+pub async fn judge_client(stop: impl Future<Output = ()>) -> Report {
+    judge(of_this_process(), stop).await
 }
 
-async fn judge(link: Link) -> Report {
+async fn judge(link: Link, stop: impl Future<Output = ()>) -> Report {
+    let mut stop = pin!(stop);
     let replies = link.output.clone();
     let mut session = Session::new(link, Setup::Bare, &Options::new());
     let mut seen = Seen::default();
     while session.end.is_none() {
         let deadline = Instant::now() + WATCH_INTERVAL;
-        let Some(message) = session.next_until(deadline).await else { continue };
+        let received = tokio::select! {
+            () = &mut stop => break,
+            received = session.next_until(deadline) => received,
+        };
+        let Some(message) = received else { continue };
         for reply in answers(&message) {
             seen.server_sent(&reply);
             if let Some(replies) = &replies {
@@ -465,6 +471,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_judge_that_is_stopped_reports_what_the_client_sent_so_far() {
+        let (input, mut client) = tokio::io::duplex(1024);
+        client.write_all((initialize().to_string() + "\n").as_bytes()).await.unwrap();
+        let ends = std::sync::Mutex::new(Some(input));
+        let target =
+            Target::memory(move || (ends.lock().unwrap().take().unwrap(), tokio::io::sink()));
+        let stop = tokio::time::sleep(Duration::from_secs(1));
+        let report = judge(target.open(None).unwrap(), stop).await;
+        assert_eq!(status(&report.results, INITIALIZE), Some(Status::Passed));
+        drop(client);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_client_is_watched_until_it_disconnects() {
         let target = Target::memory(|| {
             let (input, mut client) = tokio::io::duplex(1024);
@@ -475,7 +494,7 @@ mod tests {
             });
             (input, tokio::io::sink())
         });
-        let report = judge(target.open(None).unwrap()).await;
+        let report = judge(target.open(None).unwrap(), std::future::pending()).await;
         assert_eq!(status(&report.results, "client.ids"), Some(Status::Passed));
     }
 }

@@ -328,6 +328,7 @@ impl Session {
     /// Waits for the answer with an id.
     pub(crate) async fn answer_to(&mut self, id: &Value, method: &str) -> Result<Answer, Wrong> {
         let deadline = Instant::now() + self.timeout;
+        let mut stray = String::new();
         loop {
             let Some(message) = self.next_until(deadline).await else {
                 match self.unanswered.take() {
@@ -341,10 +342,13 @@ impl Session {
                     .end
                     .clone()
                     .unwrap_or_else(|| format!("no answer within {} s", self.timeout.as_secs()));
-                return Err(format!("`{method}` was not answered: {reason}"));
+                return Err(format!("`{method}` was not answered: {reason}{stray}"));
             };
             if message.get("method").is_none() && message.get("id") == Some(id) {
                 return self.read_answer(message);
+            }
+            if message.get("method").is_none() {
+                stray = format!("; it sent {} instead", shown(&message));
             }
             self.keep(message).await;
         }

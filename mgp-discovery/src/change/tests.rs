@@ -156,6 +156,25 @@ async fn a_file_that_is_changed_and_changed_back_before_the_first_look_is_report
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_is_switched_off_ends_even_if_its_entry_has_an_error() {
+    let folder = temp_dir();
+    let file = folder.path().join("servers.toml");
+    let write = |text: &str| fs::write(&file, text).unwrap();
+    write("[[servers]]\nid = 'a'\ncommand = 'a'\n");
+    let trust = Trust::new(Arc::new(MemoryStore::new()));
+    let sources = Sources::single(&file);
+    let loaded = sources.load(&trust).await.unwrap();
+    let mut watcher = ConfigWatcher::new(sources, trust, &loaded);
+    write("[[servers]]\nid = 'a'\ncommand = 3\nenabled = false\n");
+    let Some(Reloaded::Changed(change, loaded)) = next(&mut watcher).await else {
+        panic!("a change")
+    };
+    assert_eq!(change.removed, ["a".into()]);
+    assert_eq!((&loaded.disabled[..], loaded.broken.len()), (&["a".to_owned()][..], 0));
+    assert!(loaded.findings.iter().any(|finding| finding.server.as_deref() == Some("a")));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_approval_is_applied_and_so_is_its_end() {
     let guard = temp_dir();
     let folder = guard.path();

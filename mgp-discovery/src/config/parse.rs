@@ -37,6 +37,8 @@ pub struct ParsedConfig {
     pub findings: Vec<ConfigFinding>,
     /// The servers disabled by an error, each by its id, or by its position in the file if the id is not known.
     pub broken: Vec<String>,
+    /// The ids of servers with an error that `enabled = false` switches off.
+    pub(crate) switched_off: Vec<String>,
     /// All ids in the file. A server that an error disables keeps its id too, so that no server of another file
     /// silently takes its place.
     pub(crate) kept_ids: HashSet<String>,
@@ -79,6 +81,7 @@ fn read(report: &mut Report<'_>, text: &str) -> Option<ParsedConfig> {
         config: Config::default(),
         findings: Vec::new(),
         broken: Vec::new(),
+        switched_off: Vec::new(),
         kept_ids: HashSet::new(),
     };
     let mut top = Reader::new(report, "", document.as_table());
@@ -125,6 +128,8 @@ fn servers(top: &mut Reader<'_, '_, '_>, parsed: &mut ParsedConfig) {
             top.report.broken = false;
         } else if let (Some(server), false) = (server, top.report.broken) {
             parsed.config.servers.push(server);
+        } else if id.is_some() && table.get("enabled").and_then(Item::as_bool) == Some(false) {
+            parsed.switched_off.push(name);
         } else {
             parsed.broken.push(name);
         }
@@ -288,10 +293,28 @@ fn target(reader: &mut Reader<'_, '_, '_>) -> Option<TargetConfig> {
                 let remedy = "begin with `https://` or `http://`".to_owned();
                 reader.error("url", "is not a URL", Some(remedy));
             }
+            if has_user(&url) {
+                let what = "has a user name, which cannot be sent in a URL";
+                reader.error("url", what, Some(USER_REMEDY.to_owned()));
+            }
             let transport = transport.unwrap_or(Transport::Http);
             Some(TargetConfig::Url { url, headers, transport, auth: Box::new(auth) })
         }
     }
+}
+
+/// The remedy for a URL with a user name.
+const USER_REMEDY: &str = "take it out, and write `headers = { Authorization = \"Basic ${keyring:NAME}\" }`; the \
+                           secret is the base64 of USER:PASSWORD, see `mgp secrets set --help`";
+
+/// Returns whether a URL has a user name, literally or by a reference. A reference `${…}` itself may contain any
+/// characters.
+fn has_user(url: &str) -> bool {
+    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let before = host.split("${").next().unwrap_or_default();
+    let after = host.rsplit('}').next().unwrap_or_default();
+    before.contains('@') || (!after.contains("${") && after.contains('@'))
 }
 
 /// Reports keys that are not allowed or have no effect together with `url`, and headers that cannot be sent.

@@ -378,6 +378,25 @@ fn the_first_of_two_servers_of_an_id_counts() {
 }
 
 #[test]
+fn a_url_with_a_user_name_is_refused() {
+    let is_refused = |url: &str| {
+        let found = findings(&format!("[[servers]]\nid = 'a'\nurl = '{url}'\n")).concat();
+        assert!(!found.contains("s3cret"), "{found}");
+        found.contains("`servers.url` has a user name, which cannot be sent in a URL; take it out")
+    };
+    for url in
+        ["https://me:s3cret@a/mcp", "https://me@a", "https://${ME}:${KEY}@a/x", "https://me@${A}/"]
+    {
+        assert!(is_refused(url), "{url}");
+    }
+    for url in
+        ["https://a/@me", "https://a?x=me@b", "https://${cmd:f a@b}/", "https://a${file:x@y/z}/"]
+    {
+        assert!(!is_refused(url), "{url}");
+    }
+}
+
+#[test]
 fn values_in_the_wrong_place_are_not_repeated() {
     let secret = "ghx_0123456789abcdefghijklmnopqrstuvwxyz";
     let text = format!(

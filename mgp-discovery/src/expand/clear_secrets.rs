@@ -135,6 +135,16 @@ fn secret_part(name: &str, part: &str) -> Option<&'static str> {
     looks_secret(name, part).or(is_password.then_some("it is the password of a URL"))
 }
 
+/// Returns the parts of a value that are secrets in clear text: the value itself, or passwords and parameters of a URL.
+pub(super) fn clear_parts<'a>(name: &str, value: &'a str) -> Vec<&'a str> {
+    if looks_secret(name, value).is_some() {
+        return vec![value];
+    }
+    let parts = if value.contains("://") { in_url(value) } else { Vec::new() };
+    let secret = parts.into_iter().filter(|(name, part)| secret_part(name, part).is_some());
+    secret.map(|(_, part)| part).collect()
+}
+
 /// Returns a name and a value for each argument: `--key=x` has both, and the name of a plain argument is the flag
 /// before it, or empty. Both are empty for a flag without `=`.
 pub(super) fn named(args: &[String]) -> impl Iterator<Item = (&str, &str)> {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use mgp_types::mgp::Transport;
 use mgp_types::service::ServerId;
 
-use super::clear_secrets::{in_url, looks_secret, named};
+use super::clear_secrets::{clear_parts, in_url, looks_secret, named};
 use super::secret_file::SecretFile;
 use super::{Expanded, Piece, Template, TemplateError, command};
 use crate::config::{AuthConfig, ServerConfig, TargetConfig, limits};
@@ -370,7 +370,8 @@ impl Expander {
         }
         let text =
             String::from_utf8(bytes).map_err(|_| format!("the file `{path}` is not UTF-8 text"))?;
-        Ok(without_end(&text).to_owned())
+        // Editors on Windows begin files with a byte order mark.
+        Ok(without_end(text.strip_prefix('\u{feff}').unwrap_or(&text)).to_owned())
     }
 }
 
@@ -446,8 +447,9 @@ impl Filling<'_> {
             .and_then(|template| self.expander.expand(&template, self.server.origin, self.folder));
         match filled {
             Ok(mut filled) => {
-                let parts = parts.iter().filter(|(name, part)| looks_secret(name, part).is_some());
-                parts.for_each(|(_, part)| filled.hide(part));
+                // A secret in clear text contains no `${…}`, but a dollar sign may be doubled.
+                let secrets = parts.iter().flat_map(|(name, part)| clear_parts(name, part));
+                secrets.for_each(|secret| filled.hide(&secret.replace("$$", "$")));
                 filled
             }
             Err(reason) => {

@@ -71,7 +71,7 @@ fn files_of_a_project_stay_in_it() {
     let project = root.join("project");
     fs::create_dir_all(&project).unwrap();
     fs::write(root.join("outside"), "s3cret\n").unwrap();
-    fs::write(project.join("inside"), "plain\r\n").unwrap();
+    fs::write(project.join("inside"), "\u{feff}plain\r\n").unwrap();
     fs::write(project.join("long"), vec![b'x'; 70_000]).unwrap();
     let fill =
         |text: &str, origin| expander().expand(&Template::parse(text).unwrap(), origin, &project);
@@ -159,7 +159,7 @@ fn all_that_is_missing_is_named_at_once() {
 
 #[test]
 fn secrets_in_clear_text_are_found_by_key() {
-    let text = "[[servers]]\nid = 'a'\ncommand = 'a'\nargs = ['--api-key', 'abcdefgh', '--token=abcdefgh', '--verbose', '/srv/data']\nenv = { PASSWORD = 'abcdefgh', HOME = '/root' }\n[[servers]]\nid = 'b'\nurl = 'https://u:abcdefgh@example.org/?token=abcdefgh&x=1'\n";
+    let text = "[[servers]]\nid = 'a'\ncommand = 'a'\nargs = ['--api-key', 'abcdefgh', '--token=abcdefgh', '--verbose', '/srv/data']\nenv = { PASSWORD = 'abcdefgh', HOME = '/root' }\n[[servers]]\nid = 'b'\nurl = 'https://example.org/?token=abcdefgh&secret=abcdefgh&x=1'\n";
     let config = Config::parse("mgp.toml", text).unwrap().config;
     let places = |at: usize| {
         clear_secrets(&config.servers[at]).into_iter().map(|s| s.place).collect::<Vec<_>>()
@@ -187,6 +187,18 @@ proptest! {
         let filled = expander().expand(&template, Origin::User, Path::new("")).unwrap();
         prop_assert_eq!(filled.as_str(), text);
     }
+}
+
+#[test]
+fn each_secret_in_clear_text_is_hidden_as_the_server_gets_it() {
+    let text = "[[servers]]\nid = 'a'\ncommand = 'pg'\nargs = ['postgres://ada:s3cr3t-1@db/x', '--token=a$$b$$c$$d']\nenv = { PASSWORD = 'pa$$w0rd-pa', DATABASE_URL = 'postgres://ada:s3cr3t$$2@db/x', OPEN = 'https://x.org/a' }\n";
+    let config = Config::parse("mgp.toml", text).unwrap().config;
+    let filled = expander().server(&config.servers[0]).unwrap();
+    let secrets: Vec<&str> = filled.secrets().collect();
+    assert_eq!(secrets, ["s3cr3t-1", "a$b$c$d", "s3cr3t$2", "pa$w0rd-pa"]);
+    let shown = format!("{filled:?}");
+    assert!(!shown.contains("s3cr3t") && !shown.contains("w0rd"), "{shown}");
+    assert!(shown.contains("https://x.org/a"), "{shown}");
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn check(manifest: &ServiceManifest) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads a JSON file of limited size.
+/// Reads a JSON file of limited size; it may begin with a byte order mark.
 pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, ManifestError> {
     let io = |source| ManifestError::Io { path: path.to_owned(), source };
     let file = std::fs::File::open(path).map_err(io)?;
@@ -116,7 +116,7 @@ pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, ManifestE
     if text.len() as u64 > MAX_BYTES {
         return Err(ManifestError::TooLong { path: path.to_owned() });
     }
-    serde_json::from_str(&text)
+    serde_json::from_str(text.trim_start_matches('\u{feff}'))
         .map_err(|error| ManifestError::Invalid { path: path.to_owned(), what: error.to_string() })
 }
 
@@ -147,7 +147,7 @@ mod tests {
         {
             let tool =
                 format!(r#"{{"{name}":"t","{schema}":{{"type":"object","x":1}},"cost":{{}}}}"#);
-            let manifest = read(&with_tools(&tool)).unwrap();
+            let manifest = read(&format!("\u{feff}{}", with_tools(&tool))).unwrap();
             let tool = manifest.tools[0].to_tool();
             assert_eq!(tool.name, "t");
             assert!(tool.input_schema.as_payload().as_str().contains(r#""x":1"#), "{schema}");

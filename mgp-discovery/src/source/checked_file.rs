@@ -8,7 +8,11 @@ use super::Origin;
 use crate::config::limits;
 use crate::error::DiscoveryError;
 
-/// Returns the text of a file; `None` if it does not exist.
+/// The reason reported for a link that leads nowhere.
+const BROKEN_LINK: &str = "it is a link to a file that does not exist";
+
+/// Returns the text of a file; `None` if it does not exist. A link to a file that does not exist is an error: the
+/// folder to which it leads may not be mounted, and without the file, the operator's rules would not apply.
 pub(crate) fn text_of(path: &Path, origin: Origin) -> Result<Option<String>, DiscoveryError> {
     let failed = |source: io::Error| match source.kind() {
         io::ErrorKind::PermissionDenied => DiscoveryError::NotYours { path: path.to_owned() },
@@ -16,6 +20,9 @@ pub(crate) fn text_of(path: &Path, origin: Origin) -> Result<Option<String>, Dis
     };
     // Check this before opening the file: opening a named pipe would block until it has a writer.
     match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_symlink() => {
+            return Err(failed(io::Error::new(error.kind(), BROKEN_LINK)));
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(error)),
         Ok(metadata) if !metadata.is_file() => {

@@ -110,7 +110,7 @@ impl Sources {
         let stamps = self.files().map(stamp).collect();
         let mut loaded = LoadedConfig { stamps, ..self.read(trust).await? };
         let off = loaded.config.servers.extract_if(.., |server| !server.enabled);
-        loaded.disabled = off.map(|server| server.id.to_string()).collect();
+        loaded.disabled.extend(off.map(|server| server.id.to_string()));
         Ok(loaded)
     }
 
@@ -200,6 +200,7 @@ impl ParsedConfig {
             config: Config::default(),
             findings: Vec::new(),
             broken: Vec::new(),
+            switched_off: Vec::new(),
             kept_ids: std::collections::HashSet::new(),
         }
     }
@@ -207,12 +208,12 @@ impl ParsedConfig {
 
 impl LoadedConfig {
     fn of(parsed: ParsedConfig) -> Self {
-        let ParsedConfig { config, findings, broken, .. } = parsed;
+        let ParsedConfig { config, findings, broken, switched_off, .. } = parsed;
         Self {
             config,
             findings,
             broken,
-            disabled: Vec::new(),
+            disabled: switched_off,
             unapproved: None,
             stamps: Vec::new(),
         }
@@ -223,6 +224,7 @@ impl LoadedConfig {
         let file = &approval.file;
         self.findings.extend(project.findings);
         self.broken.extend(project.broken);
+        self.disabled.extend(project.switched_off);
         let Config { servers, kernel, limits, agents, tool_creation } = project.config;
         let mut merged = Vec::new();
         for mut server in servers {

@@ -274,6 +274,24 @@ async fn nothing_at_all_is_an_empty_configuration() {
 
 #[cfg(unix)]
 #[tokio::test]
+async fn a_link_to_a_missing_file_is_not_an_empty_configuration() {
+    let place = Place::new();
+    let (own, away) = (place.path("home/.config/mgp/servers.toml"), place.path("away.toml"));
+    std::os::unix::fs::symlink(&away, &own).unwrap();
+    let expected = "is a link to a file that does not exist";
+    let sources = [place.sources(), Sources::single(&own)];
+    for sources in &sources {
+        let error = sources.load(&trust()).await.unwrap_err().to_string();
+        assert!(error.contains(expected) && error.contains("servers.toml"), "{error}");
+    }
+    fs::write(&away, USER).unwrap();
+    for sources in &sources {
+        assert_eq!(sources.load(&trust()).await.unwrap().config.servers.len(), 2);
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
 async fn a_world_writable_file_is_refused() {
     use std::os::unix::fs::PermissionsExt as _;
     let place = Place::new();

@@ -7,6 +7,7 @@
 mod caller;
 mod concurrency;
 mod fair_semaphore;
+mod open_calls;
 mod quota;
 mod rate;
 mod size;

@@ -156,9 +156,7 @@ impl<S: Spawn> Driver<S> {
             CommandKind::Start => self.perform(SupervisorEvent::Start),
             CommandKind::Restart => self.perform(SupervisorEvent::Restart),
             CommandKind::Stop(reason) => self.perform(SupervisorEvent::Stop(reason)),
-            CommandKind::Unhealthy { run, why } if run == self.run => {
-                self.perform(SupervisorEvent::Unhealthy(why));
-            }
+            CommandKind::Unhealthy { run, event } if run == self.run => self.perform(event),
             CommandKind::Unhealthy { .. } => {}
         }
         // Ignore the error: the sender might no longer wait, but the command was executed.
@@ -213,6 +211,7 @@ impl<S: Spawn> Driver<S> {
         self.status.send_replace(Status {
             is_connected: *state == ServerState::Connected,
             is_stopping: self.machine.is_stopping(),
+            is_restart_decided: self.machine.is_restart_decided(),
             restarts: self.machine.restarts(),
             rest: self.machine.rest(),
         });

@@ -29,8 +29,11 @@ pub enum SupervisorEvent {
     },
     /// The server ended without a request, or the connection to it was lost.
     Exited(Exit),
-    /// The health monitor found the server unhealthy.
+    /// The health monitor found the server unhealthy: it does not answer, so it is stopped without a drain.
     Unhealthy(String),
+    /// The server reported several times that it is unhealthy, but still answers: it is drained, and this counts as a
+    /// failure.
+    ReportedUnhealthy(String),
     /// The stop requested by [`SupervisorAction::Stop`] is complete.
     Stopped,
     /// The time that [`Supervisor::deadline`](super::Supervisor::deadline) returned is reached.

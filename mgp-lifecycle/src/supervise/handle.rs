@@ -7,7 +7,7 @@ use mgp_types::Timestamp;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
-use super::event::{RestState, RestartLimitExceeded};
+use super::event::{RestState, RestartLimitExceeded, SupervisorEvent};
 use crate::state::StateHandle;
 
 /// Handle to start, stop and restart a supervised server. Clones refer to the same server.
@@ -57,6 +57,7 @@ pub struct StateReport {
 pub(super) struct Status {
     pub(super) is_connected: bool,
     pub(super) is_stopping: bool,
+    pub(super) is_restart_decided: bool,
     pub(super) restarts: u64,
     pub(super) rest: Option<RestState>,
 }
@@ -73,7 +74,11 @@ pub(super) enum CommandKind {
     Start,
     Restart,
     Stop(ShutdownReason),
-    Unhealthy { run: u64, why: String },
+    /// A report about the health of an incarnation.
+    Unhealthy {
+        run: u64,
+        event: SupervisorEvent,
+    },
 }
 
 impl<C: Clone + Send + Sync + 'static> Supervised<C> {
@@ -111,15 +116,28 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
         let _ = self.status.clone().wait_for(|status| !status.is_stopping).await;
     }
 
-    /// Reports that the server is unhealthy: it is treated as failed, i.e. stopped and restarted according to its
-    /// policy.
+    /// Reports that the server does not answer: it is treated as failed, i.e. stopped without a drain and restarted
+    /// according to its policy.
     ///
     /// `run` is the incarnation that the caller observed ([`LiveServer::run`]). A report about another one is ignored.
     ///
     /// # Cancel safety
     /// If the future is dropped, the report may or may not have an effect.
     pub async fn unhealthy(&self, run: u64, why: impl Into<String>) {
-        self.send(CommandKind::Unhealthy { run, why: why.into() }).await;
+        let event = SupervisorEvent::Unhealthy(why.into());
+        self.send(CommandKind::Unhealthy { run, event }).await;
+    }
+
+    /// Reports that the server itself states that it is unhealthy, but still answers: its running calls may end, then
+    /// it is treated as failed, i.e. stopped and restarted according to its policy.
+    ///
+    /// `run` is the incarnation that the caller observed ([`LiveServer::run`]). A report about another one is ignored.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the report may or may not have an effect.
+    pub async fn reported_unhealthy(&self, run: u64, why: impl Into<String>) {
+        let event = SupervisorEvent::ReportedUnhealthy(why.into());
+        self.send(CommandKind::Unhealthy { run, event }).await;
     }
 
     /// Waits until the server can be called.
@@ -167,6 +185,13 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
     #[must_use]
     pub fn rest(&self) -> Option<RestState> {
         self.status.borrow().rest.clone()
+    }
+
+    /// Returns whether the server is being stopped and is started again afterwards, or must not be because it failed.
+    /// `false` if it is being stopped on request and then rests until [`start`](Self::start) is called.
+    #[must_use]
+    pub fn is_restart_decided(&self) -> bool {
+        self.status.borrow().is_restart_decided
     }
 
     /// Returns the client of the server, while it is connected or draining.

@@ -80,6 +80,8 @@ enum AfterStop {
     Rest { reason: Arc<str>, limit: Option<RestartLimitExceeded> },
     /// The server rests in the state `error`, because the restart limit was exceeded.
     GiveUp { limit: RestartLimitExceeded, how: Arc<str> },
+    /// The server rests in the state `error`, because its policy does not restart a server that failed.
+    Fail { how: Arc<str> },
     /// The server is started again at this time, or immediately if the time has passed.
     Start { at: Duration, reason: Arc<str> },
 }
@@ -139,6 +141,17 @@ impl Supervisor {
         matches!(self.phase, Phase::Stopping { .. })
     }
 
+    /// Returns whether the server is being stopped and is started again afterwards, or must not be because it failed.
+    /// `false` if it is being stopped on request and then rests.
+    #[must_use]
+    pub fn is_restart_decided(&self) -> bool {
+        use AfterStop::{Fail, GiveUp, Start};
+        matches!(
+            self.phase,
+            Phase::Stopping { next: Start { .. } | GiveUp { .. } | Fail { .. }, .. }
+        )
+    }
+
     /// Returns the state of a resting server; `None` if it runs or will be started, or before the first request.
     #[must_use]
     pub fn rest(&self) -> Option<RestState> {
@@ -174,9 +187,14 @@ impl Supervisor {
             SupervisorEvent::Unhealthy(how) if self.is_running() => {
                 self.failed(&Exit::failure(how), now, &mut out);
             }
+            SupervisorEvent::ReportedUnhealthy(how) if self.is_running() => {
+                self.reported_unhealthy(&how, now, &mut out);
+            }
             SupervisorEvent::Stopped if self.is_stopping() => self.stopped(now, &mut out),
             SupervisorEvent::Tick => self.tick(now, &mut out),
-            SupervisorEvent::Unhealthy(_) | SupervisorEvent::Stopped => {}
+            SupervisorEvent::Unhealthy(_)
+            | SupervisorEvent::ReportedUnhealthy(_)
+            | SupervisorEvent::Stopped => {}
         }
         out
     }
@@ -239,9 +257,10 @@ impl Supervisor {
     fn replace(&mut self, reason: &ShutdownReason, now: Duration, out: &mut Vec<SupervisorAction>) {
         match &mut self.phase {
             Phase::Resting
-            | Phase::Stopping { next: AfterStop::Rest { .. } | AfterStop::GiveUp { .. }, .. } => {
-                return;
-            }
+            | Phase::Stopping {
+                next: AfterStop::Rest { .. } | AfterStop::GiveUp { .. } | AfterStop::Fail { .. },
+                ..
+            } => return,
             Phase::Stopping { next, .. } => *next = start_at_once(reason_text(reason)),
             Phase::Waiting { .. } => self.begin_restart(reason_text(reason), now, out),
             Phase::Starting { .. } | Phase::Running { .. } => {
@@ -265,6 +284,23 @@ impl Supervisor {
             }
             _ => {}
         }
+    }
+
+    /// Stops a server that reports that it is unhealthy. This counts as a failure, but the server still answers, so its
+    /// running calls may end first.
+    fn reported_unhealthy(&mut self, how: &str, now: Duration, out: &mut Vec<SupervisorAction>) {
+        self.forget_restarts_after_long_run(now);
+        self.add_connected_time(now);
+        let (exit, how) = (Exit::failure(how), clipped(how));
+        let next = match self.decide_after_end(&exit, Arc::clone(&how), now) {
+            AfterStop::Rest { reason, .. } => AfterStop::Fail { how: reason },
+            next => next,
+        };
+        self.enter(ServerState::Draining, how, out);
+        // §11.4 has no reason for this. This one is the closest: it also means that the server is in a bad state, and
+        // that a restart may follow.
+        out.push(SupervisorAction::Stop { reason: Some(ShutdownReason::ResourceLimit) });
+        self.phase = Phase::Stopping { until: self.stop_deadline(now), next };
     }
 
     // === Events of the server ===
@@ -340,7 +376,7 @@ impl Supervisor {
                 }
                 AfterStop::Start { at, reason }
             }
-            next @ AfterStop::Rest { .. } => {
+            next @ (AfterStop::Rest { .. } | AfterStop::Fail { .. }) => {
                 self.enter(after, how, out);
                 next
             }
@@ -397,12 +433,13 @@ impl Supervisor {
         match next {
             AfterStop::Rest { reason, limit } => self.rest_now(reason, limit, out),
             AfterStop::GiveUp { limit, how } => {
-                if self.state == ServerState::Draining {
-                    // §11.2 does not allow a direct change from `draining` to `error`.
-                    self.enter(ServerState::Restarting, Arc::clone(&how), out);
-                }
+                self.leave_draining(&how, out);
                 let reason = self.give_up(limit, &how, out);
                 self.rest_now(reason, Some(limit), out);
+            }
+            AfterStop::Fail { how } => {
+                self.leave_draining(&how, out);
+                self.rest_now(how, None, out);
             }
             AfterStop::Start { at, reason } if at > now => {
                 match self.state {
@@ -414,6 +451,13 @@ impl Supervisor {
                 self.phase = Phase::Waiting { until: at };
             }
             AfterStop::Start { reason, .. } => self.begin_restart(reason, now, out),
+        }
+    }
+
+    /// Enters a state from which the server can change to `error`: §11.2 does not allow this change from `draining`.
+    fn leave_draining(&mut self, how: &Arc<str>, out: &mut Vec<SupervisorAction>) {
+        if self.state == ServerState::Draining {
+            self.enter(ServerState::Restarting, Arc::clone(how), out);
         }
     }
 

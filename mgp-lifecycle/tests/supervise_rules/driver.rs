@@ -367,8 +367,15 @@ async fn a_health_report_affects_only_its_incarnation() {
     assert_eq!(server.state().get(), ServerState::Restarting);
     assert_eq!(server.ready().await.unwrap(), 2);
     server.unhealthy(1, "three pings unanswered").await;
+    server.reported_unhealthy(1, "no database").await;
     sleep(secs(100)).await;
     assert_eq!((server.state().get(), record.started()), (ServerState::Connected, 2));
+    server.reported_unhealthy(2, "no database").await;
+    assert!(server.state().get() == ServerState::Draining && server.is_restart_decided());
+    assert_eq!(server.ready().await.unwrap(), 3);
+    server.stop(OPERATOR).await;
+    let stopped = [None, Some(ShutdownReason::ResourceLimit), Some(OPERATOR)];
+    assert_eq!(*record.stopped.lock().unwrap(), stopped);
 }
 
 #[tokio::test(start_paused = true)]

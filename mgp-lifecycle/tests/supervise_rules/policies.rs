@@ -17,6 +17,41 @@ fn failures() -> Vec<SupervisorEvent> {
 }
 
 #[test]
+fn a_server_that_reports_that_it_is_unhealthy_is_drained_and_counts_as_failed() {
+    let ill = || SupervisorEvent::ReportedUnhealthy("unhealthy: no database".into());
+    for policy in ["on_failure", "always"] {
+        let mut world = World::connected(config(policy));
+        for _ in 0..5 {
+            world.stops_at_once = false;
+            world.send(ill());
+            assert!(world.is(&ServerState::Draining) && world.machine.is_restart_decided());
+            assert_eq!(world.reasons.last().unwrap(), "unhealthy: no database");
+            // A further report changes nothing.
+            world.send(ill());
+            world.stops_at_once = true;
+            world.send(SupervisorEvent::Stopped);
+            assert_eq!(world.path(3), "connected draining restarting");
+            world.wait();
+            world.send(SupervisorEvent::Ready);
+        }
+        world.send(ill());
+        assert_eq!(world.path(4), "connected draining restarting error");
+        let reason = Some(ShutdownReason::ResourceLimit);
+        assert!(world.stops.len() == 6 && world.stops.iter().all(|stop| *stop == reason));
+        assert!(world.rest().limit.is_some());
+        assert_eq!((world.starts.len(), world.gave_up.len()), (6, 1));
+    }
+    let mut world = World::connected(config("never"));
+    world.send(ill());
+    assert_eq!(world.path(4), "connected draining restarting error");
+    assert_eq!(&*world.rest().reason, "unhealthy: no database");
+    let mut world = World::new(config("always"));
+    world.send(SupervisorEvent::Start);
+    world.send(ill());
+    assert!(world.is(&ServerState::Connecting), "it has not been connected yet");
+}
+
+#[test]
 fn the_policy_never_restarts_nothing() {
     for end in failures() {
         let mut world = World::connected(config("never"));

@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use mgp_types::mgp::{AuditEvent, RiskLevel};
 use mgp_types::service::{
-    AuditError, AuditFuture, AuditSink, Body, BoxFuture, Call, CallRecord, CallerAccess,
-    CallerChannel, CallerRequest, Hidden, InputRequired, MemoryAudit, Principal, Reply, RoundState,
-    Rounds, Stack, Ticket, gate, mock,
+    AuditError, AuditFuture, AuditSink, Body, Call, CallRecord, CallerAccess, CallerChannel,
+    CallerRequest, Hidden, InputRequired, MemoryAudit, Principal, Reply, RoundState, Rounds, Stack,
+    Ticket, gate, mock,
 };
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Payload, RpcError};
-use proptest::prelude::*;
 use tokio::time::{Instant, sleep};
 use tower_layer::Layer;
 
@@ -425,74 +424,6 @@ async fn a_call_that_cannot_be_recorded_does_not_run() {
             assert!(client.request("tools/list", "{}").await.is_ok());
             assert_eq!(runs.load(Ordering::SeqCst), 1);
         }
-    }
-}
-
-// === Cancellation ===
-
-/// Polls a future a given number of times, then drops it; returns whether it had completed by then.
-async fn drop_after(mut future: BoxFuture<'static, Result<Reply, RpcError>>, polls: usize) -> bool {
-    let mut left = polls;
-    poll_fn(move |task| {
-        if left == 0 {
-            return std::task::Poll::Ready(false);
-        }
-        left -= 1;
-        task.waker().wake_by_ref();
-        future.as_mut().poll(task).map(|_| true)
-    })
-    .await
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
-
-    #[test]
-    fn a_call_dropped_anywhere_leaves_one_record(
-        waits in 0_usize..4,
-        works in 0_usize..6,
-        polls in 0_usize..14,
-        slow in any::<bool>(),
-        risk in prop_oneof![Just(None), Just(Some(RiskLevel::Safe)), Just(Some(RiskLevel::Dangerous))],
-    ) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-        runtime.block_on(async move {
-            let log = MemoryAudit::new();
-            let tool = Stack::from_fn(move |_| async move {
-                for _ in 0..works {
-                    tokio::task::yield_now().await;
-                }
-                Ok(Reply::empty())
-            });
-            let sink: Arc<dyn AuditSink> =
-                if slow { Arc::new(Yields(log.clone(), waits)) } else { Arc::new(log.clone()) };
-            let layer = AuditLayer::new(sink).risk(move |_| risk.clone());
-            let mut client = mock::client(Stack::new(layer.layer(tool)));
-            let ended = drop_after(client.call("tools/call", CALL), polls).await;
-            let result = log.events().iter().map(|event| event.result.to_string()).collect::<Vec<_>>();
-            assert_eq!(result, [if ended { "SUCCESS" } else { "FAILURE" }]);
-            assert!(log.intents().is_empty());
-        });
-    }
-}
-
-/// A sink that yields a given number of times before it issues a ticket.
-struct Yields(MemoryAudit, usize);
-
-impl AuditSink for Yields {
-    fn begin(&self, start: CallRecord) -> AuditFuture<Ticket> {
-        let (begun, waits) = (self.0.begin(start), self.1);
-        AuditFuture::Later(Box::pin(async move {
-            let ticket = begun.await?;
-            for _ in 0..waits {
-                tokio::task::yield_now().await;
-            }
-            Ok(ticket)
-        }))
-    }
-
-    fn record(&self, event: AuditEvent) -> AuditFuture<()> {
-        self.0.record(event)
     }
 }
 

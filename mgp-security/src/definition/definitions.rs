@@ -258,9 +258,10 @@ impl Definitions {
     }
 
     /// Sets a function that can refuse definitions, e.g. those that differ from a lock file. The function returns the
-    /// reason for a refusal, or `None` to allow the definition.
+    /// reason for a refusal, or `None` to allow the definition. It is called for each definition of each list, so its
+    /// answers can change; they apply from the server's next list on.
     ///
-    /// Only the first call has an effect. Lists that were processed before it are not checked again.
+    /// Only the first call of this method has an effect.
     pub fn restrict(
         &self,
         refuse: impl Fn(&ServerId, &Payload) -> Option<String> + Send + Sync + 'static,

@@ -99,6 +99,12 @@ impl Inspection {
         self.findings.push(Finding::about(Rule::Locked, "", reason, ""));
     }
 
+    /// Returns the reason why the operator's restriction refuses the definition, or `None` if it allows the definition.
+    pub(super) fn restriction(&self) -> Option<&str> {
+        let finding = self.findings.iter().find(|finding| finding.rule == Rule::Locked.id())?;
+        Some(&finding.what)
+    }
+
     /// Adds a finding for each tool of another server that the description instructs models to use or avoid.
     pub(super) fn flag_mentions(&mut self, is_known: impl Fn(&str) -> bool) {
         let Some(description) =

@@ -163,11 +163,7 @@ impl Definitions {
     async fn read(&self, server: &ServerId, tools: &[Payload]) -> Result<ReadList, ChangeError> {
         let book = self.0.pins.now()?;
         let mut room = TOOLS_MAX.saturating_sub(book.tools(server).count());
-        let known: HashMap<Sha256Hash, Arc<ListedTool>> = {
-            let seen = self.0.seen();
-            let listed = seen.get(&Some(server.clone())).map(|seen| &seen.listed);
-            listed.into_iter().flatten().map(|(_, one)| (one.raw, Arc::clone(one))).collect()
-        };
+        let known = self.known(server);
         // Computed on demand, because most lists contain no new definition.
         let shadows = LazyCell::new(|| self.shadows(server));
         let own = LazyCell::new(|| own_names(tools));
@@ -179,7 +175,11 @@ impl Definitions {
         for raw in tools {
             let hash = Sha256Hash::digest(raw.as_str().as_bytes());
             hashes.push(hash);
-            let listed = if let Some(listed) = known.get(&hash) {
+            // The lock file can change, so the restriction is checked for known definitions too.
+            let reason = self.restriction(server, raw);
+            let known = known.get(&hash);
+            let known = known.filter(|known| known.inspection.restriction() == reason.as_deref());
+            let listed = if let Some(listed) = known {
                 Arc::clone(listed)
             } else {
                 read += raw.as_str().len();
@@ -194,8 +194,8 @@ impl Definitions {
                 let is_of_another = |word: &str| shadows.has(word) && !own.contains(word);
                 let is_own = |word: &str| own.contains(word) && !shadows.has(word);
                 let mut listed = ListedTool::new(raw, hash, flaw, is_of_another, is_own);
-                if let Some(reason) = self.restriction(server, raw) {
-                    listed.inspection.restrict(&reason);
+                if let Some(reason) = &reason {
+                    listed.inspection.restrict(reason);
                 }
                 Arc::new(listed)
             };
@@ -208,7 +208,7 @@ impl Definitions {
                 }
                 room -= 1;
             }
-            if !known.contains_key(&hash) {
+            if known.is_none() {
                 fresh.insert(name.clone());
             }
             match named.get(&name) {
@@ -219,6 +219,13 @@ impl Definitions {
             }
         }
         Ok(ReadList { named, fresh, hashes, is_crowded })
+    }
+
+    /// Returns the definitions that a server has listed, by the hashes of their JSON.
+    fn known(&self, server: &ServerId) -> HashMap<Sha256Hash, Arc<ListedTool>> {
+        let seen = self.0.seen();
+        let listed = seen.get(&Some(server.clone())).map(|seen| &seen.listed);
+        listed.into_iter().flatten().map(|(_, one)| (one.raw, Arc::clone(one))).collect()
     }
 
     /// Returns the names of the callable tools of all other servers.

@@ -128,7 +128,7 @@ pub(crate) fn why_not_callable(standing: &DefinitionState) -> &'static str {
 fn remedy(standing: &DefinitionState) -> &'static str {
     match standing {
         DefinitionState::Refused(found) if is_only_locked(found) => {
-            "an operator can check the definition, lock it with `mgp lock`, and restart the kernel"
+            "an operator can check the definition, and lock it with `mgp lock`"
         }
         DefinitionState::Refused(_) => "its author must mend the definition",
         _ => "an operator can compare the definitions and approve the new one by its hash",
@@ -170,8 +170,7 @@ mod tests {
     #[test]
     fn the_author_is_named_only_for_a_fault_of_the_definition() {
         let author = "its author must mend the definition";
-        let lock =
-            "an operator can check the definition, lock it with `mgp lock`, and restart the kernel";
+        let lock = "an operator can check the definition, and lock it with `mgp lock`";
         for (rules, expected) in [
             (&[ReviewRule::Locked][..], lock),
             (&[ReviewRule::Locked, ReviewRule::Override][..], lock),

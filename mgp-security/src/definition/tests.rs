@@ -1,6 +1,6 @@
 //! Tests of pins, approvals and the layer, with a server that can change its definitions.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -180,6 +180,25 @@ async fn what_is_first_seen_is_pinned_and_a_change_waits_for_an_operator() {
         matches!(world.standing("read"), DefinitionState::Changed(_)),
         "going back is a change too"
     );
+}
+
+#[tokio::test]
+async fn a_restriction_that_changes_applies_to_definitions_that_were_listed_before() {
+    let mut world = world();
+    let is_locked = Arc::new(AtomicBool::new(false));
+    let own = Arc::clone(&is_locked);
+    let refuse = move |_: &ServerId, _: &Payload| {
+        (!own.load(Ordering::Relaxed)).then(|| "not in the lock file".to_owned())
+    };
+    world.definitions.restrict(refuse);
+    world.liar.lists(&[READ]);
+    for expected in [false, true, false] {
+        is_locked.store(expected, Ordering::Relaxed);
+        world.list().await;
+        assert_eq!(world.standing("read") == DefinitionState::Pinned, expected);
+        assert_eq!(world.definitions.unlocked_tools(&files()).is_empty(), expected);
+    }
+    assert_eq!(world.told(), ["definition_flagged", "definition_pinned", "definition_flagged"]);
 }
 
 #[tokio::test]

@@ -137,7 +137,8 @@ fn code_policy(name: &str, definition: Option<&mcp::Tool>, arguments: &Value) ->
     standard.blocked_imports = texts(&BLOCKED_IMPORTS).into();
     standard.blocked_patterns = texts(&BLOCKED_PATTERNS).into();
     let standard = CodePolicy::new(&standard);
-    match language(name).or_else(|| language_of_file(definition, arguments)) {
+    let file = || language_of_file(definition, arguments);
+    match language(name).or_else(file).or_else(|| described_language(definition)) {
         Some(language) => standard.language(language),
         None => standard,
     }
@@ -173,6 +174,71 @@ fn language_of_file(definition: Option<&mcp::Tool>, arguments: &Value) -> Option
         "sh" => Some("shell"),
         _ => None,
     })
+}
+
+/// The languages whose code a description may mean besides those that can be checked.
+const OTHER_LANGUAGES: [&str; 28] = [
+    "applescript",
+    "bash",
+    "clojure",
+    "csharp",
+    "dart",
+    "elixir",
+    "erlang",
+    "golang",
+    "groovy",
+    "haskell",
+    "java",
+    "julia",
+    "kotlin",
+    "lua",
+    "matlab",
+    "nix",
+    "octave",
+    "perl",
+    "php",
+    "powershell",
+    "r",
+    "ruby",
+    "rust",
+    "scala",
+    "sh",
+    "shell",
+    "swift",
+    "zsh",
+];
+
+/// Returns the programming language that the descriptions of a tool and of its arguments name, if they name only one
+/// and no argument chooses it.
+fn described_language(definition: Option<&mcp::Tool>) -> Option<&'static str> {
+    let tool = definition?;
+    let schema: Value = tool.input_schema.get().ok()?;
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let chooses = |name: &String| {
+        words(name).iter().any(|word| {
+            matches!(word.as_str(), "lang" | "language" | "runtime" | "interpreter" | "syntax")
+        })
+    };
+    if properties.is_some_and(|properties| properties.keys().any(chooses)) {
+        return None;
+    }
+    let described = properties
+        .into_iter()
+        .flatten()
+        .filter_map(|(_, property)| property.get("description").and_then(Value::as_str));
+    let texts = tool.description.as_deref().into_iter().chain(described);
+    let text = texts.collect::<Vec<_>>().join(" ").to_ascii_lowercase();
+    let mut named =
+        text.split(|c: char| !c.is_ascii_alphanumeric()).filter_map(|word| match word {
+            "python" | "python2" | "python3" | "ipython" => Some("python"),
+            "javascript" | "js" | "nodejs" | "deno" | "bun" => Some("javascript"),
+            "typescript" | "ts" => Some("typescript"),
+            other => OTHER_LANGUAGES.contains(&other).then_some(other),
+        });
+    let first = named.next()?;
+    // Code of another language must not be judged as Python, even if the description also mentions Python.
+    let is_only = named.all(|other| other == first);
+    ["python", "javascript", "typescript"].into_iter().find(|known| is_only && *known == first)
 }
 
 #[cfg(test)]
@@ -243,5 +309,26 @@ mod tests {
         assert_eq!(of(json!({"code": "x=5", "note": "q.py"})), None);
         assert_eq!(of(json!({"code": "x=5", "file": "q.py"})), None, "it is not declared");
         assert_eq!(language_of_file(None, &json!({"file_name": "q.py"})), None);
+    }
+
+    #[test]
+    fn descriptions_that_name_one_language_decide_it() {
+        let of_schema = |description: &str, properties: Value| {
+            let schema = json!({ "properties": properties });
+            let tool = json!({"name": "t", "description": description, "inputSchema": schema});
+            let tool: mcp::Tool = serde_json::from_value(tool).unwrap();
+            described_language(Some(&tool))
+        };
+        let of = |description: &str, code: &str| {
+            of_schema(description, json!({"code": {"description": code}}))
+        };
+        assert_eq!(of("Runs a snippet", "A JavaScript function"), Some("javascript"));
+        assert_eq!(of("Runs Python code", "The Python code"), Some("python"));
+        assert_eq!(of("Runs Python or JavaScript", "The code"), None);
+        assert_eq!(of("Runs Ruby; for Python, use `run_python`", "The code"), None);
+        assert_eq!(of("Runs a script in Node.js, not in Python", "The code"), None);
+        assert_eq!(of("Runs Perl", "The code"), None);
+        assert_eq!(of("Runs code", "The code"), None);
+        assert_eq!(of_schema("Runs e.g. Python", json!({"code": {}, "language": {}})), None);
     }
 }

@@ -6,6 +6,9 @@ use serde_json::Value;
 const MAX_VALUES: usize = 20_000;
 /// The maximum depth of the arguments of a call.
 const MAX_DEPTH: usize = 64;
+/// The maximum length of the paths of all values together, in bytes. Each value of a list has its own copy of the keys
+/// above it, so a few long keys could need any amount of memory.
+const MAX_PATHS: usize = 1024 * 1024;
 
 /// A value in the arguments that is neither an object nor a list.
 #[derive(Debug)]
@@ -22,36 +25,41 @@ impl<'a> Leaf<'a> {
     pub(crate) fn key(&self) -> &'a str {
         self.keys.last().copied().unwrap_or_default()
     }
-
-    /// Returns the leaf's key if the key directly above it is one of `names`.
-    pub(crate) fn parent_is(&self, names: &[&str]) -> Option<&'a str> {
-        let above = self.keys.len().checked_sub(2)?;
-        names.contains(&key_words(self.keys[above]).concat().as_str()).then(|| self.key())
-    }
 }
 
 /// Returns the leaves of arguments.
 ///
 /// # Errors
-/// A description of the reason if the arguments are not an object, are nested too deeply, or have too many values.
+/// A description of the reason if the arguments are not an object, are nested too deeply, or have too many values or
+/// too long keys.
 pub(crate) fn leaves(arguments: &Value) -> Result<Vec<Leaf<'_>>, String> {
     if !arguments.is_object() {
         return Err("the arguments are not an object".to_owned());
     }
-    let (mut found, mut open, mut seen) = (Vec::new(), vec![(Vec::new(), arguments)], 0);
+    let mut open: Vec<(Vec<&str>, &Value)> = vec![(Vec::new(), arguments)];
+    let (mut found, mut seen, mut length) = (Vec::new(), 0, 0);
     while let Some((keys, value)) = open.pop() {
         seen += 1;
-        if seen > MAX_VALUES || keys.len() > MAX_DEPTH {
+        length += keys.iter().map(|key| key.len() + 1).sum::<usize>();
+        let below = match value {
+            Value::Object(members) => members.len(),
+            Value::Array(items) => items.len(),
+            _ => 0,
+        };
+        if seen + open.len() + below > MAX_VALUES || keys.len() > MAX_DEPTH {
             return Err(format!(
                 "the arguments have more than {MAX_VALUES} values or {MAX_DEPTH} levels"
             ));
         }
+        if length > MAX_PATHS {
+            return Err(format!("the keys above all values are longer than {MAX_PATHS} bytes"));
+        }
         match value {
             Value::Object(members) => {
                 for (key, value) in members.iter().rev() {
-                    let mut below: Vec<&str> = keys.clone();
-                    below.push(key);
-                    open.push((below, value));
+                    let mut keys = keys.clone();
+                    keys.push(key);
+                    open.push((keys, value));
                 }
             }
             Value::Array(items) => open.extend(items.iter().rev().map(|item| (keys.clone(), item))),

@@ -6,7 +6,26 @@ pub(crate) fn hidden(text: &str, multiline: bool) -> Option<char> {
     if text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
         return None;
     }
-    text.chars().find(|&c| is_hidden(c) && c != '\t' && !(multiline && matches!(c, '\n' | '\r')))
+    let is_allowed = |c: char| c == '\t' || multiline && matches!(c, '\n' | '\r');
+    let mut before = ' ';
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        // A joiner between two pictographs makes one emoji of them.
+        let joins = c == '\u{200d}'
+            && is_pictograph(before)
+            && chars.peek().is_some_and(|&next| is_pictograph(next));
+        if is_hidden(c) && !is_allowed(c) && !joins {
+            return Some(c);
+        }
+        if c != '\u{fe0f}' {
+            before = c;
+        }
+    }
+    None
+}
+
+fn is_pictograph(c: char) -> bool {
+    matches!(c, '\u{2190}'..='\u{27bf}' | '\u{2b00}'..='\u{2bff}' | '\u{1f000}'..='\u{1faff}')
 }
 
 fn is_hidden(c: char) -> bool {

@@ -105,6 +105,29 @@ fn nesting_ten_thousand_deep_ends_in_a_rejection() {
 }
 
 #[test]
+fn long_keys_above_many_values_end_in_a_rejection() {
+    let mut arguments = json!({ "command": "ls" });
+    arguments["k".repeat(100_000)] = json!(vec![0; 15_000]);
+    all(&arguments);
+    let call = GuardedCall::new("get_x", &arguments);
+    for validator in [Validator::Sandbox, Validator::Readonly, Validator::NetworkRestricted] {
+        let rejection = ValidatorSet::new().check(&validator, &call).expect_err("long keys");
+        assert!(rejection.reason().contains("the keys above"), "{rejection}");
+    }
+}
+
+#[test]
+fn many_commands_beside_many_arguments_end_in_a_rejection() {
+    let mut arguments = json!({ "args": vec!["x"; 9_000] });
+    for at in 0..9_000 {
+        arguments[format!("x{at}_command")] = json!("ls");
+    }
+    let call = GuardedCall::new("run", &arguments);
+    let rejection = ValidatorSet::new().check(&Validator::Sandbox, &call).expect_err("too many");
+    assert!(rejection.reason().contains("too many commands"), "{rejection}");
+}
+
+#[test]
 fn what_a_parser_may_read_again_stays_quick() {
     const MAX_LENGTH: usize = if cfg!(debug_assertions) { 1024 } else { 64 * 1024 };
     let long = "a(b + c, 'd');".repeat(MAX_LENGTH / 16);
@@ -180,6 +203,7 @@ fn garbage_of_64_kib_is_rejected_soon() {
         &"x=1 ".repeat(16_000),
         &"env ".repeat(16_000),
         &"/../".repeat(16_000),
+        &"ssh a.example ".repeat(4_500),
     ] {
         all(&json!({ "command": text, "url": text, "sql": text, "query": text, "code": text }));
     }

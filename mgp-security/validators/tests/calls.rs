@@ -32,6 +32,18 @@ fn a_command_is_found_in_every_shape_of_arguments() {
         json!({"command": "ls", "shell": "bash -c id"}),
         json!({"command": "ls", "note": "a\u{202e}b"}),
         json!({"command": ["ls", "a\u{0}b"]}),
+        json!({"command": "ls", "pre_command": "rm -rf x"}),
+        json!({"command": "ls", "setupCommands": ["rm -rf x"]}),
+        json!({"bash_cmd": "rm -rf x", "command": "ls"}),
+        json!({"command": "rm", "extra_args": "-rf x"}),
+        json!({"command": "rm", "flags": ["-rf"], "path": "x"}),
+        json!({"command": "ls", "env": ["LD_PRELOAD=/tmp/x.so"]}),
+        json!({"command": "ls", "env": "A=b LD_PRELOAD=/tmp/x.so"}),
+        json!({"command": "ls", "env": [{"name": "LD_PRELOAD", "value": "/tmp/x.so"}]}),
+        json!({"command": "ls", "environment": {"A": {"BASH_ENV": 1}}}),
+        json!({"commands": ["ls", null]}),
+        json!({"command": "ls", "args": ["; rm -rf x"], "shell": true}),
+        json!({"command": "ls a\u{200d}b"}),
     ] {
         assert!(sandbox(&arguments).is_err(), "{arguments}");
     }
@@ -42,8 +54,43 @@ fn a_command_is_found_in_every_shape_of_arguments() {
         json!({"commands": ["ls", "git status"]}),
         json!({"command": "ls", "env": {"LANG": "C"}, "shell": true}),
         json!({"task": "ls"}),
+        json!({"command": "ls", "args": null, "script": null, "cmd": ""}),
+        json!({"command": "sed -n 5p x", "line": 5, "pre_command": "", "show_command": true}),
+        json!({"test_command": "npm test", "path": "packages/a"}),
+        json!({"command": "ls", "args": ["-la"], "shell": true}),
+        json!({"command": "git commit -m '\u{1f469}\u{1f3fd}\u{200d}\u{1f4bb} \u{2764}\u{fe0f}\u{200d}\u{1f525}'"}),
+        json!({"command": "ls", "env": {"PORT": 3000, "CI": true, "HOST": null}}),
+        json!({"command": "ls", "env": ["LANG=C", "A=b=c"], "environment": "production"}),
+        json!({"command": "cargo test", "extra_args": ["--", "--nocapture"], "options": {"x": 1}}),
     ] {
         assert_eq!(sandbox(&arguments), Ok(()), "{arguments}");
+    }
+}
+
+#[test]
+fn a_command_without_the_program_after_which_the_tool_is_named_is_judged_with_it() {
+    let check = |tool, command: &str| {
+        let arguments = json!({ "command": command });
+        ValidatorSet::new().check(&Validator::Sandbox, &GuardedCall::new(tool, &arguments))
+    };
+    for (tool, command) in [
+        ("run_kubectl", "delete ns prod"),
+        ("kubectl", "exec web -- rm -rf /data"),
+        ("docker", "run --privileged x"),
+        ("git_command", "-c core.pager=id log -p"),
+        ("curl", "http://169.254.169.254/"),
+    ] {
+        assert!(check(tool, command).is_err(), "{tool}: {command}");
+    }
+    for (tool, command) in [
+        ("run_kubectl", "get pods -A"),
+        ("run_kubectl", "kubectl get pods"),
+        ("docker_exec", "ls -la /app"),
+        ("git_command", "log --oneline"),
+        ("git_command", "/usr/bin/git status"),
+        ("aws_cli", "aws s3 ls"),
+    ] {
+        assert_eq!(check(tool, command), Ok(()), "{tool}: {command}");
     }
 }
 
@@ -105,6 +152,8 @@ fn a_newline_in_quotes_or_in_an_item_is_data() {
         json!({"argv": ["gh", "pr", "create", "--body", "Adds a test.\n"]}),
         json!({"command": "awk '\n{ print $1 }\n' data.csv"}),
         json!({"command": "sqlite3 app.db 'select 1;\n.tables'"}),
+        json!({"command": "cat package.json\n"}),
+        json!({"command": "git status\r\n"}),
     ] {
         assert_eq!(sandbox(&arguments), Ok(()), "{arguments}");
     }

@@ -26,6 +26,11 @@ pub enum ReadError {
         "the entry {0} of the list is not a tool: a tool has `name` and an object `inputSchema`"
     )]
     NotATool(usize),
+    /// The specification has a tool without a name or an input schema that can be read, at this line.
+    #[error(
+        "line {0}: this tool has no name or no input schema that can be read; `mgp contract lint` shows why"
+    )]
+    Unread(usize),
     /// The text has more tools than may be read.
     #[error("the text has more than {MAX_TOOLS} tools")]
     TooMany,
@@ -40,11 +45,13 @@ pub fn read_contracts(text: &str) -> Result<Vec<Contract>, ReadError> {
     let value: Value = match serde_json::from_str(text) {
         Ok(value) => value,
         Err(error) => {
-            let contracts = read_spec(text).contracts;
-            let is_spec = !contracts.is_empty();
-            return is_spec
-                .then_some(contracts)
-                .ok_or_else(|| ReadError::Syntax(error.to_string()));
+            let document = read_spec(text);
+            // A tool that is left out would count as removed, or as not required.
+            return match document.unread {
+                _ if document.contracts.is_empty() => Err(ReadError::Syntax(error.to_string())),
+                Some(line) => Err(ReadError::Unread(line)),
+                None => Ok(document.contracts),
+            };
         }
     };
     if let Some(lock) = LockFile::from_value(&value) {
@@ -61,7 +68,7 @@ pub fn read_contracts(text: &str) -> Result<Vec<Contract>, ReadError> {
         return Err(ReadError::TooMany);
     }
     let read = |(at, tool): (usize, &Value)| {
-        Contract::from_definition(tool.clone()).ok_or(ReadError::NotATool(at))
+        Contract::from_definition(tool.clone()).ok_or(ReadError::NotATool(at + 1))
     };
     tools.iter().enumerate().map(read).collect()
 }

@@ -3,7 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use mgp_contract::{Bump, Contract, LintLevel, compare, examples, read_spec, write_spec};
+use mgp_contract::{
+    Bump, Contract, LintLevel, compare, examples, read_contracts, read_spec, write_spec,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -121,6 +123,38 @@ fn other_forms_of_headings_are_understood() {
     assert_eq!(read.contracts.len(), 1, "{:#?}", read.lints);
     assert_eq!(read.contracts[0].name, "find.it");
     assert_eq!(read.contracts[0].version().unwrap().to_string(), "2.0.0");
+}
+
+#[test]
+fn the_version_of_a_pre_release_is_read_as_written() {
+    let tool = json!({ "name": "a.b", "description": "B.", "inputSchema": { "type": "object" },
+        "_meta": { "version": "1.0.0-RC.1" } });
+    let read = read_spec(&write_spec("Tools", &[contract(tool)]));
+    assert_eq!(read.contracts[0].version().unwrap().to_string(), "1.0.0-RC.1");
+    for line in ["- **Version:** `1.2.3-a-b`", "version 1.2.3-a-b", "__Version__: **1.2.3-a-b**"] {
+        let text = format!(
+            "## Tool: `a.b`\n### Purpose\nB.\n{line}\n### Input\n```\n{{\"type\":\"object\"}}\n```\n"
+        );
+        let version = read_spec(&text).contracts[0].version().unwrap().to_string();
+        assert_eq!(version, "1.2.3-a-b", "{line}");
+    }
+}
+
+#[test]
+fn a_tool_of_a_specification_that_cannot_be_read_is_not_left_out() {
+    let tool = |name: &str| {
+        contract(json!({ "name": name, "description": "B.", "inputSchema": { "type": "object" } }))
+    };
+    let text = write_spec("Tools", &[tool("a.b"), tool("a.c")]);
+    assert_eq!(read_contracts(&text).unwrap().len(), 2);
+    let introduced = text.replacen("# Tools\n", "# Tools\n\n## Overview\n\nAll tools.\n", 1);
+    assert_eq!(read_contracts(&introduced).unwrap().len(), 2);
+    let broken = text.replacen("\"type\": \"object\"", "\"type\": \"object", 1);
+    assert_ne!(broken, text);
+    let error = read_contracts(&broken).unwrap_err().to_string();
+    assert!(error.starts_with("line 3: this tool has no name"), "{error}");
+    let error = read_contracts("[{\"name\":\"t\"}]").unwrap_err().to_string();
+    assert!(error.contains("entry 1 of"), "entries are counted from 1: {error}");
 }
 
 /// Returns random schemas, each with at least one valid value.

@@ -50,6 +50,8 @@ pub struct Api {
 pub struct LeftOut {
     /// The method and the path of the operation that is left out.
     pub operation: String,
+    /// The `operationId` of the operation that is left out.
+    pub id: Option<String>,
     /// The reason why the operation is left out.
     pub why: String,
 }
@@ -101,7 +103,10 @@ impl Api {
                 };
                 match read {
                     Ok(read) => api.operations.push(read),
-                    Err(why) => api.left_out.push(LeftOut { operation, why }),
+                    Err(why) => {
+                        let id = item[*key]["operationId"].as_str().map(str::to_owned);
+                        api.left_out.push(LeftOut { operation, id, why });
+                    }
                 }
             }
         }
@@ -110,19 +115,25 @@ impl Api {
 
     /// Removes all operations except those that match a pattern. In a pattern, `*` is a wildcard. Each pattern is
     /// compared with the identifier of an operation, the name of its tool, and its method and path, e.g. `GET /pets*`.
+    /// [`left_out`](Self::left_out) then names only operations that match too.
     ///
     /// # Errors
     /// Returns an error if no operation is left.
     pub fn only(mut self, patterns: &[impl AsRef<str>]) -> Result<Self, OpenApiError> {
+        let fits_any = |names: &[Option<&str>]| {
+            let mut names = names.iter().flatten();
+            names.any(|name| patterns.iter().any(|pattern| fits(pattern.as_ref(), name)))
+        };
         self.operations.retain(|operation| {
             let place = format!("{} {}", operation.method, operation.path);
-            let names = [operation.id.as_deref(), Some(&*operation.tool), Some(&*place)];
-            let names = names.into_iter().flatten();
-            names
-                .into_iter()
-                .any(|name| patterns.iter().any(|pattern| fits(pattern.as_ref(), name)))
+            fits_any(&[operation.id.as_deref(), Some(&*operation.tool), Some(&*place)])
         });
-        if self.operations.is_empty() { Err(OpenApiError::Empty) } else { Ok(self) }
+        self.left_out.retain(|one| fits_any(&[one.id.as_deref(), Some(&*one.operation)]));
+        if self.operations.is_empty() {
+            let shown = |one: &LeftOut| format!("; `{}` is left out: {}", one.operation, one.why);
+            return Err(OpenApiError::NoMatch(self.left_out.iter().take(4).map(shown).collect()));
+        }
+        Ok(self)
     }
 
     /// Sets the address of the API, e.g. `https://api.example/v1`; it replaces the address in the document.
@@ -247,15 +258,18 @@ fn value(text: &str) -> Result<Value, OpenApiError> {
 
 fn check_version(root: &Value) -> Result<(), OpenApiError> {
     let bad = |why: String| Err(OpenApiError::Version(why));
-    match (root["openapi"].as_str(), root["swagger"].as_str()) {
+    // In YAML, a version without quotation marks such as `3.1` is a number.
+    let version = |member: &str| match &root[member] {
+        Value::String(version) => Some(clip(version, 20)),
+        Value::Number(version) => Some(version.to_string()),
+        _ => None,
+    };
+    match (version("openapi"), version("swagger")) {
         (Some(version), _) if version.starts_with("3.") => Ok(()),
-        (Some(version), _) => {
-            bad(format!("OpenAPI {} is not supported; use 3.0 or 3.1", clip(version, 20)))
+        (Some(version), _) => bad(format!("OpenAPI {version} is not supported; use 3.0 or 3.1")),
+        (None, Some(version)) => {
+            bad(format!("it is a document of Swagger {version}; convert it to OpenAPI 3.0 first"))
         }
-        (None, Some(version)) => bad(format!(
-            "it is a document of Swagger {}; convert it to OpenAPI 3.0 first",
-            clip(version, 20)
-        )),
         (None, None) => bad("it is no OpenAPI document: it has no `openapi`".to_owned()),
     }
 }

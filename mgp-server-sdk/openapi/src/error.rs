@@ -16,6 +16,10 @@ pub enum OpenApiError {
     /// The document has no operation that can be offered as a tool.
     #[error("the document has no operation that can be called")]
     Empty,
+    /// No operation fits the patterns of the operator. Contains the operations that fit and are left out, with the
+    /// reasons.
+    #[error("no operation that can be called fits the patterns{0}")]
+    NoMatch(String),
     /// The address of the API is missing or unusable.
     #[error("{0}")]
     BaseUrl(String),

@@ -320,11 +320,14 @@ fn joined(value: &Value, style: Style, encode: &dyn Fn(&str) -> String) -> Strin
 /// Writes a value as name-value pairs of a query or form.
 fn pairs(name: &str, value: &Value, style: Style, out: &mut Vec<String>) {
     match (style, value) {
+        // Sent as an empty text, it would replace the value that the API has.
+        (_, Value::Null) => {}
         (Style::Exploded, Value::Array(items)) => {
             out.extend(items.iter().map(|item| pair(name, &text(item))));
         }
         (Style::Exploded, Value::Object(members)) => {
-            out.extend(members.iter().map(|(name, value)| pair(name, &text(value))));
+            let set = members.iter().filter(|(_, value)| !value.is_null());
+            out.extend(set.map(|(name, value)| pair(name, &text(value))));
         }
         (Style::Deep, value) => deep(&encoded(name), value, out),
         (style, value) => {
@@ -338,6 +341,7 @@ fn pairs(name: &str, value: &Value, style: Style, out: &mut Vec<String>) {
 /// so they are written as the usual APIs read them.
 fn deep(name: &str, value: &Value, out: &mut Vec<String>) {
     match value {
+        Value::Null => {}
         Value::Array(items) => {
             for (at, item) in items.iter().enumerate() {
                 deep(&format!("{name}[{at}]"), item, out);

@@ -50,7 +50,8 @@ pub(crate) fn result(
     if response.body.is_empty() {
         return Ok(CallToolResult::text(format!("HTTP {status}, without a body")));
     }
-    if kind.starts_with("image/") {
+    // Hosts refuse an SVG as an image, and it is a text.
+    if kind.starts_with("image/") && kind != "image/svg+xml" {
         return Ok(image(&kind, &response.body));
     }
     let Some(text) = text else {

@@ -141,7 +141,14 @@ fn operations_become_tools_and_the_others_are_named_with_the_reason() {
 
     let some = Api::parse(PETS).unwrap().only(&["get*", "PUT /pets"]).unwrap();
     assert_eq!(some.operations().len(), 2);
-    assert!(matches!(Api::parse(PETS).unwrap().only(&["none"]), Err(OpenApiError::Empty)));
+    assert!(some.left_out().is_empty(), "{:?}", some.left_out());
+    for (pattern, reason) in
+        [("none", "fits the patterns"), ("photo", "`POST /photos` is left out")]
+    {
+        let error = Api::parse(PETS).unwrap().only(&[pattern]).unwrap_err();
+        assert!(matches!(error, OpenApiError::NoMatch(_)), "{error}");
+        assert!(error.to_string().contains(reason), "{error}");
+    }
 }
 
 #[tokio::test]
@@ -298,6 +305,8 @@ async fn failures_and_other_media_are_results_that_a_model_can_read() {
     assert!(text.contains("http://169.254.169.254/pets/") && !text.contains("k%26y"), "{text}");
     let (result, _) = call("getPet", pet(), response(200, "image/png", [0x89, 0x50])).await;
     assert_eq!(result["content"][0]["type"], "image");
+    let (result, _) = call("getPet", pet(), response(200, "image/svg+xml", "<svg/>")).await;
+    assert_eq!(result["content"][0]["text"], "<svg/>", "hosts show no SVG as an image");
     let (result, _) = call("getPet", pet(), response(200, "application/zip", [0xff, 0xfe])).await;
     assert!(result["content"][0]["text"].as_str().unwrap().contains("2 bytes"), "{result}");
 }
@@ -327,6 +336,10 @@ async fn members_of_a_form_have_the_style_of_their_encoding_and_override_no_othe
             "metadata[items][1][price]=q",
         ]
     );
+
+    let nulls = json!({"amount": null, "metadata": {"a": null, "b": ""}, "tags": null});
+    let (_, request) = call("form", json!({"body": nulls}), FetchResponse::new(200, "ok")).await;
+    assert_eq!(request.unwrap().body, b"metadata[b]=", "what is null is not sent");
 }
 
 #[test]
@@ -430,6 +443,8 @@ fn other_documents_are_refused_in_words() {
     for (text, words) in [
         ("", "no OpenAPI document"),
         ("swagger: '2.0'", "Swagger 2.0"),
+        ("swagger: 2.0", "Swagger 2.0"),
+        ("openapi: 3.1\npaths: {}", "no operation"),
         ("openapi: 4.0.0", "not supported"),
         ("{\"openapi\": \"3.1.0\", \"paths\": {}}", "no operation"),
         ("a: [", "neither JSON nor YAML"),

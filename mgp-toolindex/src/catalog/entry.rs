@@ -115,7 +115,7 @@ impl Entry {
         if known != 0 {
             return known & !EXACT;
         }
-        let bound = tokens::estimate(&self.definition) & !EXACT;
+        let bound = tokens::max_tokens_of_definition(&self.definition) & !EXACT;
         // If an exact count was stored in the meantime, keep it.
         match self.tokens.compare_exchange(0, bound, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => bound,

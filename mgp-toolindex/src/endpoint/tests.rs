@@ -555,25 +555,6 @@ async fn pinned_tools_are_not_loaded_and_stay() {
 }
 
 #[tokio::test]
-async fn a_search_of_many_tools_runs_on_another_thread_and_can_be_dropped() {
-    let index = ToolIndex::new();
-    let schema = json!({"type": "object"});
-    let tools = (0..2500)
-        .map(|number| tool(&format!("read_{number}"), "Reads it", &schema, RiskLevel::Safe));
-    index.put(ServerEntry::new("many").tools(tools)).unwrap();
-    let endpoints = Endpoints::new(index, Sessions::new());
-    let mut client = client(&endpoints);
-    let mut dropped = client.call("mgp/tools/discover", r#"{"query":"read"}"#);
-    let waiting = std::future::poll_fn(|task| {
-        std::task::Poll::Ready(dropped.as_mut().poll(task).is_pending())
-    });
-    assert!(waiting.await);
-    drop(dropped);
-    let found = ask(&mut client, "discover", json!({"query": "read_77"})).await;
-    assert_eq!(found["tools"][0]["name"], "read_77");
-}
-
-#[tokio::test]
 async fn the_change_hook_is_called_for_each_change_of_a_session_and_nothing_else() {
     let heard = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&heard);

@@ -6,7 +6,7 @@ use mgp_types::mgp::ContextBudget;
 use mgp_types::service::{Context, Peer, Principal, Scope, ScopeKind};
 
 use super::*;
-use crate::{AllTools, BudgetError, ServerEntry, SessionError, ToolIndex};
+use crate::{AllTools, BudgetError, ServerEntry, ToolIndex};
 
 fn cx(kind: ScopeKind, who: &str) -> Context {
     Context::new(Peer::none(), Scope::new(kind), Principal::new("here", who))
@@ -137,24 +137,6 @@ fn two_principals_never_see_each_others_sessions() {
     let again = sessions.find(&ann, None).unwrap().unwrap();
     assert_eq!(sessions.view(&ann.principal, Some(&again), &index, &AllTools).cached.len(), 1);
     ann.scope.end();
-}
-
-#[tokio::test(start_paused = true)]
-async fn stateless_requests_have_a_session_by_its_handle() {
-    let (index, sessions) = (index(), Sessions::new());
-    let ann = cx(ScopeKind::Request, "ann");
-    assert!(sessions.find(&ann, None).unwrap().is_none());
-    let session = sessions.open(&ann, None).unwrap();
-    let handle = session.handle().unwrap().to_owned();
-    sessions.record_use(&session, &index.get("s", "t0").unwrap());
-    let next = cx(ScopeKind::Request, "ann");
-    let again = sessions.find(&next, Some(&handle)).unwrap().unwrap();
-    assert_eq!(sessions.view(&next.principal, Some(&again), &index, &AllTools).cached.len(), 1);
-    let bob = cx(ScopeKind::Request, "bob");
-    assert_eq!(sessions.find(&bob, Some(&handle)).unwrap_err(), SessionError::UnknownHandle);
-    assert_eq!(sessions.open(&bob, Some(&handle)).unwrap_err(), SessionError::UnknownHandle);
-    tokio::time::advance(std::time::Duration::from_hours(2)).await;
-    assert!(sessions.find(&next, Some(&handle)).is_err());
 }
 
 #[test]

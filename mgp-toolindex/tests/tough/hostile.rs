@@ -156,17 +156,3 @@ fn invalid_json_is_not_parsed_as_a_tool() {
         assert!(serde_json::from_slice::<Tool>(bytes).is_err(), "{}", bytes.escape_ascii());
     }
 }
-
-#[test]
-fn of_two_tools_with_one_name_the_second_is_refused() {
-    let index = ToolIndex::new();
-    let server = ServerEntry::new("files")
-        .tool(tool("read", "Reads the first"))
-        .tool(tool("read", "Reads the second"))
-        .tool(tool("write", "Writes"));
-    let put = index.put(server).unwrap();
-    assert_eq!((put.added, put.refused.len()), (2, 1));
-    assert_eq!(put.refused[0].name, "read");
-    assert!(!put.refused[0].reason.to_string().is_empty());
-    assert_eq!(index.stats().tools, 2);
-}

@@ -87,6 +87,38 @@ impl Payload {
     pub fn is_null(&self) -> bool {
         self.0.trim() == "null"
     }
+
+    /// Returns whether lists and objects are nested more than `max` levels deep.
+    ///
+    /// Many readers of JSON refuse more than about a hundred levels.
+    ///
+    /// ```
+    /// use mgp_types::Payload;
+    ///
+    /// let payload = Payload::from_trusted(r#"{"a":[1]}"#);
+    /// assert!(payload.is_deeper_than(1) && !payload.is_deeper_than(2));
+    /// ```
+    #[must_use]
+    pub fn is_deeper_than(&self, max: usize) -> bool {
+        let bytes = self.0.as_bytes();
+        // Few texts have so many brackets; all others need no closer look.
+        if bytes.iter().filter(|byte| matches!(**byte, b'[' | b'{')).count() <= max {
+            return false;
+        }
+        let (mut depth, mut is_text, mut is_escaped) = (0_usize, false, false);
+        bytes.iter().any(|byte| {
+            match *byte {
+                _ if is_escaped => is_escaped = false,
+                b'\\' if is_text => is_escaped = true,
+                b'"' => is_text = !is_text,
+                _ if is_text => {}
+                b'[' | b'{' => depth += 1,
+                b']' | b'}' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            depth > max
+        })
+    }
 }
 
 impl fmt::Debug for Payload {
@@ -133,5 +165,21 @@ mod tests {
     fn refuses_text_that_is_not_json() {
         assert_eq!(Payload::parse("{").unwrap_err().code(), crate::ErrorCode::PARSE_ERROR);
         assert!(serde_json::to_string(&Payload::from_trusted("{")).is_err());
+    }
+
+    #[test]
+    fn brackets_in_texts_and_beside_each_other_are_not_levels() {
+        let nested = |levels| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        for (text, depth) in [
+            ("5".to_owned(), 0),
+            (nested(7), 7),
+            (format!("[{}]", vec!["[]"; 100].join(",")), 2),
+            (format!(r#"{{"a":"\"{}","b":[{{}}]}}"#, "[{".repeat(50)), 3),
+            (format!(r#"{{"\\":{}}}"#, nested(3)), 4),
+        ] {
+            let payload = Payload::parse(text.clone()).unwrap();
+            assert!(!payload.is_deeper_than(depth), "{text}");
+            assert!(depth == 0 || payload.is_deeper_than(depth - 1), "{text}");
+        }
     }
 }

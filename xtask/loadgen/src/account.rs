@@ -1,5 +1,5 @@
-//! Reads the CPU time, memory and context switches of a process tree from `/proc` and the CPU clocks. All modes of the
-//! load generator use it to measure the server.
+//! Reads the CPU time and memory of a process tree from `/proc` and the CPU clocks. All modes of the load generator use
+//! it to measure the server.
 
 /// Returns the CPU time of a process in nanoseconds, including threads that have exited.
 pub(crate) fn cpu_ns(pid: i32) -> u64 {
@@ -65,35 +65,12 @@ pub(crate) fn status_kb(pid: i32, key: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// Returns the number of context switches of all running threads of a process.
-pub(crate) fn switches(pid: i32) -> u64 {
-    let mut t = 0;
-    if let Ok(d) = std::fs::read_dir(format!("/proc/{pid}/task")) {
-        for e in d.flatten() {
-            if let Ok(s) = std::fs::read_to_string(e.path().join("status")) {
-                for l in s.lines() {
-                    if l.contains("ctxt_switches") {
-                        t += l
-                            .split_whitespace()
-                            .nth(1)
-                            .and_then(|x| x.parse::<u64>().ok())
-                            .unwrap_or(0);
-                    }
-                }
-            }
-        }
-    }
-    t
-}
-
-/// The CPU times and context switches of the server processes, and the CPU time of the load generator, at the beginning
-/// of the measured part of a run.
+/// The CPU times of the server processes and of the load generator at the beginning of the measured part of a run.
 pub(crate) struct Account {
     pub(crate) pids: Vec<i32>,
     pub(crate) server_cpu: u64,
     pub(crate) server_user: u64,
     pub(crate) own_cpu: u64,
-    pub(crate) server_switches: u64,
 }
 
 impl Account {
@@ -105,22 +82,16 @@ impl Account {
             server_cpu: pids.iter().map(|&p| cpu_ns(p)).sum(),
             server_user: pids.iter().map(|&p| user_ns(p)).sum(),
             own_cpu: cpu_ns(std::process::id() as i32),
-            server_switches: pids.iter().map(|&p| switches(p)).sum(),
             pids,
         }
     }
 
-    /// Returns the use since [`Account::start`]: CPU time of the server processes in nanoseconds, CPU time of the load
-    /// generator in nanoseconds, and context switches of the server processes.
-    pub(crate) fn end(&self) -> (u64, u64, u64) {
+    /// Returns the CPU time since [`Account::start`] in nanoseconds: of the server processes, and of the load
+    /// generator.
+    pub(crate) fn end(&self) -> (u64, u64) {
         (
             self.pids.iter().map(|&p| cpu_ns(p)).sum::<u64>() - self.server_cpu,
             cpu_ns(std::process::id() as i32) - self.own_cpu,
-            self.pids
-                .iter()
-                .map(|&p| switches(p))
-                .sum::<u64>()
-                .saturating_sub(self.server_switches),
         )
     }
 

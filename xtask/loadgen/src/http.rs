@@ -5,6 +5,7 @@ use crate::{
     message::{INITIALIZED, Message, Requests},
     options::Options,
     report::{Figures, report},
+    stdio::{end, spawn},
 };
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -17,6 +18,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
+use tokio::process::Child;
 
 /// One keep-alive connection to the server, and the MCP session that is opened on it.
 pub(crate) struct Connection {
@@ -25,7 +27,6 @@ pub(crate) struct Connection {
     pub(crate) path: String,
     pub(crate) session: Option<String>,
     pub(crate) protocol: String,
-    pub(crate) headers: Vec<(String, String)>,
 }
 
 /// Splits an `http://` URL into the host with its port, and the path.
@@ -49,19 +50,7 @@ pub(crate) async fn connect(o: &Options, protocol: &str) -> Res<Connection> {
     tokio::spawn(async move {
         let _ = c.await;
     });
-    let headers = o
-        .given
-        .get("header")
-        .map(|h| {
-            h.split("||")
-                .map(|h| {
-                    let (k, v) = h.split_once(':').expect("header");
-                    (k.trim().to_string(), v.trim().to_string())
-                })
-                .collect()
-        })
-        .unwrap_or_default();
-    Ok(Connection { s, host, path, session: None, protocol: protocol.into(), headers })
+    Ok(Connection { s, host, path, session: None, protocol: protocol.into() })
 }
 
 impl Connection {
@@ -90,9 +79,6 @@ impl Connection {
             if let Some(n) = name {
                 r = r.header("mcp-name", n);
             }
-        }
-        for (k, v) in &self.headers {
-            r = r.header(k, v);
         }
         self.s.ready().await?;
         Ok(self.s.send_request(r.body(Full::new(body))?).await?)
@@ -187,45 +173,21 @@ pub(crate) async fn handshake(c: &mut Connection, g: &Requests) -> Res<()> {
     Ok(())
 }
 
-/// Starts the server, if a command was given, and waits until it listens. Returns the server, the processes to measure,
-/// and the time of the start.
-pub(crate) async fn spawn_http(
-    o: &Options,
-) -> Res<(Option<tokio::process::Child>, Vec<i32>, Instant)> {
+/// Starts the server, and waits until it listens. Returns the server, the processes to measure, and the time of the
+/// start.
+pub(crate) async fn spawn_http(o: &Options) -> Res<(Child, Vec<i32>, Instant)> {
     let t0 = Instant::now();
-    let mut pids: Vec<i32> = o
-        .given
-        .get("cpu-pid")
-        .map(|s| s.split(',').map(|p| p.parse().unwrap()).collect())
-        .unwrap_or_default();
-    let mut child = None;
-    if !o.rest.is_empty() {
-        let (host, _) = split(&o.text("url", ""));
-        if tokio::net::TcpStream::connect(&host).await.is_ok() {
-            return Err(format!("{host} already in use").into());
+    let (host, _) = split(&o.text("url", ""));
+    if tokio::net::TcpStream::connect(&host).await.is_ok() {
+        return Err(format!("{host} already in use").into());
+    }
+    let child = spawn(o, Stdio::null(), Stdio::null())?;
+    let pids = vec![child.id().unwrap() as i32];
+    while tokio::net::TcpStream::connect(&host).await.is_err() {
+        if t0.elapsed() > Duration::from_secs(o.number("startup-timeout", 60) as u64) {
+            return Err("server did not listen".into());
         }
-        let ch = tokio::process::Command::new(&o.rest[0])
-            .args(&o.rest[1..])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(if o.has("stderr") {
-                Stdio::from(std::fs::File::create(o.text("stderr", ""))?)
-            } else {
-                Stdio::null()
-            })
-            .kill_on_drop(true)
-            .spawn()?;
-        pids.push(ch.id().unwrap() as i32);
-        child = Some(ch);
-        loop {
-            if tokio::net::TcpStream::connect(&host).await.is_ok() {
-                break;
-            }
-            if t0.elapsed() > Duration::from_secs(o.number("startup-timeout", 60) as u64) {
-                return Err("server did not listen".into());
-            }
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
     }
     Ok((child, pids, t0))
 }
@@ -238,18 +200,11 @@ pub(crate) async fn http(o: &Options) -> Res<()> {
     let (child, pids, t0) = spawn_http(o).await?;
     let mut conns = vec![];
     let mut start_ms = 0.0;
-    let mut sid: Option<(Option<String>, String)> = None;
     for i in 0..depth {
         let mut c = connect(o, &g.protocol).await?;
-        if let (true, Some((s, p))) = (o.has("shared-session"), &sid) {
-            c.session = s.clone();
-            c.protocol = p.clone();
-        } else {
-            handshake(&mut c, &g).await?;
-        }
+        handshake(&mut c, &g).await?;
         if i == 0 {
             start_ms = t0.elapsed().as_secs_f64() * 1e3;
-            sid = Some((c.session.clone(), c.protocol.clone()));
         }
         conns.push(c);
     }
@@ -296,7 +251,6 @@ async fn call(
 ) -> (Connection, Figures) {
     let mut st = Figures::default();
     let mut out = Vec::new();
-    let name = if g.method == "tools/call" { Some(g.tool.clone()) } else { None };
     loop {
         let i = ctr.fetch_add(1, Ordering::Relaxed);
         if i >= todo {
@@ -308,7 +262,7 @@ async fn call(
         let body = Bytes::copy_from_slice(&out);
         let t = Instant::now();
         let r = async {
-            let r = c.post(body, &g.method, name.as_deref(), g.modern, true).await?;
+            let r = c.post(body, &g.method, g.tool(), g.modern, true).await?;
             read_reply(r, id).await
         }
         .await;
@@ -348,18 +302,12 @@ fn judge(st: &mut Figures, g: &Requests, id: u64, b: &[u8]) {
 }
 
 /// Stops the server with SIGTERM, and kills it if it has not exited after `--exit-grace` seconds.
-pub(crate) async fn stop(o: &Options, child: Option<tokio::process::Child>) {
-    let grace = Duration::from_secs(o.number("exit-grace", 5) as u64);
-    if let Some(mut ch) = child {
-        if let Some(p) = ch.id() {
-            // SAFETY: the process is a child that we started and have not waited for, so its id is still valid.
-            unsafe {
-                libc::kill(p as i32, libc::SIGTERM);
-            }
-        }
-        if tokio::time::timeout(grace, ch.wait()).await.is_err() {
-            ch.start_kill().ok();
-            let _ = ch.wait().await;
+pub(crate) async fn stop(o: &Options, mut child: Child) {
+    if let Some(p) = child.id() {
+        // SAFETY: the process is a child that we started and have not waited for, so its id is still valid.
+        unsafe {
+            libc::kill(p as i32, libc::SIGTERM);
         }
     }
+    end(o, &mut child, 5).await;
 }

@@ -30,7 +30,7 @@ async fn main() {
     if let Err(e) = result {
         println!(
             "{}",
-            json!({"name": o.text("name", ""), "mode": o.mode, "depth": o.number("depth", 1), "payload": o.number("payload-bytes", 64), "fatal": e.to_string()})
+            json!({"mode": o.mode, "depth": o.number("depth", 1), "payload": o.number("payload-bytes", 64), "fatal": e.to_string()})
         );
         std::process::exit(1);
     }

@@ -12,9 +12,7 @@ pub(crate) struct Requests {
     /// `None` if all requests are equal except for their ids.
     pub(crate) vary_at: Option<usize>,
     pub(crate) payload: usize,
-    pub(crate) check: bool,
     pub(crate) method: String,
-    pub(crate) tool: String,
     pub(crate) modern: bool,
     pub(crate) protocol: String,
 }
@@ -27,60 +25,36 @@ impl Requests {
         let protocol = o.text("protocol", "2025-11-25");
         let modern = protocol == "2026-07-28";
         let method = o.text("method", "tools/call");
-        let tool = o.text("tool", "echo");
         let payload = o.number("payload-bytes", 64);
-        let mut vary_at = None;
-        let params = if let Some(p) = o.given.get("params-json") {
-            p.clone()
-        } else if method != "tools/call" {
+        let params = if method != "tools/call" {
             "{}".to_string()
-        } else if let Some(a) = o.given.get("args-json") {
-            format!(r#"{{"name":{},"arguments":{a}}}"#, json!(tool))
         } else {
-            // The payload is a counter of 12 digits and a filler. With `--escaped`, the filler has a quote and a
-            // newline every 16 bytes, which JSON must escape.
-            let filler: String = if o.has("escaped") {
-                (0..payload.saturating_sub(12))
-                    .map(|i| match i % 16 {
-                        7 => '"',
-                        15 => '\n',
-                        k => (b'a' + k as u8) as char,
-                    })
-                    .collect()
-            } else {
-                (0..payload.saturating_sub(12)).map(|i| (b'a' + (i % 26) as u8) as char).collect()
-            };
-            format!(
-                r#"{{"name":{},"arguments":{{{}:"@@@@@@@@@@@@{}"}}}}"#,
-                json!(tool),
-                json!(o.text("payload-key", "message")),
-                serde_json::to_string(&filler).unwrap().trim_matches('"')
-            )
+            // The payload is a counter of 12 digits and a filler.
+            let filler: String =
+                (0..payload.saturating_sub(12)).map(|i| (b'a' + (i % 26) as u8) as char).collect();
+            format!(r#"{{"name":"echo","arguments":{{"message":"@@@@@@@@@@@@{filler}"}}}}"#)
         };
-        let params = if modern {
-            if params.trim() == "{}" {
-                format!("{{{META}}}")
-            } else {
-                format!("{{{META},{}", &params.trim_start()[1..])
-            }
-        } else {
-            params
+        let params = match params.strip_prefix('{') {
+            Some("}") if modern => format!("{{{META}}}"),
+            Some(rest) if modern => format!("{{{META},{rest}"),
+            _ => params,
         };
-        if !o.has("no-vary") {
-            vary_at = params.find("@@@@@@@@@@@@");
-        }
+        let vary_at = params.find("@@@@@@@@@@@@");
         Requests {
             prefix: r#"{"jsonrpc":"2.0","id":"#.into(),
             suffix: format!(r#","method":{},"params":"#, json!(method)),
             template: params.into_bytes(),
             vary_at,
             payload,
-            check: !o.has("no-check"),
             method,
-            tool: tool,
             modern,
             protocol,
         }
+    }
+
+    /// Returns the name of the tool that the requests call, if they call one.
+    pub(crate) fn tool(&self) -> Option<&'static str> {
+        (self.method == "tools/call").then_some("echo")
     }
 
     /// Appends the request with this id to `out`.
@@ -97,10 +71,9 @@ impl Requests {
         out.push(b'}');
     }
 
-    /// Returns whether a reply contains the sequence number of its request and is at least as long as the payload;
-    /// always true if replies are not checked.
+    /// Returns whether a reply contains the sequence number of its request and is at least as long as the payload.
     pub(crate) fn ok(&self, id: u64, body: &[u8]) -> bool {
-        if !self.check || self.vary_at.is_none() {
+        if self.vary_at.is_none() {
             return true;
         }
         let c = format!("{id:012}");

@@ -25,16 +25,9 @@ impl Options {
                 eprintln!("unexpected argument {a}");
                 usage()
             };
-            if let Some((k, v)) = k.split_once('=') {
-                m.insert(k.into(), v.into());
-            } else if matches!(
-                k,
-                "no-vary" | "alone" | "get-stream" | "quiet-stderr" | "shared-session" | "no-check"
-            ) {
-                m.insert(k.into(), "1".into());
-            } else {
-                m.insert(k.into(), it.next().unwrap_or_else(|| usage()));
-            }
+            let is_switch = matches!(k, "alone" | "get-stream");
+            let value = if is_switch { Some(String::new()) } else { it.next() };
+            m.insert(k.into(), value.unwrap_or_else(|| usage()));
         }
         Options { given: m, rest, mode }
     }
@@ -58,10 +51,9 @@ impl Options {
 /// Prints the usage and exits.
 pub(crate) fn usage() -> ! {
     eprintln!("loadgen stdio    [opts] -- SERVER_CMD ARGS...
-loadgen http     --url http://127.0.0.1:P/mcp [opts] [-- SERVER_CMD ARGS...]   (spawns the server if a command is given)
-loadgen sessions --url ... --n N [--get-stream] [-- SERVER_CMD ...]            (idle sessions: memory per session)
-opts: --name LABEL --n N --depth D --warmup W --tool echo --args-json JSON | --payload-bytes B [--payload-key message] [--escaped 1]
-      --method tools/call --params-json JSON   --protocol 2025-11-25|2026-07-28   --cpu-pid P1,P2 (extra processes to account)
-      --alone (account the server process only, without its child processes) --no-vary --shared-session --header 'k: v' --no-check --startup-timeout S");
+loadgen http     --url http://127.0.0.1:P/mcp [opts] -- SERVER_CMD ARGS...
+loadgen sessions --url ... --n N [--get-stream] -- SERVER_CMD ARGS...   (idle sessions: memory per session)
+opts: --n N --depth D --warmup W --payload-bytes B --method tools/call --protocol 2025-11-25|2026-07-28
+      --alone (account the server process only, without its child processes) --startup-timeout S --exit-grace S");
     std::process::exit(2)
 }

@@ -52,15 +52,15 @@ pub(crate) fn report(
     start_ms: f64,
     extra: Value,
 ) {
-    let (cpu, selfc, ctx) = acct.end();
+    let (cpu, selfc) = acct.end();
     let user = acct.user();
     st.latencies.sort_unstable();
     let n = st.latencies.len().max(1) as f64;
     let mut v = json!({
-        "name": o.text("name", ""), "mode": o.mode, "method": g.method, "protocol": g.protocol, "n": st.latencies.len(), "depth": depth, "payload": g.payload,
+        "mode": o.mode, "method": g.method, "protocol": g.protocol, "n": st.latencies.len(), "depth": depth, "payload": g.payload,
         "rps": rounded(n / wall), "p50_us": percentile_us(&st.latencies, 0.5), "p90_us": percentile_us(&st.latencies, 0.9), "p99_us": percentile_us(&st.latencies, 0.99), "max_us": percentile_us(&st.latencies, 1.0),
         "server_cpu_s_per_1k": (cpu as f64 / 1e9 / n * 1000.0 * 1e6).round() / 1e6, "server_user_s_per_1k": (user as f64 / 1e9 / n * 1000.0 * 1e6).round() / 1e6, "client_cpu_s_per_1k": (selfc as f64 / 1e9 / n * 1000.0 * 1e6).round() / 1e6,
-        "server_ctxsw_per_req": rounded(ctx as f64 / n), "server_peak_rss_kb": acct.peak_kb(), "server_rss_kb": acct.rss_kb(), "server_procs": acct.pids.len(),
+        "server_peak_rss_kb": acct.peak_kb(), "server_rss_kb": acct.rss_kb(), "server_procs": acct.pids.len(),
         "start_to_init_ms": rounded(start_ms), "wall_s": rounded(wall), "errors": st.errors, "bad": st.bad, "sse_replies": st.sse, "resp_bytes": st.bytes / (n as u64)
     });
     if let Some(e) = st.first_error {

@@ -43,7 +43,7 @@ pub(crate) async fn sessions(o: &Options) -> Res<()> {
     }
     let wall = t.elapsed().as_secs_f64();
     tokio::time::sleep(Duration::from_millis(700)).await;
-    let (cpu, _, _) = acct.end();
+    let (cpu, _) = acct.end();
     let i0 = acct.end().0;
     tokio::time::sleep(Duration::from_secs(o.number("idle-s", 5) as u64)).await;
     let idle = acct.end().0 - i0;
@@ -54,7 +54,7 @@ pub(crate) async fn sessions(o: &Options) -> Res<()> {
     let per = (r1 as f64 - r0 as f64) / n as f64;
     println!(
         "{}",
-        json!({"name": o.text("name", ""), "mode": "sessions", "n": n, "distinct_ids": distinct.len(), "first_lives": first_lives, "get_stream": o.has("get-stream"), "rss0_kb": r0, "rss1_kb": r1, "kb_per_session": rounded(per),
+        json!({"mode": "sessions", "n": n, "distinct_ids": distinct.len(), "first_lives": first_lives, "get_stream": o.has("get-stream"), "rss0_kb": r0, "rss1_kb": r1, "kb_per_session": rounded(per),
         "sessions_per_gib": if per > 0.0 { (1048576.0 / per).round() } else { 0.0 }, "create_per_s": rounded(n as f64 / wall), "cpu_s_per_1k_sessions": rounded(cpu as f64 / 1e9 / n as f64 * 1000.0), "idle_cpu_pct": rounded(idle as f64 / 1e9 / o.number("idle-s", 5) as f64 * 100.0)})
     );
     drop(keep);
@@ -84,7 +84,6 @@ async fn open_stream(o: &Options, c: &Connection) -> Res<Box<dyn std::any::Any>>
 async fn answers(c: &mut Connection, g: &Requests) -> Res<bool> {
     let mut body = Vec::new();
     g.write(1, &mut body);
-    let name = (g.method == "tools/call").then_some(g.tool.as_str());
-    let r = c.post(body.into(), &g.method, name, g.modern, true).await?;
+    let r = c.post(body.into(), &g.method, g.tool(), g.modern, true).await?;
     Ok(r.status().is_success() && read_reply(r, 1).await.is_ok())
 }

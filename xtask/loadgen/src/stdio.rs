@@ -24,7 +24,7 @@ pub(crate) async fn stdio(o: &Options) -> Res<()> {
     let (n, depth) = (o.number("n", 10_000), o.number("depth", 1));
     let warm = o.number("warmup", (n / 10).min(2000));
     let t0 = Instant::now();
-    let mut ch = spawn(o)?;
+    let mut ch = spawn(o, Stdio::piped(), Stdio::piped())?;
     let pid = ch.id().unwrap() as i32;
     let mut tx = ch.stdin.take().unwrap();
     let mut rx = ch.stdout.take().unwrap();
@@ -72,28 +72,21 @@ pub(crate) async fn stdio(o: &Options) -> Res<()> {
     report(o, &g, depth, figures, wall, &acct, start_ms, json!({}));
     drop((raw, credit));
     let _ = writer.await; // the writer ends, and closes the server's standard input
-    end(o, &mut ch).await;
+    end(o, &mut ch, 20).await;
     Ok(())
 }
 
-fn spawn(o: &Options) -> Res<Child> {
-    let child = tokio::process::Command::new(&o.rest[0])
-        .args(&o.rest[1..])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(if o.has("stderr") {
-            Stdio::from(std::fs::File::create(o.text("stderr", ""))?)
-        } else {
-            Stdio::null()
-        })
-        .kill_on_drop(true)
-        .spawn()?;
-    Ok(child)
+/// Starts the server.
+pub(crate) fn spawn(o: &Options, input: Stdio, output: Stdio) -> Res<Child> {
+    let program = o.rest.first().ok_or("a server command is missing")?;
+    let mut command = tokio::process::Command::new(program);
+    command.args(&o.rest[1..]).stdin(input).stdout(output).stderr(Stdio::null());
+    Ok(command.kill_on_drop(true).spawn()?)
 }
 
-/// Waits until the server exits; kills it after `--exit-grace` seconds.
-async fn end(o: &Options, ch: &mut Child) {
-    let grace = Duration::from_secs(o.number("exit-grace", 20) as u64);
+/// Waits until the server exits; kills it after `--exit-grace` seconds, or `grace` by default.
+pub(crate) async fn end(o: &Options, ch: &mut Child, grace: usize) {
+    let grace = Duration::from_secs(o.number("exit-grace", grace) as u64);
     if tokio::time::timeout(grace, ch.wait()).await.is_err() {
         ch.start_kill().ok();
         let _ = ch.wait().await;

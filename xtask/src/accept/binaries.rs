@@ -7,6 +7,22 @@ use crate::run::{Outcome, Program, Rigour, has};
 /// The name that selects the unit tests of a package's library instead of an integration test.
 pub(super) const LIBRARY: &str = "lib";
 
+// The packages of the workspace.
+pub(super) const CLIENT: &str = "mgp-client-sdk";
+pub(super) const CONTRACT: &str = "mgp-contract";
+pub(super) const DISCOVERY: &str = "mgp-discovery";
+pub(super) const KERNEL: &str = "mgp-kernel";
+pub(super) const LIFECYCLE: &str = "mgp-lifecycle";
+pub(super) const MGP: &str = "mgp";
+pub(super) const SECURITY: &str = "mgp-security";
+pub(super) const SERVER: &str = "mgp-server-sdk";
+pub(super) const STREAM: &str = "mgp-stream";
+pub(super) const TOOLINDEX: &str = "mgp-toolindex";
+pub(super) const TRANSPORT: &str = "mgp-transport";
+pub(super) const TYPES: &str = "mgp-types";
+pub(super) const VALIDATE: &str = "mgp-validate";
+pub(super) const VALIDATORS: &str = "mgp-validators";
+
 /// A test binary of a package, with the filters, environment and requirements of its runs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tests {
@@ -133,7 +149,7 @@ pub(super) fn run(check: &str, all: &[Tests], rigour: Rigour) -> Outcome<Verdict
 fn build_examples(all: &[Tests]) -> Outcome {
     let mut built: Vec<&str> = Vec::new();
     for tests in all {
-        let server = (tests.package == "mgp-client-sdk").then_some("mgp-server-sdk");
+        let server = (tests.package == CLIENT).then_some(SERVER);
         for package in server.into_iter().chain([tests.package]) {
             if !built.contains(&package) {
                 let release: &[&str] = if tests.release { &["--release"] } else { &[] };

@@ -17,15 +17,9 @@ const CI_TIMEOUT: Duration = Duration::from_mins(20);
 const DEMO_TIMEOUT: Duration = Duration::from_mins(3);
 
 /// The programs of the Rust toolchain that the check can use.
+#[rustfmt::skip]
 const TOOLCHAIN: &[&str] = &[
-    "cargo",
-    "cargo-clippy",
-    "cargo-fmt",
-    "clippy-driver",
-    "rustc",
-    "rustdoc",
-    "rustfmt",
-    "rustup",
+    "cargo", "cargo-clippy", "cargo-fmt", "clippy-driver", "rustc", "rustdoc", "rustfmt", "rustup",
 ];
 
 /// Clones the committed state, limits `PATH` to the Rust toolchain and the programs of the system, and runs the two

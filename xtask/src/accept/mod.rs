@@ -6,7 +6,6 @@ mod binaries;
 mod console;
 mod contract;
 mod day;
-mod ext;
 mod faults;
 mod fresh;
 mod gov;
@@ -53,6 +52,16 @@ struct Options {
     rigour: Rigour,
     /// The folder of the labelled sets of the tool index; `None` for the folder beside the repository.
     data: Option<PathBuf>,
+}
+
+impl Options {
+    /// Reports that a check or a part of it cannot run, and returns a verdict that passes; in strict mode, returns a
+    /// failure.
+    fn skip(&self, what: &str, why: &str) -> Outcome<Verdict> {
+        self.rigour.skip(what, why)?;
+        let (figure, bound) = (format!("{what} SKIPPED"), why.to_owned());
+        Ok(Verdict { pass: true, figure, bound })
+    }
 }
 
 /// The result of a check: whether it passed, its figure and the bound of the figure.

@@ -3,19 +3,12 @@
 
 use crate::{
     accept::Verdict,
-    run::{Context, Failure, Outcome, now, release_example},
-    serving::{Served, kill_group, own_group},
+    corpus, exchange,
+    run::{Failure, Outcome, now, release_example},
+    serving::Served,
 };
 use serde_json::{Value, json};
-use std::{
-    io::{BufRead, BufReader, Read, Write},
-    net::{Ipv4Addr, TcpStream},
-    path::Path,
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
-    sync::mpsc::{RecvTimeoutError, Sender, channel},
-    thread,
-    time::Duration,
-};
+use std::{io::Write as _, net::TcpStream, path::Path, process::Command, thread, time::Duration};
 
 /// The time within which 99 of 100 pings must be answered.
 const MAX_P99: Duration = Duration::from_millis(50);
@@ -58,7 +51,7 @@ pub(super) fn ping() -> Outcome<Verdict> {
 
 /// Pings a server with a thousand calls in flight, while a tool blocks one thread all the time.
 fn long(program: &Path) -> Outcome<Vec<Duration>> {
-    let mut server = Server::start(program)?;
+    let server = Server::start(program)?;
     server.call(1, "freeze", 60_000)?;
     for id in 0..IN_FLIGHT {
         server.call(1_000 + id, "sleep", 600_000)?;
@@ -74,7 +67,7 @@ fn long(program: &Path) -> Outcome<Vec<Duration>> {
 /// Pings a server while a tool repeatedly blocks a thread for a short time; the server must detect the blocked thread
 /// each time.
 fn again(program: &Path) -> Outcome<Vec<Duration>> {
-    let mut server = Server::start(program)?;
+    let server = Server::start(program)?;
     // Starts one call fewer than the server runs at once, so that the blocking call is not queued.
     for id in 0..255 {
         server.call(1_000 + id, "sleep", 600_000)?;
@@ -92,21 +85,13 @@ fn again(program: &Path) -> Outcome<Vec<Duration>> {
 }
 
 /// A server process with two threads, connected over stdio.
-struct Server {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
+struct Server(corpus::Server);
 
 impl Server {
     fn start(program: &Path) -> Outcome<Self> {
-        let mut command = Command::new(program);
-        command.args(["--workers", WORKERS]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        own_group(&mut command);
-        let mut child = command.spawn().context("workbench")?;
-        let input = child.stdin.take().context("stdin")?;
-        let output = BufReader::new(child.stdout.take().context("stdout")?);
-        let mut server = Self { child, input, output };
+        let program = program.to_string_lossy().into_owned();
+        let command = [program, "--workers".to_owned(), WORKERS.to_owned()];
+        let server = Self(corpus::Server::start(&command)?);
         let mgp = json!({"mgp": {"version": "0.3.0", "extensions": ["lifecycle"]}});
         let hello = json!({
             "protocolVersion": "2025-11-25",
@@ -120,17 +105,18 @@ impl Server {
         Ok(server)
     }
 
-    fn send(&mut self, message: &Value) -> Outcome {
-        Ok(self.input.write_all(format!("{message}\n").as_bytes())?)
+    fn send(&self, message: &Value) -> Outcome {
+        let is_written = self.0.send_line(&message.to_string());
+        if is_written { Ok(()) } else { Err(Failure::new("the server does not read its input")) }
     }
 
-    fn call(&mut self, id: usize, tool: &str, ms: u64) -> Outcome {
+    fn call(&self, id: usize, tool: &str, ms: u64) -> Outcome {
         let params = json!({"name": tool, "arguments": {"ms": ms}});
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}))
     }
 
     /// Sends a ping; returns the time until its reply.
-    fn ping(&mut self, id: usize) -> Outcome<Duration> {
+    fn ping(&self, id: usize) -> Outcome<Duration> {
         let begin = now();
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": "mgp/health/ping"}))?;
         let answer = self.answer(id)?;
@@ -140,42 +126,15 @@ impl Server {
     }
 
     /// Returns the reply to a request, and skips other replies.
-    fn answer(&mut self, id: usize) -> Outcome<Value> {
-        // Kills a server that does not reply in time. Its output then ends, and so does the loop below.
-        let _watched = watch(&self.child);
-        loop {
-            let mut line = String::new();
-            if self.output.read_line(&mut line)? == 0 {
-                return Err(Failure::new(format!(
-                    "no answer to request {id} within {REPLY_TIMEOUT:?}"
-                )));
-            }
+    fn answer(&self, id: usize) -> Outcome<Value> {
+        while let Some(line) = self.0.line(REPLY_TIMEOUT) {
             let message: Value = serde_json::from_str(&line)?;
             if message["id"] == id {
                 return Ok(message);
             }
         }
+        Err(Failure::new(format!("no answer to request {id} within {REPLY_TIMEOUT:?}")))
     }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Ignores errors, because the server may have exited already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Kills a process after `REPLY_TIMEOUT`, unless the returned sender is dropped before.
-fn watch(child: &Child) -> Sender<()> {
-    let (done, waiting) = channel::<()>();
-    let process = child.id();
-    thread::spawn(move || {
-        if waiting.recv_timeout(REPLY_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
-            kill_group(process);
-        }
-    });
-    done
 }
 
 // === HTTP ===
@@ -189,26 +148,31 @@ fn over_http(program: &Path) -> Outcome<Vec<Duration>> {
         Ok(command)
     };
     let served = Served::start(command, &log)?;
+    let mgp = json!({"version": "0.3.0", "extensions": ["lifecycle"]});
+    let capabilities = json!({"extensions": {"dev.cloto/mgp": mgp}});
+    // Sends a call on a new connection, without reading the reply.
+    let call = |tool: &str, ms: u64| -> Outcome<TcpStream> {
+        let params = json!({"name": tool, "arguments": {"ms": ms}});
+        let mut stream = exchange::connect(served.port())?;
+        let call = exchange::request(served.port(), &capabilities, "tools/call", params);
+        stream.write_all(&call)?;
+        Ok(stream)
+    };
     let mut held = Vec::new();
-    for id in 0..CONNECTIONS {
-        held.push(post(served.port(), &call(id, "sleep", 600_000), "tools/call", "sleep")?);
+    for _ in 0..CONNECTIONS {
+        held.push(call("sleep", 600_000)?);
     }
     let mut times = Vec::new();
-    for round in 0..60 {
-        held.push(post(served.port(), &call(round, "freeze", 120), "tools/call", "freeze")?);
+    for _ in 0..60 {
+        held.push(call("freeze", 120)?);
         for _ in 0..5 {
+            let (method, params) = ("mgp/health/ping", json!({}));
             let begin = now();
-            let mut pinged = post(
-                served.port(),
-                &message(1, "mgp/health/ping", json!({})),
-                "mgp/health/ping",
-                "",
-            )?;
-            let mut answer = String::new();
-            pinged.read_to_string(&mut answer)?;
+            let answer = exchange::ask(served.port(), &capabilities, method, params, REPLY_TIMEOUT);
             times.push(begin.elapsed());
-            if !answer.contains(r#""status":"healthy""#) {
-                return Err(Failure::new(answer));
+            let message = answer.message().unwrap_or_default();
+            if message["result"]["status"] != "healthy" {
+                return Err(Failure::new(format!("{}: {message}", answer.status.value())));
             }
             thread::sleep(Duration::from_millis(7));
         }
@@ -218,36 +182,6 @@ fn over_http(program: &Path) -> Outcome<Vec<Duration>> {
     drop(held);
     let _ = std::fs::remove_file(log);
     Ok(times)
-}
-
-fn call(id: usize, tool: &str, ms: u64) -> Value {
-    message(id, "tools/call", json!({"name": tool, "arguments": {"ms": ms}}))
-}
-
-fn message(id: usize, method: &str, mut params: Value) -> Value {
-    let mgp = json!({"version": "0.3.0", "extensions": ["lifecycle"]});
-    params["_meta"] = json!({
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {"extensions": {"dev.cloto/mgp": mgp}},
-    });
-    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
-}
-
-/// Sends a message on a new connection, without reading the reply.
-fn post(port: u16, message: &Value, method: &str, name: &str) -> Outcome<TcpStream> {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
-    let body = message.to_string();
-    let named = if name.is_empty() { String::new() } else { format!("mcp-name: {name}\r\n") };
-    let head = format!(
-        "POST /mcp HTTP/1.1\r\nhost: localhost:{port}\r\ncontent-type: application/json\r\n\
-         accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\n\
-         mcp-method: {method}\r\n{named}content-length: {}\r\nconnection: close\r\n\r\n",
-        body.len()
-    );
-    stream.write_all((head + &body).as_bytes())?;
-    Ok(stream)
 }
 
 // === Figures ===

@@ -57,38 +57,22 @@ pub(super) fn valid_real(options: &Options) -> Outcome<Verdict> {
     for (server, _) in servers {
         kernel.run(&["access", "grant", "*", server, "--no-confirm", "--because", "the check"])?;
     }
-    let mut counts = Counts::default();
+    // The number of calls with the expected outcome and of all calls, for attacks and for ordinary calls.
+    let mut counts = [[0_usize; 2]; 2];
     for line in CALLS.lines().skip(1) {
         let is_right = judge(&kernel, &served, &line.replace("DIR", &folder))?;
-        counts.add(line.starts_with('+'), is_right);
+        let [right, all] = &mut counts[usize::from(line.starts_with('+'))];
+        *right += usize::from(is_right);
+        *all += 1;
     }
-    Ok(counts.verdict())
-}
-
-/// The number of calls with the expected outcome and of all calls, for ordinary calls and for attacks.
-#[derive(Default)]
-struct Counts {
-    ordinary: [usize; 2],
-    attacks: [usize; 2],
-}
-
-impl Counts {
-    fn add(&mut self, is_ordinary: bool, is_right: bool) {
-        let counts = if is_ordinary { &mut self.ordinary } else { &mut self.attacks };
-        counts[0] += usize::from(is_right);
-        counts[1] += 1;
-    }
-
-    fn verdict(&self) -> Verdict {
-        let ([passed, ordinary], [blocked, attacks]) = (self.ordinary, self.attacks);
-        Verdict {
-            pass: (passed, blocked) == (ordinary, attacks),
-            figure: format!(
-                "{passed} of {ordinary} ordinary calls reach their servers, {blocked} of {attacks} attacks are blocked"
-            ),
-            bound: "all".to_owned(),
-        }
-    }
+    let [[blocked, attacks], [passed, ordinary]] = counts;
+    Ok(Verdict {
+        pass: (passed, blocked) == (ordinary, attacks),
+        figure: format!(
+            "{passed} of {ordinary} ordinary calls reach their servers, {blocked} of {attacks} attacks are blocked"
+        ),
+        bound: "all".to_owned(),
+    })
 }
 
 /// Makes the call of a line; returns whether it had the outcome that the line expects: it reached its server, or was

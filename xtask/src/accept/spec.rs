@@ -3,9 +3,8 @@
 
 use super::{Verdict, shared};
 use crate::{
-    contract::check_example,
     run::{Context, Outcome},
-    spec,
+    spec::{self, check_example},
 };
 use serde_json::{Value, json};
 

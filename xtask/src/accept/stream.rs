@@ -1,10 +1,10 @@
 //! The acceptance checks `stream.bulk` and `stream.cost`: the memory and the instructions of streamed results (MGP
 //! §12).
 
-use super::Verdict;
+use super::{Options, Verdict};
 use crate::{
     bench::total_instructions,
-    run::{Context, Failure, Outcome, Program, Rigour, has, release_example, target},
+    run::{Context, Outcome, Program, has, release_example, target},
 };
 use std::{fs, path::Path};
 
@@ -31,12 +31,11 @@ pub(super) fn bulk() -> Outcome<Verdict> {
 }
 
 /// Counts the instructions for a chunk.
-pub(super) fn cost(rigour: Rigour) -> Outcome<Verdict> {
-    let program = program()?;
+pub(super) fn cost(options: &Options) -> Outcome<Verdict> {
     if !has("valgrind") {
-        rigour.skip("instructions", "valgrind is not installed")?;
-        return Err(Failure::new("stream.cost needs valgrind"));
+        return options.skip("the instructions of a chunk", "valgrind is not installed");
     }
+    let program = program()?;
     let direct = of_chunk(&program, "0", MAX_INSTRUCTIONS[0])?;
     Ok(direct.and(of_chunk(&program, "1", MAX_INSTRUCTIONS[1])?))
 }

@@ -1,12 +1,14 @@
 //! The acceptance checks `core.wire` and `mcp.http-wire`: malformed input must neither stop a server nor get a wrong
 //! answer.
 
-use super::{Verdict, shared};
+use super::{Options, Verdict, shared};
 use crate::{
     corpus::{self, Summary},
     run::{Context, Outcome, Program},
 };
 
+/// The corpus in the shared material.
+const CORPUS: &str = "corpora/rpc_invalid.public.jsonl";
 /// The minimum share of corpus rows to which the server reacts as their labels require.
 const MIN_RATIO: f64 = 0.98;
 /// The number of lines that the program `fuzz_lines` mutates and tests; `SEED` is the seed of the mutations.
@@ -14,12 +16,11 @@ const LINES: &str = "10000000";
 const SEED: &str = "20260228";
 
 /// Runs the labelled rows for stdio, then the mutated lines.
-pub(super) fn core_wire() -> Outcome<Verdict> {
-    let file = shared("corpora/rpc_invalid.public.jsonl");
-    if file.is_none() {
-        println!("the corpus does not lie beside the repository; skipped");
-    }
-    let rows = file.map(|file| corpus::stdio(&file, &[])).transpose()?;
+pub(super) fn core_wire(options: &Options) -> Outcome<Verdict> {
+    let rows = match shared(CORPUS) {
+        Some(file) => judged(corpus::stdio(&file, &[])?),
+        None => options.skip("the corpus", "it does not lie beside the repository")?,
+    };
     // `fuzz_lines` exits with a failure on a panic, a wrong answer or growing memory.
     let program = ["run", "--release", "-p", "mgp-programs", "--bin", "fuzz_lines"];
     let fuzz = Program::cargo(&program).args(&["--", "--seed", SEED, "--n", LINES]).run();
@@ -34,15 +35,12 @@ pub(super) fn core_wire() -> Outcome<Verdict> {
         ),
         bound: "no panic, no growth".to_owned(),
     };
-    Ok(match rows {
-        Some(rows) => judged(rows).and(lines),
-        None => lines,
-    })
+    Ok(rows.and(lines))
 }
 
 /// Sends the labelled rows for HTTP to the conformance server.
 pub(super) fn http_wire() -> Outcome<Verdict> {
-    let file = shared("corpora/rpc_invalid.public.jsonl").context("the corpus")?;
+    let file = shared(CORPUS).context("the corpus")?;
     Ok(judged(corpus::http(&file, &[])?))
 }
 

@@ -114,22 +114,43 @@ pub(crate) fn bench(flags: &Flags) -> Outcome {
     }
     let rigour = Rigour::from_strict(flags.has("--strict"));
     let rows = rows(&programs, transport, effort, rigour)?;
-    if flags.has("--json") {
-        for row in &rows {
-            println!("{}", row.json());
+    let lines: Vec<String> = rows.iter().map(|row| row.json().to_string()).collect();
+    let pinned = programs.generator.processor.is_some();
+    let report = Report {
+        json: lines.join("\n"),
+        text: table::text(&rows),
+        heading: &table::heading(transport),
+        section: &|| table::markdown(&rows, transport, effort, pinned),
+        missed: rows.iter().filter(|row| row.missed()).map(Row::title).collect(),
+    };
+    report.show(flags)
+}
+
+/// The results of a benchmark, in all forms.
+struct Report<'a> {
+    json: String,
+    text: String,
+    /// The heading of the benchmark's section in the Markdown file.
+    heading: &'a str,
+    section: &'a dyn Fn() -> String,
+    missed: Vec<String>,
+}
+
+impl Report<'_> {
+    /// Prints the rows as JSON or text and, with `--markdown`, writes them to a file; fails if a row misses its bound.
+    fn show(self, flags: &Flags) -> Outcome {
+        if flags.has("--json") {
+            println!("{}", self.json);
+        } else {
+            print!("{}", self.text);
         }
-    } else {
-        print!("{}", table::text(&rows));
+        if let Some(file) = flags.value("--markdown") {
+            let old = fs::read_to_string(file).unwrap_or_default();
+            fs::write(file, table::page(&old, self.heading, &(self.section)())).context(file)?;
+            println!("wrote {file}");
+        }
+        if self.missed.is_empty() { Ok(()) } else { Err(Failure::new(self.missed.join(", "))) }
     }
-    if let Some(file) = flags.value("--markdown") {
-        let pinned = programs.generator.processor.is_some();
-        let section = table::markdown(&rows, transport, effort, pinned);
-        let old = fs::read_to_string(file).unwrap_or_default();
-        fs::write(file, table::page(&old, &table::heading(transport), &section)).context(file)?;
-        println!("wrote {file}");
-    }
-    let missed: Vec<_> = rows.iter().filter(|row| row.missed()).map(Row::title).collect();
-    if missed.is_empty() { Ok(()) } else { Err(Failure::new(missed.join(", "))) }
 }
 
 /// Runs the acceptance check `core.bench`.

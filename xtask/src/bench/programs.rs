@@ -85,7 +85,7 @@ impl Programs {
             ours_multi: with("ours, multi-thread", "multi"),
             rmcp_stdio: server("rmcp stdio()", "rmcp-echo", &["stdio"]),
             rmcp_pipes: server("rmcp stdio_pipes()", "rmcp-echo", &["pipes", "--rt", "current"]),
-            bare: server("bare loop", "bare-stdio", &["pipes"]),
+            bare: server("bare loop", "bare-stdio", &[]),
             rmcp_http: server("rmcp HTTP", "rmcp-echo", &[]),
             bare_http: server("bare hyper", "bare-http", &[]),
         })

@@ -5,11 +5,11 @@
 //! looks for them in `tools/list`, and permissions are approved automatically, because the suite has no operator. All
 //! other settings are the defaults.
 
-use super::{host, suite::Tried};
+use super::{example, suite::Tried};
 use crate::{
     exchange,
     packages::{self, Node},
-    run::{Context, Failure, Outcome, debug_programs, now, target},
+    run::{Context, Failure, Outcome, debug_programs, emptied, now, target},
     serving::Served,
 };
 use serde_json::{Value, json};
@@ -73,7 +73,7 @@ impl Peer {
     /// Installs and starts the server.
     fn start(self, folder: &Path) -> Outcome<Served> {
         let mut words = match self {
-            Self::Ours => vec![host::fixture()?, "--port".into()],
+            Self::Ours => vec![example("conformance_server")?, "--port".into()],
             Self::TypeScript => {
                 let (node, place) = (Node::of_at_least(20)?, folder.join("node"));
                 let wanted: Vec<_> = TYPESCRIPT.iter().map(|&name| name.to_owned()).collect();
@@ -137,18 +137,8 @@ impl Kernel {
     }
 
     pub(super) fn tried(&self) -> Tried {
-        Tried::Server(format!("http://127.0.0.1:{}/mcp", self.kernel.port()))
+        Tried::at(&self.kernel)
     }
-}
-
-/// Creates an empty folder that only its owner can read.
-fn emptied(folder: PathBuf) -> Outcome<PathBuf> {
-    let _ = fs::remove_dir_all(&folder);
-    let mut builder = fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(&folder).context(folder.display())?;
-    Ok(folder)
 }
 
 /// Returns the kernel's configuration for a server with these tools.

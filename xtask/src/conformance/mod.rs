@@ -2,7 +2,6 @@
 //! and compares the results with a strict baseline.
 
 mod baseline;
-mod host;
 mod judged;
 mod kernel;
 mod sets;
@@ -11,13 +10,14 @@ mod suite;
 use crate::{
     accept::Verdict as Accepted,
     flags::Flags,
-    run::{Failure, Outcome, Rigour, now, seconds},
+    run::{Failure, Outcome, Rigour, debug_programs, now, seconds, target},
+    serving::Served,
 };
 use baseline::{Baseline, Whole};
-use host::Host;
 use judged::{Judged, Verdict};
 use kernel::{Kernel, Peer};
 use sets::{ALL, EXTENSIONS, Requirements, Scenarios, Set, Side};
+use std::path::PathBuf;
 use suite::{Suite, Tried};
 
 /// Runs the sets of scenarios of one side or both; with `--only`, runs one scenario in the sets that contain it. With
@@ -188,7 +188,7 @@ pub(crate) fn extensions() -> Outcome<Accepted> {
 struct Stage<'a> {
     suite: &'a Suite,
     baseline: &'a Baseline,
-    host: Option<Host>,
+    host: Option<Served>,
     client: Option<Tried>,
 }
 
@@ -201,13 +201,15 @@ impl<'a> Stage<'a> {
         match side {
             Side::Server => {
                 if self.host.is_none() {
-                    self.host = Some(Host::start()?);
+                    let words = [example("conformance_server")?, "--port".into(), "PORT".into()];
+                    let log = target()?.join("conformance/server.log");
+                    self.host = Some(Served::words(&words.map(PathBuf::into_os_string), &log)?);
                 }
-                self.host.as_ref().map(Host::tried)
+                self.host.as_ref().map(Tried::at)
             }
             Side::Client => {
                 if self.client.is_none() {
-                    self.client = Some(host::client()?);
+                    self.client = Some(Tried::Client(example("conformance_client")?));
                 }
                 self.client.clone()
             }
@@ -230,6 +232,11 @@ impl<'a> Stage<'a> {
         let tried = self.tried(set.side)?;
         self.suite.alone(set, &tried, scenario)
     }
+}
+
+/// Builds an example, and returns the path of the program.
+fn example(name: &str) -> Outcome<PathBuf> {
+    Ok(debug_programs(&[name])?.join("examples").join(name))
 }
 
 /// Prints the verdict on a scenario, and the reasons of a failure unless it is a known one.

@@ -78,43 +78,24 @@ impl Set {
 }
 
 /// The scenarios that the acceptance check `mcp.tasks` runs, by set.
+#[rustfmt::skip]
 pub(super) const EXTENSIONS: &[(&str, &[&str])] = &[
-    (
-        "server 2026-07-28",
-        &[
-            "tasks-lifecycle",
-            "tasks-capability-negotiation",
-            "tasks-wire-fields",
-            "tasks-request-state-removal",
-            "tasks-mrtr-input",
-            "tasks-request-headers",
-            "tasks-dispatch-and-envelope",
-            "tasks-required-task-error",
-            "tasks-mrtr-composition",
-            "http-header-validation",
-            "http-custom-header-server-validation",
-            "json-schema-2020-12",
-            "sep-2640-skills-enumeration",
-            "sep-2640-skills-manifest",
-            "sep-2640-skills-directory",
-        ],
-    ),
-    (
-        "client 2026-07-28",
-        &[
-            "json-schema-2020-12-preservation",
-            "sep-2640-client-no-prefetch",
-            "sep-2640-client-verify-digest",
-            "sep-2640-client-verify-size",
-            "sep-2640-client-verify-frontmatter",
-            "auth/client-credentials-jwt",
-            "auth/client-credentials-basic",
-        ],
-    ),
-    (
-        "client backcompat",
-        &["auth/2025-03-26-oauth-metadata-backcompat", "auth/2025-03-26-oauth-endpoint-fallback"],
-    ),
+    ("server 2026-07-28", &[
+        "tasks-lifecycle", "tasks-capability-negotiation", "tasks-wire-fields",
+        "tasks-request-state-removal", "tasks-mrtr-input", "tasks-request-headers",
+        "tasks-dispatch-and-envelope", "tasks-required-task-error", "tasks-mrtr-composition",
+        "http-header-validation", "http-custom-header-server-validation", "json-schema-2020-12",
+        "sep-2640-skills-enumeration", "sep-2640-skills-manifest", "sep-2640-skills-directory",
+    ]),
+    ("client 2026-07-28", &[
+        "json-schema-2020-12-preservation", "sep-2640-client-no-prefetch",
+        "sep-2640-client-verify-digest", "sep-2640-client-verify-size",
+        "sep-2640-client-verify-frontmatter", "auth/client-credentials-jwt",
+        "auth/client-credentials-basic",
+    ]),
+    ("client backcompat", &[
+        "auth/2025-03-26-oauth-metadata-backcompat", "auth/2025-03-26-oauth-endpoint-fallback",
+    ]),
 ];
 
 /// The suite's own list of the scenarios that a revision requires.

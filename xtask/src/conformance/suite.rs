@@ -8,6 +8,7 @@ use crate::{
     child,
     packages::Node,
     run::{Context, Failure, Outcome, target},
+    serving::Served,
 };
 use std::{
     ffi::OsString,
@@ -44,6 +45,13 @@ pub(super) struct Suite {
 pub(super) enum Tried {
     Server(String),
     Client(PathBuf),
+}
+
+impl Tried {
+    /// Returns the URL of a running server.
+    pub(super) fn at(served: &Served) -> Self {
+        Self::Server(format!("http://127.0.0.1:{}/mcp", served.port()))
+    }
 }
 
 impl Suite {

@@ -19,6 +19,7 @@ use crate::{
 pub(crate) use http::{alive, http};
 use row::Row;
 use serde_json::{Value, json};
+pub(crate) use server::Server;
 use std::{fs, path::Path, sync::Mutex, thread};
 
 /// The number of servers that run in parallel.

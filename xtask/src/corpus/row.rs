@@ -36,7 +36,7 @@ pub(super) struct Expect {
 }
 
 /// The maximum growth of the server's memory in rows with `bounded_memory`.
-const BOUNDED: u64 = 64 << 20;
+pub(super) const BOUNDED: u64 = 64 << 20;
 
 #[derive(Deserialize)]
 struct Written {

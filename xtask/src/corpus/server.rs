@@ -24,7 +24,7 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The number of clock ticks per second in `/proc/PID/stat`.
 const TICKS: u64 = 100;
 
-pub(super) struct Server {
+pub(crate) struct Server {
     child: Child,
     jobs: Option<Sender<Vec<Piece>>>,
     done: Receiver<bool>,
@@ -55,7 +55,7 @@ impl Gate {
 }
 
 impl Server {
-    pub(super) fn start(command: &[String]) -> Outcome<Self> {
+    pub(crate) fn start(command: &[String]) -> Outcome<Self> {
         let (program, arguments) = command.split_first().context("a server command")?;
         let mut child = Command::new(program)
             .args(arguments)
@@ -85,7 +85,7 @@ impl Server {
     }
 
     /// Writes one line; returns whether it was written in time.
-    pub(super) fn send_line(&self, message: &str) -> bool {
+    pub(crate) fn send_line(&self, message: &str) -> bool {
         self.send(vec![(format!("{message}\n").into_bytes(), Duration::ZERO)]);
         self.written(EXIT_TIMEOUT)
     }
@@ -101,7 +101,7 @@ impl Server {
     }
 
     /// Returns the next line of the server's output; `None` if none arrives within the time limit.
-    pub(super) fn line(&self, limit: Duration) -> Option<String> {
+    pub(crate) fn line(&self, limit: Duration) -> Option<String> {
         self.lines.recv_timeout(limit).ok()
     }
 

@@ -80,7 +80,7 @@ pub(super) fn cells() -> Vec<Cell> {
 }
 
 /// Returns the calls that a driver script makes, each as step name, tool and arguments.
-pub(super) fn calls() -> Value {
+fn calls() -> Value {
     json!([
         ["echo", "echo", {"message": "hello"}],
         ["unicode", "echo", {"message": UNICODE}],
@@ -110,14 +110,20 @@ fn talk(sdk: &Sdk, mode: &str, cell: &Cell, stage: &Stage) -> Outcome<String> {
     let mut command = sdk.driven(places)?;
     command.arg(mode);
     command.args(relayed(&traffic)?).arg(stage.program(Ours::Echo)?);
+    converse(command, cell, places)?;
+    plain(&Traffic::read(&traffic)?, cell.revision)
+}
+
+/// Runs a driver script that makes all calls, and checks its report.
+pub(super) fn converse(mut command: Command, cell: &Cell, places: &Places) -> Outcome {
     at_home(&mut command, places);
     let errors = places.log(&cell.name, "stderr");
     let ended = child::run(command, &calls().to_string(), &errors, TIMEOUT)?;
     judge(&ended.stdout)?;
-    if !ended.success {
-        return Err(Failure::new(format!("the client failed; see {}", errors.display())));
+    if ended.success {
+        return Ok(());
     }
-    plain(&Traffic::read(&traffic)?, cell.revision)
+    Err(Failure::new(format!("the client failed; see {}", errors.display())))
 }
 
 /// Makes a program run in a scratch folder that is also its home, so that it does not touch the user's files.
@@ -127,7 +133,7 @@ pub(super) fn at_home(command: &mut Command, places: &Places) {
 }
 
 /// Checks the driver's report of the conversation.
-pub(super) fn judge(text: &str) -> Outcome {
+fn judge(text: &str) -> Outcome {
     let steps = text
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).context(line))

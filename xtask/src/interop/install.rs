@@ -3,7 +3,7 @@
 
 use super::pins::{ALL, Pin, Registry};
 use crate::packages::{self, Node};
-use crate::run::{Context, Failure, Outcome, Program, target};
+use crate::run::{Context, Failure, Outcome, Program, emptied, target};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -45,15 +45,7 @@ impl Places {
 
     /// Creates an empty folder for a kernel's state that only its owner can access.
     pub(super) fn emptied(&self, name: &str) -> Outcome<PathBuf> {
-        let folder = self.root.join(name);
-        if folder.exists() {
-            fs::remove_dir_all(&folder).context(folder.display())?;
-        }
-        let mut builder = fs::DirBuilder::new();
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.recursive(true).create(&folder).context(folder.display())?;
-        Ok(folder)
+        emptied(self.root.join(name))
     }
 
     /// Returns the folder that foreign programs get as their home.

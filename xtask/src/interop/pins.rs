@@ -48,18 +48,10 @@ pub(super) const RMCP: Pin =
     Pin { registry: Registry::CratesIo, package: "rmcp", version: "3.8.0", folder: "bench" };
 
 /// All packages that the conversations (cells) use.
+#[rustfmt::skip]
 pub(super) const ALL: &[Pin] = &[
-    PYTHON_2,
-    PYTHON_1,
-    SERVER_TIME,
-    SERVER_GIT,
-    TYPESCRIPT_2,
-    TYPESCRIPT_1,
-    SERVER_EVERYTHING,
-    SERVER_FILESYSTEM,
-    SERVER_MEMORY,
-    INSPECTOR,
-    RMCP,
+    PYTHON_2, PYTHON_1, SERVER_TIME, SERVER_GIT, TYPESCRIPT_2, TYPESCRIPT_1, SERVER_EVERYTHING,
+    SERVER_FILESYSTEM, SERVER_MEMORY, INSPECTOR, RMCP,
 ];
 
 impl Pin {

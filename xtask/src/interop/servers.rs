@@ -1,7 +1,7 @@
 //! The conversations (cells) in which our client `call_tool` uses foreign stdio servers, in both protocol eras.
 
 use super::{
-    Cell, Quadrant, Stage,
+    Cell, Quadrant, Run, Stage,
     clients::at_home,
     install::Places,
     ours::{Call, Mgp, Place, Seen},
@@ -18,7 +18,8 @@ use std::{ffi::OsString, fs, path::PathBuf};
 struct Server {
     name: &'static str,
     pin: Pin,
-    speaks: Speaks,
+    /// The newest revision that the server supports.
+    best: &'static str,
     command: fn(&Places) -> Outcome<Vec<OsString>>,
     tool: &'static str,
     arguments: fn(&Places) -> Value,
@@ -26,17 +27,11 @@ struct Server {
     wanted: &'static str,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Speaks {
-    Legacy,
-    BothEras,
-}
-
 const SERVERS: &[Server] = &[
     Server {
         name: "time",
         pin: SERVER_TIME,
-        speaks: Speaks::BothEras,
+        best: MODERN,
         command: |places| Ok(vec![places.script(SERVER_TIME).into()]),
         tool: "convert_time",
         arguments: |_| json!({"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}),
@@ -45,7 +40,7 @@ const SERVERS: &[Server] = &[
     Server {
         name: "git",
         pin: SERVER_GIT,
-        speaks: Speaks::BothEras,
+        best: MODERN,
         command: |places| {
             let folder = folder(places)?;
             Program::new("git").args(&["init", "--quiet"]).args(&[&folder]).run()?;
@@ -58,7 +53,7 @@ const SERVERS: &[Server] = &[
     Server {
         name: "everything",
         pin: SERVER_EVERYTHING,
-        speaks: Speaks::Legacy,
+        best: LEGACY,
         command: |places| {
             Ok(vec![
                 Places::node(SERVER_EVERYTHING)?.into(),
@@ -73,7 +68,7 @@ const SERVERS: &[Server] = &[
     Server {
         name: "filesystem",
         pin: SERVER_FILESYSTEM,
-        speaks: Speaks::Legacy,
+        best: LEGACY,
         command: |places| {
             Ok(vec![
                 Places::node(SERVER_FILESYSTEM)?.into(),
@@ -88,7 +83,7 @@ const SERVERS: &[Server] = &[
     Server {
         name: "memory",
         pin: SERVER_MEMORY,
-        speaks: Speaks::Legacy,
+        best: LEGACY,
         command: |places| {
             let memory = places.home().join("memory.jsonl");
             // Removes the server's memory file of an earlier run, because its contents would change the result.
@@ -109,7 +104,7 @@ const SERVERS: &[Server] = &[
     Server {
         name: "rmcp",
         pin: RMCP,
-        speaks: Speaks::BothEras,
+        best: MODERN,
         command: |places| Ok(vec![places.rmcp().into(), "stdio".into()]),
         tool: "echo",
         arguments: |_| json!({"message": TEXT}),
@@ -120,8 +115,8 @@ const SERVERS: &[Server] = &[
 /// A text with non-ASCII characters, so that each reply shows whether it was decoded correctly.
 pub(super) const TEXT: &str = "żółw 🦀";
 
-const LEGACY: &str = "2025-11-25";
-const MODERN: &str = "2026-07-28";
+pub(super) const LEGACY: &str = "2025-11-25";
+pub(super) const MODERN: &str = "2026-07-28";
 
 /// A function that returns the command to start a server.
 pub(super) type Start = fn(&Places) -> Outcome<Vec<OsString>>;
@@ -134,32 +129,47 @@ pub(super) fn collection() -> impl Iterator<Item = (&'static str, Pin, Start)> {
 
 /// Returns a cell for each server, mode and set of offered extensions.
 pub(super) fn cells() -> Vec<Cell> {
-    let mut cells = Vec::new();
-    for server in SERVERS {
-        let best = if server.speaks == Speaks::BothEras { MODERN } else { LEGACY };
-        let mut add = |mode: &str, mgp: Mgp, revision| {
-            let (era, plain) = (mode.to_owned(), mgp == Mgp::None);
-            let suffix = if plain { "-plain" } else { "" };
-            cells.push(Cell {
-                name: format!("{}/{mode}{suffix}", server.name),
-                quadrant: if plain { Quadrant::BothPlain } else { Quadrant::PlainServer },
-                client: "ours, `call_tool`".to_owned(),
-                server: server.pin.shown(),
-                mode: mode.to_owned(),
-                revision,
-                pins: vec![server.pin],
-                run: Box::new(move |cell, stage| talk(server, &era, mgp, cell, stage)),
-            });
-        };
-        add("auto", Mgp::All, best);
-        add("legacy", Mgp::All, LEGACY);
-        if server.speaks == Speaks::BothEras {
-            add("modern", Mgp::All, MODERN);
-        }
-        add("auto", Mgp::None, best);
-    }
+    let of = |server: &'static Server| {
+        of_server(server.name, server.pin, server.best, "ours, `call_tool`", |mode, mgp| {
+            Box::new(move |cell: &Cell, stage: &Stage| talk(server, mode, mgp, cell, stage))
+        })
+    };
+    let mut cells: Vec<Cell> = SERVERS.iter().flat_map(of).collect();
     cells.sort_by_key(|cell| cell.quadrant == Quadrant::BothPlain);
     cells
+}
+
+/// Returns the cells of a server: one for each mode, and one without MGP. `best` is the newest revision that the server
+/// supports, which mode `auto` must negotiate.
+pub(super) fn of_server(
+    name: &str,
+    pin: Pin,
+    best: &'static str,
+    client: &str,
+    run: impl Fn(&'static str, Mgp) -> Run,
+) -> Vec<Cell> {
+    let modes = [
+        ("auto", Mgp::All, best),
+        ("legacy", Mgp::All, LEGACY),
+        ("modern", Mgp::All, MODERN),
+        ("auto", Mgp::None, best),
+    ];
+    let modes = modes.into_iter().filter(|(mode, ..)| *mode != "modern" || best == MODERN);
+    let cell = |(mode, mgp, revision): (&'static str, Mgp, &'static str)| {
+        let plain = mgp == Mgp::None;
+        let suffix = if plain { "-plain" } else { "" };
+        Cell {
+            name: format!("{name}/{mode}{suffix}"),
+            quadrant: if plain { Quadrant::BothPlain } else { Quadrant::PlainServer },
+            client: client.to_owned(),
+            server: pin.shown(),
+            mode: mode.to_owned(),
+            revision,
+            pins: vec![pin],
+            run: run(mode, mgp),
+        }
+    };
+    modes.map(cell).collect()
 }
 
 fn talk(server: &Server, era: &str, mgp: Mgp, cell: &Cell, stage: &Stage) -> Outcome<String> {

@@ -12,6 +12,7 @@ struct Arrows {
 }
 
 /// All allowed dependencies: the layers depend on `mgp-types` but not on each other, and the SDKs combine the layers.
+#[rustfmt::skip]
 const ALLOWED: &[Arrows] = &[
     Arrows { from: "mgp-types", to: &[], optional: &[] },
     Arrows { from: "mgp-testkit", to: &["mgp-types"], optional: &[] },
@@ -22,74 +23,28 @@ const ALLOWED: &[Arrows] = &[
     Arrows { from: "mgp-stream", to: &["mgp-types"], optional: &[] },
     Arrows { from: "mgp-discovery", to: &["mgp-types"], optional: &[] },
     Arrows { from: "mgp-toolindex", to: &["mgp-types"], optional: &[] },
-    Arrows {
-        from: "mgp-server-sdk",
-        to: &["mgp-types", "mgp-transport", "mgp-security", "mgp-lifecycle", "mgp-stream"],
-        optional: &["mgp-macros"],
-    },
+    Arrows { from: "mgp-server-sdk", to: &["mgp-types", "mgp-transport", "mgp-security",
+        "mgp-lifecycle", "mgp-stream"], optional: &["mgp-macros"] },
     // The code that the macros generate uses the server SDK, but the package `mgp-macros` itself depends on no package
     // of the workspace.
     Arrows { from: "mgp-macros", to: &[], optional: &[] },
     Arrows { from: "mgp-contract", to: &["mgp-types"], optional: &[] },
     Arrows { from: "mgp-openapi", to: &["mgp-types", "mgp-server-sdk"], optional: &[] },
-    Arrows {
-        from: "mgp-client-sdk",
-        // The tests of `mgp-client-sdk` use the server SDK for the servers to which they connect.
-        to: &[
-            "mgp-types",
-            "mgp-transport",
-            "mgp-security",
-            "mgp-lifecycle",
-            "mgp-stream",
-            "mgp-server-sdk",
-        ],
-        optional: &[],
-    },
-    Arrows {
-        from: "mgp-kernel",
-        to: &[
-            "mgp-types",
-            "mgp-transport",
-            "mgp-security",
-            "mgp-lifecycle",
-            "mgp-contract",
-            "mgp-discovery",
-            "mgp-toolindex",
-            "mgp-server-sdk",
-            "mgp-client-sdk",
-        ],
-        optional: &[],
-    },
-    Arrows {
-        from: "mgp",
-        to: &[
-            "mgp-types",
-            "mgp-transport",
-            "mgp-security",
-            "mgp-lifecycle",
-            "mgp-contract",
-            "mgp-discovery",
-            "mgp-toolindex",
-            "mgp-server-sdk",
-            "mgp-client-sdk",
-            "mgp-kernel",
-            "mgp-openapi",
-            "mgp-validate",
-        ],
-        optional: &[],
-    },
+    // The tests of `mgp-client-sdk` use the server SDK for the servers to which they connect.
+    Arrows { from: "mgp-client-sdk", to: &["mgp-types", "mgp-transport", "mgp-security",
+        "mgp-lifecycle", "mgp-stream", "mgp-server-sdk"], optional: &[] },
+    Arrows { from: "mgp-kernel", to: &["mgp-types", "mgp-transport", "mgp-security",
+        "mgp-lifecycle", "mgp-contract", "mgp-discovery", "mgp-toolindex", "mgp-server-sdk",
+        "mgp-client-sdk"], optional: &[] },
+    Arrows { from: "mgp", to: &["mgp-types", "mgp-transport", "mgp-security", "mgp-lifecycle",
+        "mgp-contract", "mgp-discovery", "mgp-toolindex", "mgp-server-sdk", "mgp-client-sdk",
+        "mgp-kernel", "mgp-openapi", "mgp-validate"], optional: &[] },
     // The tests of this package check a server that is written with the SDK.
-    Arrows {
-        from: "mgp-validate",
-        to: &["mgp-types", "mgp-server-sdk", "mgp-transport"],
-        optional: &[],
-    },
+    Arrows { from: "mgp-validate", to: &["mgp-types", "mgp-server-sdk", "mgp-transport"],
+        optional: &[] },
     // The test programs in `xtask/programs`.
-    Arrows {
-        from: "mgp-programs",
-        to: &["mgp-types", "mgp-transport", "mgp-security", "mgp-toolindex", "mgp-server-sdk"],
-        optional: &[],
-    },
+    Arrows { from: "mgp-programs", to: &["mgp-types", "mgp-transport", "mgp-security",
+        "mgp-toolindex", "mgp-server-sdk"], optional: &[] },
     // `docs/config.md` is generated from the table of keys in `mgp-discovery`.
     Arrows { from: "xtask", to: &["mgp-types", "mgp-discovery"], optional: &[] },
 ];

@@ -3,6 +3,7 @@
 
 use super::{
     Violation,
+    exports::visibility,
     source::{Source, closing},
 };
 
@@ -90,14 +91,7 @@ fn items_with_logic(source: &Source, mut at: usize, end: usize) -> Vec<Violation
             is_entry |= code[start..at].contains("[proc_macro");
             continue;
         }
-        let word = rest.strip_prefix("pub").map_or(rest, |after| {
-            let after = after.trim_start();
-            if after.starts_with('(') {
-                after.split_once(')').map_or(after, |(_, after)| after.trim_start())
-            } else {
-                after
-            }
-        });
+        let word = visibility(rest).1;
         let stop = rest.find([';', '{']).map_or(end, |offset| start + offset);
         let block = code[stop..].starts_with('{').then(|| closing(code, stop).unwrap_or(end));
         let after_block = block.map_or(stop + 1, |close| close + 1).min(end);

@@ -47,7 +47,7 @@ const REACHED: [(&str, &str, &str); 61] = [
     ("MonitorConfig", "servers.health_interval", "a_reload_begins_the_health_checks_of_a_server"),
     ("ParsedConfig", "mgp.toml", "a_reload_starts_a_changed_server_again_and_leaves_the_others_running"),
     ("ProxyConfig", "kernel.proxy", "a_reload_changes_the_proxy_to_servers_elsewhere"),
-    ("Quota", "Server::quota", "a_call_that_asks_is_charged_once_on_either_side"),
+    ("Quota", "Server::quota", "a_call_that_asks_counts_once_on_either_side"),
     ("RateLimit", "limits.calls_per_minute", "limits_hold_across_a_reload_a_restart_and_a_kill"),
     ("ReferencesConfig", "[kernel.references]", "a_change_of_the_references_is_logged_and_waits_for_a_restart"),
     ("RegistrationConfig", "KernelBuilder::registration", "pending_registrations_and_their_rate_are_bounded"),

@@ -4,20 +4,10 @@
 use super::{Violation, source::Source};
 
 /// The prefixes of the protocol's method names.
+#[rustfmt::skip]
 const METHOD_PREFIXES: &[&str] = &[
-    "completion/",
-    "elicitation/",
-    "logging/",
-    "mgp/",
-    "notifications/",
-    "prompts/",
-    "resources/",
-    "roots/",
-    "sampling/",
-    "server/",
-    "subscriptions/",
-    "tasks/",
-    "tools/",
+    "completion/", "elicitation/", "logging/", "mgp/", "notifications/", "prompts/", "resources/",
+    "roots/", "sampling/", "server/", "subscriptions/", "tasks/", "tools/",
 ];
 
 /// Method names that have no prefix.

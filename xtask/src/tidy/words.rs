@@ -20,19 +20,10 @@ const NOT_FIRST: &[&str] = &[
 ];
 
 /// The macros whose string literals are log messages.
+#[rustfmt::skip]
 const LOG_MACROS: &[&str] = &[
-    "debug!",
-    "debug_span!",
-    "error!",
-    "error_span!",
-    "event!",
-    "info!",
-    "info_span!",
-    "span!",
-    "trace!",
-    "trace_span!",
-    "warn!",
-    "warn_span!",
+    "debug!", "debug_span!", "error!", "error_span!", "event!", "info!", "info_span!", "span!",
+    "trace!", "trace_span!", "warn!", "warn_span!",
 ];
 
 /// The attributes whose string literals are help texts.

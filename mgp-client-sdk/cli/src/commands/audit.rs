@@ -141,11 +141,13 @@ impl Render for EventList {
 }
 
 fn row(event: &AuditEvent) -> [Cell; 6] {
-    let target = event.target.as_ref();
-    let what = target.map(|target| match (&target.server_id, &target.tool_name) {
-        (Some(server), Some(tool)) => format!("{server}.{tool}"),
-        (server, tool) => server.iter().chain(tool).cloned().collect(),
-    });
+    let what = match &event.target {
+        Some(target) => Some(match (&target.server_id, &target.tool_name) {
+            (Some(server), Some(tool)) => format!("{server}.{tool}"),
+            (server, tool) => server.iter().chain(tool).cloned().collect(),
+        }),
+        None => key_of(event),
+    };
     let result = result_word(event);
     let color = match result {
         "SUCCESS" => Color::Green,
@@ -160,6 +162,17 @@ fn row(event: &AuditEvent) -> [Cell; 6] {
         what.into(),
         reason(event).into(),
     ]
+}
+
+/// Returns the holder and the id of the API key that an event is about.
+pub(crate) fn key_of(event: &AuditEvent) -> Option<String> {
+    let details = event.details.as_ref()?;
+    let text = |name| details.decode::<String>(name).ok().flatten();
+    let id = text("key_id")?;
+    Some(match text("agent_id").or_else(|| text("subject")) {
+        Some(holder) => format!("{holder} {id}"),
+        None => id,
+    })
 }
 
 pub(crate) async fn run(global: &Global, audit: &Audit) -> CliResult {

@@ -406,16 +406,18 @@ pub(crate) async fn run(global: &Global, connect: &Connect) -> CliResult {
     let is_named = !connect.grant.is_empty();
     let tools = if is_named { BTreeMap::new() } else { present::tools(&change.present) };
     let backup = &mut connected.backup;
-    let write = || {
+    let switch = || {
         *backup = change.write(global, CommandRun::of("connect"), &file, text.as_deref())?;
         Ok(())
     };
     if servers.is_empty() {
-        write()?;
+        switch()?;
     } else {
         let access =
             NewAccess { agent: agent.to_owned(), servers, tools, because: "mgp connect".into() };
-        connected.granted = grant::grant_access(global, &config, vec![access], write).await?;
+        let check = || check_unchanged(&file, text.as_deref());
+        connected.granted =
+            grant::grant_access(global, &config, vec![access], check, switch).await?;
     }
     connected.not_granted = grant::not_granted(global, agent, &config.servers).await?;
     print(global, &connected)

@@ -171,14 +171,18 @@ impl NewAccess<'_> {
 
 /// Grants agents access to servers, and approves the permissions that the servers' tools need.
 ///
-/// The servers are started before `write` changes any file, and a signal does not interrupt the changes. So a command
-/// that is ended early has changed nothing. Servers for which the agent already has an access entry of an operator are
-/// skipped; entries that earlier commands have made are changed to the tools that the agent gets now.
+/// The servers are started before `write` changes the configuration, and a signal does not interrupt the changes. So a
+/// command that is ended early has changed nothing. Servers for which the agent already has an access entry of an
+/// operator are skipped; entries that earlier commands have made are changed to the tools that the agent gets now.
+///
+/// `switch` makes hosts start mgp. It runs last: if a grant fails, or if the process is killed, each host still starts
+/// its own servers, and the same command can be repeated.
 pub(super) async fn grant_access(
     global: &Global,
     config: &Config,
     mut wanted: Vec<NewAccess<'_>>,
     write: impl FnOnce() -> CliResult,
+    switch: impl FnOnce() -> CliResult,
 ) -> CliResult<Vec<GrantResult>> {
     let backend = Backend::open(global, Intent::Change).await?;
     for wanted in &mut wanted {
@@ -203,6 +207,7 @@ pub(super) async fn grant_access(
         }
     }
     backend.close().await?;
+    switch()?;
     Ok(all)
 }
 

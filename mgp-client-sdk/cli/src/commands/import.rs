@@ -251,19 +251,20 @@ impl ImportPlan {
         access
     }
 
-    /// Starts the servers once, writes the configuration, calls `after`, and then grants access. Returns the grants,
-    /// and the path of a back-up of the previous configuration.
+    /// Starts the servers once, writes the configuration, calls `configure`, grants access, and then calls `switch`.
+    /// Returns the grants, and the path of a back-up of the previous configuration.
     pub(super) async fn apply(
         &self,
         global: &Global,
         access: &BTreeMap<String, BTreeSet<String>>,
         command: &str,
-        after: impl FnOnce() -> CliResult,
+        configure: impl FnOnce() -> CliResult,
+        switch: impl FnOnce() -> CliResult,
     ) -> CliResult<(Vec<GrantResult>, Option<PathBuf>)> {
         let mut backup = None;
         let write = || {
             backup = self.plan.apply()?;
-            after()
+            configure()
         };
         let wanted = access.iter().map(|(agent, ids)| NewAccess {
             agent: agent.clone(),
@@ -271,7 +272,8 @@ impl ImportPlan {
             tools: ids.iter().map(|id| (id.clone(), self.tools(agent, id))).collect(),
             because: format!("mgp {command}, for {agent}"),
         });
-        let granted = grant::grant_access(global, &self.config, wanted.collect(), write).await?;
+        let wanted = wanted.collect();
+        let granted = grant::grant_access(global, &self.config, wanted, write, switch).await?;
         Ok((granted, backup))
     }
 
@@ -315,7 +317,7 @@ pub(crate) async fn run(global: &Global, import: &Import) -> CliResult {
         control::reload(global).await;
     } else if import.apply {
         (result.granted, result.backup) =
-            planned.apply(global, &result.access, "import", || Ok(())).await?;
+            planned.apply(global, &result.access, "import", || Ok(()), || Ok(())).await?;
     }
     print(global, &result)
 }

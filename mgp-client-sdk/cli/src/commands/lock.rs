@@ -26,7 +26,7 @@ const FILE_NAME: &str = "mgp.lock";
 /// `mgp lock`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Each server is started, and what was started and listed is written to `mgp.lock` beside the configuration file. `mgp serve --locked` then starts only that. It reads the file when it starts, so restart a running one after a change.\n\nExample:\n  mgp lock\n  mgp lock --check\n  mgp serve --http 127.0.0.1:8900 --locked"
+    after_help = "Each server is started, and what was started and listed is written to `mgp.lock` beside the configuration file. `mgp serve --locked` then starts only that. A running one applies a changed file within about two seconds, or with `operator.proof` after `mgp reload`.\n\nExample:\n  mgp lock\n  mgp lock --check\n  mgp serve --http 127.0.0.1:8900 --locked"
 )]
 pub(crate) struct Lock {
     /// Only these servers; the others keep their entries
@@ -96,10 +96,11 @@ fn path_of(config: &ConfigArg) -> CliResult<PathBuf> {
     Ok(file.parent().unwrap_or(Path::new("")).join(FILE_NAME))
 }
 
-/// Reads the lock file of a configuration.
-pub(crate) fn read(config: &ConfigArg) -> CliResult<LockFile> {
+/// Reads the lock file of a configuration, and returns its absolute path too.
+pub(crate) fn read(config: &ConfigArg) -> CliResult<(PathBuf, LockFile)> {
     let path = path_of(config)?;
-    read_file(&path)?.ok_or_else(|| missing(&path))
+    let lock = read_file(&path)?.ok_or_else(|| missing(&path))?;
+    Ok((std::path::absolute(&path).unwrap_or(path), lock))
 }
 
 fn missing(path: &Path) -> Failure {
@@ -155,7 +156,7 @@ pub(crate) async fn run(global: &Global, lock: &Lock) -> CliResult {
         if is_changed && before.is_some() {
             print_note(
                 global,
-                "mgp: restart a kernel that runs with --locked, so that it reads the file",
+                "mgp: a kernel that runs with --locked applies the file within about two seconds, or with `operator.proof` after `mgp reload`",
             );
         }
     }

@@ -133,7 +133,6 @@ pub(crate) async fn log_in(global: &Global, login: &Login) -> CliResult {
     let Some(entry) = oauth.entry().filter(|entry| entry.tokens.is_some()) else {
         return Err(Failure::failed(format!("`{}` did not ask for a login", server.id)));
     };
-    create_parent(&file)?;
     FileTokens::at(&file).save(entry).await.map_err(Failure::failed)?;
     restart(global, &login.at.server, START_TIMEOUT).await;
     let mut report = ActionReport::new(login.at.subject(), "logged in");
@@ -183,6 +182,8 @@ async fn authorize(
     let is_registered = auth.client_id.is_some();
     let target = LoginServer { id: server.id.clone(), url: url.clone(), auth: *auth };
     let oauth = target.oauth(proxy).map_err(Failure::failed)?.login_timeout(login.timeout);
+    let oauth =
+        if is_registered { Logins::in_folder(state).bind_issuer(&server.id, oauth) } else { oauth };
     let oauth = if login.no_browser {
         oauth.browser(OtherDevice)
     } else {
@@ -222,15 +223,6 @@ fn browser_here(is_registered: bool) -> LoopbackBrowser {
         show(&format!("To log in, open this address in a browser of this machine:\n\n  {url}\n"));
     });
     if is_registered { browser.port(PORT) } else { browser }
-}
-
-fn create_parent(file: &Path) -> CliResult {
-    let Some(folder) = file.parent() else { return Ok(()) };
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder).map_err(|error| state::unusable(folder, &error))
 }
 
 /// Restarts the server in the running kernel, so that the kernel uses the new credentials, or none after a logout. A

@@ -361,7 +361,7 @@ pub(super) fn error_chain(error: &mgp_client_sdk::Error, id: &ServerId) -> Strin
             return failed.to_string();
         }
         if let Some(error) = error.downcast_ref::<Arc<AuthError>>()
-            && matches!(**error, AuthError::NoClient { .. })
+            && matches!(**error, AuthError::NoClient { .. } | AuthError::ForeignIssuer { .. })
         {
             return login_error(error, id);
         }
@@ -387,6 +387,9 @@ pub(super) fn login_error(error: &AuthError, id: &ServerId) -> String {
     match error {
         AuthError::NoClient { issuer } => format!(
             "`{issuer}` accepts no registrations: register `mgp` there by hand with the redirect URI {REDIRECT_URI}, and write its `client_id` into `auth` of `{id}`"
+        ),
+        AuthError::ForeignIssuer { expected, found } => format!(
+            "the client of `{id}` is registered at `{expected}`, but the server now names {found}; if you trust the change, write the new one as `issuer` into its `auth`"
         ),
         error => error.to_string(),
     }

@@ -286,7 +286,7 @@ impl Planned {
         Ok(Self { import, changes, result })
     }
 
-    /// Writes all files; a host's file that cannot be written does not stop the others.
+    /// Writes all files, the hosts' files last; a host's file that cannot be written does not stop the others.
     async fn apply(
         self,
         global: &Global,
@@ -295,13 +295,18 @@ impl Planned {
     ) -> CliResult<SetupResult> {
         let Self { import, changes, mut result } = self;
         let run = CommandRun::of("setup");
+        let agents: Vec<String> = changes.iter().map(|change| change.agent().to_owned()).collect();
+        let configure = || {
+            let Some(answer) = interactive else { return Ok(()) };
+            for agent in &agents {
+                let own = ConfigFile::open(setup.config.file_to_edit()?)?;
+                own.set_interactive(agent, answer)?;
+            }
+            Ok(())
+        };
         let hosts = &mut result.hosts;
-        let after = || {
+        let switch = || {
             for (change, report) in changes.into_iter().zip(hosts) {
-                if let Some(answer) = interactive {
-                    let own = ConfigFile::open(setup.config.file_to_edit()?)?;
-                    own.set_interactive(change.agent(), answer)?;
-                }
                 match change.write(global, run.clone()) {
                     Ok(backup) => report.backup = backup,
                     Err(failure) => report.problems.push(failure.to_string()),
@@ -309,7 +314,8 @@ impl Planned {
             }
             Ok(())
         };
-        (result.granted, _) = import.apply(global, &result.access, "setup", after).await?;
+        (result.granted, _) =
+            import.apply(global, &result.access, "setup", configure, switch).await?;
         result.applied = true;
         Ok(result)
     }

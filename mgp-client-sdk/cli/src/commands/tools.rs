@@ -297,7 +297,7 @@ impl Render for TokenReport {
             let rows = days.iter().map(|day| {
                 [day.day.as_str().into(), Cell::number(day.lists), Cell::number(day.saved)]
             });
-            out.table(["DAY", "LISTS", "TOKENS SAVED"], rows);
+            out.table(["DAY", "LISTS", "TOKENS SAVED (ESTIMATED)"], rows);
         }
         if !unmet.is_empty() {
             let rows = unmet.iter().map(|search| {

@@ -184,6 +184,28 @@ async fn unread_by_kernel(global: &Global, file: &Path) -> Option<String> {
     Some(format!("{what}; {fix}"))
 }
 
+/// Returns the real path of a file. If the file does not exist any more, this is the real path of its folder with the
+/// name of the file, so that its approval can still be revoked.
+fn real_path(file: &Path) -> PathBuf {
+    let full = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    dunce::canonicalize(&full).unwrap_or_else(|_| {
+        let folder = full.parent().and_then(|folder| dunce::canonicalize(folder).ok());
+        let real = folder.zip(full.file_name()).map(|(folder, name)| folder.join(name));
+        real.unwrap_or_else(|| full.clone())
+    })
+}
+
+fn nothing_to_approve() -> Failure {
+    if std::env::var_os("MGP_CONFIG_PATH").is_some_and(|file| !file.is_empty()) {
+        return Failure::failed(
+            "`MGP_CONFIG_PATH` is set, so no ./mgp.toml is read; unset it, then run `mgp trust` again",
+        );
+    }
+    Failure::failed(
+        "there is no ./mgp.toml to approve; run `mgp trust` in the folder of the project",
+    )
+}
+
 pub(crate) async fn run(global: &Global, arguments: &Arguments) -> CliResult {
     let db = state::db(global).await?;
     let held = ServerHoldings::read(&db).await?;
@@ -194,7 +216,7 @@ pub(crate) async fn run(global: &Global, arguments: &Arguments) -> CliResult {
         return print(global, &ApprovalList(all.into_iter().map(ProjectApproval::from).collect()));
     }
     if let Some(file) = &arguments.revoke {
-        let real = dunce::canonicalize(file).unwrap_or_else(|_| file.clone());
+        let real = real_path(file);
         if !trust.list().await?.iter().any(|approval| approval.file == real) {
             let file = file.display();
             return Err(Failure::failed(format!(
@@ -203,16 +225,12 @@ pub(crate) async fn run(global: &Global, arguments: &Arguments) -> CliResult {
         }
         control::admit_change(global).await?;
         let audit = OfflineAudit::open(global).await?;
-        let revoked = recorded_trust(&audit).revoke(file, &operator).await;
+        let revoked = recorded_trust(&audit).revoke(&real, &operator).await;
         audit.close().await?;
         revoked?;
         return ActionReport::new(real.display().to_string(), "revoked").print(global);
     }
-    let Some(review) = Sources::from_env().review()? else {
-        return Err(Failure::failed(
-            "there is no ./mgp.toml to approve; run `mgp trust` in the folder of the project",
-        ));
-    };
+    let Some(review) = Sources::from_env().review()? else { return Err(nothing_to_approve()) };
     let mut result = TrustResult::new(&review, &held);
     result.findings.extend(unread_by_kernel(global, &review.file).await);
     for line in result.lines(&review) {

@@ -27,7 +27,7 @@ pub(crate) enum Validate {
     Server(Server),
     /// Judge a client: configure this command as a server in it, and use it
     #[command(
-        after_help = "The report is written when the client disconnects. The example is for the file of a host.\n\nExample:\n  {\"mcpServers\": {\"judge\": {\"command\": \"mgp\", \"args\": [\"validate\", \"client\", \"--page\", \"/tmp/report.html\"]}}}"
+        after_help = "The report is written when the client disconnects, or a signal stops this command. The example is for the file of a host.\n\nExample:\n  {\"mcpServers\": {\"judge\": {\"command\": \"mgp\", \"args\": [\"validate\", \"client\", \"--page\", \"/tmp/report.html\"]}}}"
     )]
     Client(Files),
     /// Judge a client and a server: configure this command as the server in the client, and use it
@@ -113,26 +113,32 @@ pub(crate) async fn run(global: &Global, validate: Validate) -> CliResult {
         Validate::Server(server) => {
             check_names(&server.judged.only, mgp_validate::rules())?;
             let report = judge_server(&target(&server.judged)?, &options(&server)?).await;
-            write_files(&server.judged.files, &report)?;
+            // Printed first, so that a file that cannot be written does not lose the report.
             if global.json {
                 print_json(&report)?;
             } else {
                 write_stdout(&(report.to_text() + "\n"))?;
             }
+            write_files(&server.judged.files, &report)?;
             verdict(&report)
         }
         Validate::Pair(pair) => {
             check_names(&pair.only, mgp_validate::pair_rules())?;
             let mut options = Options::new();
             options.only.clone_from(&pair.only);
-            let mut signals = Signals::new()?;
-            let stopped = async move {
-                signals.next().await;
-            };
+            let stopped = stopped()?;
             finish_client(&pair.files, &judge_pair(&target(&pair)?, &options, stopped).await)
         }
-        Validate::Client(files) => finish_client(&files, &judge_client().await),
+        Validate::Client(files) => finish_client(&files, &judge_client(stopped()?).await),
     }
+}
+
+/// Returns a future that completes when a signal stops this command: many hosts end a server by a signal.
+fn stopped() -> CliResult<impl Future<Output = ()>> {
+    let mut signals = Signals::new()?;
+    Ok(async move {
+        signals.next().await;
+    })
 }
 
 /// Parses the time to wait for an answer: a duration, or a number of seconds.
@@ -147,8 +153,8 @@ fn answer_timeout(text: &str) -> Result<Duration, String> {
 
 /// Writes the report to files and to standard error: standard output belongs to the client.
 fn finish_client(files: &Files, report: &Report) -> CliResult {
-    write_files(files, report)?;
     print_stderr(&report.to_text());
+    write_files(files, report)?;
     verdict(report)
 }
 

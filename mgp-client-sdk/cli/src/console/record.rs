@@ -17,7 +17,7 @@ use super::operator::Viewer;
 use super::questions::{Questions, tenant};
 use super::remedy;
 use super::{Console, PageError, Shared, refusal, shown, times};
-use crate::commands::audit::{Entry, all_kinds, number, reason, short_type, verify_files};
+use crate::commands::audit::{Entry, all_kinds, key_of, number, reason, short_type, verify_files};
 
 const PAGE: u64 = 100;
 
@@ -236,9 +236,9 @@ pub(super) fn short_time(time: &str) -> String {
     time.split('.').next().unwrap_or(time).replace('T', " ").trim_end_matches('Z').to_owned()
 }
 
-/// Returns the server and the tool of a record.
+/// Returns the server and the tool of a record, or the API key that it is about.
 pub(super) fn target(event: &AuditEvent) -> String {
-    let Some(target) = &event.target else { return String::new() };
+    let Some(target) = &event.target else { return key_of(event).unwrap_or_default() };
     let names = target.server_id.iter().chain(&target.tool_name);
     names.map(String::as_str).collect::<Vec<_>>().join(".")
 }

@@ -260,6 +260,8 @@ fn a_key_is_shown_once_and_its_revocation_is_recorded() {
         .map(|event| event["event_type"].as_str().unwrap())
         .collect();
     assert_eq!(kinds[..2], ["dev.cloto.key_added", "dev.cloto.key_revoked"]);
+    let table = home.succeed(&["audit", "query", "--type", "key_added"]);
+    assert!(table.contains(&format!("nightly {id}")), "{table}");
     let folder = home.path(".local/state/mgp");
     assert!(!std::fs::read_to_string(folder.join("keys.json")).unwrap().contains(secret));
 }

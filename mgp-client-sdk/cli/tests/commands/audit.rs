@@ -7,11 +7,8 @@ use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 #[cfg(unix)]
 use std::sync::mpsc::channel;
-use std::thread::sleep;
-use std::time::Duration;
 
 use mgp_security::Governance;
-#[cfg(unix)]
 use mgp_testkit::until_blocking;
 use mgp_types::Timestamp;
 use mgp_types::mgp::{Actor, AuditEvent, AuditResult, EventType};
@@ -73,14 +70,10 @@ fn reading_the_log_does_not_prevent_a_kernel_from_starting() {
     let ready = home.path("ready.json");
     let arguments = ["serve", "--http", "127.0.0.1:0", "--no-auth", "--ready-file"];
     let mut kernel = home.command(&arguments).arg(&ready).stderr(Stdio::null()).spawn().unwrap();
-    for _ in 0..400 {
-        if ready.exists() {
-            break;
-        }
+    until_blocking("the kernel is ready", || {
         assert!(kernel.try_wait().unwrap().is_none(), "the kernel has ended");
-        sleep(Duration::from_millis(50));
-    }
-    assert!(ready.exists());
+        ready.exists()
+    });
     assert!(reader.try_wait().unwrap().is_none(), "the reader has finished");
     home.silent(&["stop"]);
     let _ = (reader.kill(), reader.wait(), kernel.wait());

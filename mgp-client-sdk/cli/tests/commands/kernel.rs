@@ -112,6 +112,8 @@ fn status_shows_errors_of_the_configuration_until_they_are_fixed() {
         home.succeed(&["status"]).contains("did you mean `command`?")
     });
     assert_eq!(kernel.server("echo")["status"], "connected");
+    let listed = home.run(&["servers", "ls"]);
+    assert!(listed.err.contains("a server has neither `command` nor `url`"), "{listed:?}");
     home.write("c.toml", &good);
     until_blocking("the finding is updated", || severity() == Value::Null);
 }

@@ -1,6 +1,7 @@
 //! Tests of `mgp setup`, `mgp import` and `mgp connect` with lists and files that only some hosts have.
 
 use std::fs;
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 
@@ -305,6 +306,27 @@ fn a_host_that_is_named_twice_is_set_up_once() {
     home.succeed(&["stop"]);
     assert_eq!(done["hosts"].as_array().unwrap().len(), 1, "{done}");
     assert_eq!(done["hosts"][0]["problems"], json!([]), "{done}");
+}
+
+#[test]
+fn a_host_starts_mgp_only_after_its_agent_has_access() {
+    let server = json!({ "mcpServers": { "bench": { "command": program("workbench") } } });
+    for arguments in [&["setup", "cursor", "--yes"][..], &["connect", "cursor", "--replace"]] {
+        let home = Home::new();
+        let file = home.write(".cursor/mcp.json", &server.to_string());
+        if arguments[0] == "connect" {
+            home.succeed(&["import", "cursor", "--apply", "--no-grant"]);
+        }
+        let mut command = home.command(&[arguments, &["--interactive", "no"]].concat());
+        let mut running = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let starts_mgp = || fs::read_to_string(&file).is_ok_and(|text| text.contains("serve"));
+        // Poll without a pause, so that the command is killed just after it replaced the host's file.
+        while running.try_wait().unwrap().is_none() && !starts_mgp() {}
+        let _ = running.kill();
+        running.wait().unwrap();
+        assert!(starts_mgp(), "{arguments:?}");
+        assert_eq!(entries(&home, "cursor"), pairs(&[("", "allow")]), "{arguments:?}");
+    }
 }
 
 #[test]

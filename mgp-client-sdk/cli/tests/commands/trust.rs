@@ -43,6 +43,10 @@ fn a_project_is_in_effect_only_with_the_approved_content() {
     home.silent(&["trust", "--revoke"]);
     assert!(counts());
     home.fail(1, &["trust", "--revoke"], "is not approved");
+    // The approval of a file that was removed since can be revoked too.
+    home.json("trust", &["trust", "--yes"]);
+    fs::remove_file(&file).unwrap();
+    home.silent(&["trust", "--revoke"]);
     assert_eq!(home.json("trust-list", &["trust", "--list"]).as_array().unwrap().len(), 0);
 }
 
@@ -60,6 +64,8 @@ fn an_empty_list_of_servers_comes_with_the_project_file_that_is_not_approved() {
 fn there_must_be_something_to_approve() {
     let home = Home::new();
     home.fail(1, &["trust", "--yes"], "there is no ./mgp.toml");
+    let named = home.run_with(&["trust", "--yes"], &[("MGP_CONFIG_PATH", "other.toml")]);
+    assert!(named.err.contains("unset it, then run `mgp trust` again"), "{named:?}");
     home.write("work/mgp.toml", "servers = [");
     home.fail(1, &["trust", "--yes"], "mgp.toml:1:");
     home.fail(2, &["trust", "--yes", "--list"], "cannot be used with");

@@ -199,31 +199,3 @@ async fn a_server_does_not_take_a_call_for_one_that_is_not_there() {
     world.quietly(&["tools", "approve", "tiny.clock.now", "--yes"]);
     host.call("tiny.clock.now").arg("text", "a").await.unwrap();
 }
-
-#[tokio::test]
-async fn a_forged_record_leaves_a_trace_after_the_next_start() {
-    let (world, host) = tiny(&json!({"version": "0.6.0"}), &json!([echo()])).await;
-    host.call("echo").arg("text", "a").await.unwrap();
-    host.close().await;
-    assert!(world.command(&["stop"]).status().unwrap().success());
-    let folders =
-        std::fs::read_dir(world.path("state")).unwrap().map(|entry| entry.unwrap().path());
-    let folders: Vec<_> =
-        folders.chain([world.path("state")]).filter(|path| path.is_dir()).collect();
-    let files = folders.iter().flat_map(|path| std::fs::read_dir(path).unwrap());
-    let mut files: Vec<_> = files.map(|entry| entry.unwrap().path()).collect();
-    files.retain(|path| path.extension().is_some_and(|ending| ending == "jsonl"));
-    let log = files.iter().find(|path| path.to_str().unwrap().contains("audit")).unwrap();
-    let text = std::fs::read_to_string(log).unwrap();
-    let forged = text.lines().last().unwrap().replace("TOOL_EXECUTED", "ACCESS_GRANTED");
-    std::fs::write(log, format!("{text}{forged}\n")).unwrap();
-
-    let verified = world.command(&["audit", "verify"]).output().unwrap();
-    assert!(!verified.status.success(), "{verified:?}");
-    let _host = world.host("ada", Era::Modern, Client::builder("host", "1")).await;
-    world.knows(1).await;
-    let query = ["audit", "query", "--type", "dev.cloto.records_rejected"];
-    let found = world.json(&query);
-    assert_eq!(found[0]["details"]["count"], 1, "{found}");
-    assert!(world.command(&["audit", "verify"]).status().unwrap().success());
-}

@@ -40,16 +40,6 @@ async fn an_agent_with_one_tool_cannot_register_in_any_spelling() {
     world.end().await;
 }
 
-#[tokio::test]
-async fn an_agent_with_the_grant_can_register_by_the_name_of_a_tool() {
-    let world = World::new("").await;
-    let ada = world.registrar().await;
-    let asks = serde_json::to_value(world.asks("made")).unwrap();
-    let reply = ada.call("mgp_discovery_register").args(&asks).await.unwrap();
-    assert!(serde_json::to_string(&reply).unwrap().contains("pending_approval"));
-    world.end().await;
-}
-
 /// A code judge that accepts every script.
 struct Lenient;
 

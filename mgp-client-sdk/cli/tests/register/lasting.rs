@@ -80,13 +80,7 @@ async fn a_crashed_server_is_not_restarted_after_its_program_changed() {
     // A kill makes the kernel restart the server, unless its program has changed.
     let pid = world.server("made").unwrap().pid.unwrap();
     std::process::Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap();
-    for _ in 0..1_000 {
-        if !waiting(&operator).await.is_empty() {
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
-    assert_eq!(waiting(&operator).await.len(), 1, "an operator is asked");
+    until("an operator is asked", async || waiting(&operator).await.len() == 1).await;
     until("the server is down", async || world.server("made").unwrap().pid.is_none()).await;
     assert_eq!(world.runs("made"), 1);
     // Its tools are neither listed nor found until an operator has approved the changed program.

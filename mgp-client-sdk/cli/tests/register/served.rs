@@ -1,4 +1,4 @@
-//! Tests of registration over `mgp serve`: refusals, commands of the operator, and recovery after the kernel is killed.
+//! Tests of registration over `mgp serve`: commands of the operator, and recovery after the kernel is killed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use mgp_testkit::{TempDir, until_blocking};
 use serde_json::{Value, json};
 
 use crate::wire::{OPERATOR, Wire, agent};
-use crate::world::{SERVER, allowing, asks, folder};
+use crate::world::{allowing, asks, folder};
 
 /// A running `mgp serve` in a temporary folder.
 struct Served {
@@ -92,14 +92,6 @@ fn serve(folder: &Path) -> Child {
 }
 
 impl Wire {
-    /// Sends a request that must be refused; returns the code and the remedy.
-    #[track_caller]
-    fn refused(&mut self, method: &str, params: &Value) -> (i64, Value) {
-        let error = self.ask(method, params).unwrap_err();
-        assert_eq!(error["data"]["_mgp"]["retryable"], false, "{error}");
-        (error["code"].as_i64().unwrap(), error["data"]["_mgp"]["details"]["remedy"].clone())
-    }
-
     fn grant(&mut self, agent: &str, server: &str, tool: &str) {
         let params = json!({
             "entry_type": "tool_grant", "agent_id": agent, "server_id": server, "tool_name": tool,
@@ -113,48 +105,6 @@ impl Wire {
         let found = all["servers"].as_array().unwrap().iter().find(|server| server["id"] == id);
         found.cloned().unwrap_or_default()
     }
-}
-
-#[test]
-fn refusals_have_their_codes_and_remedies_on_the_wire() {
-    let entry = |id: &str, folder: &str| {
-        format!(
-            "[[servers]]\nid = '{id}'\ncommand = '/bin/sh'\nargs = ['-c', '''{SERVER}''', '{id}', '{folder}']\n\
-             [servers.mgp]\ndefault_policy = 'opt-out'\n"
-        )
-    };
-    let folder = mgp_testkit::temp_dir();
-    let place = folder.path().to_str().unwrap();
-    let served = Served::new(&(entry("one", place) + &entry("two", place)));
-    let (mut operator, mut ada) = (served.operator(), served.agent("ada"));
-    let params = serde_json::to_value(asks(served.folder.path(), "made")).unwrap();
-    assert_eq!(ada.refused("mgp/discovery/register", &params).0, 1000);
-    assert_eq!(ada.refused("mgp/discovery/deregister", &json!({"id": "one"})).0, 1000);
-    for tool in ["mgp.discovery.register", "mgp.discovery.deregister"] {
-        operator.grant("ada", "mgp", tool);
-    }
-    until_blocking("the expected state", || {
-        operator.server("one")["tools"] == 2 && operator.server("two")["tools"] == 2
-    });
-
-    let conflict = ada.ask("tools/call", &json!({"name": "say", "arguments": {}})).unwrap_err();
-    assert_eq!(conflict["code"], 4003, "{conflict}");
-    let printed = conflict["message"].as_str().unwrap();
-    assert!(printed.contains("one.say") && printed.contains("two.say"), "{printed}");
-    assert_eq!(ada.refused("mgp/discovery/deregister", &json!({"id": "nothing"})).0, 4004);
-
-    fs::write(served.path("made.sh"), "exit 0\n").unwrap();
-    let mut script = params.clone();
-    (script["command"], script["args"]) = (json!("/bin/sh"), json!(["made.sh"]));
-    let (code, remedy) = ada.refused("mgp/discovery/register", &script);
-    assert!(code == 4100 && remedy.as_str().unwrap().contains("ask an operator"), "{remedy}");
-    let mut taken = params.clone();
-    taken["id"] = json!("one");
-    let (code, remedy) = ada.refused("mgp/discovery/register", &taken);
-    assert!(code == 4101 && remedy.as_str().unwrap().contains("another id"), "{remedy}");
-    let (code, remedy) = operator.refused("mgp/discovery/deregister", &json!({"id": "one"}));
-    assert!(code == 4102 && remedy.is_string(), "{code} {remedy}");
-    assert_eq!(served.runs("made"), 0);
 }
 
 #[test]

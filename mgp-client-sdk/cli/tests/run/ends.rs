@@ -181,22 +181,8 @@ fn a_configuration_that_broke_is_named_to_each_call_and_the_host_goes_on_once_it
         });
         assert!(error.contains("mgp.toml:") && error.contains("mgp doctor"), "{error}");
     }
-    world.config(&good);
-    host.echoes("again");
-    assert_eq!(host.leave().code(), Some(0));
-}
-
-#[test]
-fn calls_that_wait_together_are_each_refused_while_no_kernel_starts() {
-    let world = World::new("");
-    let mut host = world.host(&[]);
-    host.echoes("there");
-    let good = fs::read_to_string(world.config_file()).unwrap();
-    world.config(&format!("{good}\n[[servers]\n"));
-    let kernel = world.kernel().unwrap();
-    kill("-KILL", kernel);
-    within(|| (!lives(kernel)).then_some(()));
-    let answers = host.calls_at_once(&["one", "two", "three"]);
+    // Calls that wait together are each refused.
+    let answers = host.calls_at_once(&["three", "four", "five"]);
     assert!(answers.iter().all(|answer| answer["error"].is_object()), "{answers:?}");
     world.config(&good);
     host.echoes("again");

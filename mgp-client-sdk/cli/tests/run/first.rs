@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::wire::initialize_params;
 use crate::world::{Host, World, exists, kill, lives, text, within};
@@ -99,21 +99,6 @@ fn a_configuration_that_is_not_toml() {
         assert!(message.contains("`mgp doctor`"), "{answer}");
         assert!(ended.status.code() == Some(1) && text(&ended.stderr).contains("mgp.toml:3:"));
     }
-}
-
-#[test]
-fn a_server_whose_program_is_not_there_stops_no_other() {
-    let nowhere = "[[servers]]\nid = \"nowhere\"\ncommand = \"no-such-program-of-ours\"\n";
-    let world = World::new(nowhere);
-    let mut host = Host::standalone(&world, &[]);
-    host.echoes("works");
-    let listed = world.operator().ask("mgp/discovery/list", &json!({})).unwrap();
-    let servers = listed["servers"].as_array().unwrap();
-    let status =
-        |id: &str| servers.iter().find(|server| server["id"] == id).unwrap()["status"].clone();
-    assert_eq!(status("echo"), "connected", "{listed}");
-    assert_ne!(status("nowhere"), "connected", "{listed}");
-    assert_eq!(host.leave().code(), Some(0));
 }
 
 #[test]
@@ -363,30 +348,4 @@ fn a_kernel_of_another_version_at_the_socket() {
         let output = command(&world, args).output().unwrap();
         reply(&output, 1, &["not a kernel of this version", "--state DIR"]);
     }
-}
-
-#[test]
-fn an_agent_that_was_granted_nothing() {
-    let world = World::empty();
-    let script = format!("exec {}", crate::program::program("echo"));
-    world.config(&world.server("echo", &script).replace("opt-out", "opt-in"));
-    let mut host = Host::standalone(&world, &["--agent", "ada"]);
-    let listed = || {
-        let listed = world.operator().ask("mgp/kernel/servers", &json!({})).unwrap();
-        (listed["servers"][0]["tools"] == 1).then_some(())
-    };
-    within(listed);
-    let asked = json!({"name": "echo.echo", "arguments": {"message": "x"}});
-    let refused = host.call("mgp_tools_call", &asked).unwrap_err().to_string();
-    assert!(refused.contains("`ada` has no access to `echo`"), "{refused}");
-    assert!(refused.contains("ask an operator for access"), "{refused}");
-    // `mgp why` shows the operator the same reason, and the command that grants access.
-    let why = command(&world, &["why", "ada", "echo.echo"]).output().unwrap();
-    assert!(text(&why.stdout).contains("`mgp access grant ada echo`"), "{why:?}");
-    let output = command(&world, &["tools", "ls", "--agent", "ada"]).output().unwrap();
-    let printed = text(&output.stdout);
-    assert!(printed.contains("no: default_policy opt-in"), "{printed}");
-    let granted = command(&world, &["access", "grant", "ada", "echo"]).output().unwrap();
-    assert_eq!(granted.status.code(), Some(0), "{}", text(&granted.stderr));
-    assert_eq!(host.call("mgp_tools_call", &asked).unwrap(), "x");
 }

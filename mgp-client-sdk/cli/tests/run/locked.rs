@@ -3,6 +3,8 @@
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -83,7 +85,7 @@ fn a_tool_whose_definition_differs_from_the_lock_file_cannot_be_called() {
     );
     let refused = call(&world, "s.first").unwrap_err().to_string();
     assert!(refused.contains("not the one in mgp.lock: /description (patch)"), "{refused}");
-    assert!(refused.contains("lock it with `mgp lock`, and restart the kernel"), "{refused}");
+    assert!(refused.contains("check the definition, and lock it with `mgp lock`"), "{refused}");
     let added = call(&world, "s.third").unwrap_err().to_string();
     assert!(added.contains("the tool is not in mgp.lock") || added.contains("4001"), "{added}");
     assert_eq!(call(&world, "s.second").unwrap(), "done");
@@ -95,10 +97,58 @@ fn a_tool_whose_definition_differs_from_the_lock_file_cannot_be_called() {
     assert!(printed.contains("minor: : the tool is added"), "{printed}");
 
     let relocked = lock(&world, &[]);
-    assert!(text(&relocked.stderr).contains("restart a kernel that runs with --locked"));
+    assert!(text(&relocked.stderr).contains("a kernel that runs with --locked applies the file"));
     assert!(lock(&world, &["--check"]).status.success());
     let again = lock(&world, &[]);
-    assert!(!text(&again.stderr).contains("restart a kernel"), "{again:?}");
+    assert!(!text(&again.stderr).contains("applies the file"), "{again:?}");
+}
+
+/// Calls a tool until the running kernel has applied the changed lock file.
+fn call_within(host: &mut Host, tool: &str) {
+    within(|| {
+        thread::sleep(Duration::from_millis(100));
+        host.call(tool, &json!({})).ok()
+    });
+}
+
+#[test]
+fn a_running_kernel_applies_a_changed_lock_file() {
+    let world = world();
+    locked(&world);
+    let mut host = Host::standalone(&world, &["--locked"]);
+    assert_eq!(host.call("s.first", &json!({})).unwrap(), "done");
+    // The script changes too, so the server that runs is not the locked one.
+    fs::write(world.folder.join("server.sh"), format!("{SERVER}\n# changed\n")).unwrap();
+    set_tools(&world, &[tool("first", "Returns one"), tool("third", "Returns three")]);
+    let before = host.call("s.third", &json!({})).unwrap_err().to_string();
+    assert!(!before.contains("done"), "{before}");
+    locked(&world);
+    call_within(&mut host, "s.third");
+    assert_eq!(host.call("s.first", &json!({})).unwrap(), "done");
+
+    // A file that cannot be read leaves the previous one in force.
+    let file = world.folder.join("mgp.lock");
+    fs::write(&file, "{").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mgp"));
+    command.args(["reload", "--state"]).arg(world.state()).stdin(Stdio::null());
+    let reloaded = command.output().unwrap();
+    assert!(text(&reloaded.stdout).contains("the kernel keeps the previous one"), "{reloaded:?}");
+    assert_eq!(host.call("s.third", &json!({})).unwrap(), "done");
+    host.leave();
+}
+
+#[test]
+fn a_tool_that_differed_can_be_called_as_soon_as_it_is_locked() {
+    let world = world();
+    locked(&world);
+    // The server lists the new tool before it is locked, and the same definition afterwards.
+    set_tools(&world, &[tool("first", "Returns one"), tool("third", "Returns three")]);
+    let mut host = Host::standalone(&world, &["--locked"]);
+    assert_eq!(host.call("s.first", &json!({})).unwrap(), "done");
+    host.call("s.third", &json!({})).unwrap_err();
+    locked(&world);
+    call_within(&mut host, "s.third");
+    host.leave();
 }
 
 #[test]
@@ -121,10 +171,12 @@ fn an_operator_is_shown_a_tool_that_differs_from_the_lock_file_and_the_remedy() 
     assert!(shown.contains("not the one in mgp.lock: /description"), "{shown}");
     let why = printed(&["why", "ann", "s.first"]);
     assert!(why.contains("its definition is not the one in mgp.lock"), "{why}");
+    assert!(why.contains("not the one in mgp.lock: /description (patch)"), "{why}");
+    assert!(why.contains("check it with `mgp tools show s.first`, then run `mgp lock s`"), "{why}");
     let servers = printed(&["servers", "ls"]);
     assert!(servers.contains("1 definition differs from mgp.lock"), "{servers}");
     let server = printed(&["servers", "ls", "s"]);
-    assert!(server.contains("run `mgp lock s` and restart the kernel"), "{server}");
+    assert!(server.contains("then run `mgp lock s`"), "{server}");
     let approved = printed(&["tools", "approve", "s.first", "--yes"]);
     assert!(approved.contains("needs no decision; its definition is refused"), "{approved}");
     host.leave();
@@ -180,7 +232,7 @@ fn a_server_whose_program_changed_does_not_start() {
     fs::write(world.folder.join("server.sh"), format!("{SERVER}\n# changed\n")).unwrap();
     let refused = call(&world, "s.first").unwrap_err().to_string();
     assert!(refused.contains("differs from mgp.lock: its package changed"), "{refused}");
-    assert!(refused.contains("run `mgp lock s` and restart the kernel"), "{refused}");
+    assert!(refused.contains("check it, then run `mgp lock s`"), "{refused}");
     // Without `--locked` the same server starts.
     let mut host = Host::standalone(&world, &[]);
     assert_eq!(host.call("s.first", &json!({})).unwrap(), "done");

@@ -342,6 +342,33 @@ fn a_reload_starts_a_changed_server_again_and_leaves_the_others_running() {
 }
 
 #[test]
+fn a_changed_server_stays_listed_until_its_calls_have_ended() {
+    let world = world(&[("log", text("first"))], "");
+    let pause = r#"[ -e "$1/seconds" ] && sleep "$(cat "$1/seconds")""#;
+    edit_script(&world, pause, r#"while [ -e "$1/wait" ]; do sleep 0.05; done"#);
+    let (wait, begun) = (world.folder.join("wait"), world.folder.join("calls"));
+    let (mut ann, mut bob) = (agent(&world, "ann"), agent(&world, "bob"));
+    works(&mut ann);
+    works(&mut bob);
+    let before = read(&begun).lines().count();
+    fs::write(&wait, "").unwrap();
+    thread::scope(|scope| {
+        let running = scope.spawn(|| ann.call("log", &json!({})).unwrap());
+        within(|| (read(&begun).lines().count() > before).then_some(()));
+        let file = fs::read_to_string(world.config_file()).unwrap();
+        let keys = "health_interval = \"1h\"\n[servers.mgp]";
+        world.config(&file.replacen("[servers.mgp]", keys, 1));
+        within(|| (server(&world, "files")["status"] == "draining").then_some(()));
+        let refused = bob.call("log", &json!({})).unwrap_err().to_string();
+        assert!(refused.contains("starts again with its changed configuration"), "{refused}");
+        assert!(listed(&mut bob).contains("log"), "its tool is still listed");
+        fs::remove_file(&wait).unwrap();
+        assert_eq!(running.join().unwrap(), "first");
+    });
+    works(&mut bob);
+}
+
+#[test]
 fn a_reload_changes_the_variables_that_a_program_gets() {
     let world = world(&[("log", text("a"))], "");
     edit_script(&world, LOOP, &format!("env >\"$1/env\"\n{LOOP}"));

@@ -134,22 +134,6 @@ fn the_kernel_does_not_end_with_the_host_that_started_it() {
 }
 
 #[test]
-fn each_connection_has_the_agent_it_names_and_only_operators_grant() {
-    let world = World::empty();
-    let script = format!("exec {}", crate::program::program("echo"));
-    world.config(&world.server("echo", &script).replace("opt-out", "opt-in"));
-    let mut ada = world.host(&["--agent", "ada"]);
-    let mut bob = world.host(&["--agent", "bob"]);
-    let grant = json!({"entry_type": "server_grant", "agent_id": "ada", "server_id": "echo", "permission": "allow"});
-    let refused = bob.ask("mgp/access/grant", &grant).unwrap_err();
-    assert_eq!(refused["code"], 1000, "{refused}");
-    world.operator().ask("mgp/access/grant", &grant).unwrap();
-    ada.echoes("mine");
-    let refused = bob.call("echo", &json!({"message": "not yours"})).unwrap_err();
-    assert!(refused.to_string().contains("echo"), "{refused}");
-}
-
-#[test]
 fn an_invalid_first_line_is_refused_with_the_right_one() {
     let world = World::new("");
     let _host = world.host(&[]);

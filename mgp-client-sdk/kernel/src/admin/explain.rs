@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use mgp_security::{
-    CallOutcome, CallVerdict, Governance, MissingPermission, RequestState, Requirement, Stage,
-    Step, StepResult,
+    CallOutcome, CallVerdict, DefinitionState, Governance, MissingPermission, Refusal,
+    RequestState, Requirement, Stage, Step, StepResult,
 };
 use mgp_toolindex::{AllTools, name_for};
 use mgp_types::mgp::{
@@ -13,7 +13,7 @@ use mgp_types::mgp::{
 use mgp_types::service::{Context, Principal, ServerId};
 use mgp_types::{ErrorCode, Payload, RpcError};
 
-use crate::cli_hints::{explain_refusal, permit_command, risk_command, spare_command};
+use crate::cli_hints::{explain_refusal, permit_command, risk_command, shell_word, spare_command};
 use crate::dispatch::context_of_agent;
 use crate::handle::Kernel;
 
@@ -184,7 +184,11 @@ fn result_of(
             (ExplainedOutcome::Ask, Some(words))
         }
         CallOutcome::Refuse(refusal) => {
-            (ExplainedOutcome::Refuse, Some(explain_refusal(refusal, agent)))
+            let mut reason = explain_refusal(refusal, agent);
+            if matches!(refusal, Refusal::Definition(_)) {
+                reason += &refused_definition(governance, server, tool).unwrap_or_default();
+            }
+            (ExplainedOutcome::Refuse, Some(reason))
         }
         _ => (ExplainedOutcome::Refuse, None),
     };
@@ -202,6 +206,23 @@ fn result_of(
     });
     result.steps = steps.collect();
     result
+}
+
+/// Returns the findings for which a definition cannot be used, e.g. the places that differ from the lock file, and the
+/// remedy; `None` for any other definition.
+fn refused_definition(governance: &Governance, server: &ServerId, tool: &str) -> Option<String> {
+    let definitions = governance.definitions();
+    let DefinitionState::Refused(findings) = definitions.state(Some(server), tool) else {
+        return None;
+    };
+    let mut parts: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    let is_unlocked = definitions.unlocked_tools(server).iter().any(|name| name == tool);
+    let names = shell_word(&format!("{server}.{tool}")).zip(shell_word(server.as_str()));
+    let remedy = names.filter(|_| is_unlocked).map(|(id, server)| {
+        format!("check it with `mgp tools show {id}`, then run `mgp lock {server}`")
+    });
+    parts.extend(remedy);
+    Some(format!("; {}", parts.join("; ")))
 }
 
 /// Describes why a call must be confirmed, and how to answer for later calls, too.

@@ -7,7 +7,9 @@ use std::time::{Duration, SystemTime};
 use mgp_security::{
     DefinitionState, Difference, Finding, HeldDefinition, PendingDefinition, Severity,
 };
-use mgp_toolindex::{AllTools, IndexedTool, TokenCounter, UnmetSearch, max_tokens_of, name_for};
+use mgp_toolindex::{
+    AllTools, IndexedTool, TokenCounter, UnmetSearch, max_tokens_of_definition, name_for,
+};
 use mgp_types::mgp::{
     KernelServerTokens, KernelTokensParams, KernelTokensResult, KernelTool,
     KernelToolDecisionParams, KernelToolDecisionResult, KernelToolsParams, KernelToolsResult,
@@ -173,7 +175,7 @@ fn unlisted_tool(kernel: &Kernel, held: &PendingDefinition) -> KernelTool {
     let PendingDefinition { server, tool, held, .. } = held;
     let definition = kernel.governance().definitions().definition(Some(server), tool);
     let text = definition.and_then(|tool| serde_json::to_string(&*tool).ok());
-    let tokens = max_tokens_of(text.as_deref().unwrap_or(held.definition.as_str()));
+    let tokens = max_tokens_of_definition(text.as_deref().unwrap_or(held.definition.as_str()));
     described_tool(kernel, server, tool, tokens, Some(held))
 }
 
@@ -181,7 +183,8 @@ fn unlisted_tool(kernel: &Kernel, held: &PendingDefinition) -> KernelTool {
 fn unlocked_tool(kernel: &Kernel, server: &ServerId, tool: &str) -> KernelTool {
     let definition = kernel.governance().definitions().definition(Some(server), tool);
     let text = definition.and_then(|tool| serde_json::to_string(&*tool).ok());
-    described_tool(kernel, server, tool, max_tokens_of(text.as_deref().unwrap_or_default()), None)
+    let tokens = max_tokens_of_definition(text.as_deref().unwrap_or_default());
+    described_tool(kernel, server, tool, tokens, None)
 }
 
 /// Describes a tool. `held` is the stored definition that waits or was rejected, if the tool is not in the index.
@@ -298,7 +301,9 @@ fn count_tokens(kernel: &Kernel, params: &KernelTokensParams) -> KernelTokensRes
     for id in kernel.0.fleet.all().keys() {
         let mut tools = kernel.index().tools_of(id.as_str());
         tools.retain(|tool| parts.view.sees(&cx, Some(id), tool.name()).is_ok());
-        let tokens = tools.iter().map(|tool| u64::from(tool.tokens())).sum::<u64>();
+        // The index might not have counted the tools yet, and has upper bounds until then.
+        let counts = tools.iter().map(|tool| counter.count_definition(tool.definition()));
+        let tokens = counts.map(u64::from).sum::<u64>();
         result.servers.push(KernelServerTokens::new(id.as_str(), tools.len() as u64, tokens));
     }
     result

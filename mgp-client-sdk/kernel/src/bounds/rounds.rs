@@ -205,6 +205,9 @@ impl Drop for RoundGuard {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use mgp_lifecycle::LifecycleError;
     use mgp_types::service::{CallerRequest, Peer, Principal, Rounds, Scope, ScopeKind};
     use mgp_types::{ErrorCode, Payload};
 
@@ -263,6 +266,9 @@ mod tests {
 
         assert!(!waiting.ask("a"));
         refuse(&waiting.round("a").0, ErrorCode::RESOURCE_EXHAUSTED);
+        // The deadline passes while the round waits for a place of a running call.
+        let late = LifecycleError::NotStarted(Duration::from_secs(1)).into();
+        RoundGuard::new(&waiting.round("a").0).note(&Err(late));
         // The connection breaks.
         drop(RoundGuard::new(&waiting.round("a").0));
         let (round, _) = waiting.round("a");

@@ -17,6 +17,7 @@ use serde::{Deserialize, Deserializer};
 use super::delegation;
 use super::dispatcher::{Dispatcher, DispatcherParts};
 use super::find_tool::{CallAddress, ResolvedTool, find_unread, resolve_tool};
+use super::links;
 use super::result_members;
 use super::surface;
 use super::tasks;
@@ -145,7 +146,8 @@ impl ForwardedCall<'_> {
             record_use(dispatcher, cx, address, tool, is_answered);
         }
         let limits = || server.config().results;
-        match result_members::finish(dispatcher, cx, server, tool, session, answer) {
+        let answer = result_members::finish(dispatcher, cx, server, tool, session, answer);
+        match answer.and_then(|reply| links::in_result(dispatcher, cx, server, reply)) {
             Ok(reply) => results.limit(cx, (server.id(), tool.name()), limits, reply),
             Err(error) => Err(results.limit_error(cx, limits, error)),
         }

@@ -12,6 +12,7 @@ mod delegation;
 mod dispatcher;
 mod find_tool;
 mod header_params;
+mod links;
 mod manifest;
 mod meta_tools;
 mod names;

@@ -6,9 +6,9 @@
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use mgp_types::mcp::{Era, ListParams, Prompt, Resource, ResourceTemplate, Skill};
+use mgp_types::mcp::{Era, ListParams, Skill};
 use mgp_types::service::{Call, Reply, ServerId};
-use mgp_types::{Payload, RpcError};
+use mgp_types::{Object, Payload, RpcError};
 
 use super::names::NameTable;
 use super::skills::qualify_skill;
@@ -46,7 +46,7 @@ pub(super) fn page(kind: ListKind, names: &NameTable, call: &Call) -> Result<Rep
         }
         match names.shown_name(server, &entry.key) {
             None => out.push_str(entry.text.as_str()),
-            Some(name) => out.push_str(renamed(kind, server, entry, name)?.as_str()),
+            Some(name) => out.push_str(renamed(kind, server, entry, &name)?.as_str()),
         }
     }
     out.push(']');
@@ -60,34 +60,28 @@ pub(super) fn page(kind: ListKind, names: &NameTable, call: &Call) -> Result<Rep
     Ok(Reply::raw(Payload::from_trusted(out)))
 }
 
+/// Returns an entry under another name. All its other members stay as they are, also those that do not follow MCP: one
+/// such entry must not make the whole list fail.
 fn renamed(
     kind: ListKind,
     server: &ServerId,
     entry: &ListEntry,
-    name: String,
+    name: &str,
 ) -> Result<Payload, RpcError> {
-    match kind {
-        ListKind::Resources => {
-            let mut resource: Resource = entry.text.get()?;
-            resource.uri = name;
-            Payload::of(&resource)
-        }
-        ListKind::Templates => {
-            let mut template: ResourceTemplate = entry.text.get()?;
-            template.uri_template = name;
-            Payload::of(&template)
-        }
-        ListKind::Prompts => {
-            let mut prompt: Prompt = entry.text.get()?;
-            prompt.name = name;
-            Payload::of(&prompt)
-        }
-        ListKind::Skills => {
-            let mut skill: Skill = entry.text.get()?;
-            qualify_skill(&mut skill, server);
-            Payload::of(&skill)
-        }
+    if kind == ListKind::Skills
+        && let Ok(mut skill) = entry.text.get::<Skill>()
+    {
+        qualify_skill(&mut skill, server);
+        return Payload::of(&skill);
     }
+    let member = match kind {
+        ListKind::Resources | ListKind::Skills => "uri",
+        ListKind::Templates => "uriTemplate",
+        ListKind::Prompts => "name",
+    };
+    let mut members: Object = entry.text.get()?;
+    members.encode(member, name)?;
+    Payload::of(&members)
 }
 
 /// Returns a hash that changes whenever the list that a caller sees changes.
@@ -109,4 +103,24 @@ pub(super) fn bad_cursor() -> RpcError {
     RpcError::invalid_params(
         "`cursor` is not a cursor of this list, or the list has changed; start again without it",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_that_does_not_follow_mcp_is_renamed_like_others() {
+        for (kind, text, expected) in [
+            (ListKind::Resources, r#"{"uri":"x://a","size":"big"}"#, r#"{"uri":"n","size":"big"}"#),
+            (ListKind::Templates, r#"{"uriTemplate":"x://{a}"}"#, r#"{"uriTemplate":"n"}"#),
+            (ListKind::Prompts, r#"{"name":"p","arguments":5}"#, r#"{"name":"n","arguments":5}"#),
+            (ListKind::Skills, r#"{"uri":"skill://a/SKILL.md"}"#, r#"{"uri":"n"}"#),
+        ] {
+            let text = Payload::from_trusted(text);
+            let entry = ListEntry { key: "key".into(), text };
+            let renamed = renamed(kind, &"s".into(), &entry, "n").unwrap();
+            assert_eq!(renamed.as_str(), expected, "{kind:?}");
+        }
+    }
 }

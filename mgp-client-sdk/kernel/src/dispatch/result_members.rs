@@ -10,6 +10,7 @@ use super::dispatcher::Dispatcher;
 use crate::fleet::ManagedServer;
 use crate::proposals::session_state::OpenSession;
 use crate::proposals::{WITH_SERVERS, media, provenance};
+use crate::results::malformed;
 
 /// Checks the media in a call against the definition of its tool, and replaces the caller's session token by the
 /// server's own session state. Does nothing for a caller without access, because its call is refused later.
@@ -54,7 +55,7 @@ pub(super) fn finish(
 /// not negotiate, and replaces names of tools in the others by the names that the caller knows.
 ///
 /// # Errors
-/// −32603 if the result cannot be written as JSON.
+/// 5000 if the `_meta` of the result is not an object; −32603 if the result cannot be written as JSON.
 fn fit_result(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -80,6 +81,9 @@ fn fit_result(
 }
 
 /// Changes the `_meta` of a result, if it has one.
+///
+/// # Errors
+/// 5000 if the server's `_meta` is not an object, and the error of the change.
 fn change_meta(
     mut reply: Reply,
     change: impl FnOnce(&mut Meta) -> Result<(), RpcError>,
@@ -90,8 +94,9 @@ fn change_meta(
     if !body.as_raw().as_str().contains(META) {
         return Ok(reply);
     }
-    let mut members: Extras = body.as_raw().get()?;
-    let Some(mut meta) = members.decode::<Meta>(META)? else { return Ok(reply) };
+    let mut members: Extras = body.as_raw().get().map_err(|error| malformed(&error))?;
+    let meta = members.decode::<Meta>(META).map_err(|error| malformed(&error))?;
+    let Some(mut meta) = meta else { return Ok(reply) };
     let before = meta.clone();
     change(&mut meta)?;
     if meta != before {

@@ -14,16 +14,18 @@ use mgp_types::method::{
     CompletionComplete, PromptsGet, PromptsList, Request, ResourcesList, ResourcesRead,
     ResourcesTemplatesList, RootsListChanged, SkillsList,
 };
-use mgp_types::service::{Call, Context, Params, Reply, Router, Stack, Target};
+use mgp_types::service::{Call, Context, Params, Reply, Router, ServerId, Stack, Target};
 use mgp_types::{ErrorCode, Payload, RpcError, clip};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::dispatcher::Dispatcher;
+use super::links::{self, ResourceLinks};
 use super::names::{Lookup, NameTable, ServerEntry, matches_template, qualify};
 use super::page::page;
 use super::skills;
 use crate::fleet::{ListGroup, ListKind, ManagedServer};
+use crate::server_answer::{expect_list, unreadable_result};
 
 /// The maximum time that a list request waits for servers to return their lists. After it, the last known lists are
 /// returned.
@@ -129,20 +131,31 @@ async fn read_resource(dispatcher: Dispatcher, mut call: Call) -> Result<Reply, 
     let found = find_resource(&dispatcher, call.cx(), &uri).await?;
     let ServerEntry { server, key } = found.entry;
     let is_renamed = key != *uri;
-    let era = call.cx().caller.era;
+    let cx = call.cx().clone();
     if is_renamed {
         call.params_mut().set_target(Target::Resource(key.as_str().into()));
     }
-    let mut reply = server.send(call, found.has_access).await?;
+    let answer = server.send(call, found.has_access).await;
+    let reply = answer.map_err(|error| fit_not_found(error, cx.caller.era))?;
+    let mut reply = expect_list(reply, ResourcesRead::METHOD, &["contents"])?;
     if is_renamed && matches!(reply, Reply::Complete(_)) {
+        let result = reply.get::<ReadResourceResult>();
+        let mut result =
+            result.map_err(|error| unreadable_result(ResourcesRead::METHOD, &error))?;
+        let links = ResourceLinks::new(&dispatcher, &cx, &server);
         // Replace the server's own URI by the one that the caller requested.
-        let mut result: ReadResourceResult = reply.get()?;
-        for contents in result.contents.iter_mut().filter(|contents| contents.uri == key) {
-            contents.uri = uri.to_string();
+        for contents in &mut result.contents {
+            if contents.uri == key {
+                contents.uri = uri.to_string();
+            } else if let Some(shown) =
+                links.as_ref().and_then(|links| links.shown_uri(&contents.uri))
+            {
+                contents.uri = shown;
+            }
         }
         reply = Reply::of(&result)?;
     }
-    Ok(with_cache_members(reply, era))
+    Ok(with_cache_members(reply, cx.caller.era))
 }
 
 /// Finds the server that has the resource with this URI.
@@ -207,6 +220,20 @@ fn find_unlisted(
         server.lists().capabilities().is_some_and(|offered| offered.resources.is_some())
     };
     only_server(cx, uri, &servers.iter().filter(offers_resources).collect::<Vec<_>>())
+}
+
+/// Returns whether a caller who sees these servers reads a URI of a server from the same server.
+pub(super) fn leads_to(
+    cx: &Context,
+    uri: &str,
+    visible: &[Arc<ManagedServer>],
+    server: &ServerId,
+) -> bool {
+    let found = match find_listed(cx, uri, visible) {
+        Ok(None) => find_unlisted(cx, uri, visible),
+        found => found,
+    };
+    matches!(found, Ok(Some(entry)) if entry.server.id() == server && entry.key == uri)
 }
 
 /// Returns an entry for the URI if exactly one server is given, and `None` if no server is given. For several servers,
@@ -274,7 +301,10 @@ async fn get_prompt(dispatcher: Dispatcher, mut call: Call) -> Result<Reply, Rpc
     if key != *name {
         call.params_mut().set_target(Target::Prompt(key.as_str().into()));
     }
-    server.send(call, found.has_access).await
+    let cx = call.cx().clone();
+    let reply = server.send(call, found.has_access).await?;
+    let reply = expect_list(reply, PromptsGet::METHOD, &["messages"])?;
+    links::in_prompt(&dispatcher, &cx, &server, reply)
 }
 
 /// Finds the server that has the prompt with this name.
@@ -333,7 +363,8 @@ async fn complete(dispatcher: Dispatcher, mut call: Call) -> Result<Reply, RpcEr
         *name = key;
         *call.params_mut() = Params::of(CompletionComplete::METHOD, &params)?;
     }
-    server.send(call, found.has_access).await
+    let reply = server.send(call, found.has_access).await?;
+    expect_list(reply, CompletionComplete::METHOD, &["completion", "values"])
 }
 
 /// Finds the template to complete; the URI of a resource is accepted in place of a template.
@@ -387,9 +418,31 @@ pub(super) fn unknown_resource(cx: &Context, uri: &str) -> RpcError {
     }
 }
 
+/// Replaces the code of a server's error for an unknown resource, which is −32602 in the modern era.
+fn fit_not_found(error: RpcError, era: Era) -> RpcError {
+    if era == Era::Legacy || error.code() != ErrorCode::MCP_RESOURCE_NOT_FOUND {
+        return error;
+    }
+    let fitted = RpcError::new(ErrorCode::INVALID_PARAMS, error.message());
+    match error.as_data() {
+        Some(data) => fitted.data(data.clone()),
+        None => fitted,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_unknown_resource_of_a_legacy_server_has_the_code_of_the_callers_era() {
+        let data = Payload::from_trusted(r#"{"uri":"x://a"}"#);
+        let unknown = RpcError::new(ErrorCode::MCP_RESOURCE_NOT_FOUND, "none").data(data.clone());
+        assert_eq!(fit_not_found(unknown.clone(), Era::Legacy), unknown);
+        let modern = fit_not_found(unknown, Era::Modern);
+        assert_eq!((modern.code(), modern.message()), (ErrorCode::INVALID_PARAMS, "none"));
+        assert_eq!(modern.as_data(), Some(&data));
+    }
 
     #[test]
     fn a_resource_whose_text_mentions_ttl_ms_still_gets_one() {

@@ -21,6 +21,7 @@ use super::server_features::{
     ambiguous, find_resource, refreshed_servers, unknown_resource, with_cache_members,
 };
 use crate::fleet::{ListKind, ManagedServer, declared_skills};
+use crate::server_answer::{expect_list, unreadable_result};
 
 /// The media type that the kernel reports for directories of skills.
 const DIRECTORY: &str = "inode/directory";
@@ -118,10 +119,13 @@ async fn get_from(
     let era = call.cx().caller.era;
     call.params_mut().set_target(Target::Resource(key.into()));
     let mut reply = server.send(call, true).await?;
-    if key != uri && matches!(reply, Reply::Complete(_)) {
-        let mut result: GetSkillResult = reply.get()?;
-        qualify_skill(&mut result.skill, server.id());
-        reply = Reply::of(&result)?;
+    if matches!(reply, Reply::Complete(_)) {
+        let result = reply.get::<GetSkillResult>();
+        let mut result = result.map_err(|error| unreadable_result(SkillsGet::METHOD, &error))?;
+        if key != uri {
+            qualify_skill(&mut result.skill, server.id());
+            reply = Reply::of(&result)?;
+        }
     }
     Ok(with_cache_members(reply, era))
 }
@@ -148,10 +152,12 @@ async fn read_directory(dispatcher: Dispatcher, mut call: Call) -> Result<Reply,
     let mut result = if reads || !has_access {
         call.params_mut().set_target(Target::Resource(key.as_str().into()));
         let reply = server.send(call, has_access).await?;
+        let reply = expect_list(reply, ResourcesDirectoryRead::METHOD, &["resources"])?;
         if key == uri || !matches!(reply, Reply::Complete(_)) {
             return Ok(reply);
         }
-        reply.get::<ReadDirectoryResult>()?
+        let result = reply.get::<ReadDirectoryResult>();
+        result.map_err(|error| unreadable_result(ResourcesDirectoryRead::METHOD, &error))?
     } else {
         listed_directory(&server, call.cx(), &key, &uri)?
     };

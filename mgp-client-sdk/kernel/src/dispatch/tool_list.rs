@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mgp_toolindex::{Allowed, Resolved, SessionView, listed_tools, max_tokens_of};
+use mgp_toolindex::{Allowed, Resolved, SessionView, listed_tools, max_tokens_of_definition};
 use mgp_types::mcp::{CacheScope, Era, ListParams, ListToolsResult, Tool, key};
 use mgp_types::mgp::{ContextLevel, Extension, ExtensionSet, KernelSavedDay, RiskLevel};
 use mgp_types::proposal::{copy_tool_members, hide_tool_members};
@@ -137,7 +137,9 @@ async fn settle(parts: &Arc<DispatcherParts>) {
     let costs = async |agent: String| {
         let parts = Arc::clone(parts);
         // Use an estimate: the tables for exact counts need much memory and take a second to load.
-        tokio::task::spawn_blocking(move || list_costs(&parts, &agent, max_tokens_of)).await.ok()
+        tokio::task::spawn_blocking(move || list_costs(&parts, &agent, max_tokens_of_definition))
+            .await
+            .ok()
     };
     parts.saved.settle(&**parts.fleet.context().governance.store(), costs).await;
 }

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use mgp_client_sdk::ClientBuilder;
-use mgp_contract::LockFile;
 use mgp_discovery::Expander;
 use mgp_security::{Governance, Scopes};
 use mgp_server_sdk::ChangeNotifier;
@@ -23,6 +22,7 @@ use crate::bounds::CallBounds;
 use crate::call_proposals::CallProposals;
 use crate::callers::Callers;
 use crate::events::KernelEvents;
+use crate::lock::ActiveLock;
 use crate::login::Logins;
 use crate::proposals::ProposalState;
 use crate::questions::ServerQuestions;
@@ -47,7 +47,7 @@ pub(crate) struct FleetContext {
     pub(crate) expander: Expander,
     pub(crate) logins: Logins,
     /// The lock file in force, if there is one.
-    pub(crate) lock: Option<Arc<LockFile>>,
+    pub(crate) lock: Option<ActiveLock>,
     pub(crate) stale: StaleLists,
     pub(crate) known: KnownServers,
     /// The semaphore that limits how many servers are being started at the same time.

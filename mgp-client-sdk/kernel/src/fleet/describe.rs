@@ -122,7 +122,7 @@ fn lack_of_tools(
         let id = server.id();
         let differ = if unlocked == 1 { "definition differs" } else { "definitions differ" };
         return Some(format!(
-            "{unlocked} {differ} from mgp.lock; check with `mgp tools ls {id}`, then run `mgp lock {id}` and restart the kernel"
+            "{unlocked} {differ} from mgp.lock; check with `mgp tools ls {id}`, then run `mgp lock {id}`"
         ));
     }
     if described.tools == 0 {

@@ -21,6 +21,7 @@ use tokio::time::Instant;
 
 use super::session::{KnownEras, NegotiatedExtensions, SessionKind, SessionNeeds};
 use crate::hops;
+use crate::server_answer::is_too_deep;
 
 /// The maximum number of entries in a list; further ones are dropped.
 const MAX_ENTRIES: usize = 10_000;
@@ -314,7 +315,7 @@ impl ListCache {
     }
 }
 
-/// Reads all pages of a list, up to the maximum number and size of entries.
+/// Reads all pages of a list, up to the maximum number and size of entries. Leaves out entries that hosts cannot read.
 async fn read(
     kind: ListKind,
     server: &ServerId,
@@ -342,7 +343,7 @@ async fn read(
                 tracing::warn!(%server, method, MAX_ENTRIES, MAX_BYTES, "list truncated");
                 return Ok(list.finish());
             }
-            if let Some(key) = key(kind, &text) {
+            if let Some(key) = key(kind, &text).filter(|_| !is_too_deep(&text)) {
                 list.push(ListEntry { key, text });
             }
         }
@@ -415,7 +416,7 @@ fn nested(kind: ListKind, text: Payload, callee: &PeerInfo) -> Option<Payload> {
     }
 }
 
-/// Returns the value of the member that identifies an entry.
+/// Returns the value of the member that identifies an entry; `None` if the entry is not an object with that member.
 fn key(kind: ListKind, text: &Payload) -> Option<Arc<str>> {
     #[derive(Deserialize)]
     struct Keys {
@@ -424,7 +425,9 @@ fn key(kind: ListKind, text: &Payload) -> Option<Arc<str>> {
         template: Option<String>,
         name: Option<String>,
     }
-    let keys: Keys = text.get().ok()?;
+    // Check for an object, because serde would also decode an array as the struct `Keys`.
+    let is_object = text.as_str().trim_start().starts_with('{');
+    let keys: Keys = if is_object { text.get().ok()? } else { return None };
     let key = match kind {
         ListKind::Resources | ListKind::Skills => keys.uri,
         ListKind::Templates => keys.template,

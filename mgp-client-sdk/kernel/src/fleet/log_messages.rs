@@ -17,6 +17,7 @@ use tower_service::Service;
 
 use super::notifier::ServerNotifier;
 use crate::hops;
+use crate::server_answer::is_too_deep;
 
 /// The principals whose calls a server has run since it was added: none, exactly one, or several.
 ///
@@ -80,6 +81,10 @@ pub(super) fn forward_log(
         })
         .collect();
     let Ok(params) = Payload::of(&message) else { return };
+    if is_too_deep(&params) {
+        tracing::debug!(%server, "log message dropped: its data is nested too deeply for clients");
+        return;
+    }
     if let Some(first) = calls.first() {
         let is_one = calls.iter().all(|call| {
             call.cx.principal == first.cx.principal && call.cx.scope.id() == first.cx.scope.id()

@@ -7,11 +7,11 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use mgp_client_sdk::{Client, Error, SupervisedClient, gateway};
 use mgp_discovery::{ApprovedRegistration, CallTimeouts, KernelConfig, ServerConfig};
-use mgp_types::RpcError;
 use mgp_types::mcp::{Era, LogLevel};
 use mgp_types::mgp::{ExtensionSet, ServerState, ShutdownReason};
 use mgp_types::service::{BoxFuture, Call, Context, PeerInfo, Principal, Reply, ServerId, Stack};
 use mgp_types::sync::{Mutex, RwLock};
+use mgp_types::{ErrorCode, Recovery, RpcError};
 use tokio::sync::{Semaphore, watch};
 
 use super::changed_lists::ChangedLists;
@@ -130,9 +130,10 @@ impl ManagedServer {
         self.shared.sessions().filter(is_idle).cloned().collect()
     }
 
-    /// Returns the number of calls in flight in the shared instance.
+    /// Returns the number of calls in flight in all instances.
     pub(super) fn running(&self) -> u64 {
-        self.shared.sessions().map(|session| session.running()).sum()
+        let isolated = self.isolated.as_ref().map(Instances::sessions).unwrap_or_default();
+        self.shared.sessions().chain(&isolated).map(|session| session.running()).sum()
     }
 
     pub(super) fn hold(&self) -> &StartHold {
@@ -426,7 +427,41 @@ impl ManagedServer {
         self.send_unbounded(call)
     }
 
-    fn send_unbounded(
+    fn send_unbounded(self: &Arc<Self>, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
+        let sending = self.send_to_instance(call);
+        if !self.hold.is_replaced() {
+            return sending;
+        }
+        let server = Arc::clone(self);
+        Box::pin(async move { sending.await.map_err(|error| server.replaced(error)) })
+    }
+
+    /// Returns the error of a call to a server that ends because its entry changed: the caller can try again.
+    fn replaced(&self, error: RpcError) -> RpcError {
+        let refusals = [ErrorCode::SERVER_DRAINING, ErrorCode::SERVER_NOT_READY];
+        let details = error.as_recovery().and_then(|hints| hints.details.clone());
+        // A call that may have run when the server ended must not be tried again.
+        let has_started = details
+            .as_ref()
+            .is_some_and(|details| matches!(details.decode::<bool>("started"), Ok(Some(true))));
+        if has_started || !refusals.contains(&error.code()) {
+            return error;
+        }
+        let message = format!(
+            "`{}` starts again with its changed configuration as soon as its running calls have ended; try again then",
+            self.id
+        );
+        let refused = RpcError::new(ErrorCode::SERVER_RESTARTING, message).because(error);
+        match Recovery::default_for(ErrorCode::SERVER_RESTARTING) {
+            Some(mut hints) => {
+                hints.details = details;
+                refused.recovery(hints)
+            }
+            None => refused,
+        }
+    }
+
+    fn send_to_instance(
         self: &Arc<Self>,
         mut call: Call,
     ) -> BoxFuture<'static, Result<Reply, RpcError>> {

@@ -112,13 +112,14 @@ impl ServerLog {
 
     /// Records a text about a login that is missing or invalid; `None` records that the login is valid again.
     pub(super) fn set_login(&self, owner: Option<&Principal>, missing: Option<&str>) {
+        let owner = owner.cloned();
         let logins = &mut self.0.lock().missing_logins;
         match missing {
-            Some(missing) if logins.len() < MAX_LOGINS => {
-                logins.insert(owner.cloned(), missing.to_owned());
+            Some(missing) if logins.len() < MAX_LOGINS || logins.contains_key(&owner) => {
+                logins.insert(owner, missing.to_owned());
             }
             Some(_) => {}
-            None => drop(logins.remove(&owner.cloned())),
+            None => drop(logins.remove(&owner)),
         }
     }
 
@@ -180,6 +181,18 @@ mod tests {
         log.push_line(&"ä".repeat(MAX_BYTES));
         assert_eq!(log.last_lines(9).len(), 1, "a long line replaces all others");
         assert!(log.last_lines(9)[0].text.len() <= MAX_BYTES);
+    }
+
+    #[test]
+    fn the_reason_of_a_missing_login_changes_also_while_the_most_are_remembered() {
+        let log = ServerLog::default();
+        let owner = |number: usize| Principal::local().agent(number.to_string());
+        for number in 0..2 * MAX_LOGINS {
+            log.set_login(Some(&owner(number)), Some("log in"));
+        }
+        assert_eq!(log.0.lock().missing_logins.len(), MAX_LOGINS);
+        log.set_login(Some(&owner(0)), Some("log in with more scopes"));
+        assert_eq!(log.missing_login(Some(&owner(0))).as_deref(), Some("log in with more scopes"));
     }
 
     #[test]

@@ -177,6 +177,16 @@ impl Fleet {
         Ok(())
     }
 
+    /// Drains and stops a server that is about to be removed and added again with a changed entry. Until it is removed,
+    /// its tools stay listed, and its callers are asked to try again.
+    pub(crate) async fn retire(&self, id: &ServerId, reason: ShutdownReason) {
+        let Some(server) = self.get(id.as_str()) else { return };
+        server.hold().set_replaced();
+        // A server that is replaced during its first start does not read its lists.
+        server.first_sync().finish();
+        server.stop(reason).await;
+    }
+
     /// Removes a server: its tools leave the index, then it is drained and stopped.
     pub(crate) async fn remove(&self, id: &ServerId, reason: ShutdownReason) {
         let Some(server) = self.change(|table| table.remove(id)) else { return };

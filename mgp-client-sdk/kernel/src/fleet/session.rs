@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use super::remote_health::RemoteHealth;
 use super::server_log::ServerLog;
 use super::start::StartHold;
+use crate::server_answer::limit_depth;
 
 /// The time for which the kernel does not try again to open a legacy session with a server that has refused one.
 const REFUSED_TTL: Duration = Duration::from_mins(10);
@@ -163,7 +164,10 @@ impl Session {
     /// if it has failed.
     fn is_due(&self) -> bool {
         match self.state() {
-            ServerState::Registered | ServerState::Disconnected | ServerState::Draining => true,
+            ServerState::Registered | ServerState::Disconnected => true,
+            // If the server is drained because it failed, its policy decides about a restart: a start would skip the
+            // delay and reset the count of restarts.
+            ServerState::Draining => !self.client.supervised().is_restart_decided(),
             ServerState::Restarting => self.health.is_remote() && self.claim_retry(),
             ServerState::Error => {
                 let rest = self.client.supervised().rest();
@@ -232,12 +236,14 @@ impl Session {
     ) -> BoxFuture<'static, Result<Reply, RpcError>> {
         let (running, sending) = (RunningCall::new(self), self.hop.send(call));
         Box::pin(async move {
-            let reply = sending.await.map_err(|error| {
+            let answer = sending.await.map_err(|error| {
                 running.0.note_failure(&error);
                 running.0.with_remedy(error)
-            })?;
-            running.0.note_answer(&reply);
-            Ok(reply)
+            });
+            if let Ok(reply) = &answer {
+                running.0.note_answer(reply);
+            }
+            limit_depth(answer)
         })
     }
 

@@ -22,6 +22,7 @@ pub(super) struct StartHold(Arc<HoldState>);
 struct HoldState {
     is_stopped: AtomicBool,
     is_removed: AtomicBool,
+    has_successor: AtomicBool,
 }
 
 impl StartHold {
@@ -31,6 +32,16 @@ impl StartHold {
 
     pub(super) fn set_removed(&self) {
         self.0.is_removed.store(true, Ordering::SeqCst);
+    }
+
+    /// Prevents starts forever, because a server with a changed entry will take the place of this one.
+    pub(super) fn set_replaced(&self) {
+        self.0.has_successor.store(true, Ordering::SeqCst);
+        self.set_removed();
+    }
+
+    pub(super) fn is_replaced(&self) -> bool {
+        self.0.has_successor.load(Ordering::SeqCst)
     }
 
     pub(super) fn is_set(&self) -> bool {

@@ -48,7 +48,7 @@ pub(super) async fn announce(
     loop {
         match changes.recv().await {
             Ok(change) => {
-                if change.to == ServerState::Error {
+                if is_failure(&change) {
                     note_failure(&change, notifier.server(), &log);
                 }
                 notifier.state_changed(&change).await;
@@ -58,6 +58,13 @@ pub(super) async fn announce(
             Err(RecvError::Closed) => return,
         }
     }
+}
+
+/// Returns whether a server has failed. A server that reports that it is unhealthy is drained for a reason that is not
+/// one of a stop.
+fn is_failure(change: &Transition) -> bool {
+    let is_stop = || ShutdownReason::KNOWN.iter().any(|stop| stop.as_str() == &*change.reason);
+    change.to == ServerState::Error || change.to == ServerState::Draining && !is_stop()
 }
 
 /// Logs a failure and keeps its reason. Further attempts to start the server that fail for the same reason are not

@@ -53,7 +53,7 @@ pub(super) fn target(parts: &InstanceParts) -> Box<Resolve> {
                 // This fails, e.g., if a variable in the configuration is not set; another attempt would not help.
                 let filled = filled.map_err(|error| SpawnError::new(error).permanent())?;
                 if let Some(lock) = &starting.context.lock {
-                    lock::check_start(lock, &server, &filled)
+                    lock::check_start(&lock.current(), &server, &filled)
                         .map_err(|reason| SpawnError::new(reason).permanent())?;
                 }
                 starting.resolved(filled, &pass_env)

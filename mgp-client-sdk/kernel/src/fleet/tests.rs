@@ -188,6 +188,12 @@ async fn instances_of_agents_are_stopped_and_restarted_like_their_server() {
     assert_ne!(first, second);
     world.kernel.restart_server(&id).await;
     assert_ne!(world.client.text("which", ()).await, second, "it was restarted");
+
+    let client = world.client.clone();
+    let slow = tokio::spawn(async move { client.call("slow").await.map(drop) });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(world.server().running(), 1, "the calls of all instances count");
+    slow.await.unwrap().unwrap();
     world.kernel.stop().await;
 }
 

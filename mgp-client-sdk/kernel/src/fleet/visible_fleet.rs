@@ -170,7 +170,11 @@ impl mgp_lifecycle::Fleet for VisibleFleet {
     ) -> Option<Result<StatusResult, RpcError>> {
         let (status, state) = match self.client(cx, server)? {
             Ok(client) if client.server().has(Extension::Lifecycle) => {
-                return Some(client.mgp().health_status().await.map_err(RpcError::from));
+                let status = client.mgp().health_status().await.map_err(RpcError::from);
+                return Some(status.map(|mut result| {
+                    result.server_id = Some(server.to_string());
+                    result
+                }));
             }
             Ok(client) => match ping_plain(&client).await {
                 Ok(status) => (status, ServerState::Connected),

@@ -1,6 +1,7 @@
 //! The active lock file (`mgp serve --locked`): a server starts only if it is unchanged since the lock file was
 //! written, and a tool whose definition differs from the one in the lock file cannot be called.
 
+mod active;
 mod package;
 mod tree;
 
@@ -13,6 +14,7 @@ use mgp_types::service::ServerId;
 use mgp_types::{Payload, Sha256Hash};
 use serde_json::json;
 
+pub(crate) use active::ActiveLock;
 use package::Package;
 pub use package::named_package;
 
@@ -102,7 +104,7 @@ pub(crate) fn check_start(
     let id = server.id.as_str();
     let Some(locked) = lock.servers.get(id) else {
         return Err(format!(
-            "`{id}` is not in mgp.lock; read it, then run `mgp lock {id}` and restart the kernel"
+            "`{id}` is not in mgp.lock; check its entry in the configuration, then run `mgp lock {id}`"
         ));
     };
     let changes = locked.changes_of_start(&read_start(server, expanded)?);
@@ -110,7 +112,7 @@ pub(crate) fn check_start(
         return Ok(());
     }
     Err(format!(
-        "`{id}` differs from mgp.lock: {}; check it, then run `mgp lock {id}` and restart the kernel",
+        "`{id}` differs from mgp.lock: {}; check it, then run `mgp lock {id}`",
         changes.join(", ")
     ))
 }
@@ -122,17 +124,20 @@ pub(crate) fn check_definition(
     server: &ServerId,
     raw: &Payload,
 ) -> Option<String> {
-    let locked = lock.servers.get(server.as_str())?.contracts();
+    let locked = lock.servers.get(server.as_str())?;
     // An entry from which no tool can be read is not in the lock file.
     let now = raw.get().ok().and_then(Contract::from_definition);
-    let known = now.and_then(|now| Some((locked.iter().find(|tool| tool.name == now.name)?, now)));
+    let known = now.and_then(|now| {
+        let mut named = locked.tools.iter().filter(|tool| tool["name"] == *now.name);
+        Some((named.find_map(|tool| Contract::from_definition(tool.clone()))?, now))
+    });
     let Some((old, now)) = known else {
         return Some("the tool is not in mgp.lock".to_owned());
     };
     if old.hash() == now.hash() {
         return None;
     }
-    let difference = mgp_contract::compare(old, &now);
+    let difference = mgp_contract::compare(&old, &now);
     let places = difference.changes.iter().take(MAX_PLACES);
     let places: Vec<_> =
         places.map(|change| format!("{} ({})", change.path, change.bump)).collect();

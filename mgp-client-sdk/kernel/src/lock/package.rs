@@ -213,6 +213,29 @@ fn split_npm(spec: &str) -> (&str, Option<&str>) {
     at.map_or((spec, None), |at| (&spec[..at], Some(&spec[at + 1..])))
 }
 
+/// Returns the version of PyPI that the rest of a requirement after its name demands; `None` if it demands none, e.g.
+/// because it has only extras.
+///
+/// # Errors
+/// Returns an error if the requirement is a range, or a tag such as `latest`, because it does not show which version
+/// `uvx` starts.
+fn exact_pypi(spec: &str, rest: &str) -> Result<Option<String>, String> {
+    let rest = rest.split(';').next().unwrap_or_default().trim();
+    let extras = rest.strip_prefix('[').and_then(|extras| extras.split_once(']'));
+    let rest = extras.map_or(rest, |(_, rest)| rest.trim());
+    if rest.is_empty() {
+        return Ok(None);
+    }
+    let version = rest.strip_prefix("===").or_else(|| rest.strip_prefix("=="));
+    let version = version.or_else(|| rest.strip_prefix('@')).map_or("", str::trim);
+    let is_exact = version.starts_with(|c: char| c.is_ascii_digit())
+        && !version.contains([',', '*', '/', ':']);
+    if is_exact {
+        return Ok(Some(version.to_owned()));
+    }
+    Err(format!("`{spec}` does not name one version; name the exact version, e.g. `==1.2.3`"))
+}
+
 /// Splits `name==1.2` or `name[extra]@1.2` into the name and the rest.
 fn split_pypi(spec: &str) -> (&str, &str) {
     spec.split_at(spec.find(|c: char| "=<>!~@[; ".contains(c)).unwrap_or(spec.len()))
@@ -299,7 +322,7 @@ fn read_pypi(
     variable: &Variable<'_>,
 ) -> Result<LockedPackage, String> {
     let (name, rest) = split_pypi(spec);
-    let wanted = rest.rsplit(['=', '@']).next().filter(|version| !version.is_empty());
+    let wanted = exact_pypi(spec, rest)?;
     let home = |below: &str| variable("HOME").map(|home| PathBuf::from(home).join(below));
     let below =
         |folder: Option<OsString>, part: &str| folder.map(|it| PathBuf::from(it).join(part));
@@ -307,14 +330,16 @@ fn read_pypi(
     let tools = tools.or_else(|| below(variable("XDG_DATA_HOME"), "uv/tools"));
     let cache = variable("UV_CACHE_DIR").map(PathBuf::from);
     let cache = cache.or_else(|| below(variable("XDG_CACHE_HOME"), "uv"));
-    let tools = tools.or_else(|| home(".local/share/uv/tools")).map(|folder| folder.join(name));
+    let tools = tools
+        .or_else(|| home(".local/share/uv/tools"))
+        .map(|folder| folder.join(tool_folder(name)));
     let cache = cache.or_else(|| home(".cache/uv")).map(|folder| folder.join("archive-v0"));
     let in_cache = cache.and_then(|cache| fs::read_dir(cache).ok()).into_iter().flatten();
     let in_cache = in_cache.take(MAX_INSTALLED).filter_map(Result::ok).map(|entry| entry.path());
     let has_all = |root: &PathBuf| beside.iter().all(|other| installed(root, other).is_some());
     let environments = tools.into_iter().chain(in_cache).filter(has_all);
     let found = environments.filter_map(|root| installed(&root, name));
-    let found = found.filter(|(_, version)| wanted.is_none_or(|wanted| wanted == version));
+    let found = found.filter(|(_, version)| wanted.as_ref().is_none_or(|wanted| wanted == version));
     // Prefer an installed tool to one in the cache, and a newer installation to an older one.
     let newest = found.max_by_key(|(folder, _)| {
         let time = fs::metadata(folder).and_then(|metadata| metadata.modified()).ok();
@@ -323,6 +348,19 @@ fn read_pypi(
     let (folder, version) = newest.ok_or_else(|| not_installed(spec))?;
     let hash = tree::hash_folder(&folder)?;
     Ok(LockedPackage { kind: "pypi".to_owned(), name: name.to_owned(), version, hash })
+}
+
+/// Returns the folder in which `uv` installs a tool: the name of the package as PyPI writes it, in lower case with `-`.
+fn tool_folder(name: &str) -> String {
+    let mut folder = String::new();
+    for c in name.chars() {
+        match c {
+            '-' | '_' | '.' if folder.ends_with('-') => {}
+            '-' | '_' | '.' => folder.push('-'),
+            c => folder.push(c.to_ascii_lowercase()),
+        }
+    }
+    folder
 }
 
 /// Returns the `site-packages` folder of a virtual environment, and the version of a package in it.
@@ -439,12 +477,21 @@ mod tests {
         assert_eq!(pypi("mcp-server-git").unwrap().version, "2.0");
         assert_eq!(pypi("mcp-server-git==2.0").unwrap().version, "2.0");
         assert!(pypi("mcp-server-git==3.0").unwrap_err().contains("not installed"));
+        for spec in ["mcp-server-git[cli]", "mcp-server-git[a,b]==2.0", "mcp-server-git[cli]@2.0"] {
+            assert_eq!(pypi(spec).unwrap().version, "2.0", "{spec}");
+        }
+        for spec in ["mcp-server-git>=1.0", "mcp-server-git@latest", "mcp-server-git==2.*"] {
+            assert!(pypi(spec).unwrap_err().contains("name the exact version"), "{spec}");
+        }
         let with = || read(Package::Pypi("mcp-server-git".to_owned(), vec!["pandas".to_owned()]));
         assert!(with().unwrap_err().contains("not installed"), "no environment has both");
         let both = ".cache/uv/archive-v0/y/lib/python3.12/site-packages";
         write(&format!("{both}/mcp_server_git-2.1.dist-info/RECORD"), "");
         write(&format!("{both}/pandas-3.0.dist-info/RECORD"), "");
         assert_eq!(with().unwrap().version, "2.1");
+        let tool = ".local/share/uv/tools/mcp-server-git/lib/python3.12/site-packages";
+        write(&format!("{tool}/mcp_server_git-1.9.dist-info/RECORD"), "");
+        assert_eq!(pypi("MCP_Server.Git").unwrap().version, "1.9", "`uvx` starts installed tools");
     }
 
     #[test]

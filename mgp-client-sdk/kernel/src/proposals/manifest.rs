@@ -11,7 +11,7 @@ use mgp_types::proposal::ManifestTool;
 use mgp_types::service::ServerId;
 
 use crate::fleet::FleetContext;
-use crate::lock::check_definition;
+use crate::lock::{ActiveLock, check_definition};
 
 /// Puts the tools of a server's manifest file into the index; returns `false` if the server has no manifest, if it has
 /// listed one of these tools before, or if it must list a tool before the tool can be used: an operator must review it,
@@ -69,11 +69,11 @@ fn reviewed(
 ) -> Result<ToolEntry, String> {
     let tool = tool.to_tool();
     let definition = Payload::of(&tool).map_err(|error| error.to_string())?;
-    if let Some(lock) = &context.lock {
+    if let Some(lock) = context.lock.as_ref().map(ActiveLock::current) {
         if !lock.servers.contains_key(server.as_str()) {
             return Err("its server is not in the lock file".to_owned());
         }
-        if let Some(reason) = check_definition(lock, server, &definition) {
+        if let Some(reason) = check_definition(&lock, server, &definition) {
             return Err(reason);
         }
     }

@@ -8,6 +8,7 @@ use mgp_types::service::{BoxFuture, Call, Chunk, ConsumerGone, OutletItem, Outle
 use mgp_types::sync::Mutex;
 
 use super::part::{Limits, Part, first_part};
+use crate::server_answer::is_too_deep;
 
 /// A sink that passes chunks on to another one until the limits of the result are reached.
 struct CappedChunks {
@@ -24,8 +25,11 @@ pub(super) fn cap(call: &mut Call, limits: Limits) {
 }
 
 impl CappedChunks {
-    /// Cuts a chunk to the remaining limits.
+    /// Cuts a chunk to the remaining limits. Returns `None` for a chunk that hosts cannot read.
     fn fitting(&self, chunk: &Chunk) -> Option<Chunk> {
+        if is_too_deep(&chunk.content) {
+            return None;
+        }
         let mut room = self.room.lock();
         let limits = room.as_mut()?;
         let block = chunk.content.get::<ContentBlock>().ok()?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mgp_client_sdk::{Client, ServerChange};
+use mgp_toolindex::TokenCounter;
 use mgp_types::mcp::{ElicitAction, ElicitResult};
 use mgp_types::method::{KernelExplain, KernelSessions, KernelToolsTokens, ToolsSession};
 use mgp_types::mgp::{
@@ -37,6 +38,10 @@ async fn pinned_tools_are_in_the_list_of_that_agent_only() {
     params.agent_id = Some("bob".to_owned());
     let tokens = operator.request::<KernelToolsTokens>(&params).await.unwrap();
     assert!(tokens.listed > 0 && tokens.all > 0 && tokens.servers[0].tools == 3, "{tokens:?}");
+    // All figures are counted in the same way.
+    let (counter, tools) = (TokenCounter::new(), world.kernel.index().tools_of("a"));
+    let counts = tools.iter().map(|tool| u64::from(counter.count_definition(tool.definition())));
+    assert_eq!(tokens.servers[0].tokens, counts.sum::<u64>());
     world.end().await;
 }
 

@@ -3,6 +3,7 @@
 use mgp_discovery::GovernanceConfig;
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
+use mgp_testkit::until;
 use mgp_types::mgp::{DefaultPolicy, RiskLevel};
 use mgp_types::service::Stack;
 use serde_json::json;
@@ -50,12 +51,7 @@ async fn a_kernel_names_the_arguments_that_do_not_fit() {
     mgp.default_policy = DefaultPolicy::OptOut;
     let server = move || Server::new("s", "1").tool(double());
     let kernel = Kernel::builder().local_with("s", mgp, server).build().await.unwrap();
-    for _ in 0..1_000 {
-        if !kernel.index().tools_of("s").is_empty() {
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
+    until("its tools are known", async || !kernel.index().tools_of("s").is_empty()).await;
     ExpectedError::new(ErrorCode::INVALID_TOOL_ARGS)
         .message(["the arguments do not fit the input schema of `double`: `/n`: "])
         .details(["tool", "field", "violations"])
@@ -144,12 +140,7 @@ async fn code_4003_tool_name_conflict() {
     let builder = Kernel::builder().local_with("one", mgp.clone(), clock);
     let kernel = builder.local_with("two", mgp, clock).build().await.unwrap();
     let is_known = |id: &str| !kernel.index().tools_of(id).is_empty();
-    for _ in 0..1_000 {
-        if is_known("one") && is_known("two") {
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
+    until("both are known", async || is_known("one") && is_known("two")).await;
     let stack = kernel.server().into_stack().unwrap();
     ExpectedError::new(ErrorCode::TOOL_NAME_CONFLICT)
         .message(["`now`", "one.now", "two.now"])

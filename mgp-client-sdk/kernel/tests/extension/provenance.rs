@@ -1,6 +1,6 @@
 //! Tests of the sources of results (proposal 7).
 
-use mgp_client_sdk::{TestClient, ToolResult};
+use mgp_client_sdk::ToolResult;
 use mgp_kernel::Kernel;
 use mgp_security::AuditQuery;
 use mgp_server_sdk::prelude::*;
@@ -32,19 +32,6 @@ pub(crate) fn server() -> Server {
 
 fn sources(result: &CallToolResult) -> Vec<Provenance> {
     Sources::of_result(result)
-}
-
-#[tokio::test]
-async fn a_client_reads_the_sources_that_a_server_names_in_both_eras() {
-    for era in [Era::Legacy, Era::Modern] {
-        let builder = host_of(era).extension(Extension::Provenance);
-        let client = TestClient::with_builder(limit_era(server(), era), builder).await;
-        let result = client.call("list").await.unwrap();
-        assert_eq!(sources(&result), [claim(), Provenance::new("bank")], "{era:?}");
-        assert!(result.member::<ProvenanceHops>().unwrap().is_none());
-        let plain = TestClient::with_builder(limit_era(server(), era), host_of(era)).await;
-        assert!(plain.call("list").await.unwrap().meta.is_none(), "{era:?}");
-    }
 }
 
 #[tokio::test]

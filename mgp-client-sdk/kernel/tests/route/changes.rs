@@ -328,3 +328,40 @@ async fn a_change_inside_of_a_folder_is_notified_to_the_subscriber_of_the_folder
     }
     kernel.stop().await;
 }
+
+/// Returns a legacy server that announces a change of a resource before it answers the request to subscribe.
+fn eager() -> Server {
+    let announce = layer_fn(|inner: Stack| {
+        Stack::from_fn(move |call: Call| {
+            let cx = call.cx().peer.context(&call.cx().scope);
+            let is_request = call.is::<ResourcesSubscribe>();
+            let sent = inner.send(call);
+            async move {
+                if is_request {
+                    let (peer, updated) = (cx.peer.clone(), ResourceUpdatedParams::new("test://a"));
+                    peer.send(Call::tell::<ResourcesUpdated>(&updated, cx)?).await?;
+                }
+                sent.await
+            }
+        })
+    });
+    let resource = Resource::text("test://a", "a", "text");
+    limit_era(Server::new("e", "1").resource(resource).layer(announce), Era::Legacy)
+}
+
+#[tokio::test]
+async fn a_change_during_the_request_to_subscribe_is_notified_to_the_new_subscriber() {
+    let kernel = build(Kernel::builder().local_with("e", open(&[]), eager)).await;
+    for above in [Era::Legacy, Era::Modern] {
+        let changes: Arc<Mutex<Vec<ServerChange>>> = Arc::default();
+        let sink = Arc::clone(&changes);
+        let builder = host_of(above).on_change(move |what| sink.lock().unwrap().push(what.clone()));
+        let host = host(&kernel, "ann", builder).await;
+        until("it is listed", || async { host.resources().await.unwrap().len() == 1 }).await;
+        host.subscribe("test://a").await.unwrap();
+        let update = ServerChange::Resource("test://a".to_owned());
+        until("the host is notified", || async { changes.lock().unwrap().contains(&update) }).await;
+        host.unsubscribe("test://a").await.unwrap();
+    }
+    kernel.stop().await;
+}

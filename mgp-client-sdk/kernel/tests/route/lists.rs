@@ -8,10 +8,13 @@ use mgp_client_sdk::{Client, ToolResult};
 use mgp_discovery::Config;
 use mgp_kernel::Kernel;
 use mgp_server_sdk::{Args, PartialArgument, Prompt, Resource, Server, Tool};
-use mgp_types::ErrorCode;
-use mgp_types::mcp::{CacheScope, CompleteReference, Era, PromptReference, ResourceReference};
+use mgp_types::mcp::{
+    CacheScope, CallToolResult, CompleteReference, ContentBlock, Era, PromptMessage,
+    PromptReference, ResourceReference, Role,
+};
 use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType, ServerState};
-use mgp_types::service::{Call, Principal, Stack, around};
+use mgp_types::service::{Call, Principal, Reply, Stack, around};
+use mgp_types::{ErrorCode, Payload};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -416,4 +419,92 @@ async fn a_server_that_cannot_start_delays_no_list() {
     let asked = tokio::time::timeout(std::time::Duration::from_secs(5), host.resources()).await;
     assert_eq!(asked.unwrap().unwrap().len(), 2);
     kernel.stop().await;
+}
+
+/// Returns the URIs of the resources in content blocks.
+fn linked<'a>(content: impl IntoIterator<Item = &'a ContentBlock>) -> Vec<&'a str> {
+    let uris = content.into_iter().map(|block| match block {
+        ContentBlock::ResourceLink(link) => link.uri.as_str(),
+        ContentBlock::Resource(embedded) => embedded.resource.uri.as_str(),
+        other => panic!("{other:?}"),
+    });
+    uris.collect()
+}
+
+#[tokio::test]
+async fn links_in_results_and_prompts_lead_to_the_server_that_sent_them() {
+    fn blocks() -> Vec<ContentBlock> {
+        let text = r#"[
+            {"type":"resource_link","uri":"file:///readme","name":"readme"},
+            {"type":"resource","resource":{"uri":"weather://Bern/now","text":"rain"}},
+            {"type":"resource_link","uri":"only://rain","name":"only"},
+            {"type":"resource_link","uri":"https://example.com/","name":"page"}
+        ]"#;
+        serde_json::from_str(text).unwrap()
+    }
+    fn rain(era: Era) -> Server {
+        let links = Tool::new("links", "Links", || async { CallToolResult::new(blocks()) });
+        let cite = Prompt::new("cite", "Cites", || async {
+            let messages = blocks().into_iter().map(|block| PromptMessage::new(Role::User, block));
+            messages.collect::<Vec<_>>()
+        });
+        weather(era, "rain").tool(links).prompt(cite)
+    }
+    let expected = [
+        "mgp+rain:file:///readme",
+        "mgp+rain:weather://Bern/now",
+        "only://rain",
+        "https://example.com/",
+    ];
+    for (above, below) in PAIRS {
+        let builder = Kernel::builder()
+            .local_with("rain", open(&["links"]), move || rain(below))
+            .local_with("sun", open(&[]), move || weather(below, "sun"));
+        let kernel = build(builder).await;
+        wait_for_tools(&kernel, "rain", 1).await;
+        let host = host(&kernel, "ann", host_of(above)).await;
+        until("both are listed", || async { host.resources().await.unwrap().len() == 4 }).await;
+        let result = host.call("links").await.unwrap();
+        assert_eq!(linked(&result.content), expected, "{above:?} {below:?}");
+        let none: [(&str, &str); 0] = [];
+        let cited = host.get_prompt("cite", none).await.unwrap();
+        let content = cited.messages.iter().map(|message| &message.content);
+        assert_eq!(linked(content), expected, "{above:?} {below:?}");
+        for (uri, text) in expected.iter().zip(["rain", "rain in Bern", "rain"]) {
+            let read = host.read_resource(uri).await.unwrap();
+            assert_eq!(read.contents[0].text.as_deref(), Some(text), "{uri}");
+        }
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_hosts_cannot_read_is_an_error_of_its_server() {
+    fn unreadable() -> Server {
+        weather(Era::Legacy, "rain").around(around(|call: Call, inner: Stack| async move {
+            match call.method().as_str() {
+                "prompts/get" | "completion/complete" => Ok(Reply::raw(Payload::null())),
+                "resources/read" => {
+                    let (open, close) = ("[".repeat(3_000), "]".repeat(3_000));
+                    let text = format!(r#"{{"contents":[],"deep":{open}{close}}}"#);
+                    Ok(Reply::raw(Payload::from_trusted(text)))
+                }
+                _ => inner.send(call).await,
+            }
+        }))
+    }
+    for above in [Era::Legacy, Era::Modern] {
+        let kernel = build(Kernel::builder().local_with("rain", open(&[]), unreadable)).await;
+        let host = host(&kernel, "ann", host_of(above)).await;
+        until("it is listed", || async { host.resources().await.unwrap().len() == 2 }).await;
+        let prompt = host.get_prompt("plan", [("city", "Bern")]).await.unwrap_err();
+        let read = host.read_resource("file:///readme").await.unwrap_err();
+        let reference = CompleteReference::Prompt(PromptReference::new("plan"));
+        let none: [(&str, &str); 0] = [];
+        let completed = host.complete(reference, "city", "B", none).await.unwrap_err();
+        for error in [prompt, read, completed] {
+            assert_eq!(error.code(), ErrorCode::UPSTREAM_ERROR, "{above:?} {error}");
+        }
+        kernel.stop().await;
+    }
 }

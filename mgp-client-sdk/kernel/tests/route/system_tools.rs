@@ -64,7 +64,9 @@ async fn a_plain_server_and_a_resting_one_are_pinged_without_an_error() {
             let answer = host.request::<HealthPing>(&ping_of(server)).await.unwrap();
             assert_eq!(answer.status, HealthStatus::Healthy, "{server} {answer:?}");
             assert_eq!(answer.server_id.as_deref(), Some(server), "{answer:?}");
-            assert_eq!(status_of(&host, Some(server)).await.tools_total, Some(1), "{server}");
+            let status = status_of(&host, Some(server)).await;
+            assert_eq!(status.tools_total, Some(1), "{server}");
+            assert_eq!(status.server_id.as_deref(), Some(server), "{status:?}");
         }
         // After an operator has stopped the server, a ping does not start it, and the answer reports its state.
         kernel.stop_server(&ServerId::from("new")).await.unwrap();

@@ -8,13 +8,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
-use mgp_testkit::http_exchange;
+use mgp_testkit::{RawPeer, http_exchange};
 use mgp_transport::{Connection, duplex};
 use mgp_types::mcp::Era;
 use mgp_types::service::Principal;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::sync::{Barrier, Notify, mpsc};
+use tokio::sync::{Barrier, Notify};
 
 use crate::world::{build, limit_era, open, until, wait_for_tools};
 
@@ -96,10 +95,7 @@ fn notification(method: &str, params: &Value) -> Value {
 }
 
 /// A host over streams.
-struct Streams {
-    writer: Box<dyn tokio::io::AsyncWrite + Send + Unpin>,
-    lines: mpsc::UnboundedReceiver<String>,
-}
+struct Streams(RawPeer);
 
 impl Streams {
     async fn new(kernel: &Kernel, agent: &str) -> Self {
@@ -108,28 +104,17 @@ impl Streams {
         let connection = Connection::new(there.reader, there.writer, stack)
             .principal(Principal::local().agent(agent));
         tokio::spawn(connection.run());
-        let (sender, lines) = mpsc::unbounded_channel();
-        let mut reader = BufReader::new(here.reader).lines();
-        tokio::spawn(async move {
-            while let Ok(Some(line)) = reader.next_line().await {
-                let _ = sender.send(line);
-            }
-        });
-        let mut this = Self { writer: Box::new(here.writer), lines };
-        this.send(&hello()).await;
+        let mut this = Self(RawPeer::new(here.reader, here.writer));
+        this.0.write(&hello()).await;
         this.answer().await;
-        this.send(&notification("notifications/initialized", &json!({}))).await;
+        this.0.write(&notification("notifications/initialized", &json!({}))).await;
         this
-    }
-
-    async fn send(&mut self, message: &Value) {
-        self.writer.write_all((message.to_string() + "\n").as_bytes()).await.unwrap();
     }
 
     /// Reads all messages up to and including the next response, and returns their text.
     async fn answer(&mut self) -> String {
         let mut all = String::new();
-        while let Some(line) = self.lines.recv().await {
+        while let Some(line) = self.0.read_line().await {
             all += &line;
             if line.contains("\"result\"") || line.contains("\"error\"") {
                 return all;
@@ -189,7 +174,7 @@ async fn progress_and_answers_with_equal_ids_and_tokens_stay_with_each() {
         let (kernel, _shared) = world(below).await;
         let mut ann = Streams::new(&kernel, "ann").await;
         let bob = Posts::new(&kernel, "bob").await;
-        ann.send(&call("talk", "ann")).await;
+        ann.0.write(&call("talk", "ann")).await;
         let asked = call("talk", "bob");
         let (of_ann, of_bob) = tokio::join!(ann.answer(), bob.post(&asked));
         let (one, two) = (("ann", "1000"), ("bob", "2000"));
@@ -212,15 +197,15 @@ async fn a_cancellation_by_one_host_leaves_the_call_of_the_other() {
                 async move { there }
             }
         };
-        ann.send(&call("hold", "ann")).await;
+        ann.0.write(&call("hold", "ann")).await;
         let posts = Arc::clone(&bob);
         let held = tokio::spawn(async move { posts.post(&call("hold", "bob")).await });
         until("both run", runs(2)).await;
-        ann.send(&notification("notifications/cancelled", &json!({"requestId": 7}))).await;
+        ann.0.write(&notification("notifications/cancelled", &json!({"requestId": 7}))).await;
         until("one was cancelled", runs(1)).await;
         // The only running call with this request id is now the other host's; it must not be cancelled.
-        ann.send(&notification("notifications/cancelled", &json!({"requestId": 7}))).await;
-        ann.send(&json!({"jsonrpc": "2.0", "id": 8, "method": "ping"})).await;
+        ann.0.write(&notification("notifications/cancelled", &json!({"requestId": 7}))).await;
+        ann.0.write(&json!({"jsonrpc": "2.0", "id": 8, "method": "ping"})).await;
         while !ann.answer().await.contains("\"id\":8") {}
         assert!(shared.runs.load(Ordering::SeqCst) == 1 && !held.is_finished());
         shared.ends.notify_waiters();

@@ -1,10 +1,11 @@
 //! Tokens in a file that only its owner can read.
 
-use std::path::PathBuf;
+use std::fs::DirBuilder;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mgp_types::{FileLock, PrivateFile};
+use mgp_types::{FileLock, PrivateFile, PrivateFileError};
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
@@ -38,7 +39,8 @@ struct Content {
 }
 
 impl FileTokens {
-    /// Creates a store at a path. The file is created with the first entry; its folder must exist.
+    /// Creates a store at a path. The file is created with the first entry, and so is its folder (on Unix with mode
+    /// 0700).
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self { file: PrivateFile::new(path, MAX_FILE_BYTES) }
     }
@@ -71,6 +73,7 @@ impl TokenStore for FileTokens {
 
     async fn save(&self, entry: TokenEntry) -> Result<(), TokenStoreError> {
         self.run(move |file| {
+            create_folder(file.path())?;
             let turn = file.lock(WRITE_LOCK_TIMEOUT)?;
             let mut entries = read(file)?;
             entries.save(entry);
@@ -99,6 +102,20 @@ impl TokenStore for FileTokens {
     }
 }
 
+/// Creates the folder of a file, for its owner only, if it does not exist.
+fn create_folder(file: &Path) -> Result<(), TokenStoreError> {
+    let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) else {
+        return Ok(());
+    };
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder).map_err(|source| {
+        PrivateFileError::Io { path: folder.to_owned(), verb: "created", source }.into()
+    })
+}
+
 /// Reads the entries of a file; returns no entries if the file does not exist.
 fn read(file: &PrivateFile) -> Result<Entries, TokenStoreError> {
     let damaged =
@@ -125,7 +142,6 @@ mod tests {
     use std::fs;
 
     use mgp_testkit::temp_dir;
-    use mgp_types::PrivateFileError;
 
     use super::*;
     use crate::auth::store::{TokenKind, Tokens};
@@ -179,11 +195,12 @@ mod tests {
     #[tokio::test]
     async fn only_the_owner_may_read() {
         use std::os::unix::fs::PermissionsExt as _;
-        let folder = temp_dir();
+        let parent = temp_dir();
+        let folder = parent.path().join("logins");
         let tokens = FileTokens::at(file_in(&folder));
         tokens.save(entry("a")).await.unwrap();
-        let mode = fs::metadata(file_in(&folder)).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&folder), mode(&file_in(&folder))), (0o700, 0o600));
         fs::set_permissions(file_in(&folder), fs::Permissions::from_mode(0o640)).unwrap();
         let exposed =
             |error| matches!(error, TokenStoreError::File(PrivateFileError::Exposed { .. }));

@@ -20,24 +20,6 @@ async fn asked(agent: &mut RawPeer, arguments: &Value) -> (String, String) {
 }
 
 #[tokio::test]
-async fn answers_before_the_question_confirm_nothing() {
-    let world = World::open().await;
-    let stack: Stack = world.disk().into_stack().unwrap();
-    let mut agent = raw::modern(&stack, mallory());
-    let (key, _) = asked(&mut agent, &json!({})).await;
-    for early in [
-        json!({(&*key): accept_answer()}),
-        json!({(&*key): accept_answer(), "confirm": accept_answer(), "": accept_answer()}),
-    ] {
-        let params = json!({"name": "wipe", "arguments": {}, "inputResponses": early});
-        let response = agent.ask("tools/call", params).await;
-        assert_eq!(response["result"]["resultType"], "input_required", "{response}");
-    }
-    assert_eq!(world.ran(), 0);
-    assert!(world.events("CONFIRMATION_GIVEN").is_empty());
-}
-
-#[tokio::test]
 async fn a_confirmation_allows_one_run_however_often_it_is_sent() {
     let world = World::open().await;
     let stack: Stack = world.disk().into_stack().unwrap();
@@ -273,46 +255,6 @@ async fn notifications_and_batches_cannot_run_what_requests_may_not() {
         let look =
             access.decide(&mallory(), Some(&"disk".into()), None, std::time::SystemTime::now());
         assert!(!look.is_allowed());
-    }
-}
-
-#[tokio::test]
-async fn other_features_of_a_server_without_access_are_hidden() {
-    use mgp_server_sdk::Resource;
-    for open in [false, true] {
-        let world = if open { World::open().await } else { World::new() };
-        let secret = Resource::text("secret://plan", "plan", "attack at dawn");
-        let stack: Stack = world.disk().resource(secret).into_stack().unwrap();
-        let mut agent = raw::modern(&stack, mallory());
-        for (method, params) in [
-            ("resources/read", json!({"uri": "secret://plan"})),
-            ("resources/list", json!({})),
-            ("resources/templates/list", json!({})),
-            ("prompts/list", json!({})),
-            ("prompts/get", json!({"name": "x"})),
-            (
-                "completion/complete",
-                json!({"ref": {"type": "ref/resource", "uri": "secret://plan"}, "argument": {"name": "a", "value": ""}}),
-            ),
-        ] {
-            let response = agent.ask(method, params).await.to_string();
-            let reveals =
-                response.contains("secret://plan\"") || response.contains("attack at dawn");
-            let is_about_it = matches!(method, "resources/read" | "resources/list");
-            assert_eq!(reveals, open && is_about_it, "{method}: {response}");
-        }
-        // Open a stream that would report each change of the resource.
-        let filter = json!({"notifications": {"resourceSubscriptions": ["secret://plan"]}});
-        let id = agent.send("subscriptions/listen", filter).await;
-        let response = agent.receive().await;
-        if open {
-            assert_eq!(
-                response["method"], "notifications/subscriptions/acknowledged",
-                "{response}"
-            );
-        } else {
-            assert_eq!((response["id"].as_u64(), code(&response)), (Some(id), 1001), "{response}");
-        }
     }
 }
 

@@ -10,7 +10,7 @@ use mgp_types::mgp::{AccessGrantParams, AccessPermission, AuditEvent, DefaultPol
 use mgp_types::service::{
     AuditError, AuditFuture, AuditSink, CallRecord, MemoryAudit, Stack, Ticket,
 };
-use mgp_types::store::{MemoryStore, Store, StoreError};
+use mgp_types::store::{Store, StoreError};
 use serde_json::json;
 
 use super::raw::{self, code};
@@ -32,27 +32,6 @@ async fn look(stack: &Stack) -> (bool, i64) {
     let list = agent.ask("tools/list", json!({})).await;
     let shown = list["result"]["tools"].as_array().is_some_and(|tools| !tools.is_empty());
     (shown, code(&agent.ask("tools/call", json!({"name": "look"})).await))
-}
-
-#[test]
-fn an_unopened_store_still_denies() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    runtime.block_on(async {
-        let before = Access::new(Arc::clone(&store), Arc::new(MemoryAudit::new()), everyone());
-        before.grant(&ann(), entry(AccessPermission::Deny)).await.unwrap();
-    });
-    // Outside of any runtime nothing is read in the background.
-    let after = Governance::builder().store(Arc::clone(&store)).policies(everyone()).build();
-    let decide = || {
-        let at = std::time::SystemTime::now();
-        after.access().decide(&mallory(), Some(&"disk".into()), Some("look"), at)
-    };
-    assert!(!decide().is_allowed(), "{:?}", decide());
-    runtime.block_on(after.open()).unwrap();
-    assert!(!decide().is_allowed());
-    let at = std::time::SystemTime::now();
-    assert!(after.access().decide(&ann(), Some(&"disk".into()), Some("look"), at).is_allowed());
 }
 
 /// Returns an answer of a store whose reason only the operator may read.
@@ -160,70 +139,4 @@ async fn with_a_full_log_nothing_runs_and_nothing_changes() {
         assert_eq!(code(&agent.ask("tools/call", json!({"name": "look"})).await), 0);
         assert_eq!(world.ran(), 1);
     }
-}
-
-#[tokio::test]
-async fn misleading_grants_are_refused() {
-    let world = World::new();
-    let access = world.governance.access();
-    let ends = [
-        "2020-01-01T00:00:00Z",
-        "2026-02-30T00:00:00Z",
-        "2026-13-01T00:00:00Z",
-        "tomorrow",
-        "",
-        "9999-12-31T24:00:00Z",
-        "2099-01-01",
-        "2099-01-01T00:00:00",
-        "2099-01-01T00:00:00+25:00",
-        "-2099-01-01T00:00:00Z",
-        "2099-01-01T00:00:00++1:00",
-        "1e400",
-    ];
-    for end in ends {
-        let mut grant = entry(AccessPermission::Allow);
-        grant.expires_at = Some(serde_json::from_value(json!(end)).unwrap());
-        let made = access.grant(&ann(), grant).await;
-        assert_eq!(made.map_err(|error| error.code().0).err(), Some(-32602), "{end}");
-    }
-    for agent in ["", "group:", "mal\nlory", "\u{0}", &"m".repeat(257)] {
-        let mut grant = entry(AccessPermission::Allow);
-        grant.agent_id = agent.to_owned();
-        assert!(access.grant(&ann(), grant).await.is_err(), "{agent:?}");
-    }
-    let mut grant = entry(AccessPermission::Allow);
-    grant.justification = Some("j".repeat(1 << 20));
-    assert!(access.grant(&ann(), grant).await.is_err());
-    // Times with a valid time zone or a leap second are accepted.
-    for end in
-        ["2099-01-01T00:00:00+14:00", "2099-06-30T23:59:60Z", "2099-01-01t00:00:00.123456789z"]
-    {
-        let mut grant = entry(AccessPermission::Allow);
-        grant.expires_at = Some(serde_json::from_value(json!(end)).unwrap());
-        access.grant(&ann(), grant).await.unwrap_or_else(|error| panic!("{end}: {error}"));
-    }
-}
-
-#[tokio::test]
-async fn a_risk_lowered_by_the_operator_is_recorded_for_own_tools_too() {
-    use mgp_types::mgp::RiskLevel;
-    let mut policy = ServerPolicy::default();
-    policy.default_policy = DefaultPolicy::OptOut;
-    policy.risk.insert("wipe".to_owned(), RiskLevel::Safe);
-    let log = MemoryAudit::new();
-    let governance = Governance::builder()
-        .audit(Arc::new(log.clone()))
-        .policies(Policies::with_default(policy))
-        .build();
-    let world = World { governance, log, ..World::new() };
-    let stack: Stack = world.disk().into_stack().unwrap();
-    let mut agent = raw::modern(&stack, mallory());
-    for _ in 0..2 {
-        assert_eq!(code(&agent.ask("tools/call", json!({"name": "wipe"})).await), 0);
-    }
-    assert_eq!(world.ran(), 2);
-    let told = world.log.events().into_iter().filter(|event| {
-        event.event_type.as_str().to_ascii_uppercase().contains("RISK_LEVEL_OVERRIDE")
-    });
-    assert_eq!(told.count(), 1, "{:?}", world.log.events());
 }

@@ -218,6 +218,14 @@ async fn a_result_that_a_host_could_take_for_questions_is_refused() {
     }
 }
 
+/// Returns the error of a call that needs the visit of a page.
+fn page_first() -> Value {
+    let page = json!({
+        "mode": "url", "message": "log in", "elicitationId": "e1", "url": "https://example.com/",
+    });
+    json!({"code": -32042, "message": "log in first", "data": {"elicitations": [page]}})
+}
+
 /// A legacy server that refuses the first call until a page was visited, and announces that visit at the second call.
 async fn refer_to_page(mut script: Script) {
     script.initialize("2025-11-25", json!({"tools": {}})).await;
@@ -235,12 +243,7 @@ async fn refer_to_page(mut script: Script) {
             }
             Some("tools/call") => {
                 is_refused = true;
-                let page = json!({
-                    "mode": "url", "message": "log in", "elicitationId": "e1", "url": "https://example.com/",
-                });
-                let data = json!({"elicitations": [page]});
-                let error = json!({"code": -32042, "message": "log in first", "data": data});
-                script.refuse(&request, error).await;
+                script.refuse(&request, page_first()).await;
             }
             _ => {}
         }
@@ -263,4 +266,35 @@ async fn only_the_caller_that_was_refused_for_a_page_is_notified_of_its_completi
     let is_notified =
         received.iter().any(|one| one["method"] == "notifications/elicitation/complete");
     assert!(!is_notified, "{received:?}");
+}
+
+/// A legacy server that refuses each call for a page, and announces the visit before the refusal can have arrived.
+async fn announce_early(mut script: Script) {
+    script.initialize("2025-11-25", json!({"tools": {}})).await;
+    while let Some(request) = script.read().await {
+        match request["method"].as_str() {
+            Some("tools/list") => {
+                let tools = json!([{"name": "wipe", "inputSchema": {"type": "object"}}]);
+                script.answer(&request, json!({"tools": tools})).await;
+            }
+            Some("tools/call") => {
+                let done = json!({"elicitationId": "e1"});
+                script.notify("notifications/elicitation/complete", done).await;
+                script.refuse(&request, page_first()).await;
+            }
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_completion_of_a_page_follows_the_refusal_that_names_it() {
+    let (end, script) = Script::new();
+    tokio::spawn(announce_early(script));
+    let stack = gateway_over(end, EraChoice::Legacy, &lenient(ElicitApprover::everyone())).await;
+    let mut caller = raw::legacy(&stack, mallory(), "2025-11-25").await;
+    let refused = caller.ask("tools/call", json!({"name": "wipe", "arguments": {}})).await;
+    assert_eq!(code(&refused), -32042, "{refused}");
+    let completed = caller.asked("notifications/elicitation/complete").await;
+    assert_eq!(completed["params"]["elicitationId"], "e1");
 }

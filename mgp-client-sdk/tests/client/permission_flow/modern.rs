@@ -179,19 +179,23 @@ async fn the_caller_of_a_task_never_decides_about_the_permissions_of_the_server(
     assert!(caller_peer.received().is_empty());
 }
 
+/// Answers a call with a request for the permission `camera`.
+async fn ask_for_camera(script: &mut Script) {
+    let ask = json!({ "request_id": "r", "permissions": ["camera"] });
+    let asked = json!({
+        "resultType": "input_required",
+        "inputRequests": { "p": { "method": "mgp/permission/request", "params": ask } },
+    });
+    script.serve("tools/call", asked).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_unanswered_request_is_deferred_and_the_call_continues() {
     let authority = TestAuthority::new(&[]).with_decision_time(DecisionTime::Forever);
     let (client, mut script) =
         Script::modern(authority.client(), extension(&["permissions"], &[])).await;
     let answering = async {
-        let first = script.read().await.unwrap();
-        let ask = json!({ "request_id": "r", "permissions": ["camera"] });
-        let asked = json!({
-            "resultType": "input_required",
-            "inputRequests": { "p": { "method": "mgp/permission/request", "params": ask } },
-        });
-        script.answer(&first, asked).await;
+        ask_for_camera(&mut script).await;
         script.serve("tools/call", json!({ "content": [] })).await
     };
     let calling = client.call("t").timeout(Duration::from_mins(3));
@@ -204,15 +208,6 @@ async fn an_unanswered_request_is_deferred_and_the_call_continues() {
 async fn without_an_authority_the_request_is_refused() {
     let builder = Client::builder("test", "1").mgp(mgp_types::mgp::ExtensionSet::STANDARD);
     let (client, mut script) = Script::modern(builder, extension(&["permissions"], &[])).await;
-    let answering = async {
-        let first = script.read().await.unwrap();
-        let ask = json!({ "request_id": "r", "permissions": ["camera"] });
-        let asked = json!({
-            "resultType": "input_required",
-            "inputRequests": { "p": { "method": "mgp/permission/request", "params": ask } },
-        });
-        script.answer(&first, asked).await;
-    };
-    let (called, ()) = tokio::join!(client.call_tool("t", ()), answering);
+    let (called, ()) = tokio::join!(client.call_tool("t", ()), ask_for_camera(&mut script));
     assert_eq!(called.unwrap_err().code().0, -32601);
 }

@@ -10,6 +10,8 @@ use super::authority::{DecisionTime, TestAuthority};
 use super::legacy::needing;
 use crate::script::Script;
 
+const REQUEST: &str = "mgp/permission/request";
+
 #[tokio::test(start_paused = true)]
 async fn its_request_is_answered_with_the_decision() {
     for word in ["security", "permissions"] {
@@ -17,11 +19,9 @@ async fn its_request_is_answered_with_the_decision() {
         let (_client, mut script) = Script::legacy(authority.client(), needing(&[word], &[])).await;
         let names = json!(["shell", "camera", "network.listen", "what"]);
         let params = json!({ "request_id": "r1", "permissions": names });
-        script
-            .write(&json!({ "jsonrpc": "2.0", "id": 9, "method": "mgp/permission/request", "params": params }))
-            .await;
+        let id = script.send(REQUEST, params).await;
         let answer = script.read().await.unwrap();
-        assert_eq!(answer["id"], 9);
+        assert_eq!(answer["id"], id);
         let result = json!({
             "request_id": "r1",
             "grants": {
@@ -48,12 +48,9 @@ async fn a_server_cannot_have_many_requests_open() {
         TestAuthority::new(&[]).with_decision_time(DecisionTime::Time(Duration::from_secs(30)));
     let (_client, mut script) =
         Script::legacy(authority.client(), needing(&["permissions"], &[])).await;
-    for id in 0..6 {
-        let params = json!({ "request_id": "r", "permissions": ["camera"] });
-        let method = "mgp/permission/request";
-        script
-            .write(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
-            .await;
+    let params = json!({ "request_id": "r", "permissions": ["camera"] });
+    for _ in 0..6 {
+        script.send(REQUEST, params.clone()).await;
     }
     for _ in 0..2 {
         let refused = script.read().await.unwrap();
@@ -63,10 +60,7 @@ async fn a_server_cannot_have_many_requests_open() {
         assert_eq!(script.read().await.unwrap()["result"]["grants"]["camera"], "deferred");
     }
     // Once a request was answered, the server may send another one.
-    let params = json!({ "request_id": "r", "permissions": ["camera"] });
-    script
-        .write(&json!({ "jsonrpc": "2.0", "id": 7, "method": "mgp/permission/request", "params": params }))
-        .await;
+    script.send(REQUEST, params).await;
     assert!(script.read().await.unwrap()["result"].is_object());
     assert_eq!(authority.asked().len(), 5);
 }
@@ -79,10 +73,7 @@ async fn endless_requests_are_answered_for_the_first_names_only() {
     for number in 0..200 {
         let name = format!("com.example.p{number}");
         let params = json!({ "request_id": "r", "permissions": [name] });
-        let method = "mgp/permission/request";
-        script
-            .write(&json!({ "jsonrpc": "2.0", "id": number, "method": method, "params": params }))
-            .await;
+        script.send(REQUEST, params).await;
         assert_eq!(script.read().await.unwrap()["result"]["grants"][name], "deferred");
     }
     authority.set("camera", Some(Approved.into()));

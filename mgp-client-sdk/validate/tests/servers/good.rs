@@ -293,6 +293,21 @@ async fn servers_that_hang_lie_flood_or_end_are_judged_in_bounded_time() {
 }
 
 #[tokio::test]
+async fn an_answer_with_another_id_is_shown() {
+    let change: scripted::Change = |message, replies| match message.method() {
+        "initialize" => replies[0]["id"] = message.value["id"].to_string().into(),
+        _ => replies.clear(),
+    };
+    let mut options = Options::new();
+    options.timeout = std::time::Duration::from_millis(100);
+    let report = judged(scripted::server(change), &options).await;
+    let broken = broken_rules(&report);
+    assert_eq!((broken.len(), broken[0].0), (1, "mcp.connect"), "{broken:?}");
+    assert!(broken[0].1.contains("; it sent {"), "{broken:?}");
+    assert!(broken[0].1.contains(r#""id":"1""#), "{broken:?}");
+}
+
+#[tokio::test]
 async fn the_page_and_the_badge_escape_what_the_server_controls() {
     let change: scripted::Change = |message, replies| {
         if message.method() == "initialize" {

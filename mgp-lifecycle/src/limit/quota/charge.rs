@@ -7,6 +7,7 @@ use mgp_types::service::Context;
 use mgp_types::sync::Mutex;
 
 use super::super::caller::Caller;
+use super::super::open_calls::RoundUse;
 use super::QuotaExceeded;
 use super::counters::{BeginResult, QuotaCounters};
 
@@ -26,8 +27,8 @@ struct ChargeState {
     charged: Option<u128>,
     /// The logical id of a call of which an earlier round was charged. `None` otherwise, or after a refund.
     reopen: Option<ByteString>,
-    /// The units that were charged in all rounds of the call.
-    units: u64,
+    /// The rounds of the call after the first one, and the units that were charged in all rounds.
+    used: RoundUse,
     /// The units of earlier rounds that this round has not charged again yet. They are free in this round, because its
     /// handler charges them again.
     paid: u64,
@@ -42,10 +43,12 @@ impl Charge {
         let caller = Caller::of(&cx.principal);
         let state = match counters.begin(&caller, cx.logical.as_ref())? {
             BeginResult::Charged(period) => {
-                ChargeState { charged: Some(period), reopen: None, units: 0, paid: 0 }
+                let used = RoundUse::default();
+                ChargeState { charged: Some(period), reopen: None, used, paid: 0 }
             }
-            BeginResult::Continued(units) => {
-                ChargeState { charged: None, reopen: cx.logical.clone(), units, paid: units }
+            BeginResult::Continued(used) => {
+                let paid = used.units;
+                ChargeState { charged: None, reopen: cx.logical.clone(), used, paid }
             }
         };
         let outer = cx.extensions.get_shared::<Self>();
@@ -68,7 +71,7 @@ impl Charge {
             return Err(exceeded);
         }
         state.paid -= paid;
-        state.units = state.units.saturating_add(due);
+        state.used.units = state.used.units.saturating_add(due);
         Ok(())
     }
 
@@ -79,14 +82,14 @@ impl Charge {
         if let Some(period) = state.charged.take() {
             self.counters.refund(&self.caller, period, 1, 0);
         } else if let Some(logical) = state.reopen.take() {
-            self.counters.keep_open(logical, self.caller.clone(), state.units);
+            self.counters.keep_open(logical, self.caller.clone(), state.used);
         }
     }
 
     /// Records that the call will continue in another round.
     pub(super) fn keep_open(&self, logical: ByteString) {
-        let units = self.state.lock().units;
-        self.counters.keep_open(logical, self.caller.clone(), units);
+        let used = self.state.lock().used;
+        self.counters.keep_open(logical, self.caller.clone(), used);
     }
 }
 

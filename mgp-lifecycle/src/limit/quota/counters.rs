@@ -1,7 +1,7 @@
 //! The counters of a quota: the use by each principal in the current period, and the calls that will continue in
 //! another round.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytestring::ByteString;
@@ -9,11 +9,8 @@ use mgp_types::Timestamp;
 use mgp_types::sync::{Mutex, MutexGuard};
 
 use super::super::caller::Caller;
+use super::super::open_calls::{OpenCalls, RoundUse};
 use super::{Quota, QuotaExceeded, QuotaUse};
-
-/// The maximum number of calls that are remembered until their next round. At this limit the oldest is forgotten, and
-/// its next round is charged as a new call.
-const MAX_OPEN_CALLS: usize = 1024;
 
 /// The counters of one quota.
 pub(super) struct QuotaCounters {
@@ -38,23 +35,13 @@ struct Usage {
     units: u64,
 }
 
-/// The calls whose last round ended with questions, by their logical id, which all rounds of a call share. Each entry
-/// contains a sequence number, the caller and the charged units.
-#[derive(Debug, Default)]
-struct OpenCalls {
-    calls: HashMap<ByteString, (u64, Caller, u64)>,
-    ages: BTreeMap<u64, ByteString>,
-    next: u64,
-}
-
 /// The result of [`QuotaCounters::begin`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BeginResult {
     /// The call was charged in this period.
     Charged(u128),
-    /// The call is a further round of a call that was already charged. Its earlier rounds were charged for this many
-    /// units.
-    Continued(u64),
+    /// The call is a further round of a call that was already charged, with the use of its earlier rounds.
+    Continued(RoundUse),
 }
 
 impl QuotaCounters {
@@ -77,9 +64,9 @@ impl QuotaCounters {
     ) -> Result<BeginResult, QuotaExceeded> {
         let mut state = self.current();
         if let Some(logical) = logical
-            && let Some(units) = state.open.resume(logical, caller)
+            && let Some(used) = state.open.resume(logical, caller)
         {
-            return Ok(BeginResult::Continued(units));
+            return Ok(BeginResult::Continued(used));
         }
         let period = state.period;
         let used = state.usage(caller, self.quota.callers);
@@ -119,9 +106,9 @@ impl QuotaCounters {
         }
     }
 
-    /// Records that a call will continue in another round, with the units charged so far.
-    pub(super) fn keep_open(&self, logical: ByteString, caller: Caller, units: u64) {
-        self.current().open.insert(logical, caller, units);
+    /// Records that a call will continue in another round, with its use so far.
+    pub(super) fn keep_open(&self, logical: ByteString, caller: Caller, used: RoundUse) {
+        self.current().open.insert(logical, caller, used);
     }
 
     /// Returns the usage of a principal.
@@ -175,34 +162,6 @@ impl CounterState {
     }
 }
 
-impl OpenCalls {
-    fn insert(&mut self, logical: ByteString, caller: Caller, units: u64) {
-        self.next += 1;
-        self.ages.insert(self.next, logical.clone());
-        if let Some((age, ..)) = self.calls.insert(logical, (self.next, caller, units)) {
-            self.ages.remove(&age);
-        }
-        while self.calls.len() > MAX_OPEN_CALLS
-            && let Some((_, oldest)) = self.ages.pop_first()
-        {
-            self.calls.remove(&oldest);
-        }
-    }
-
-    /// Removes a call that waits for its next round, and returns its units. If a caller sends the same round twice, the
-    /// second one is therefore charged as a new call.
-    fn resume(&mut self, logical: &ByteString, caller: &Caller) -> Option<u64> {
-        let (age, owner, units) = self.calls.get(logical)?;
-        if owner != caller {
-            return None;
-        }
-        let (age, units) = (*age, *units);
-        self.ages.remove(&age);
-        self.calls.remove(logical);
-        Some(units)
-    }
-}
-
 mgp_types::opaque_debug!(QuotaCounters { quota });
 
 #[cfg(test)]
@@ -210,22 +169,6 @@ mod tests {
     use mgp_types::service::Principal;
 
     use super::*;
-
-    #[test]
-    fn open_calls_are_bounded_and_belong_to_their_caller() {
-        let caller = |name: &str| Caller::of(&Principal::new("t", name));
-        let mut open = OpenCalls::default();
-        for number in 0..=MAX_OPEN_CALLS as u64 {
-            open.insert(number.to_string().into(), caller("ann"), number);
-        }
-        assert_eq!((open.calls.len(), open.ages.len()), (MAX_OPEN_CALLS, MAX_OPEN_CALLS));
-        assert_eq!(open.resume(&"0".into(), &caller("ann")), None, "the oldest was dropped");
-        assert_eq!(open.resume(&"7".into(), &caller("bob")), None);
-        assert_eq!(open.resume(&"7".into(), &caller("ann")), Some(7));
-        assert_eq!(open.resume(&"7".into(), &caller("ann")), None, "each round once");
-        open.insert("8".into(), caller("ann"), 1);
-        assert_eq!((open.calls.len(), open.ages.len()), (MAX_OPEN_CALLS - 1, MAX_OPEN_CALLS - 1));
-    }
 
     #[test]
     fn principals_beyond_the_bound_share_one_quota() {

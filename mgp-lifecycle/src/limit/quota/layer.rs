@@ -134,8 +134,9 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
 #[must_use]
 pub fn never_ran(error: &RpcError) -> bool {
     let details = error.as_recovery().and_then(|hints| hints.details.as_ref());
-    if details.is_some_and(|details| matches!(details.decode::<bool>("started"), Ok(Some(true)))) {
-        return false;
+    let started = details.and_then(|details| details.decode::<bool>("started").ok().flatten());
+    if let Some(started) = started {
+        return !started;
     }
     match error.code() {
         ErrorCode::INVALID_PARAMS

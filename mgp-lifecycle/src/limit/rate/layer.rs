@@ -5,15 +5,22 @@
 use std::fmt;
 use std::future::{Ready, ready};
 use std::hash::{BuildHasher, Hash, Hasher};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context as Task, Poll, ready as ready_or_return};
 use std::time::Duration;
 
+use bytestring::ByteString;
 use mgp_types::RpcError;
-use mgp_types::service::{Call, Either, MgpService, Reply};
+use mgp_types::service::{Call, CallKey, Context, Either, MgpService, Reply};
 use mgp_types::sync::Mutex;
+use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tower_service::Service;
 
+use super::super::caller::Caller;
+use super::super::open_calls::{OpenCalls, RoundUse};
+use super::super::quota::never_ran;
 use super::bucket::{BucketParams, nanos};
 use super::table::{BucketTable, CallKeys, LimitReached};
 use super::{RateKey, RateLimit, RateLimited, RateUse, whole_ms};
@@ -25,8 +32,8 @@ const MAX_KEYS: usize = 65_536;
 /// Layer that refuses tool calls above a rate (3000), and passes on all other methods. The refusal contains the time
 /// until the next call is allowed.
 ///
-/// If there are several limits, a call counts towards all of them, and a refused call towards none. Each request
-/// counts, so a call that takes several rounds of questions counts more than once.
+/// If there are several limits, a call counts towards all of them, and a refused call towards none. Each round of a
+/// call that asks its caller questions counts, unless [`count_rounds_once`](Self::count_rounds_once) is set.
 ///
 /// The layer counts up to 65,536 keys separately, and forgets a key once its bucket is full again. While the table is
 /// full, all new keys of a caller share one bucket, and several callers can share that bucket.
@@ -50,7 +57,7 @@ const MAX_KEYS: usize = 65_536;
 /// ```
 #[derive(Clone)]
 #[must_use]
-pub struct RateLayer(Arc<RateState>);
+pub struct RateLayer(Arc<RateState>, Option<Arc<Mutex<OpenCalls>>>);
 
 type IsTool = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
@@ -78,14 +85,21 @@ impl RateLayer {
     /// Adds a limit; this resets all counts.
     pub fn and(self, limit: RateLimit) -> Self {
         let limits = self.0.limits.iter().copied().chain([limit]).collect();
-        Self::with_max_keys(limits, MAX_KEYS, self.0.is_tool.clone())
+        Self(Self::with_max_keys(limits, MAX_KEYS, self.0.is_tool.clone()).0, self.1)
+    }
+
+    /// Counts all rounds of a call that asks its caller questions once, so that no answer is refused. A round that a
+    /// caller sends a second time counts as a new call.
+    pub fn count_rounds_once(self) -> Self {
+        Self(self.0, Some(Arc::default()))
     }
 
     /// Sets the function that returns whether a name is that of a tool. Under [`RateKey::Tool`], all names for which it
     /// returns `false` count as the same tool, so that a caller cannot get a new bucket by inventing a name. This
     /// resets all counts.
     pub fn tools(self, is_tool: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
-        Self::with_max_keys(self.0.limits.clone(), MAX_KEYS, Some(Arc::new(is_tool)))
+        let limits = self.0.limits.clone();
+        Self(Self::with_max_keys(limits, MAX_KEYS, Some(Arc::new(is_tool))).0, self.1)
     }
 
     /// Returns how much of each limit is used now by calls with the same keys as this call. The call itself is not
@@ -112,14 +126,15 @@ impl RateLayer {
     }
 
     fn with_max_keys(limits: Vec<RateLimit>, keys: usize, is_tool: Option<IsTool>) -> Self {
-        Self(Arc::new(RateState {
+        let state = RateState {
             is_tool,
             params: limits.iter().map(BucketParams::of).collect(),
             start: Instant::now(),
             hash: ahash::RandomState::new(),
             table: Mutex::new(BucketTable::new(keys, limits.len())),
             limits,
-        }))
+        };
+        Self(Arc::new(state), None)
     }
 }
 
@@ -195,7 +210,8 @@ impl CallKeys for CountedCall<'_> {
 impl fmt::Debug for RateLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let keys = self.0.table.lock().len();
-        f.debug_struct("RateLayer").field("limits", &self.0.limits).field("keys", &keys).finish()
+        let mut layer = f.debug_struct("RateLayer");
+        layer.field("limits", &self.0.limits).field("keys", &keys).finish_non_exhaustive()
     }
 }
 
@@ -207,21 +223,86 @@ mgp_types::layer_service! {
 impl<S: MgpService> Service<Call> for RateService<S> {
     type Response = Reply;
     type Error = RpcError;
-    type Future = Either<S::Future, Ready<Result<Reply, RpcError>>>;
+    type Future = Either<ResponseFuture<S::Future>, Ready<Result<Reply, RpcError>>>;
 
     mgp_types::always_ready!();
 
     fn call(&mut self, call: Call) -> Self::Future {
-        match self.layer.0.take(&call) {
-            Ok(()) => Either::Left { future: self.inner.call(call) },
+        let open = self.layer.1.as_ref().filter(|_| call.tool().is_some());
+        let round = open.map(|open| Round::begin(open, call.cx()));
+        let is_later = round.as_ref().is_some_and(|round| round.earlier.is_some());
+        let taken = if is_later { Ok(()) } else { self.layer.0.take(&call) };
+        match taken {
+            Ok(()) => {
+                Either::Left { future: ResponseFuture { future: self.inner.call(call), round } }
+            }
             Err(refused) => Either::Right { future: ready(Err(refused.into())) },
         }
     }
 }
 
+/// A round of a call, all rounds of which count once.
+struct Round {
+    open: Arc<Mutex<OpenCalls>>,
+    caller: Caller,
+    logical: Option<ByteString>,
+    key: CallKey,
+    /// The use by the earlier rounds; `None` if this is the first round.
+    earlier: Option<RoundUse>,
+}
+
+impl Round {
+    fn begin(open: &Arc<Mutex<OpenCalls>>, cx: &Context) -> Self {
+        let (caller, logical) = (Caller::of(&cx.principal), cx.logical.clone());
+        let earlier = logical.as_ref().and_then(|logical| open.lock().resume(logical, &caller));
+        Self { open: Arc::clone(open), caller, logical, key: cx.key, earlier }
+    }
+
+    /// Records that the call continues if this round asked its caller, or is a later round that did not run.
+    fn end(self, outcome: &Result<Reply, RpcError>) {
+        let Self { open, caller, logical, key, earlier } = self;
+        let goes_on = match outcome {
+            Ok(Reply::InputRequired(_)) => true,
+            Ok(_) => false,
+            Err(error) => earlier.is_some() && never_ran(error),
+        };
+        if goes_on {
+            // If the call has no logical id, the key of this round identifies its next round.
+            let logical = logical.unwrap_or_else(|| key.to_text());
+            open.lock().insert(logical, caller, earlier.unwrap_or_default());
+        }
+    }
+}
+
+pin_project! {
+    /// Response future of [`RateService`].
+    pub struct ResponseFuture<F> {
+        #[pin]
+        future: F,
+        // `None` if rounds are not counted once, for other requests than tool calls, and after completion.
+        round: Option<Round>,
+    }
+}
+
+mgp_types::opaque_debug!(ResponseFuture<F>);
+
+impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let outcome = ready_or_return!(this.future.poll(task));
+        if let Some(round) = this.round.take() {
+            round.end(&outcome);
+        }
+        Poll::Ready(outcome)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use mgp_types::service::{Principal, Stack, mock};
+    use mgp_types::ErrorCode;
+    use mgp_types::service::{InputRequired, Principal, Stack, mock};
     use tokio::time::advance;
 
     use tower_layer::Layer;
@@ -320,6 +401,37 @@ mod tests {
             client.cx.principal = principal.clone();
             assert_eq!(code(&mut client, "a").await, expected, "{principal:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_rounds_of_a_call_count_once_and_a_repeated_round_is_a_new_call() {
+        let tools = Stack::from_fn(|call: Call| async move {
+            match call.tool().map(|tool| tool.name) {
+                Some("ask") => {
+                    Ok(Reply::InputRequired(InputRequired { asks: Vec::new(), state: None }))
+                }
+                Some("refuse") => Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, "later")),
+                _ => Ok(Reply::empty()),
+            }
+        });
+        let layer = RateLayer::new(RateLimit::per_hour(2)).count_rounds_once();
+        let mut client = mock::client(Stack::new(layer.tools(|_| true).layer(tools)));
+        client.cx.logical = Some("one".into());
+        let (ask, refuse) = (r#"{"name":"ask"}"#, r#"{"name":"refuse"}"#);
+        for _ in 0..5 {
+            client.call("tools/call", ask).await.unwrap();
+        }
+        let refused = client.call("tools/call", refuse).await.unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::RESOURCE_EXHAUSTED);
+        let end = r#"{"name":"end"}"#;
+        client.call("tools/call", end).await.unwrap();
+        client.call("tools/call", end).await.unwrap();
+        let refused = client.call("tools/call", end).await.unwrap_err();
+        assert_eq!(
+            refused.code(),
+            ErrorCode::RATE_LIMITED,
+            "two calls in six rounds, and one more"
+        );
     }
 
     #[tokio::test(start_paused = true)]

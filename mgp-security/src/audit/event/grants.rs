@@ -1,7 +1,7 @@
 //! Events of permissions, access, policies and keys (MGP §3, §5).
 
 use mgp_types::mgp::{AuditResult, EventType, Permission, PermissionScope, RiskLevel};
-use mgp_types::service::{AgentId, Principal, Rule, ServerId};
+use mgp_types::service::{AgentId, Authority, Principal, Rule, ServerId};
 use mgp_types::{ErrorCode, RpcError, Timestamp};
 
 use super::{Event, EventActor};
@@ -131,10 +131,15 @@ impl Event {
     fn key(self, id: &str, for_whom: Option<&Principal>) -> Self {
         let event = self.words("key_id", Some(id));
         let Some(for_whom) = for_whom else { return event };
-        event
+        let event = event
             .words("tenant", Some(for_whom.tenant().as_str()))
             .words("subject", Some(for_whom.subject().as_str()))
-            .words("agent_id", for_whom.as_agent().map(AgentId::as_str))
+            .words("agent_id", for_whom.as_agent().map(AgentId::as_str));
+        if for_whom.authority() == Authority::User {
+            event
+        } else {
+            event.detail("operator", &true)
+        }
     }
 
     /// Creates `dev.cloto.project_approved`: the exact configuration of a project was approved.

@@ -28,8 +28,8 @@ pub enum KeyError {
         /// The id that was not found.
         id: String,
     },
-    /// The store already contains the maximum number of keys.
-    #[error("the limit of {MAX_KEYS} keys is reached; remove revoked or expired ones")]
+    /// The store already contains the maximum number of keys, and all of them are in force.
+    #[error("the limit of {MAX_KEYS} keys is reached; revoke some")]
     Full,
     /// The system cannot provide random bytes for a new key.
     #[error("the system has no randomness: {0}")]

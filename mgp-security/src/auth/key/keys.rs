@@ -197,10 +197,15 @@ impl ApiKeys {
                 "the secret of this key is short; `issue` makes better ones"
             );
         }
-        let (owner, expires) = (grant.principal(), grant.expiry().cloned());
-        self.shared.store.add(KeyRecord::new(key.id, key.hash(), grant)).await?;
+        let record = KeyRecord::new(key.id, key.hash(), grant);
+        self.shared.store.add(record.clone()).await?;
         if let Some(auditor) = &self.auditor {
-            let event = Event::key_added(&auditor.by, key.id, &owner).expires_at(expires.as_ref());
+            let grant = record.grant();
+            let mut event = Event::key_added(&auditor.by, key.id, &grant.principal())
+                .expires_at(grant.expiry());
+            if !grant.permissions().is_empty() {
+                event = event.detail("permissions", grant.permissions());
+            }
             if let Err(reason) = auditor.audit.record(event.into()).await {
                 // A key whose creation is not in the audit log must not exist.
                 self.shared.store.remove(key.id).await?;

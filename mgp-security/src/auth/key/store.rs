@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use async_trait::async_trait;
 use mgp_types::sync::Mutex;
@@ -16,7 +17,8 @@ pub trait KeyStore: Send + Sync + 'static {
     /// Reads the records of all keys.
     async fn load(&self) -> Result<Vec<KeyRecord>, KeyStoreError>;
 
-    /// Adds a record, whose id must be new.
+    /// Adds a record, whose id must be new. If there are [`MAX_KEYS`] records, the stores of this crate remove the one
+    /// of the key that was revoked or expired the longest ago.
     async fn add(&self, record: KeyRecord) -> Result<(), KeyError>;
 
     /// Marks the record with an id as revoked.
@@ -93,7 +95,11 @@ pub(super) fn add(
         return Err(KeyError::Exists { id: record.id().to_owned() });
     }
     if records.len() >= MAX_KEYS {
-        return Err(KeyError::Full);
+        // A key that has ended is refused without its record as well.
+        let now = SystemTime::now();
+        let ended = records.values().filter_map(|known| Some((known.ended(now)?, known.id())));
+        let oldest = ended.min().ok_or(KeyError::Full)?.1.to_owned();
+        records.remove(&oldest);
     }
     records.insert(record.id().to_owned(), record);
     Ok(())

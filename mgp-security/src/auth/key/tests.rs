@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use mgp_testkit::{RefusingAudit, TempDir, temp_dir};
+use mgp_types::mgp::AuditEvent;
 use mgp_types::service::{AuditError, Authority, MemoryAudit, Principal};
 use mgp_types::{PrivateFile, PrivateFileError, to_hex};
 
@@ -153,6 +154,11 @@ fn a_store_is_bounded() {
     let record = |id: &str| KeyRecord::new(id, [0; 32], grant());
     let mut records = (0..MAX_KEYS).map(|n| (n.to_string(), record(&n.to_string()))).collect();
     assert!(matches!(add(&mut records, record("more")), Err(KeyError::Full)));
+    // The record of a key that has ended makes room for another.
+    records.get_mut("7").unwrap().revoke();
+    add(&mut records, record("more")).unwrap();
+    assert!(records.len() == MAX_KEYS && !records.contains_key("7"));
+    assert!(matches!(add(&mut records, record("one more")), Err(KeyError::Full)));
 }
 
 /// A store that can fail without changing its stamp, and that counts the calls of `stamp`.
@@ -407,7 +413,8 @@ async fn a_change_is_recorded_and_a_key_that_cannot_be_recorded_is_not_created()
     let (keys, log) = (ApiKeys::new(), MemoryAudit::new());
     let ann = Principal::new("acme", "ann").operator();
     let recorded = keys.with_audit(ann.clone(), Arc::new(log.clone()));
-    let kept = recorded.issue(KeyGrant::new("acme", "build")).await.unwrap();
+    let grant = KeyGrant::new("acme", "build").operator().permission("admin.read");
+    let kept = recorded.issue(grant).await.unwrap();
     let gone = recorded.issue(KeyGrant::new("acme", "build")).await.unwrap();
     recorded.revoke(kept.id()).await.unwrap();
     recorded.remove(gone.id()).await.unwrap();
@@ -418,6 +425,13 @@ async fn a_change_is_recorded_and_a_key_that_cannot_be_recorded_is_not_created()
     assert_eq!(types, [added, added, revoked, revoked]);
     let text = serde_json::to_string(&events).unwrap();
     assert!(text.contains(kept.id()) && !text.contains(kept.reveal()));
+    let rights = |of: &AuditEvent| {
+        let details = of.details.as_ref().unwrap();
+        let permissions: Option<Vec<String>> = details.decode("permissions").unwrap();
+        (details.decode::<bool>("operator").unwrap(), permissions)
+    };
+    assert_eq!(rights(&events[0]), (Some(true), Some(vec!["admin.read".to_owned()])));
+    assert_eq!(rights(&events[1]), (None, None));
 
     let unrecorded = keys.with_audit(ann, Arc::new(RefusingAudit(AuditError::Full)));
     let refused = unrecorded.issue(KeyGrant::new("acme", "build")).await.unwrap_err();

@@ -240,6 +240,8 @@ fn arguments_are_found_by_name_and_by_shape() {
     fails(only, &deep, "too deep");
     let many = format!(r#"{{"path":"/srv/a","x":[{}1]}}"#, "1,".repeat(3000));
     fails(only, &many, "too many");
+    let named = format!(r#"{{"path":"/srv/a","{}":[1,1]}}"#, "x".repeat(5000));
+    fails(only, &named, "too long");
     let long = format!(r#"{{"path":"/srv/a","content":"{}"}}"#, "x".repeat(300_000));
     fails(only, &long, "too long");
 }

@@ -14,6 +14,9 @@ const VALUES_MAX: usize = 2048;
 /// The maximum nesting depth of the arguments of a call.
 const DEPTH_MAX: usize = 32;
 
+/// The maximum length of a member's name in bytes. Each value of a list is checked with a copy of the list's name.
+const NAME_MAX: usize = 4096;
+
 /// One JSON value.
 #[derive(Debug)]
 pub(super) enum Node {
@@ -125,6 +128,9 @@ impl<'de> Visitor<'de> for Seed<'_> {
         let inner = self.deeper()?;
         let mut members: Vec<(String, Node)> = Vec::new();
         while let Some(name) = map.next_key::<String>()? {
+            if name.len() > NAME_MAX {
+                return Err(A::Error::custom("the name of a member is too long"));
+            }
             // Parsers differ in whether they use the first or the last duplicate.
             if members.iter().any(|(known, _)| *known == name) {
                 return Err(A::Error::custom("a member stands twice"));

@@ -84,6 +84,23 @@ static HOSTS: Words = Words::new(
     host hosts hostname hostnames server servers address addresses addr ip ips domain domains node \
     peer broker brokers target targets destination gateway nameserver bind",
 );
+/// Words of [`URLS`] and [`HOSTS`] with other meanings, e.g. places on a map, git remotes and paths of files. Texts
+/// under them that do not look like a network target pass.
+static AMBIGUOUS: Words = Words::new(
+    "\
+    location origin destination destinations target targets redirect remote callback callbacks feed \
+    feeds api site website address addresses endpoint endpoints",
+);
+/// Words of [`AMBIGUOUS`] under which a single name, e.g. of a town or a git remote, passes. Under the others, e.g.
+/// `endpoint`, a client would connect to the host of the local network that has this name.
+static NAMES: Words = Words::new("location origin destination destinations redirect remote api");
+/// Last words of keys that contain a property of a URL or host, e.g. `server_id`.
+static PROPERTIES: Words = Words::new(
+    "id ids type types kind count limit size version index mode format status order depth timeout",
+);
+/// Names without a dot that lead to this machine or to a metadata service.
+const OWN: [&str; 6] =
+    ["localhost", "ip6-localhost", "ip6-loopback", "metadata", "instance-data", "rancher-metadata"];
 /// Words in keys of arguments that contain a command, in which URLs are targets.
 static COMMANDS: Words = Words::new("command cmd curl wget args argv request fetch shell script");
 /// Words in keys of arguments whose text can mention URLs that are not targets.
@@ -114,7 +131,8 @@ pub(crate) fn check(
             Value::String(text) => check_text(&leaf, text, declared, rules).map_err(named)?,
             // Where a host is expected, a number can be an IPv4 address.
             Value::Number(number)
-                if declared == Some(Kind::Host) || kind(leaf.key()) == Kind::Host =>
+                if declared == Some(Kind::Host)
+                    || kind(leaf.key()) == Kind::Host && !is_port(leaf.key()) =>
             {
                 rules.check_host(&number.to_string()).map_err(named)?;
             }
@@ -136,13 +154,9 @@ enum Kind {
 /// Returns the kind of content that a key indicates. The last known word decides, e.g. in `callback_url` or `url_path`.
 fn kind(key: &str) -> Kind {
     let words = key_words(key);
-    let known = |word: &str| match () {
-        () if URLS.has(word) => Some(Kind::Url),
-        () if HOSTS.has(word) => Some(Kind::Host),
-        () if COMMANDS.has(word) => Some(Kind::Command),
-        () if TEXTS.has(word) => Some(Kind::Text),
-        () => None,
-    };
+    if words.len() > 1 && words.last().is_some_and(|last| PROPERTIES.has(last)) {
+        return Kind::Other;
+    }
     let joined = known(&words.concat());
     let last = words.iter().rev().find_map(|word| known(word));
     match (joined.or(last), words.iter().any(|word| HOSTS.has(word.as_str()))) {
@@ -150,6 +164,109 @@ fn kind(key: &str) -> Kind {
         (Some(Kind::Text), true) if words.last().is_some_and(|word| word == "name") => Kind::Host,
         (kind, _) => kind.unwrap_or(Kind::Other),
     }
+}
+
+fn known(word: &str) -> Option<Kind> {
+    match () {
+        () if URLS.has(word) => Some(Kind::Url),
+        () if HOSTS.has(word) => Some(Kind::Host),
+        () if COMMANDS.has(word) => Some(Kind::Command),
+        () if TEXTS.has(word) => Some(Kind::Text),
+        () => None,
+    }
+}
+
+/// Returns whether the last known word of a key has other meanings, and a text under it does not look like a target:
+/// it is a path, an address for mail, several words without URLs and addresses, or for [`NAMES`], a single name or a
+/// list of coordinates.
+fn means_something_else(key: &str, text: &str, rules: NetworkRules<'_>) -> bool {
+    let words = key_words(key);
+    let last = words.iter().rev().find(|word| known(word).is_some());
+    let Some(last) = last.filter(|word| AMBIGUOUS.has(word)) else { return false };
+    // Browsers ignore tabs and line breaks, and two slashes begin a host.
+    if text.contains(['\t', '\n', '\r'])
+        || text.contains("://")
+        || text.chars().take_while(|c| is_slash(*c)).count() > 1
+    {
+        return false;
+    }
+    let is_coordinates =
+        text.contains(',') && text.split(',').all(|part| part.trim().parse::<f64>().is_ok());
+    if is_path(text) || is_coordinates && NAMES.has(last) {
+        return true;
+    }
+    if text.contains(char::is_whitespace) {
+        return are_words(text, NAMES.has(last)) && embedded(text, rules).is_ok();
+    }
+    if let Some((user, host)) = text.split_once('@') {
+        // After a slash or a similar mark, the name in front of it would be the host.
+        let is_user = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '+');
+        return user.chars().all(is_user) && rules.check_host(host).is_ok();
+    }
+    let name = text.split(is_slash).next().unwrap_or(text);
+    let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
+    let begins = |c: char| c == '_' || c.is_ascii_alphabetic() && NAMES.has(last);
+    is_plain && name.starts_with(begins) && !is_own(name)
+}
+
+fn is_slash(c: char) -> bool {
+    matches!(c, '/' | '\\')
+}
+
+fn is_own(name: &str) -> bool {
+    OWN.iter().any(|own| name.eq_ignore_ascii_case(own))
+}
+
+/// Returns whether a text is the path of a file. Browsers skip a slash in front of a host, so its first part must not
+/// look like one.
+fn is_path(text: &str) -> bool {
+    let Some(rest) = text.strip_prefix('/') else {
+        return ["~/", "./", "../"].iter().any(|start| text.starts_with(start));
+    };
+    let first = rest.split(is_slash).next().unwrap_or(rest);
+    !first.starts_with(|c: char| c.is_ascii_digit() || c == '[')
+        && !first.contains('@')
+        && !is_own(first)
+}
+
+/// Returns whether a text with spaces is neither a URL whose path has a space, nor a list of hosts.
+fn are_words(text: &str, names: bool) -> bool {
+    let first = text.split_whitespace().next().unwrap_or_default();
+    let is_list = text.split(',').all(|part| !part.trim().contains(char::is_whitespace));
+    let is_plain = |c: char| c.is_alphabetic() || c.is_whitespace() || matches!(c, ',' | '-');
+    !first.contains(['/', '\\', '?', '#', '@', ':'])
+        && (!is_list || names && text.chars().all(is_plain))
+}
+
+fn is_port(key: &str) -> bool {
+    key_words(key).last().is_some_and(|last| last == "port" || last == "ports")
+}
+
+/// Returns whether a URL needs no connection: an empty page, an image, or an address for mail or phone.
+fn is_local(url: &str) -> bool {
+    let lower = url.get(..32).unwrap_or(url).to_ascii_lowercase();
+    let images = ["png", "jpeg", "jpg", "gif", "webp"];
+    lower == "about:blank"
+        || lower.starts_with("mailto:")
+        || lower.starts_with("tel:")
+        || lower.strip_prefix("data:image/").is_some_and(|rest| {
+            images.iter().any(|image| {
+                rest.strip_prefix(image).is_some_and(|rest| rest.starts_with(";base64,"))
+            })
+        })
+}
+
+/// Returns the host of an address of `git` or `scp` such as `git@host:path`.
+fn remote_host(text: &str) -> Option<&str> {
+    let (place, path) = text.split_once(':')?;
+    let (user, host) = place.split_once('@')?;
+    let is_plain = |text: &str, marks: &[char]| {
+        !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || marks.contains(&c))
+    };
+    let is_remote = is_plain(user, &['-', '_', '.'])
+        && is_plain(host, &['-', '.'])
+        && is_plain(path, &['-', '_', '.', '/', '~', '+']);
+    is_remote.then_some(host)
 }
 
 fn check_text(
@@ -160,8 +277,12 @@ fn check_text(
 ) -> Result<(), String> {
     let trimmed = text.trim_matches(|c: char| c <= ' ');
     // The innermost key with a known word decides.
-    let named = || leaf.keys.iter().rev().map(|key| kind(key)).find(|kind| *kind != Kind::Other);
-    let kind = declared.or_else(named).unwrap_or(Kind::Other);
+    let named = leaf.keys.iter().rev().find(|key| kind(key) != Kind::Other);
+    let kind = declared.or_else(|| named.map(|key| kind(key))).unwrap_or(Kind::Other);
+    let is_ambiguous = declared.is_none() && matches!(kind, Kind::Url | Kind::Host);
+    if is_ambiguous && named.is_some_and(|key| means_something_else(key, trimmed, rules)) {
+        return Ok(());
+    }
     match kind {
         Kind::Text => Ok(()),
         Kind::Command => embedded(trimmed, rules),
@@ -170,6 +291,10 @@ fn check_text(
             each(trimmed, |url| rules.check_url(url))
         }
         Kind::Host if trimmed.contains(char::is_whitespace) && !trimmed.contains(',') => {
+            let joined = without_breaks(trimmed);
+            if !joined.contains(char::is_whitespace) {
+                rules.check_host(joined.split('/').next().unwrap_or(&joined))?;
+            }
             embedded(trimmed, rules)
         }
         Kind::Host => trimmed.split(',').try_for_each(|one| match one.split_once('/') {
@@ -202,7 +327,14 @@ fn each(text: &str, check: impl Fn(&str) -> Result<(), String>) -> Result<(), St
 
 /// Checks a text where a URL is expected; the URL may lack its scheme.
 fn check_reference(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
-    let is_slash = |c: char| matches!(c, '/' | '\\');
+    if is_local(text) {
+        // A client that puts `http://` in front reads an address for mail as a user and a host.
+        let place = text.split(['/', '\\', '?', '#']).next().unwrap_or(text);
+        return place.rsplit_once('@').map_or(Ok(()), |(_, host)| rules.check_host(host));
+    }
+    if let Some(host) = remote_host(text) {
+        return rules.check_host(host);
+    }
     match () {
         () if text.is_empty() => Ok(()),
         () if has_scheme(text) => rules.check_url(text),

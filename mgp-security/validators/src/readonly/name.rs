@@ -60,6 +60,11 @@ static NOUNS: Words = Words::new(
     mark seed pin call move drop review setup login checkout open close trigger bulk empty \
     complete python press rent reserve sign",
 );
+/// Objects after `open` that are often opened to be read.
+const OPENED: &[&str] = &[
+    "file", "page", "url", "document", "image", "folder", "resource", "link", "node", "nodes",
+    "entity", "entities", "graph", "note", "notes",
+];
 const JOINS: &[&str] = &["and", "or", "then", "plus", "with", "to", "n"];
 
 /// Returns the effect that the verbs of a name indicate. In each clause of the name, the first verb decides.
@@ -78,6 +83,13 @@ pub(super) fn intent(name: &str) -> Intent {
     });
     if pairs {
         return Intent::Write(words.join(" "));
+    }
+    // After the name of a program, `log` is its subcommand that prints the history.
+    if let [program, sub] = &words[..]
+        && matches!(program.as_str(), "git" | "hg" | "svn" | "jj")
+        && sub == "log"
+    {
+        return Intent::Read;
     }
     let mut read = false;
     let clauses: Vec<&[String]> = words.split(|word| JOINS.contains(&word.as_str())).collect();
@@ -113,13 +125,8 @@ fn of_clause(clause: &[String], later: bool) -> Intent {
     let is = |list: &Words, word: &String| list.has(word);
     // Whether opening a file or page writes depends on the mode of `open`, so the verb alone does not decide.
     let opens = |at: usize| {
-        clause[at] == "open"
-            && matches!(
-                clause.get(at + 1).map(String::as_str),
-                None | Some(
-                    "file" | "page" | "url" | "document" | "image" | "folder" | "resource" | "link"
-                )
-            )
+        let object = clause.get(at + 1);
+        clause[at] == "open" && object.is_none_or(|object| OPENED.contains(&object.as_str()))
     };
     let known = |at: usize| is(&READ, &clause[at]) || is_write(&clause[at]) && !opens(at);
     let Some(first) = (0..clause.len()).find(|at| known(*at)) else { return Intent::Unknown };
@@ -183,6 +190,7 @@ mod tests {
             "search_posts",
             "comment_list",
             "list_update_events",
+            "git_log",
         ] {
             assert_eq!(intent(name), Intent::Read, "{name}");
         }
@@ -195,10 +203,12 @@ mod tests {
             "check_in",
             "HTTPPost",
             "list_then_purge",
+            "log_event",
+            "open_issue",
         ] {
             assert!(matches!(intent(name), Intent::Write(_)), "{name}");
         }
-        for name in ["frobnicate", "readiness", "listen"] {
+        for name in ["frobnicate", "readiness", "listen", "open_nodes"] {
             assert_eq!(intent(name), Intent::Unknown, "{name}");
         }
     }

@@ -68,7 +68,8 @@ fn of_statement(tokens: &[String]) -> Result<(), String> {
         };
     }
     for (at, token) in tokens.iter().enumerate() {
-        let called = tokens.get(at + 1).is_some_and(|next| next == "(");
+        let next = |more: usize| tokens.get(at + more).map(String::as_str);
+        let called = next(1) == Some("(");
         let locks = token == "FOR"
             && matches!(
                 tokens.get(at + 1).map(String::as_str),
@@ -83,7 +84,14 @@ fn of_statement(tokens: &[String]) -> Result<(), String> {
                 return Err(format!("`{token}` in SQL writes or locks"));
             }
         }
-        if called && FUNCTIONS.iter().any(|name| token.starts_with(name)) {
+        // The name of a function can be in quotes or in brackets.
+        let named = called || next(1) == Some("]") && next(2) == Some("(");
+        let bare = token.strip_prefix('"').unwrap_or(token);
+        // `UESCAPE` chooses another character than the backslash for escapes.
+        if called && bare.len() < token.len() && bare.contains('\\') || token == "UESCAPE" {
+            return Err("a name of a function in SQL with escapes".to_owned());
+        }
+        if named && FUNCTIONS.iter().any(|name| bare.starts_with(name)) {
             return Err(format!("the SQL function `{token}` has effects"));
         }
     }
@@ -92,7 +100,8 @@ fn of_statement(tokens: &[String]) -> Result<(), String> {
 
 type Chars<'a> = std::iter::Peekable<std::str::Chars<'a>>;
 
-/// Splits SQL into words, in upper case, and single marks. Comments are left out, and each quoted part becomes `''`.
+/// Splits SQL into words, in upper case, and single marks. Comments are left out, and each text becomes `''`; a
+/// name in quotes is the name after one quote.
 ///
 /// Returns an error for an unclosed quote or comment, and for syntax that database servers read in different ways.
 fn tokens(text: &str) -> Result<Vec<String>, String> {
@@ -121,8 +130,9 @@ fn tokens(text: &str) -> Result<Vec<String>, String> {
                 comment(&mut chars, in_brackets)?;
             }
             '\'' | '"' | '`' => {
-                quoted(c, &mut chars, in_brackets)?;
-                tokens.push("''".to_owned());
+                let name = quoted(c, &mut chars, in_brackets)?;
+                // A name keeps its quote, so that it is not a keyword.
+                tokens.push(if c == '\'' { "''".to_owned() } else { format!("\"{name}") });
             }
             '$' => {
                 while chars.next_if(|c| c.is_alphanumeric() || *c == '_').is_some() {}
@@ -175,7 +185,9 @@ fn comment(chars: &mut Chars<'_>, in_brackets: bool) -> Result<(), String> {
     }
 }
 
-fn quoted(end: char, chars: &mut Chars<'_>, in_brackets: bool) -> Result<(), String> {
+/// Returns the text up to the end of the quotes, in upper case.
+fn quoted(end: char, chars: &mut Chars<'_>, in_brackets: bool) -> Result<String, String> {
+    let mut text = String::new();
     loop {
         match chars.next() {
             // Database servers differ in whether a backslash escapes a quote, so this is refused.
@@ -184,10 +196,13 @@ fn quoted(end: char, chars: &mut Chars<'_>, in_brackets: bool) -> Result<(), Str
             }
             Some(c) if c == end => {
                 if chars.next_if_eq(&end).is_none() {
-                    return Ok(());
+                    return Ok(text);
                 }
             }
-            Some(c) => in_one_part(c, in_brackets)?,
+            Some(c) => {
+                in_one_part(c, in_brackets)?;
+                text.extend(c.to_uppercase());
+            }
             None => return Err("an unclosed quote in SQL".to_owned()),
         }
     }
@@ -210,6 +225,8 @@ mod tests {
             "select 5 - 1 -- x",
             "select $1, a[1], ARRAY[['x', 'y'], ['z', \"b\"]] from t --\n",
             "SELECT 1 AS [x y]",
+            "SELECT \"setval\", `sleep` FROM \"update\"",
+            "WITH \"x\" (\"a\") AS (SELECT 1) SELECT \"lower\"('A') FROM \"x\"",
         ] {
             assert_eq!(check(text), Ok(()), "{text}");
         }
@@ -222,6 +239,12 @@ mod tests {
             "SELECT 1 /*! DELETE */",
             "select '\\'; delete from t --'",
             "PRAGMA user_version=2",
+            "SELECT \"setval\"('s', 1)",
+            "SELECT pg_catalog.\"PG_TERMINATE_BACKEND\" (1)",
+            "SELECT `sleep`(10)",
+            "SELECT [xp_cmdshell]('x')",
+            "SELECT U&\"s\\0065tval\"('s', 1)",
+            "SELECT U&\"s!0065tval\" UESCAPE '!' ('s', 1)",
             "select 1 for share",
             "VACUUM",
             "BEGIN",

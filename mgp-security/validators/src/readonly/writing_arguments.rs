@@ -137,7 +137,7 @@ fn of_leaf(tool: &[String], leaf: &Leaf<'_>, requests: bool) -> Result<(), Strin
     {
         return sql::check(text);
     }
-    if matches!(joined.as_str(), "cypher" | "sparql" | "aql" | "flux" | "kql") {
+    if in_graph_language(tool, &joined) {
         return clauses(text);
     }
     if is(MODES) && writes_mode(text) {
@@ -158,6 +158,15 @@ fn of_leaf(tool: &[String], leaf: &Leaf<'_>, requests: bool) -> Result<(), Strin
         return commands::check(tool, &words);
     }
     Ok(())
+}
+
+/// Returns whether an argument is a statement in a graph query language, by its name or by that of the tool.
+fn in_graph_language(tool: &[String], key: &str) -> bool {
+    let is_one = |word: &str| {
+        matches!(word, "cypher" | "sparql" | "aql" | "flux" | "kql" | "neo4j" | "memgraph")
+    };
+    is_one(key)
+        || matches!(key, "query" | "q" | "statement") && tool.iter().any(|word| is_one(word))
 }
 
 /// Returns whether an option with this name means writing when it is `true`.
@@ -190,7 +199,8 @@ fn writes_method(text: &str, requests: bool) -> bool {
             | "UNLOCK"
             | "PROPPATCH"
     );
-    writes || requests && !reads
+    // A method of a tool, e.g. `get_diff` of `pull_request_read`, is not one of HTTP.
+    writes || requests && !reads && !matches!(intent(text), Intent::Read)
 }
 
 /// Refuses an argument that names a file to be written.

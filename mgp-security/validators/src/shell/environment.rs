@@ -1,7 +1,22 @@
 //! Environment variables that can make programs execute something.
 
 use super::paths::is_system;
-use crate::words::Words;
+use crate::{argument_values::key_words, words::Words};
+use serde_json::Value;
+
+/// Keys of arguments that contain environment variables.
+const KEYS: &[&str] = &[
+    "env",
+    "envs",
+    "environ",
+    "environment",
+    "envvar",
+    "envvars",
+    "environmentvariable",
+    "environmentvariables",
+    "extraenv",
+    "envoverrides",
+];
 
 /// Variables whose values are programs, libraries or code. A `*` at the end matches any ending.
 static EXECUTING: Words = Words::new(
@@ -66,6 +81,54 @@ const PLAIN: &[&str] = &[
     "less -FRX",
     "code",
 ];
+
+/// Checks the variables under each key in [`KEYS`], in the forms that servers accept: members of an object, texts
+/// such as `NAME=value`, and objects with `name` and `value`.
+pub(super) fn check_all(arguments: &Value) -> Result<(), String> {
+    match arguments {
+        Value::Array(items) => items.iter().try_for_each(check_all),
+        Value::Object(members) => members.iter().try_for_each(|(key, value)| match value {
+            Value::String(text) if is_key(key) => text
+                .split(|c: char| c.is_whitespace() || matches!(c, ',' | ';'))
+                .try_for_each(assignment),
+            value if is_key(key) => variables(value),
+            value => check_all(value),
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn is_key(key: &str) -> bool {
+    KEYS.contains(&key_words(key).concat().as_str())
+}
+
+fn assignment(text: &str) -> Result<(), String> {
+    text.split_once('=').map_or(Ok(()), |(name, value)| check(name.trim(), value))
+}
+
+fn variables(value: &Value) -> Result<(), String> {
+    match value {
+        Value::String(text) => assignment(text),
+        Value::Array(items) => items.iter().try_for_each(variables),
+        Value::Object(members) => {
+            let member =
+                |names: &[&str]| names.iter().find_map(|name| members.get(*name)?.as_str());
+            if let Some(name) = member(&["name", "key", "Name", "Key"]) {
+                check(name, member(&["value", "Value"]).unwrap_or_default())?;
+            }
+            members.iter().try_for_each(|(name, value)| match value {
+                Value::Null => Ok(()),
+                Value::String(text) => check(name, text),
+                Value::Bool(_) | Value::Number(_) => check(name, &value.to_string()),
+                Value::Array(_) | Value::Object(_) => {
+                    check(name, "")?;
+                    variables(value)
+                }
+            })
+        }
+        _ => Ok(()),
+    }
+}
 
 /// Checks an assignment to an environment variable in front of a command.
 pub(super) fn check(name: &str, value: &str) -> Result<(), String> {

@@ -80,8 +80,20 @@ fn changed<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
         | "mkfifo" | "chmod" | "chown" | "chgrp" | "chattr" | "setfacl" | "patch" | "trash"
         | "gzip" | "bzip2" | "xz" | "zstd" | "dos2unix" | "sponge" | "shuf" | "vim" | "vi"
         | "nano" | "emacs" => all.find(|path| is_system(path)),
-        "cp" | "ln" | "install" | "rsync" | "scp" | "ditto" | "link" | "cpio" | "pax" => {
+        "cp" | "ln" | "install" if target_folder(args).is_some_and(is_system) => {
+            target_folder(args)
+        }
+        "cp" | "ln" | "install" | "rsync" | "scp" | "ditto" | "link" | "cpio" | "pax"
+        | "convert" | "pdftotext" | "pdftoppm" | "wkhtmltopdf" | "wkhtmltoimage" => {
             all.last().filter(|path| is_system(path))
+        }
+        "magick" if args.first() != "identify" => all.last().filter(|path| is_system(path)),
+        "zip" => all.next().filter(|path| is_system(path)),
+        "tar" | "gtar" | "bsdtar" => archive(args).filter(|path| is_system(path)),
+        "docker" | "podman" | "nerdctl" | "kubectl" | "oc" | "aws" | "gsutil" | "gcloud"
+        | "rclone" => {
+            let copies = |word: &&str| matches!(*word, "cp" | "mv" | "copy" | "copyto" | "sync");
+            all.skip_while(|word| !copies(word)).skip(2).find(|path| is_system(path))
         }
         "sed" | "gsed" if args.short("i", "efl") || args.long("in-place", 3) => {
             all.find(|path| is_system(path))
@@ -112,6 +124,32 @@ fn changed<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
     }
 }
 
+/// Returns the folder that `-t` or `--target-directory` names.
+fn target_folder(args: Args<'_>) -> Option<&str> {
+    let is_long = |name: &str| name.len() > 3 && "--target-directory".starts_with(name);
+    let next = args.texts().skip(1).map(Some).chain([None]);
+    let mut long = args.texts().zip(next).filter_map(|(text, next)| match text.split_once('=') {
+        Some((name, value)) => is_long(name).then_some(value),
+        None => next.filter(|_| is_long(text)),
+    });
+    args.grouped('t').next().or_else(|| long.next())
+}
+
+/// Returns the archive that `tar` creates or changes.
+fn archive(args: Args<'_>) -> Option<&str> {
+    let first = args.first();
+    let bundle = if first.starts_with('-') { "" } else { first };
+    let writes = ["create", "append", "update", "catenate", "concatenate"];
+    let is_written = bundle.contains(['c', 'r', 'u', 'A'])
+        || args.short("cruA", "fCbTXgKVHNI")
+        || writes.iter().any(|name| args.long(name, 3));
+    if !is_written {
+        return None;
+    }
+    let after_bundle = bundle.contains('f').then(|| args.skip(1).first());
+    after_bundle.or_else(|| args.grouped('f').next()).or_else(|| args.values(&["--file"]).next())
+}
+
 /// Returns a system file that a command would write because of an option that only this program has, if there is one.
 fn listed<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
     let grouped = |letters: &str| {
@@ -119,6 +157,14 @@ fn listed<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
     };
     match name {
         "tree" => grouped("o"),
+        "tcpdump" | "tshark" | "dumpcap" => grouped("w"),
+        "pg_dump" | "pg_dumpall" => {
+            grouped("f").or_else(|| args.values(&["--file"]).find(|path| is_system(path)))
+        }
+        "mysqldump" | "mariadb-dump" => {
+            args.values(&["-r", "--result-file"]).find(|path| is_system(path))
+        }
+        "nmap" => args.values(&["-oN", "-oX", "-oG", "-oA"]).find(|path| is_system(path)),
         "csplit" => grouped("f"),
         "wget" => grouped("oOaP"),
         "curl" => grouped("oDc").or_else(|| {

@@ -137,7 +137,7 @@ fn is_long(arg: &str, long: &str, safe: &str, least: usize) -> bool {
 }
 
 /// Returns the name and value of an assignment `NAME=value`.
-fn assignment(word: &Word) -> Option<(&str, &str)> {
+pub(super) fn assignment(word: &Word) -> Option<(&str, &str)> {
     let (name, value) = word.text.split_once('=')?;
     let name = name.strip_suffix('+').unwrap_or(name);
     is_name(name).then_some((name, value))

@@ -56,26 +56,22 @@ const VECTORS: &[&str] = &["argv", "args", "arguments", "params", "arg", "cmdarg
 /// Keys of arguments that contain the name of a program.
 const PROGRAMS: &[&str] = &["program", "executable", "binary", "exe", "file", "path"];
 
+/// The maximum number of arguments of all commands of an object together, because each command is checked with all
+/// arguments beside it.
+const MAX_WORDS: usize = 100_000;
+
 /// Checks every command in the arguments of a call.
 pub(crate) fn check(tool: &str, arguments: &Value) -> Result<(), String> {
     let leaves = leaves(arguments)?;
-    let mut judged = 0;
     for leaf in &leaves {
         if let Some(text) = leaf.value.as_str()
             && let Some(c) = hidden(text, true)
         {
             return Err(format!("`{}` has the hidden character U+{:04X}", leaf.path, u32::from(c)));
         }
-        if let Some(name) =
-            leaf.parent_is(&["env", "environment", "envvars", "environmentvariables"])
-        {
-            let value =
-                leaf.value.as_str().ok_or_else(|| format!("`{}` is not text", leaf.path))?;
-            environment::check(name, value)?;
-        }
     }
-    judged += objects(tool, arguments)?;
-    if judged > 0 {
+    environment::check_all(arguments)?;
+    if objects(tool, arguments)? > 0 {
         return Ok(());
     }
     // No key is known, so the command might be under a key that only this tool uses.
@@ -92,24 +88,35 @@ fn objects(tool: &str, value: &Value) -> Result<usize, String> {
         Value::Array(items) => items.iter().map(|item| objects(tool, item)).sum(),
         Value::Object(members) => {
             let mut judged = 0;
-            let mut vector = Vec::new();
-            for (key, value) in members {
-                if VECTORS.contains(&key_words(key).concat().as_str()) && !value.is_object() {
+            let (mut vector, mut more) = (Vec::new(), Vec::new());
+            for (key, value) in members.iter().filter(|(_, value)| !value.is_object()) {
+                if is_vector(key) && !value.is_null() {
                     vector.extend(words(key, value)?);
+                } else if adds_arguments(key, value) {
+                    more.extend(words(key, value)?);
                 }
             }
             let frame = Frame::new(input(members));
-            let mut named = false;
+            let all: Vec<Word> = vector.iter().chain(&more).cloned().collect();
+            let in_shell = members.get("shell") == Some(&Value::Bool(true)) && !all.is_empty();
+            let (mut named, mut length) = (false, 0_usize);
             for (key, value) in members {
-                let word = key_words(key).concat();
-                let shell = word == "shell"
-                    && value.as_str().is_some_and(|text| text.contains(char::is_whitespace));
-                let program =
-                    PROGRAMS.contains(&word.as_str()) && !vector.is_empty() && value.is_string();
-                if COMMANDS.contains(&word.as_str()) || shell || program {
-                    named = true;
-                    judged += texts(key, value, &vector, frame)?;
-                } else if !VECTORS.contains(&word.as_str()) || value.is_object() {
+                let program = PROGRAMS.contains(&key_words(key).concat().as_str());
+                if is_command(key, value) || program && !vector.is_empty() && value.is_string() {
+                    named |= !is_absent(value);
+                    let count = value.as_array().map_or(1, Vec::len);
+                    length = length.saturating_add(all.len().saturating_mul(count));
+                    if length > all.len().max(MAX_WORDS) {
+                        return Err("too many commands with arguments".to_owned());
+                    }
+                    judged += texts(key, value, &all, frame)?;
+                    with_program(tool, value, &all, frame)?;
+                    if let Value::String(text) = value
+                        && in_shell
+                    {
+                        joined(text, &all, frame)?;
+                    }
+                } else if !is_vector(key) || value.is_object() {
                     judged += objects(tool, value)?;
                 }
             }
@@ -127,6 +134,96 @@ fn objects(tool: &str, value: &Value) -> Result<usize, String> {
     }
 }
 
+/// Checks the line that a shell executes, if a server joins a command and its arguments without quotes.
+fn joined(command: &str, arguments: &[Word], frame: Frame<'_>) -> Result<(), String> {
+    let arguments = arguments.iter().map(|word| word.text.as_str());
+    let line: Vec<&str> = [command].into_iter().chain(arguments).collect();
+    framed(&line.join(" "), frame)
+}
+
+fn is_vector(key: &str) -> bool {
+    VECTORS.contains(&key_words(key).concat().as_str())
+}
+
+/// Returns whether a value adds arguments to the command beside it, e.g. `extra_args` and `flags`.
+fn adds_arguments(key: &str, value: &Value) -> bool {
+    let key = key_words(key);
+    let is_argument = |item: &Value| item.is_string() || item.is_number();
+    let (last, is_list) = match value {
+        Value::Array(items) => (key.last(), items.iter().all(is_argument)),
+        Value::String(text) if text.trim_start().starts_with('-') => (key.last(), true),
+        Value::String(_) => (key.last().filter(|word| word.starts_with("arg")), true),
+        _ => (None, false),
+    };
+    let names = ["args", "argv", "arguments", "flags", "options", "opts", "switches"];
+    is_list && last.is_some_and(|word| names.contains(&word.as_str()))
+}
+
+/// Returns whether a value is a command by its key, e.g. `command` or `pre_command`.
+fn is_command(key: &str, value: &Value) -> bool {
+    let words = key_words(key);
+    let joined = words.concat();
+    let ends = ["command", "commands", "cmd", "cmds", "cmdline", "commandline"];
+    let by_last = words.len() > 1 && words.last().is_some_and(|last| ends.contains(&last.as_str()));
+    let is_shell =
+        joined == "shell" && value.as_str().is_some_and(|text| text.contains(char::is_whitespace));
+    COMMANDS.contains(&joined.as_str())
+        || is_shell
+        || by_last && (value.is_string() || value.is_array())
+}
+
+/// Returns whether a value is not a command: models also send `null`, `false` or an empty text for an optional one.
+fn is_absent(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => true,
+        Value::String(text) => text.trim().is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(_) => false,
+    }
+}
+
+/// Programs after which tools are named, e.g. `run_kubectl`, so that their commands often begin with the subcommand.
+const TOOL_PROGRAMS: &[&str] = &[
+    "git",
+    "kubectl",
+    "docker",
+    "podman",
+    "helm",
+    "terraform",
+    "aws",
+    "gcloud",
+    "npm",
+    "cargo",
+    "curl",
+    "wget",
+    "ffmpeg",
+];
+
+/// Checks a command that lacks the name of its program, because the tool has that name.
+fn with_program(
+    tool: &str,
+    value: &Value,
+    vector: &[Word],
+    frame: Frame<'_>,
+) -> Result<(), String> {
+    let own = key_words(tool);
+    let Some(program) = own.iter().find(|word| TOOL_PROGRAMS.contains(&word.as_str())) else {
+        return Ok(());
+    };
+    let Value::String(text) = value else { return Ok(()) };
+    let words = simple(text)?;
+    let first = words.iter().find(|word| judge::assignment(word).is_none());
+    let Some(first) = first.map(|word| word.text.rsplit('/').next().unwrap_or_default()) else {
+        return Ok(());
+    };
+    if first == program {
+        return Ok(());
+    }
+    let program = Word::literal(program);
+    let all: Vec<Word> = [program].into_iter().chain(words).chain(vector.to_vec()).collect();
+    judge::judge(&all, frame)
+}
+
 /// Returns the standard input of a command; `members` are the members of the object that contains the command.
 fn input(members: &Map<String, Value>) -> Stdin<'_> {
     let is_input = |key: &str| stdin::KEYS.contains(&key_words(key).concat().as_str());
@@ -138,16 +235,16 @@ fn input(members: &Map<String, Value>) -> Stdin<'_> {
     })
 }
 
-/// Checks the value of a key that contains commands.
+/// Checks the value of a key that contains commands; returns how many there were.
 fn texts(key: &str, value: &Value, vector: &[Word], frame: Frame<'_>) -> Result<usize, String> {
     match value {
+        value if is_absent(value) => Ok(0),
         Value::String(text) if vector.is_empty() => framed(text, frame).map(|()| 1),
         Value::String(text) => {
             let mut all = simple(text)?;
             all.extend_from_slice(vector);
             judge::judge(&all, frame).map(|()| 1)
         }
-        Value::Array(items) if items.is_empty() => Err(format!("`{key}` is empty")),
         // The value is a list of command lines, or of argument vectors.
         Value::Array(items)
             if key.ends_with('s')
@@ -156,6 +253,9 @@ fn texts(key: &str, value: &Value, vector: &[Word], frame: Frame<'_>) -> Result<
         {
             for item in items {
                 match item {
+                    item if is_absent(item) => {
+                        return Err(format!("`{key}` has an item that is not a command"));
+                    }
                     Value::Object(_) => drop(objects("", item)?),
                     _ => drop(texts(key, item, vector, frame)?),
                 }
@@ -209,6 +309,8 @@ fn simple(text: &str) -> Result<Vec<Word>, String> {
     if let Some(c) = hidden(text, true) {
         return Err(format!("the control character U+{:04X}", u32::from(c)));
     }
+    // A newline at the end runs no other command.
+    let text = text.strip_suffix("\r\n").unwrap_or(text).trim_matches('\n');
     Ok(read(text, Grammar::Command)?.pop().unwrap_or_default().words)
 }
 

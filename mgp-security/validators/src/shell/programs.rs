@@ -43,9 +43,36 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
         }
         "ip" | "tc" | "bridge" | "ifconfig" | "route" | "nmcli" | "sysctl" | "service"
         | "dbus-send" => network(name, args),
-        "ninja" if args.texts().any(|arg| arg == "clean") => Ok(()),
+        "python" | "django-admin" | "manage.py" | "latexmk" | "gh" | "convert" | "magick"
+        | "mogrify" | "composite" | "montage" | "identify" => in_arguments(name, args),
         _ => Ok(()),
     }
+}
+
+/// Refuses arguments that are code or a command for programs which usually run neither.
+fn in_arguments(name: &str, args: Args<'_>) -> Result<(), Refusal> {
+    let words: Vec<&str> = args.texts().collect();
+    let executes = match name {
+        "latexmk" => words.iter().any(|word| *word == "-e" || word.contains("shell-escape")),
+        "gh" => {
+            words.starts_with(&["alias", "set"])
+                && (words.iter().any(|word| word.starts_with('!'))
+                    || args.short("s", "")
+                    || args.long("shell", 3))
+        }
+        "python" | "django-admin" | "manage.py" => {
+            let script = words.iter().position(|word| word.ends_with("manage.py"));
+            let own = if name == "python" { script.map(|at| at + 1) } else { Some(0) };
+            let own = own.map(|at| args.skip(at));
+            own.is_some_and(|own| {
+                matches!(own.first(), "shell" | "shell_plus")
+                    && (own.short("c", "") || own.long("command", 3))
+            })
+        }
+        // A file name that begins with a bar is a command, whose input or output is the image.
+        _ => words.iter().any(|word| word.rsplit(':').next().unwrap_or(word).starts_with('|')),
+    };
+    if executes { Err(format!("`{name}` executes text of its arguments")) } else { Ok(()) }
 }
 
 fn ssh(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
@@ -65,11 +92,7 @@ fn ssh(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     }
     let operands: Vec<&str> = ssh_command(args).texts().collect();
     // A shell on the other machine runs the command, so it is checked as a shell command.
-    if operands.is_empty() {
-        Ok(())
-    } else {
-        text(&operands.join(" "), frame).or_else(|why| remote(&operands, frame).and(Err(why)))
-    }
+    text(&operands.join(" "), frame)
 }
 
 /// Returns the command that `ssh` passes to the other machine; it is empty if `ssh` starts a shell there.

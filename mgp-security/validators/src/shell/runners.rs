@@ -34,7 +34,25 @@ const RUNNERS: &[Runner] = &[
         "*",
         0,
     ),
-    runner("socksify unclutter numad rr chamber", "", 0),
+    runner("socksify unclutter numad rr chamber shx onchange", "", 0),
+    // Options that download a package are refused elsewhere.
+    runner("npx bunx pnpx", "*", 0),
+    runner(
+        "nyc c8",
+        "\
+        -r= --reporter= -x= --exclude= -n= --include= --src= -e= --extension= -o= --report-dir= \
+        --reports-dir= --temp-dir= --temp-directory= --cwd= --lines= --branches= --functions= \
+        --statements= -i= --require= -a --all --check-coverage --per-file -s --silent --instrument \
+        --source-map -c --cache --clean",
+        0,
+    ),
+    runner(
+        "env-cmd",
+        "\
+        -f= --file= -e= --environments= -r= --rc-file= --fallback --no-override --silent --use-shell \
+        -x --expand-envs",
+        0,
+    ),
     runner("dotenv", "-e= -f= -v= -o --override", 0),
     runner("fakeroot", "-l= --lib= --faked= -i= -s= -u --unknown-is-real -b= --fd-base=", 0),
     runner(
@@ -252,13 +270,13 @@ const RUNNERS: &[Runner] = &[
 /// Commands that accept another operand before the inner command, e.g. `setarch x86_64 ls`.
 const OPTIONAL: &str = "setarch rr dotenv";
 /// Commands that accept any number of operands before the inner command, and then `--`.
-const DASHED: &str = "chamber mise";
+const DASHED: &str = "chamber mise onchange";
 
 /// Tools in which only subcommands such as `run` and `exec` run another command.
 const PROJECTS: &str = "\
     poetry pipenv uv pdm hatch rye bundle rbenv pyenv nodenv mise asdf opam stack pixi conda mamba \
     micromamba yarn pnpm rustup cabal dotenvx apptainer singularity lxc distrobox toolbox buildah \
-    heroku fly flyctl guix devbox fnm volta infisical teller sops";
+    heroku fly flyctl guix devbox fnm volta infisical teller sops nvm";
 const PROJECT_OPTIONS: &str = "\
     --name= --with= --from= --python= --env= --env-file= --environment= --extra= --group= \
     --package= --prefix= --cwd= --pwd= --home= --directory= --project= --manifest-path= --using= \
@@ -275,6 +293,10 @@ const ENV_OPTIONS: &str = "\
 const WATCH_OPTIONS: &str = "\
     -n= --interval= -q= --equexit= -b --beep -c --color -C --no-color -d --differences -e --errexit \
     -g --chgexit -p --precise -r --no-rerun -t --no-title -w --no-wrap -x --exec";
+const WATCHEXEC_OPTIONS: &str = "\
+    -e= --exts= -w= --watch= -W= -i= --ignore= -f= --filter= -d= --debounce= -s= --signal= --shell= \
+    --workdir= --delay-run= --stop-signal= --stop-timeout= -r --restart -c --clear -p --postpone -n -q \
+    --quiet -N --notify --no-vcs-ignore --no-meta --timings";
 const HYPERFINE_OPTIONS: &str = "\
     -n= -w= --warmup= -r= --runs= -m= --min-runs= -M= --max-runs= -i --ignore-failure -N \
     --show-output --export-json= --export-csv= --export-markdown= --style=";
@@ -292,13 +314,14 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
             let looks_up = own.short("vV", "");
             return if looks_up { Ok(()) } else { inner(rest, frame.inner()?) };
         }
-        "watch" => {
-            let all = starts(name, args, WATCH_OPTIONS, 0)?;
+        "watch" | "watchexec" => {
+            let options = if name == "watch" { WATCH_OPTIONS } else { WATCHEXEC_OPTIONS };
+            let all = starts(name, args, options, 0)?;
             let outer = frame.inner_of(all.len().saturating_sub(1))?;
             let joined = |rest: Args<'_>| rest.texts().collect::<Vec<_>>().join(" ");
             return all.into_iter().try_for_each(|rest| text(&joined(rest), outer));
         }
-        "hyperfine" | "concurrently" => {
+        "hyperfine" | "concurrently" | "start-server-and-test" => {
             // The first place has all operands; a value among them is checked like a command.
             let first = starts(name, args, HYPERFINE_OPTIONS, 0)?.into_iter().next();
             let commands = first.unwrap_or(Args(&[]));
@@ -313,7 +336,7 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
             return judge_each(starts(name, args.skip(1), PERF_OPTIONS, operands)?, frame);
         }
         _ if has(PROJECTS, name) => return project(name, args, frame),
-        _ => {}
+        _ => in_options(name, args, frame)?,
     }
     let Some(runner) = RUNNERS.iter().find(|runner| has(runner.names, name)) else {
         return Ok(());
@@ -335,6 +358,26 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
         }
     }
     judge_each(all, frame)
+}
+
+/// Checks the command in an option, e.g. `nodemon --exec 'npm test'`, which a shell executes.
+fn in_options(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
+    let options: &'static [&'static str] = match name {
+        "nodemon" => &["-x", "--exec"],
+        "chokidar" => &["-c", "--command"],
+        "gcloud" => &["--command"],
+        "cargo" if args.first() == "watch" => &["-s", "--shell"],
+        "latexmk" => &["-latex", "-pdflatex", "-xelatex", "-lualatex"],
+        _ => return Ok(()),
+    };
+    // An option of latexmk has its value after `=`; without a value, it only chooses the program.
+    let is_value = |value: &&str| name != "latexmk" || !args.texts().any(|arg| arg == *value);
+    args.values(options).filter(is_value).try_for_each(|command| text(command, frame))?;
+    let dashes = args.texts().position(|arg| arg == "--");
+    match dashes.filter(|_| name == "cargo" && args.first() == "watch") {
+        Some(at) => inner(args.skip(at + 1), frame.inner()?),
+        None => Ok(()),
+    }
 }
 
 /// Checks a tool such as `poetry`, in which only subcommands such as `run` and `exec` run another command.

@@ -246,7 +246,9 @@ pub(super) const RISKY: &[Risky] = &[
     risky("just", "", "", "shell shell-arg command edit choose chooser", ""),
     risky("bundle", "", "", "", ""),
     risky("gradle gradlew", "I", "bcgpPDx", "init-script", "include-build"),
-    risky("hg", "", "", "config", ""),
+    risky("hg", "", "", "config ssh remotecmd", ""),
+    risky("bazel bazelisk", "", "", "run_under", ""),
+    risky("yt-dlp youtube-dl", "", "", "exec exec-before-download netrc-cmd", ""),
     risky("svn", "", "", "config-option diff-cmd diff3-cmd editor-cmd", ""),
     risky("apt apt-get apt-cache", "oc", "t", "option config-file", ""),
     risky(

@@ -12,6 +12,9 @@ use crate::lint::{Lint, LintLevel, lint};
 /// The maximum number of tools in a specification.
 const MAX_TOOLS: usize = 10_000;
 
+/// The word before the version of a tool.
+const LABEL: &str = "version";
+
 /// The keywords by which a JSON Schema is recognized.
 const KEYWORDS: &[&str] =
     &["$ref", "$schema", "allOf", "anyOf", "const", "enum", "not", "oneOf", "properties", "type"];
@@ -24,6 +27,8 @@ pub struct SpecDocument {
     pub contracts: Vec<Contract>,
     /// The flaws of the specification.
     pub lints: Vec<Lint>,
+    /// The line of the first section that has no contract, because its name or its input schema cannot be read.
+    pub(crate) unread: Option<usize>,
 }
 
 /// A section about one tool.
@@ -165,14 +170,17 @@ fn open(
 impl Section {
     /// Reads a line such as `**Version**: 1.2.3`.
     fn read_version(&mut self, line: &str) {
-        let plain: String = line.chars().filter(|c| !"*`-_".contains(*c)).collect();
-        let lower = plain.trim().to_ascii_lowercase();
-        if let Some(version) =
-            lower.strip_prefix("version").map(|rest| rest.trim_start_matches([':', ' ']))
+        // Only the marks around the version are removed: a pre-release such as 1.0.0-rc.1 contains such a character.
+        let is_mark = |c: char| "*`-_ \t".contains(c);
+        let line = line.trim_start_matches(is_mark);
+        let Some((label, rest)) = line.split_at_checked(LABEL.len()) else { return };
+        let version = rest.trim_start_matches(|c: char| is_mark(c) || c == ':');
+        if label.eq_ignore_ascii_case(LABEL)
             && self.version.is_none()
             && version.starts_with(|c: char| c.is_ascii_digit())
         {
-            self.version = Some(version.split_whitespace().next().unwrap_or_default().to_owned());
+            let version = version.split_whitespace().next().unwrap_or_default();
+            self.version = Some(version.trim_end_matches(is_mark).to_owned());
         }
     }
 
@@ -227,6 +235,11 @@ impl Section {
         let output = self.schema(Part::Output, LintLevel::Warning, &mut add);
         if let Some(input) = &input {
             self.judge_examples(name.as_deref(), input, &mut add);
+        }
+        // A part such as `Overview` before the first tool is not a tool.
+        let is_tool = name.is_some() || self.part(Part::Input).is_some();
+        if is_tool && (name.is_none() || input.is_none()) {
+            document.unread = document.unread.or(Some(self.line));
         }
         if let (Some(name), Some(input)) = (&name, input) {
             let contract = self.contract(name, input, output);

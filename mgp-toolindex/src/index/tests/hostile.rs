@@ -102,15 +102,3 @@ fn strange_definitions_are_indexed_safely() {
     assert_eq!(search(&index, "12")[0], "s.many");
     assert!(search(&index, "49999").is_empty());
 }
-
-#[test]
-fn hostile_queries_are_answered() {
-    let index = by_words();
-    index.put(files()).unwrap();
-    for query in
-        ["\u{0}", "((((", "a AND OR NOT \"", &"x".repeat(1 << 20), &"read ".repeat(1 << 16)]
-    {
-        let found = index.search(&Query::new(query), &AllTools).unwrap();
-        assert!(found.hits.iter().all(|hit| (0.0..=1.0).contains(&hit.score)));
-    }
-}

@@ -1,6 +1,5 @@
 //! Tests of the index in a database.
 
-mod crash;
 mod damage;
 
 use std::sync::Arc;

@@ -35,7 +35,9 @@ impl Endpoint {
         let uri: Uri = url.trim().parse().map_err(|why| wrong(&format!("{why}; {form}")))?;
         let Some(origin) = origin_of(&uri) else { return Err(wrong(form)) };
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-            return Err(wrong("it must not contain credentials; use `.bearer(token)`"));
+            return Err(wrong(
+                "it must not contain a user name; send the credentials in the header `Authorization`",
+            ));
         }
         Ok(Self { uri, origin })
     }
@@ -168,7 +170,7 @@ mod tests {
         refused("/mcp", "http://");
         refused("example.com", "http://");
         refused("http://", "");
-        refused("http://user:secret@example.com/", "bearer");
+        refused("http://user:secret@example.com/", "in the header `Authorization`");
         refused("http://exa mple/", "");
         refused("", "");
     }

@@ -187,7 +187,7 @@ fn refusal(
         ),
         StatusCode::UNAUTHORIZED => (
             ErrorCode::AUTH_REQUIRED,
-            format!("the server requires credentials (HTTP 401): none were sent, or they were refused{detail}; put a token into its `headers`, or use `.bearer(token)` or `.credentials(..)`"),
+            format!("the server requires credentials (HTTP 401): none were sent, or they were refused{detail}; send a valid token in the header `Authorization`"),
         ),
         StatusCode::FORBIDDEN => (
             ErrorCode::PERMISSION_DENIED,
@@ -241,7 +241,7 @@ mod tests {
             |status: StatusCode| RpcError::from(Fault::status(status, &HeaderMap::new(), false));
         let error = error_for(StatusCode::UNAUTHORIZED);
         assert_eq!(error.code(), ErrorCode::AUTH_REQUIRED);
-        assert!(error.message().contains(".bearer(token)"), "{error}");
+        assert!(error.message().contains("in the header `Authorization`"), "{error}");
         assert_eq!(HttpFailure::from_error(&error), Some(HttpFailure::Status(401)));
         assert_eq!(error_for(StatusCode::BAD_GATEWAY).code(), ErrorCode::UPSTREAM_ERROR);
         assert_eq!(error_for(StatusCode::GONE).code(), ErrorCode::INVALID_REQUEST);

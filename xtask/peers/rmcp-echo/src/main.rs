@@ -1,7 +1,7 @@
 //! The echo tool written with rmcp 3.8.0, the official Rust SDK; benchmarks and interoperability checks start it.
 //!
 //! - `rmcp-echo stdio|pipes [--tools N] [--rt current|multi]`
-//! - `rmcp-echo http ADDR sse|json|stateless-sse [--tools N] [--rt current|multi]`
+//! - `rmcp-echo http ADDR sse|json [--tools N] [--rt current|multi]`
 use rmcp::{
     handler::server::{
         router::tool::{ToolRoute, ToolRouter},
@@ -79,9 +79,6 @@ async fn run(args: Vec<String>) -> Result<(), Box<dyn std::error::Error>> {
                 "json" => {
                     cfg.legacy_session_mode = false;
                     cfg.json_response = true;
-                }
-                "stateless-sse" => {
-                    cfg.legacy_session_mode = false;
                 }
                 m => panic!("mode {m}"),
             }

@@ -14,7 +14,7 @@ const VERSION: &str = "2.0.3";
 const PAGE_TYPE: &str = "text/html;profile=mcp-app";
 
 /// Reads the page of each tool through one kernel, and compares it with the page in the package of its server.
-pub(super) fn apps(options: &Options) -> Outcome<Verdict> {
+pub(in crate::accept) fn apps(options: &Options) -> Outcome<Verdict> {
     let kernel = Kernel::new("contract/apps")?;
     let folder = kernel.place.join("node");
     let mut node = None;

@@ -40,7 +40,7 @@ const SERVERS: [(&str, &[&str], &str); 2] = [
 ];
 
 /// Locks both servers, changes a file in each package, and calls the servers before and after the change.
-pub(super) fn lock(options: &Options) -> Outcome<Verdict> {
+pub(in crate::accept) fn lock(options: &Options) -> Outcome<Verdict> {
     let mut kernel = Kernel::new("contract/lock")?;
     let home = kernel.home();
     // Package runners keep their packages in the home folder; an earlier run of this check has changed files there.

@@ -26,7 +26,7 @@ const TREE: &str = r##"{"tools": [{"name": "tree", "description": "Grows", "inpu
 }}]}"##;
 
 /// Exports the OpenAPI document of two servers, validates it, and calls the tools of both with a generated client.
-pub(super) fn export(options: &Options) -> Outcome<Verdict> {
+pub(in crate::accept) fn export(options: &Options) -> Outcome<Verdict> {
     let kernel = Kernel::new("contract/export")?;
     let python = kernel.place.join("python");
     let wanted = PYTHON.map(str::to_owned);
@@ -158,7 +158,7 @@ const APIS: [Api; 5] = [
 ];
 
 /// Serves five public APIs through a kernel, and finds and calls a tool of each.
-pub(super) fn import(options: &Options) -> Outcome<Verdict> {
+pub(in crate::accept) fn import(options: &Options) -> Outcome<Verdict> {
     let kernel = Kernel::new("contract/import")?;
     let (node, python) = (kernel.place.join("node"), kernel.place.join("python"));
     let install = || {

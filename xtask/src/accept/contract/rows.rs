@@ -5,17 +5,9 @@
 //! `docs/contracts.md` explains the rows that are implemented in another way than required: C07, G06, G12, part of G15,
 //! and G16.
 
-use crate::accept::binaries::{LIBRARY, Tests};
-
-const CLIENT: &str = "mgp-client-sdk";
-const CONTRACT: &str = "mgp-contract";
-const KERNEL: &str = "mgp-kernel";
-const LIFECYCLE: &str = "mgp-lifecycle";
-const MGP: &str = "mgp";
-const SECURITY: &str = "mgp-security";
-const SERVER: &str = "mgp-server-sdk";
-const TYPES: &str = "mgp-types";
-const VALIDATE: &str = "mgp-validate";
+use crate::accept::binaries::{
+    CLIENT, CONTRACT, KERNEL, LIBRARY, LIFECYCLE, MGP, SECURITY, SERVER, TYPES, Tests, VALIDATE,
+};
 
 /// The tests for all rows; a comment names the rows that each test proves.
 pub(crate) const TESTS: &[Tests] = &[

@@ -2,7 +2,7 @@
 
 use super::tooldef::{Score, score, share};
 use crate::{
-    accept::{Verdict, shared},
+    accept::{Options, Verdict, shared},
     child::talk,
     run::{Outcome, release_example},
 };
@@ -30,19 +30,12 @@ const CORPORA: &[Corpus] = &[
 ];
 
 /// Passes each corpus to the example `guard`, and checks its decisions; skips a corpus that is not on this machine.
-pub(in crate::accept) fn corpora() -> Outcome<Verdict> {
+pub(in crate::accept) fn corpora(options: &Options) -> Outcome<Verdict> {
     let mut total: Option<Verdict> = None;
     for corpus in CORPORA {
         let verdict = match shared(&format!("corpora/{}.public.jsonl", corpus.file)) {
             Some(file) => measured(corpus, &fs::read_to_string(file)?)?,
-            None => Verdict {
-                pass: true,
-                figure: format!(
-                    "{}: the corpus does not lie beside the repository; skipped",
-                    corpus.file
-                ),
-                bound: "none".to_owned(),
-            },
+            None => options.skip(corpus.file, "the corpus does not lie beside the repository")?,
         };
         total = Some(match total {
             Some(before) => before.and(verdict),

@@ -53,7 +53,7 @@ pub(super) struct Searcher {
     /// The folder of the sentence encoder, if it is on this machine.
     model: Option<PathBuf>,
     /// A folder for the input and output files of the checks.
-    pub(super) scratch: PathBuf,
+    scratch: PathBuf,
 }
 
 #[derive(Deserialize)]
@@ -100,13 +100,20 @@ impl Searcher {
     pub(super) fn ask_all<'a>(
         &self,
         set: &Set,
+        strategy: &str,
         texts: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Outcome<Answer> {
-        let file = self.scratch.join("texts.jsonl");
         let lines = texts.into_iter().map(|(id, query)| json!({ "id": id, "query": query }));
-        let lines: Vec<String> = lines.map(|line| line.to_string()).collect();
-        fs::write(&file, lines.join("\n")).context(file.display())?;
-        self.run(Ask { queries: Some(&file), ..Ask::new(set, "hybrid") })
+        let file = self.write("texts.jsonl", lines)?;
+        self.run(Ask { queries: Some(&file), ..Ask::new(set, strategy) })
+    }
+
+    /// Writes an input file of a run, with a JSON value per line.
+    pub(super) fn write(&self, name: &str, lines: impl Iterator<Item = Value>) -> Outcome<PathBuf> {
+        let file = self.scratch.join(name);
+        let lines = lines.map(|line| format!("{line}\n"));
+        fs::write(&file, lines.collect::<String>()).context(file.display())?;
+        Ok(file)
     }
 
     pub(super) fn run(&self, ask: Ask<'_>) -> Outcome<Answer> {

@@ -9,13 +9,9 @@ use super::{
     eval::{Ask, Searcher},
     score::score,
 };
-use crate::{
-    accept::Verdict,
-    dice::Dice,
-    run::{Context, Outcome},
-};
+use crate::{accept::Verdict, dice::Dice, run::Outcome};
 use serde_json::json;
-use std::{collections::BTreeSet, fs, path::Path};
+use std::collections::BTreeSet;
 
 /// The minimum recall@5 with history, for two of the sets.
 const BOUNDS: [(&str, f64); 2] = [("metatool", 0.88), ("livemcp", 0.66)];
@@ -42,8 +38,9 @@ pub(super) fn all(searcher: &Searcher, sets: &[Set]) -> Outcome<Verdict> {
         let (mut before, mut after) = (0.0, 0.0);
         for seed in SEEDS {
             let (past, asked) = split(&set.queries, seed);
-            let file = searcher.scratch.join("history.jsonl");
-            write(&file, &past)?;
+            let lines =
+                past.iter().map(|query| json!({"query": query.text, "relevant": query.relevant}));
+            let file = searcher.write("history.jsonl", lines)?;
             let ask = Ask { history: Some(&file), ..Ask::new(set, "hybrid") };
             let with_history = searcher.run(ask)?.ranking;
             let servers = set.servers();
@@ -82,13 +79,6 @@ pub(super) fn split(queries: &[Query], seed: u64) -> (Vec<&Query>, Vec<&Query>) 
     Dice::new(seed).shuffle(&mut keys);
     let past: BTreeSet<_> = keys.drain(..keys.len() * PAST / 100).collect();
     queries.iter().partition(|query| past.contains(&query.key()))
-}
-
-fn write(file: &Path, past: &[&Query]) -> Outcome {
-    let lines = past
-        .iter()
-        .map(|query| format!("{}\n", json!({"query": query.text, "relevant": query.relevant})));
-    fs::write(file, lines.collect::<String>()).context(file.display())
 }
 
 #[cfg(test)]

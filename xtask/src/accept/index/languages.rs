@@ -40,7 +40,7 @@ type Shares = [f64; 5];
 
 /// Searches for all wishes, and counts those with a right tool among the first results.
 pub(in crate::accept) fn languages(options: &Options) -> Outcome<Verdict> {
-    let Some(sets) = Set::all(options)? else { return Ok(skipped("find.languages")) };
+    let Some(sets) = Set::all(options)? else { return skipped(options, "find.languages") };
     let set = sets.iter().find(|set| set.name == SET).context(SET)?;
     let wishes: Vec<(&str, Vec<Query>)> = LANGUAGES
         .into_iter()
@@ -54,7 +54,7 @@ pub(in crate::accept) fn languages(options: &Options) -> Outcome<Verdict> {
         .collect::<Outcome<_>>()?;
     let searcher = Searcher::build()?;
     let texts = wishes.iter().flat_map(|(_, wishes)| wishes).map(|wish| (&*wish.id, &*wish.text));
-    let ranking = searcher.ask_all(set, texts)?.ranking;
+    let ranking = searcher.ask_all(set, "hybrid", texts)?.ranking;
     let is_found = |wish: &Query| {
         let ranked = ranking.get(&wish.id).map_or(&[][..], Vec::as_slice);
         ranked.iter().take(TOP).any(|tool| wish.relevant.contains(tool))
@@ -83,7 +83,7 @@ const MAX_MEMORY: u64 = 4 * 1024;
 
 /// Measures the first search with a foreign word, which loads the lexicon, and later searches.
 pub(in crate::accept) fn speed(options: &Options) -> Outcome<Verdict> {
-    let Some(sets) = Set::all(options)? else { return Ok(skipped("find.speed")) };
+    let Some(sets) = Set::all(options)? else { return skipped(options, "find.speed") };
     let set = sets.iter().find(|set| set.name == SET).context(SET)?;
     let mut wishes = Vec::new();
     for language in LANGUAGES.into_iter().filter(|language| *language != "en") {
@@ -91,7 +91,7 @@ pub(in crate::accept) fn speed(options: &Options) -> Outcome<Verdict> {
     }
     let searcher = Searcher::build()?;
     let texts = wishes.iter().map(|wish| (&*wish.id, &*wish.text));
-    let figures = searcher.ask_all(set, texts)?.figures;
+    let figures = searcher.ask_all(set, "hybrid", texts)?.figures;
     let figure = |name: &str| figures.get(name).and_then(Value::as_u64).context(name);
     let (first, later, memory) = (figure("first_us")?, figure("p99_us")?, figure("first_kb")?);
     Ok(Verdict {

@@ -17,7 +17,7 @@ const SLACK: f64 = 0.005;
 
 /// Checks hybrid search against keyword and semantic search, then searches for names, then history.
 pub(in crate::accept) fn laws(options: &Options) -> Outcome<Verdict> {
-    let Some(sets) = Set::all(options)? else { return Ok(skipped("index.laws")) };
+    let Some(sets) = Set::all(options)? else { return skipped(options, "index.laws") };
     let searcher = Searcher::build()?;
     let mut verdict = halves(&searcher, &sets, Embedder::Static)?;
     for embedder in &searcher.embedders()[1..] {

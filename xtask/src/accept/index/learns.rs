@@ -14,10 +14,10 @@ use super::{
 use crate::{
     accept::{Options, Verdict},
     dice::Dice,
-    run::{Context, Outcome},
+    run::Outcome,
 };
 use serde_json::json;
-use std::{collections::BTreeSet, fmt::Write, fs, path::Path};
+use std::collections::BTreeSet;
 
 /// The minimum gain of recall@5 for the kinds of tools that were called, as the mean over the sets.
 const MIN_GAIN: f64 = 0.05;
@@ -54,7 +54,7 @@ struct Recall {
 /// Compares searches without a history, with the user's history, and with a history that also contains an adversary's
 /// calls.
 pub(in crate::accept) fn learns(options: &Options) -> Outcome<Verdict> {
-    let Some(sets) = Set::all(options)? else { return Ok(skipped("find.learns")) };
+    let Some(sets) = Set::all(options)? else { return skipped(options, "find.learns") };
     let searcher = Searcher::build()?;
     let (mut gains, mut worst) = (Vec::new(), 0.0_f64);
     let (mut moved, mut moved_shared, mut asked_of) = (0, 0, 0);
@@ -168,19 +168,12 @@ fn adverse_calls<'a>(set: &'a Set, asked: &[&'a Query]) -> Vec<Called<'a>> {
 
 /// Runs the searches with a history of these calls.
 fn with(searcher: &Searcher, set: &Set, calls: &[Called<'_>], is_shared: bool) -> Outcome<Ranking> {
-    let file = searcher.scratch.join("calls.jsonl");
-    write(&file, calls)?;
+    let lines = calls.iter().map(|Called { query, tool, subject }| {
+        json!({"query": query, "relevant": [tool], "subject": subject})
+    });
+    let file = searcher.write("calls.jsonl", lines)?;
     let ask = Ask { history: Some(&file), is_shared, ..Ask::new(set, "hybrid") };
     Ok(searcher.run(ask)?.ranking)
-}
-
-fn write(file: &Path, calls: &[Called<'_>]) -> Outcome {
-    let mut text = String::new();
-    for Called { query, tool, subject } in calls {
-        let line = json!({"query": query, "relevant": [tool], "subject": subject});
-        writeln!(text, "{line}").expect("in memory");
-    }
-    fs::write(file, text).context(file.display())
 }
 
 /// Returns the number of queries whose first five results differ between two rankings.

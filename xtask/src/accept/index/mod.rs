@@ -17,7 +17,8 @@ mod spread;
 mod table;
 mod tokens;
 
-use super::Verdict;
+use super::{Options, Verdict};
+use crate::run::Outcome;
 
 pub(super) use languages::{languages, speed};
 pub(super) use laws::laws;
@@ -26,9 +27,7 @@ pub(super) use quality::quality;
 pub(super) use spread::spread;
 pub(super) use tokens::tokens;
 
-/// Reports that a check is skipped because its sets are missing, and returns a verdict that passes.
-fn skipped(check: &str) -> Verdict {
-    let why = "the labelled sets are neither beside the repository nor in --data DIR";
-    println!("!! SKIPPED {check}: {why}");
-    Verdict { pass: true, figure: "SKIPPED".to_owned(), bound: why.to_owned() }
+/// Reports that a check is skipped because its sets are missing.
+fn skipped(options: &Options, check: &str) -> Outcome<Verdict> {
+    options.skip(check, "the labelled sets are neither beside the repository nor in --data DIR")
 }

@@ -2,20 +2,11 @@
 
 use super::{
     data::{Listed, Query, Set},
-    eval::{Ask, Searcher},
+    eval::Searcher,
     score::{Scores, score},
 };
-use crate::{
-    accept::Verdict,
-    dice::Dice,
-    run::{Context, Outcome},
-};
-use serde_json::json;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    path::Path,
-};
+use crate::{accept::Verdict, dice::Dice, run::Outcome};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The minimum share of exactly written names whose tool ranks first.
 const MIN_EXACT: f64 = 0.995;
@@ -66,10 +57,9 @@ pub(super) fn all(searcher: &Searcher, sets: &[Set]) -> Outcome<Verdict> {
 }
 
 fn asked(searcher: &Searcher, set: &Set, strategy: &str, queries: &[Query]) -> Outcome<Scores> {
-    let file = searcher.scratch.join("names.jsonl");
-    write(&file, queries)?;
-    let answer = searcher.run(Ask { queries: Some(&file), ..Ask::new(set, strategy) })?;
-    Ok(score(queries, &answer.ranking, None))
+    let texts = queries.iter().map(|query| (&*query.id, &*query.text));
+    let ranking = searcher.ask_all(set, strategy, texts)?.ranking;
+    Ok(score(queries, &ranking, None))
 }
 
 /// Returns a query for each name that only one tool has.
@@ -108,13 +98,6 @@ fn slip(name: &str, dice: &mut Dice) -> String {
         _ => letters.swap(at.saturating_sub(1), at.max(1)),
     }
     letters.into_iter().collect()
-}
-
-fn write(file: &Path, queries: &[Query]) -> Outcome {
-    let lines = queries.iter().map(|query| {
-        format!("{}\n", json!({"id": query.id, "query": query.text, "relevant": query.relevant}))
-    });
-    fs::write(file, lines.collect::<String>()).context(file.display())
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ fn bounds(embedder: Embedder) -> (f64, f64) {
 
 /// Scores hybrid search, which must reach the bounds, and keyword and semantic search for comparison.
 pub(in crate::accept) fn quality(options: &Options) -> Outcome<Verdict> {
-    let Some(sets) = Set::all(options)? else { return Ok(skipped("index.quality")) };
+    let Some(sets) = Set::all(options)? else { return skipped(options, "index.quality") };
     let searcher = Searcher::build()?;
     let mut verdicts = Vec::new();
     for embedder in searcher.embedders() {

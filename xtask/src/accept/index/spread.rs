@@ -60,7 +60,7 @@ struct Joined {
 
 /// Searches for all wishes, and counts the needs with a right tool among the first results.
 pub(in crate::accept) fn spread(options: &Options) -> Outcome<Verdict> {
-    let Some(sets) = Set::all(options)? else { return Ok(skipped("find.spread")) };
+    let Some(sets) = Set::all(options)? else { return skipped(options, "find.spread") };
     let set = sets.iter().find(|set| set.name == languages::SET).context(languages::SET)?;
     let wishes = languages::read("en", set)?;
     let joined: Vec<Joined> = [("tried", TRIED), ("aside", ASIDE)]
@@ -69,7 +69,7 @@ pub(in crate::accept) fn spread(options: &Options) -> Outcome<Verdict> {
         .collect();
     let searcher = Searcher::build()?;
     let texts = joined.iter().map(|wish| (&*wish.id, &*wish.text));
-    let ranking = searcher.ask_all(set, texts)?.ranking;
+    let ranking = searcher.ask_all(set, "hybrid", texts)?.ranking;
     let count = f64::from(WISHES);
     let mut all = Vec::new();
     for half in ["tried", "aside"] {

@@ -16,7 +16,7 @@ const PROMISES: [(usize, f64); 2] = [(1_000, 0.99), (15_000, 0.999)];
 
 /// Compares the tokens of the whole catalogue with those of a large request (the 95th percentile).
 pub(in crate::accept) fn tokens(options: &Options) -> Outcome<Verdict> {
-    let Some(sets) = Set::all(options)? else { return Ok(skipped("index.tokens")) };
+    let Some(sets) = Set::all(options)? else { return skipped(options, "index.tokens") };
     let searcher = Searcher::build()?;
     println!(
         "{:18}{:>8}{:>12}{:>14}{:>12}{:>12}{:>9}",

@@ -4,6 +4,7 @@
 use crate::{
     accept::Verdict,
     run::{Context, Failure, Outcome, Program, root},
+    tidy::Tree,
 };
 use std::{fs, path::Path};
 
@@ -16,6 +17,7 @@ const GUIDES: &[&str] =
 
 /// Runs all parts of the check, and reports those that fail.
 pub(in crate::accept) fn docs() -> Outcome<Verdict> {
+    let tree = Tree::read(&root())?;
     let mut broken = Vec::new();
     let mut note = |what: &str, outcome: Outcome| {
         if let Err(failure) = outcome {
@@ -34,13 +36,13 @@ pub(in crate::accept) fn docs() -> Outcome<Verdict> {
         note("examples", Program::cargo(&examples).run());
     }
     for guide in GUIDES {
-        note(guide, compiled(guide));
+        note(guide, compiled(&tree, guide));
     }
     let mut examples = 0;
     for package in SDKS {
         for example in examples_of(&root().join(package))? {
             examples += 1;
-            note(&example, run_by_a_test(package, &example));
+            note(&example, run_by_a_test(&tree, package, &example));
         }
     }
     println!("{}", broken.join("\n"));
@@ -57,19 +59,15 @@ pub(in crate::accept) fn docs() -> Outcome<Verdict> {
 }
 
 /// Checks that a guide has a title and Rust code, and that an SDK includes it in its docs, so that doctests compile it.
-fn compiled(guide: &str) -> Outcome {
+fn compiled(tree: &Tree, guide: &str) -> Outcome {
     let text = fs::read_to_string(root().join(guide)).context(guide)?;
     if !text.starts_with("# ") || !text.contains("```rust") {
         return Err(Failure::new("no title, or no code"));
     }
     let included = format!("include_str!(\"../../{guide}\")");
-    let crates = SDKS.iter().map(|package| root().join(package).join("src"));
-    for folder in crates {
-        if any_file(&folder, &mut |text| text.contains(&included))? {
-            return Ok(());
-        }
-    }
-    Err(Failure::new("no crate compiles its code"))
+    let is_included =
+        SDKS.iter().any(|package| contains(tree, &format!("{package}/src/"), &[&included]));
+    if is_included { Ok(()) } else { Err(Failure::new("no crate compiles its code")) }
 }
 
 /// Returns the names of the examples of a package.
@@ -90,36 +88,21 @@ fn examples_of(package: &Path) -> Outcome<Vec<String>> {
 }
 
 /// Checks that a test of the package, or a program in `xtask/src`, contains the name of an example and so starts it.
-fn run_by_a_test(package: &str, example: &str) -> Outcome {
-    let folder = root().join(package);
+fn run_by_a_test(tree: &Tree, package: &str, example: &str) -> Outcome {
     let names = [
         format!("examples/{example}"),
-        format!("examples/{example}.rs"),
         format!("example(\"{example}\")"),
         format!("\"{example}\""),
     ];
-    let mut named = |text: &str| names.iter().any(|name| text.contains(name.as_str()));
-    for place in [folder.join("tests"), root().join("xtask/src")] {
-        if any_file(&place, &mut named)? {
-            return Ok(());
-        }
-    }
-    Err(Failure::new("no test runs it"))
+    let names = names.each_ref().map(String::as_str);
+    let is_run = [format!("{package}/tests/"), "xtask/src/".to_owned()]
+        .iter()
+        .any(|folder| contains(tree, folder, &names));
+    if is_run { Ok(()) } else { Err(Failure::new("no test runs it")) }
 }
 
-/// Returns whether the text of any Rust file in a folder or its subfolders satisfies a condition.
-fn any_file(folder: &Path, wanted: &mut dyn FnMut(&str) -> bool) -> Outcome<bool> {
-    for entry in fs::read_dir(folder).context(folder.display())? {
-        let path = entry?.path();
-        if path.is_dir() {
-            if any_file(&path, wanted)? {
-                return Ok(true);
-            }
-        } else if path.extension().is_some_and(|end| end == "rs")
-            && wanted(&fs::read_to_string(&path).context(path.display())?)
-        {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+/// Returns whether any Rust file below a folder contains one of the texts.
+fn contains(tree: &Tree, folder: &str, texts: &[&str]) -> bool {
+    let mut files = tree.rust().iter().filter(|source| source.path.starts_with(folder));
+    files.any(|source| texts.iter().any(|text| source.text.contains(text)))
 }

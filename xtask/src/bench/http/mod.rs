@@ -33,7 +33,7 @@ impl Servers {
             ours_events: served(&programs.ours, &["--http", "ADDR", "--sse"]),
             rmcp_json: served(&programs.rmcp_http, &["http", "ADDR", "json", "--rt", "current"]),
             rmcp_events: served(&programs.rmcp_http, &["http", "ADDR", "sse", "--rt", "current"]),
-            bare: served(&programs.bare_http, &["ADDR", "hyper", "--rt", "current"]),
+            bare: served(&programs.bare_http, &["ADDR"]),
         }
     }
 }

@@ -12,17 +12,16 @@ mod rest;
 mod world;
 
 use super::{
-    Effort,
+    Effort, Report,
     row::{self, Row},
     table,
 };
 use crate::{
     accept::Verdict,
     flags::Flags,
-    run::{Context, Failure, Outcome, Rigour, has},
+    run::{Outcome, Rigour, has},
 };
 use serde_json::{Value, json};
-use std::fs;
 use world::World;
 
 /// The heading of this benchmark's section in the Markdown file.
@@ -36,19 +35,15 @@ pub(super) fn bench(flags: &Flags) -> Outcome {
     }
     let effort = Effort::of(flags);
     let rows = rows(effort, Rigour::from_strict(flags.has("--strict")))?;
-    if flags.has("--json") {
-        let rows: Vec<Value> = rows.iter().map(Row::json).collect();
-        println!("{}", json!({ "rows": rows }));
-    } else {
-        print!("{}", row::text(&rows));
-    }
-    if let Some(file) = flags.value("--markdown") {
-        let old = fs::read_to_string(file).unwrap_or_default();
-        fs::write(file, table::page(&old, HEADING, &section(&rows, effort))).context(file)?;
-        println!("wrote {file}");
-    }
-    let missed = row::missed(&rows);
-    if missed.is_empty() { Ok(()) } else { Err(Failure::new(missed.join(", "))) }
+    let all: Vec<Value> = rows.iter().map(Row::json).collect();
+    let report = Report {
+        json: json!({ "rows": all }).to_string(),
+        text: row::text(&rows),
+        heading: HEADING,
+        section: &|| section(&rows, effort),
+        missed: row::missed(&rows),
+    };
+    report.show(flags)
 }
 
 /// Runs the acceptance check `kernel.bench`.

@@ -9,14 +9,14 @@
 mod program;
 
 use super::{
-    Effort,
+    Effort, Report,
     row::{self, Row},
     table,
 };
 use crate::{
     accept::{Verdict, shared},
     flags::Flags,
-    run::{Context, Failure, Outcome},
+    run::{Failure, Outcome},
 };
 use program::Program;
 use serde_json::{Value, json};
@@ -98,20 +98,15 @@ pub(super) fn bench(flags: &Flags) -> Outcome {
     let data = flags.value("--data").map(PathBuf::from);
     let figures =
         figures(data, effort, if flags.has("--free") { Place::Free } else { Place::One })?;
-    if flags.has("--json") {
-        let rows: Vec<_> = figures.rows.iter().map(Row::json).collect();
-        println!("{}", json!({"rows": rows, "runs": figures.outputs}));
-    } else {
-        print!("{}", row::text(&figures.rows));
-    }
-    if let Some(file) = flags.value("--markdown") {
-        let section = section(&figures.rows, effort);
-        let old = fs::read_to_string(file).unwrap_or_default();
-        fs::write(file, table::page(&old, HEADING, &section)).context(file)?;
-        println!("wrote {file}");
-    }
-    let missed = row::missed(&figures.rows);
-    if missed.is_empty() { Ok(()) } else { Err(Failure::new(missed.join(", "))) }
+    let rows: Vec<_> = figures.rows.iter().map(Row::json).collect();
+    let report = Report {
+        json: json!({"rows": rows, "runs": figures.outputs}).to_string(),
+        text: row::text(&figures.rows),
+        heading: HEADING,
+        section: &|| section(&figures.rows, effort),
+        missed: row::missed(&figures.rows),
+    };
+    report.show(flags)
 }
 
 /// Runs the acceptance check `index.speed`.

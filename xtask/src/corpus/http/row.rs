@@ -1,5 +1,6 @@
 //! One HTTP test case (row) of the corpus: the request, and the statuses and error codes that are accepted as a reply.
 
+use super::super::row::BOUNDED;
 use crate::{
     exchange::Status,
     run::{Context, Outcome},
@@ -48,9 +49,6 @@ pub(super) struct Expect {
     max_rss_growth_bytes: Option<u64>,
     bounded_memory: bool,
 }
-
-/// The maximum growth of the server's memory in rows with `bounded_memory`.
-const BOUNDED: u64 = 64 << 20;
 
 impl Row {
     /// Parses a line of the corpus; if the row is for another transport, only the id and the transport are read.

@@ -3,16 +3,12 @@
 use super::{
     super::{
         Cell, Ours, Quadrant, Stage,
-        clients::{SDKS, Sdk, TIMEOUT, at_home, calls, judge, plain},
+        clients::{SDKS, Sdk, converse, plain},
     },
     PREFIX,
     tap::Tap,
 };
-use crate::{
-    child,
-    run::{Failure, Outcome},
-    serving::Served,
-};
+use crate::{run::Outcome, serving::Served};
 use std::ffi::OsString;
 
 /// The form of our server's replies.
@@ -62,12 +58,6 @@ fn talk(sdk: &Sdk, mode: &str, answers: Answers, cell: &Cell, stage: &Stage) -> 
     let tap = Tap::before(served.port())?;
     let mut command = sdk.driven(&stage.places)?;
     command.arg(mode).arg(tap.url());
-    at_home(&mut command, &stage.places);
-    let errors = stage.places.log(&cell.name, "stderr");
-    let ended = child::run(command, &calls().to_string(), &errors, TIMEOUT)?;
-    judge(&ended.stdout)?;
-    if !ended.success {
-        return Err(Failure::new(format!("the client failed; see {}", errors.display())));
-    }
+    converse(command, cell, &stage.places)?;
     plain(&tap.traffic(), cell.revision)
 }

@@ -6,16 +6,16 @@ mod inspector;
 mod servers;
 mod tap;
 
-use super::Cell;
+use super::{
+    Cell,
+    servers::{LEGACY, MODERN},
+};
 
 pub(super) use inspector::inspect;
 pub(super) use tap::Tap;
 
 /// The prefix of the names of the cells over HTTP.
 pub(super) const PREFIX: &str = "http/";
-
-const LEGACY: &str = "2025-11-25";
-const MODERN: &str = "2026-07-28";
 
 /// Returns every cell over HTTP.
 pub(super) fn cells() -> Vec<Cell> {

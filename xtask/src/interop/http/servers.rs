@@ -7,7 +7,7 @@ use super::{
         install::Places,
         ours::{Call, Mgp, Place},
         pins::{PYTHON_2, Pin, RMCP, SERVER_EVERYTHING},
-        servers::{TEXT, short, stays_plain},
+        servers::{TEXT, of_server, short, stays_plain},
     },
     LEGACY, MODERN, PREFIX,
     tap::Tap,
@@ -74,29 +74,13 @@ fn rmcp(places: &Places, port: u16, answers: &str) -> Command {
 
 /// Returns a cell for each server, mode and set of offered extensions.
 pub(super) fn cells() -> Vec<Cell> {
-    let mut cells = Vec::new();
-    for server in SERVERS {
-        let mut add = |mode: &'static str, mgp: Mgp, revision| {
-            let plain = mgp == Mgp::None;
-            let suffix = if plain { "-plain" } else { "" };
-            cells.push(Cell {
-                name: format!("{PREFIX}{}/{mode}{suffix}", server.name),
-                quadrant: if plain { Quadrant::BothPlain } else { Quadrant::PlainServer },
-                client: "ours, `call_tool --url`".to_owned(),
-                server: server.pin.shown(),
-                mode: mode.to_owned(),
-                revision,
-                pins: vec![server.pin],
-                run: Box::new(move |cell, stage| talk(server, mode, mgp, cell, stage)),
-            });
-        };
-        add("auto", Mgp::All, server.best);
-        add("legacy", Mgp::All, LEGACY);
-        if server.best == MODERN {
-            add("modern", Mgp::All, MODERN);
-        }
-        add("auto", Mgp::None, server.best);
-    }
+    let of = |server: &'static Server| {
+        let (name, client) = (format!("{PREFIX}{}", server.name), "ours, `call_tool --url`");
+        of_server(&name, server.pin, server.best, client, |mode, mgp| {
+            Box::new(move |cell: &Cell, stage: &Stage| talk(server, mode, mgp, cell, stage))
+        })
+    };
+    let mut cells: Vec<Cell> = SERVERS.iter().flat_map(of).collect();
     cells.sort_by_key(|cell| cell.quadrant == Quadrant::BothPlain);
     cells
 }

@@ -125,13 +125,10 @@ impl ServerReport {
                 report.push(server, Level::Ok, what, None);
             }
             Some(Err(ProbeError { reason, stderr })) => {
-                // If the reason contains a remedy, the remedy is the text after the last semicolon.
-                let (reason, fix) = if let Some((reason, fix)) = reason.rsplit_once("; ") {
-                    (reason.to_owned(), fix.to_owned())
-                } else {
+                let (reason, fix) = split_remedy(&reason).unwrap_or_else(|| {
                     let known = stderr.as_deref().and_then(incomplete_package);
                     (reason, known.unwrap_or_else(|| manual_fix(server)))
-                };
+                });
                 let what = ProbeError { reason, stderr }.to_string();
                 report.push(server, Level::Fail, what, Some(fix));
             }
@@ -244,6 +241,19 @@ fn incomplete_package(stderr: &str) -> Option<String> {
     })
 }
 
+/// Splits the reason of a failure into the failure and the remedy, which is the text after the last semicolon. Returns
+/// `None` if there is no remedy. The code and the cause of an error follow its remedy, and belong to the failure.
+fn split_remedy(reason: &str) -> Option<(String, String)> {
+    let (what, rest) = reason.rsplit_once("; ")?;
+    let code_at = rest.match_indices(" (").find_map(|(at, _)| {
+        let (code, after) = rest[at + 2..].split_once(')')?;
+        let is_code = code.parse::<i32>().is_ok() && (after.is_empty() || after.starts_with(": "));
+        is_code.then_some(at)
+    });
+    let (fix, tail) = rest.split_at(code_at.unwrap_or(rest.len()));
+    Some((format!("{what}{tail}"), fix.to_owned()))
+}
+
 /// Returns general advice for a failure that has no specific remedy.
 fn manual_fix(server: &ServerConfig) -> String {
     let reach = first_line(&describe_target(server), 120);
@@ -291,7 +301,22 @@ fn join(findings: &[Finding]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::incomplete_package;
+    use super::{incomplete_package, split_remedy};
+
+    #[test]
+    fn the_code_and_the_cause_of_an_error_are_not_part_of_its_remedy() {
+        let check = |reason: &str, what: &str, fix: &str| {
+            assert_eq!(split_remedy(reason), Some((what.to_owned(), fix.to_owned())));
+        };
+        check(
+            "it failed; check its log (5000): HTTP 500",
+            "it failed (5000): HTTP 500",
+            "check its log",
+        );
+        check("a; b; use it (or not) (-32600)", "a; b (-32600)", "use it (or not)");
+        check("it is not on the PATH; install it", "it is not on the PATH", "install it");
+        assert_eq!(split_remedy("it failed (2000)"), None);
+    }
 
     #[test]
     fn the_folder_of_an_incomplete_package_is_named() {

@@ -216,7 +216,13 @@ mod tests {
             "abcdefgh",
             "…",
         );
-        check_redacted("url = 'https://me:abcdefgh@h/?key=ijklmnop'", "abcdefgh ijklmnop", "… …");
+        check_redacted(
+            "url = 'https://h/?token=abcdefgh&key=ijklmnop'",
+            "abcdefgh ijklmnop",
+            "… …",
+        );
+        check_redacted("command = 'x', args = ['pg://me:abcdefgh@h/x']", "not abcdefgh", "not …");
+        check_redacted("command = 'x', env = { A_KEY = 'abc$$defgh' }", "not abc$defgh", "not …");
         check_redacted(
             "url = 'https://h', headers = { Authorization = 'Bearer ${T}' }",
             line,

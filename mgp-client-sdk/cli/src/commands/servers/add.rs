@@ -282,5 +282,6 @@ async fn apply_and_grant(
         plan.apply()?;
         Ok(())
     };
-    grant::grant_access(global, &config, agents.into_iter().map(access).collect(), write).await
+    let wanted = agents.into_iter().map(access).collect();
+    grant::grant_access(global, &config, wanted, write, || Ok(())).await
 }

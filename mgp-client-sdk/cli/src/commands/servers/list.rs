@@ -107,15 +107,21 @@ pub(super) async fn run(global: &Global, server: Option<&str>) -> CliResult {
         params.server_id = Some(server.to_owned());
     }
     let all = client.request::<KernelServers>(&params).await?.servers;
-    if all.is_empty() && server.is_none() {
-        note_findings(global, &client).await?;
+    if server.is_none() {
+        // Warnings matter here only if they may be the reason why there are no servers.
+        let severity = Some("error").filter(|_| !all.is_empty());
+        note_findings(global, &client, severity).await?;
     }
     print(global, &ServerList { servers: all, is_named: server.is_some() })
 }
 
-/// Prints the findings about the configuration, which may be the reason why the kernel has no servers.
-async fn note_findings(global: &Global, client: &Client) -> CliResult {
+/// Prints the findings about the configuration, which may be the reason why the kernel lacks a server: those of one
+/// severity, or all.
+async fn note_findings(global: &Global, client: &Client, severity: Option<&str>) -> CliResult {
     for finding in client.request::<KernelInfo>(&KernelInfoParams::new()).await?.findings {
+        if severity.is_some_and(|severity| severity != finding.severity) {
+            continue;
+        }
         let place = match (&finding.file, finding.line) {
             (Some(file), Some(line)) => format!("{file}:{line}: "),
             _ => String::new(),

@@ -152,7 +152,11 @@ async fn calling_agent(global: &Global, call: &Call) -> CliResult<String> {
 }
 
 fn arguments(call: &Call) -> CliResult<Map<String, Value>> {
-    let Some(text) = &call.arguments else { return pairs_to_arguments(&call.pairs) };
+    let Some(text) = &call.arguments else {
+        return pairs_to_arguments(&call.pairs).map_err(|failure| {
+            Failure::usage(format!("{failure}; or give a JSON object with --arguments"))
+        });
+    };
     let text = if text == "-" {
         let mut read = String::new();
         std::io::stdin().lock().take(MAX_ARGUMENT_BYTES).read_to_string(&mut read)?;
@@ -170,9 +174,7 @@ pub(in crate::commands) fn pairs_to_arguments(pairs: &[String]) -> CliResult<Map
     for pair in pairs {
         let Some((name, value)) = pair.split_once('=').filter(|(name, _)| !name.is_empty()) else {
             let pair = first_line(pair, 20);
-            return Err(Failure::usage(format!(
-                "`{pair}` is not NAME=VALUE; or give a JSON object with --arguments"
-            )));
+            return Err(Failure::usage(format!("`{pair}` is not NAME=VALUE")));
         };
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
         arguments.insert(name.to_owned(), value);

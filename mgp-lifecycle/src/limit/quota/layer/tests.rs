@@ -85,14 +85,20 @@ async fn a_refused_call_is_refunded_and_a_failed_one_is_not() {
 }
 
 #[tokio::test]
-async fn a_call_that_started_is_not_refunded_whatever_its_code() {
-    let layer = QuotaLayer::new(Quota::per_day(9));
-    let hints: mgp_types::Recovery =
-        serde_json::from_str(r#"{"details":{"started":true}}"#).unwrap();
-    let error = RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, "too long").recovery(hints);
-    let mut client = client(&layer, answers(move |_| Err(error.clone())));
-    client.request("tools/call", CALL).await.unwrap_err();
-    assert_eq!(used(&layer).0, 1);
+async fn a_call_is_refunded_by_whether_it_started_whatever_its_code() {
+    for (code, started) in [
+        (ErrorCode::RESOURCE_EXHAUSTED, true),
+        (ErrorCode::TIMEOUT, false),
+        (ErrorCode(2000), false),
+    ] {
+        let layer = QuotaLayer::new(Quota::per_day(9));
+        let hints = format!(r#"{{"details":{{"started":{started}}}}}"#);
+        let hints: mgp_types::Recovery = serde_json::from_str(&hints).unwrap();
+        let error = RpcError::new(code, "no").recovery(hints);
+        let mut client = client(&layer, answers(move |_| Err(error.clone())));
+        client.request("tools/call", CALL).await.unwrap_err();
+        assert_eq!(used(&layer).0, u64::from(started), "{code}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

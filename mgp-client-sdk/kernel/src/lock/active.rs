@@ -1,0 +1,80 @@
+//! The lock file in force.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use mgp_contract::LockFile;
+use mgp_types::sync::RwLock;
+
+/// The values by which a change of the file is noticed: its length and its modification time. `None` if there is no
+/// readable file.
+pub(crate) type LockStamp = Option<(u64, SystemTime)>;
+
+/// The lock file in force, and the file from which it is read again. This handle is cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct ActiveLock {
+    current: Arc<RwLock<Arc<LockFile>>>,
+    path: Option<Arc<Path>>,
+}
+
+impl ActiveLock {
+    pub(crate) fn new(lock: LockFile, path: Option<PathBuf>) -> Self {
+        let current = Arc::new(RwLock::new(Arc::new(lock)));
+        Self { current, path: path.map(Arc::from) }
+    }
+
+    pub(crate) fn current(&self) -> Arc<LockFile> {
+        Arc::clone(&self.current.read())
+    }
+
+    /// Returns the file from which the lock file is read again, if there is one.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Reads the file again; `None` if the lock file does not come from a file. The call blocks.
+    pub(crate) fn read_file(&self) -> Option<Result<LockFile, String>> {
+        let path = self.path()?;
+        let text = fs::read_to_string(path).map_err(|error| error.to_string());
+        let lock = text.and_then(|text| LockFile::parse(&text));
+        Some(lock.map_err(|error| format!("`{}` is not a lock file: {error}", path.display())))
+    }
+
+    /// Returns the stamp of the file. The call blocks.
+    pub(crate) fn stamp(&self) -> LockStamp {
+        let metadata = fs::metadata(self.path()?).ok()?;
+        Some((metadata.len(), metadata.modified().ok()?))
+    }
+
+    /// Replaces the lock file, and returns the ids of the servers whose entries differ.
+    pub(crate) fn replace(&self, lock: LockFile) -> BTreeSet<String> {
+        let lock = Arc::new(lock);
+        let before = std::mem::replace(&mut *self.current.write(), Arc::clone(&lock));
+        let ids = before.servers.keys().chain(lock.servers.keys());
+        ids.filter(|id| before.servers.get(*id) != lock.servers.get(*id)).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_contract::LockedServer;
+
+    use super::*;
+
+    #[test]
+    fn a_new_lock_file_changes_only_the_servers_whose_entries_differ() {
+        let entry =
+            |target: &str| LockedServer { target: target.to_owned(), ..LockedServer::default() };
+        let lock = |entries: &[(&str, &str)]| {
+            let servers = entries.iter().map(|(id, target)| ((*id).to_owned(), entry(target)));
+            LockFile::new(servers.collect())
+        };
+        let active = ActiveLock::new(lock(&[("a", "1"), ("b", "1"), ("c", "1")]), None);
+        let changed = active.replace(lock(&[("a", "1"), ("b", "2"), ("d", "1")]));
+        assert_eq!(changed.into_iter().collect::<Vec<_>>(), ["b", "c", "d"]);
+        assert_eq!(active.current().servers["b"].target, "2");
+    }
+}
