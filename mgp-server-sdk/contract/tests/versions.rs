@@ -511,8 +511,8 @@ fn texts_that_are_not_tools_are_refused_with_the_reason() {
     for (text, expected) in [
         ("", "neither JSON nor"),
         ("{}", "has no tools"),
-        (r#"{"tools":[{"name":"a"}]}"#, "entry 0"),
-        ("[1]", "entry 0"),
+        (r#"{"tools":[{"name":"a"}]}"#, "entry 1"),
+        ("[1]", "entry 1"),
     ] {
         let error = read_contracts(text).unwrap_err().to_string();
         assert!(error.contains(expected), "{text}: {error}");

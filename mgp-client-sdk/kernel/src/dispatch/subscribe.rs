@@ -17,14 +17,7 @@ impl ResourceSubscriber for Dispatcher {
         }
         let (server, uri) = (found.entry.server, found.entry.key);
         let (source, client) = server.wake_to_subscribe(cx).await?;
-        let context = self.parts().fleet.context();
-        let subscriptions = &context.subscriptions;
-        let before = subscriptions.updates(&source, &uri);
-        let subscription = subscriptions.subscribe(source.clone(), &client, &uri).await?;
-        let (notifications, principal) = (context.notifications.clone(), cx.principal.clone());
-        subscriptions.report_missed(&source, &uri, before, move |key| {
-            notifications.updated(key, |other| *other == principal);
-        });
-        Ok(subscription)
+        let subscriptions = &self.parts().fleet.context().subscriptions;
+        subscriptions.subscribe(source, &client, &uri).await
     }
 }

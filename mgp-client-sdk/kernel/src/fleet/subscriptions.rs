@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
 use mgp_client_sdk::gateway::{self, WeakClient};
 use mgp_client_sdk::{Client, Error};
@@ -22,9 +21,6 @@ const MAX_SUBSCRIPTIONS: usize = 65_536;
 
 /// The maximum number of levels above a resource on which subscriptions to its folders are looked up.
 const MAX_LEVELS: usize = 32;
-
-/// The time within which a new subscriber is registered for notifications, after its subscription was accepted.
-const REGISTRATION_TIME: Duration = Duration::from_millis(100);
 
 /// The session in which a subscription was requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,8 +49,6 @@ struct Subscription {
     outcomes: u64,
     /// The error of the last request that returned, with its client; `None` if the server accepted that request.
     failure: Option<(WeakClient, RpcError)>,
-    /// The number of changes that the server has announced.
-    updates: u64,
 }
 
 impl Subscription {
@@ -110,7 +104,6 @@ impl ResourceSubscriptions {
                 turn: Arc::default(),
                 outcomes: 0,
                 failure: None,
-                updates: 0,
             });
             subscription.subscribers += 1;
         }
@@ -162,39 +155,8 @@ impl ResourceSubscriptions {
         let levels = uri.rmatch_indices('/').take(MAX_LEVELS);
         let folders = levels.flat_map(|(slash, _)| [&uri[..=slash], &uri[..slash]]);
         let keys: BTreeSet<_> = folders.chain([uri]).map(|uri| key(source, uri)).collect();
-        let mut table = self.0.lock();
-        let is_known = |key: &String| {
-            let subscription = table.get_mut(key);
-            subscription.map(|one| one.updates += 1).is_some()
-        };
-        keys.into_iter().filter(is_known).collect()
-    }
-
-    /// Returns the number of changes of a resource that the server has announced since the oldest subscription to it.
-    pub(crate) fn updates(&self, source: &Source, uri: &str) -> u64 {
-        self.updates_of(&key(source, uri))
-    }
-
-    fn updates_of(&self, key: &str) -> u64 {
-        self.0.lock().get(key).map_or(0, |subscription| subscription.updates)
-    }
-
-    /// Notifies a new subscriber, in a task, if the server has announced a change since it had announced `before`
-    /// changes: the subscriber is registered only after the server has accepted the subscription.
-    pub(crate) fn report_missed(
-        &self,
-        source: &Source,
-        uri: &str,
-        before: u64,
-        notify: impl FnOnce(&str) + Send + 'static,
-    ) {
-        let (subscriptions, key) = (self.clone(), key(source, uri));
-        tokio::spawn(async move {
-            tokio::time::sleep(REGISTRATION_TIME).await;
-            if subscriptions.updates_of(&key) > before {
-                notify(&key);
-            }
-        });
+        let table = self.0.lock();
+        keys.into_iter().filter(|key| table.contains_key(key)).collect()
     }
 
     /// Returns whether any client is subscribed to a resource in this session.

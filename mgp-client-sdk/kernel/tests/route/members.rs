@@ -221,14 +221,16 @@ async fn a_tool_that_the_kernel_assessed_as_dangerous_has_no_harmless_hints() {
         };
         Server::new("n", "1")
             .resource(Resource::app(PAGE, "page", "<!doctype html>", &UiResourceMeta::new()))
-            .tool(tool("wipe").risk(RiskLevel::Dangerous).app(PAGE))
+            .tool(tool("get_page").app(PAGE))
             .tool(tool("get_time"))
             .tool(tool("get_place"))
     };
     let mut mgp = open(&[]);
-    mgp.risk.insert("get_place".to_owned(), RiskLevel::Dangerous);
+    for name in ["get_page", "get_place"] {
+        mgp.risk.insert(name.to_owned(), RiskLevel::Dangerous);
+    }
     for (surface, names) in
-        [("direct", &["get_place", "get_time", "wipe"][..]), ("search", &["wipe"])]
+        [("direct", &["get_page", "get_place", "get_time"][..]), ("search", &["get_page"])]
     {
         let config = format!("[kernel]\nsurface = '{surface}'");
         let config = Config::parse("mgp.toml", &config).unwrap().config;

@@ -37,8 +37,9 @@ const RUNNERS: &[Runner] = &[
     runner("socksify unclutter numad rr chamber shx onchange", "", 0),
     // Options that download a package are refused elsewhere.
     runner("npx bunx pnpx", "*", 0),
+    // The name of `c8` without its number.
     runner(
-        "nyc c8",
+        "nyc c",
         "\
         -r= --reporter= -x= --exclude= -n= --include= --src= -e= --extension= -o= --report-dir= \
         --reports-dir= --temp-dir= --temp-directory= --cwd= --lines= --branches= --functions= \
