@@ -15,6 +15,7 @@ mod config;
 mod error;
 mod expand;
 pub mod import;
+mod line_ends;
 mod manifest;
 mod registration;
 mod registry;
@@ -42,6 +43,7 @@ pub use expand::{
     SecretFile, SecretFileError, Template, TemplateError, clear_secrets, describe_target,
     looks_secret, named_variables,
 };
+pub use line_ends::keep_line_ends;
 pub use manifest::{ManifestError, RegistryServer, read_manifest, read_registry};
 pub use registration::{
     ApprovedRegistration, CodeJudge, CodeVerdict, IdHolder, JudgedScript, PendingRegistration,

@@ -131,7 +131,11 @@ impl ReadyLayer {
         let server = server.or(self.server.as_ref()).cloned();
         // A reason that is a single word is the reason of a stop and not the cause of a failure.
         let cause = reason.filter(|reason| reason.contains(' '));
-        let restarts = follows || cause.is_some();
+        let restarts = match self.state.is_start_pending() {
+            // The supervisor has decided before the drain began; the reason of the drain does not show its policy.
+            Some(is_pending) if state == ServerState::Draining => is_pending,
+            _ => follows || cause.is_some(),
+        };
         Err(LifecycleError::NotReady { state, server, restarts, cause }.into())
     }
 

@@ -71,6 +71,8 @@ struct Shared {
     current: Mutex<ServerState>,
     /// The reason for the latest change; it is written only while the lock of `current` is held.
     reason: Mutex<Option<Arc<str>>>,
+    /// `true` if the supervisor of the server will start it again without a request; `None` if there is no supervisor.
+    is_start_pending: Mutex<Option<bool>>,
     latest: watch::Sender<ServerState>,
     changes: broadcast::Sender<Transition>,
 }
@@ -83,6 +85,7 @@ impl StateHandle {
             latest: watch::Sender::new(state.clone()),
             current: Mutex::new(state),
             reason: Mutex::default(),
+            is_start_pending: Mutex::default(),
             changes: broadcast::Sender::new(MAX_LAG),
         }))
     }
@@ -99,6 +102,17 @@ impl StateHandle {
         let current = self.0.current.lock();
         let reason = self.0.reason.lock().clone();
         (current.clone(), reason)
+    }
+
+    /// Returns whether the supervisor of the server will start it again without a request; `None` if there is no
+    /// supervisor.
+    pub(crate) fn is_start_pending(&self) -> Option<bool> {
+        *self.0.is_start_pending.lock()
+    }
+
+    /// Sets whether the supervisor of the server will start it again without a request.
+    pub(crate) fn set_start_pending(&self, is_pending: bool) {
+        *self.0.is_start_pending.lock() = Some(is_pending);
     }
 
     /// Returns whether the server is connected and so accepts calls.

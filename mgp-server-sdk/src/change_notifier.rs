@@ -13,7 +13,7 @@ use mgp_types::mgp::LifecycleParams;
 use mgp_types::service::{BoxFuture, Context, Principal, Router};
 
 use crate::resource::Resources;
-use crate::subscribers::{ListKind, Subscribers, WatchedResource};
+use crate::subscribers::{HasChanged, ListKind, Subscribers, WatchedResource};
 
 /// A handle that notifies the clients of any number of servers about changes; cheap to clone.
 ///
@@ -59,13 +59,26 @@ pub trait ResourceSubscriber: Send + Sync + 'static {
 #[must_use = "a subscription ends when it is dropped"]
 pub struct ResourceSubscription {
     name: String,
+    has_changed: Option<HasChanged>,
     guard: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl ResourceSubscription {
     /// Creates a subscription; `name` identifies the resource in [`ChangeNotifier::updated`].
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), guard: None }
+        Self { name: name.into(), has_changed: None, guard: None }
+    }
+
+    /// Sets a function that returns whether the resource has changed since the caller requested the subscription.
+    ///
+    /// [`ChangeNotifier::updated`] does not reach a caller whose request is not answered yet. The function is called
+    /// once, as soon as the caller is reached; if it returns `true`, the caller is notified.
+    pub fn has_changed(
+        mut self,
+        has_changed: impl FnOnce() -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.has_changed = Some(Box::new(has_changed));
+        self
     }
 
     /// Attaches a value that is dropped when the subscription ends.
@@ -161,10 +174,10 @@ impl ResourceWatcher {
 }
 
 fn watched_resource(
-    ResourceSubscription { name, guard }: ResourceSubscription,
+    ResourceSubscription { name, has_changed, guard }: ResourceSubscription,
     uri: String,
 ) -> (String, WatchedResource) {
-    (name, WatchedResource { uri, _guard: guard })
+    (name, WatchedResource { uri, has_changed, _guard: guard })
 }
 
 /// Returns the subscription endpoints of a server whose resources are stored elsewhere.

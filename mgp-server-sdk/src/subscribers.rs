@@ -97,10 +97,15 @@ struct ListenerState {
 
 type Watched = BTreeMap<(String, String), WatchedResource>;
 
+/// A function that returns whether a resource has changed since the client requested its subscription.
+pub(crate) type HasChanged = Box<dyn FnOnce() -> bool + Send + Sync>;
+
 /// A subscription to a resource.
 pub(crate) struct WatchedResource {
     /// The URI that the client used.
     pub(crate) uri: String,
+    /// A function that is called once when the subscription is added.
+    pub(crate) has_changed: Option<HasChanged>,
     /// A value that is dropped when the subscription ends, e.g. to unsubscribe at another server.
     pub(crate) _guard: Option<Box<dyn Any + Send + Sync>>,
 }
@@ -109,7 +114,7 @@ impl WatchedResource {
     /// Creates a subscription to a resource of this server. Returns the name of the resource, which does not depend on
     /// the spelling of its URI, and the subscription.
     pub(crate) fn plain(uri: String) -> (String, Self) {
-        (canonical(&uri), Self { uri, _guard: None })
+        (canonical(&uri), Self { uri, has_changed: None, _guard: None })
     }
 
     fn key(&self, name: String) -> (String, String) {
@@ -316,20 +321,14 @@ impl Subscribers {
         watching: WatchedResource,
     ) -> Result<(), RpcError> {
         self.join(cx);
-        let listeners = self.0.listeners.lock();
-        let Some(listener) = listeners.get(&ListenerKey::Session(cx.scope.id())) else {
-            return Err(Refusal::TooManyListeners.into());
-        };
-        let mut state = listener.state.lock();
-        let key = watching.key(name);
-        if state.watched.len() >= MAX_WATCHED && !state.watched.contains_key(&key) {
-            return Err(Refusal::TooManyWatched(MAX_WATCHED).into());
+        match self.listener(ListenerKey::Session(cx.scope.id())) {
+            Some(listener) => listener.watch(name, watching),
+            None => Err(Refusal::TooManyListeners.into()),
         }
-        let replaced = state.watched.insert(key, watching);
-        drop(state);
-        drop(listeners);
-        drop(replaced);
-        Ok(())
+    }
+
+    fn listener(&self, key: ListenerKey) -> Option<Arc<Listener>> {
+        self.0.listeners.lock().get(&key).cloned()
     }
 
     pub(crate) fn unwatch(&self, cx: &Context, uri: &str) {
@@ -379,23 +378,18 @@ pub(crate) struct StreamGuard {
 impl StreamGuard {
     /// Subscribes the stream to a resource; the caller limits their number.
     pub(crate) fn watch(&self, name: String, watching: WatchedResource) {
-        let replaced = self.listener().and_then(|listener| {
-            let key = watching.key(name);
-            listener.state.lock().watched.insert(key, watching)
-        });
-        drop(replaced);
+        if let Some(listener) = self.subscribers.listener(self.key) {
+            // This cannot fail, because the number is limited.
+            let _ = listener.watch(name, watching);
+        }
     }
 
     /// Sends the changes that were recorded, and all later ones; must be called after the acknowledgement.
     pub(crate) fn open(&self) {
-        if let Some(listener) = self.listener() {
+        if let Some(listener) = self.subscribers.listener(self.key) {
             listener.state.lock().is_open = true;
             listener.record(|changes, _| !changes.is_empty());
         }
-    }
-
-    fn listener(&self) -> Option<Arc<Listener>> {
-        self.subscribers.0.listeners.lock().get(&self.key).cloned()
     }
 }
 
@@ -421,6 +415,32 @@ impl Listener {
             runtime: Handle::current(),
             state: Mutex::new(ListenerState { is_open, ..ListenerState::default() }),
         }
+    }
+
+    /// Adds a subscription. If its resource has changed since the client requested it, records the change.
+    fn watch(
+        self: &Arc<Self>,
+        name: String,
+        mut watching: WatchedResource,
+    ) -> Result<(), RpcError> {
+        let (key, has_changed) = (watching.key(name), watching.has_changed.take());
+        let uri = watching.uri.clone();
+        let mut state = self.state.lock();
+        if state.watched.len() >= MAX_WATCHED && !state.watched.contains_key(&key) {
+            return Err(Refusal::TooManyWatched(MAX_WATCHED).into());
+        }
+        let replaced = state.watched.insert(key, watching);
+        drop(state);
+        drop(replaced);
+        // Call this after the subscription was added, so that no change is between this call and the first
+        // notification.
+        if has_changed.is_some_and(|has_changed| has_changed()) {
+            self.record(|changes, watched| {
+                let is_watched = watched.values().any(|watching| watching.uri == uri);
+                is_watched && changes.resources.insert(uri)
+            });
+        }
+        Ok(())
     }
 
     /// Calls `add`, which records changes and returns whether there are any to send. Then starts the task that sends

@@ -98,13 +98,6 @@ fn whole(info: &MethodInfo) -> Extension {
     info.extension.unwrap().whole()
 }
 
-#[test]
-fn the_specification_has_nineteen_methods_and_six_notifications() {
-    let count = |kind| seed().filter(|info| info.kind == kind).count();
-    assert_eq!((count(Kind::Request), count(Kind::Notification)), (19, 6));
-    assert_eq!(Extension::STANDARD.len(), 9);
-}
-
 #[tokio::test]
 async fn a_method_without_its_extension_is_unknown() {
     for era in [Era::Legacy, Era::Modern] {

@@ -16,41 +16,13 @@ use proptest::prelude::*;
 use serde_json::{Map, Value};
 
 /// Words that occur in messages, so that random input is accepted beyond the first member that a decoder reads.
+#[rustfmt::skip]
 const WORDS: &[&str] = &[
-    "jsonrpc",
-    "2.0",
-    "id",
-    "method",
-    "params",
-    "result",
-    "error",
-    "code",
-    "message",
-    "data",
-    "_mgp",
-    "_meta",
-    "type",
-    "text",
-    "resource",
-    "uri",
-    "resultType",
-    "task",
-    "input_required",
-    "inputRequests",
-    "elicitation/create",
-    "tools/call",
-    "mgp/permission/response",
-    "grants",
-    "decision",
-    "approved",
-    "security",
-    "risk_level",
-    "safe",
-    "name",
-    "inputSchema",
-    "content",
-    "timestamp",
-    "",
+    "jsonrpc", "2.0", "id", "method", "params", "result", "error", "code", "message", "data",
+    "_mgp", "_meta", "type", "text", "resource", "uri", "resultType", "task", "input_required",
+    "inputRequests", "elicitation/create", "tools/call", "mgp/permission/response", "grants",
+    "decision", "approved", "security", "risk_level", "safe", "name", "inputSchema", "content",
+    "timestamp", "",
 ];
 
 fn word() -> impl Strategy<Value = String> {

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mgp_discovery::{Config, limits, nearest};
+use mgp_discovery::{Config, keep_line_ends, limits, nearest};
 use mgp_types::mgp::RiskLevel;
 use mgp_types::{PrivateFile, backup_paths};
 use toml_edit::{Decor, DocumentMut, Item, RawString, Table, TableLike, value};
@@ -257,6 +257,7 @@ impl ConfigFile {
             document.set_trailing("");
             format!("{}\n\n{}", comments.trim_end(), document.to_string().trim_start())
         };
+        let after = keep_line_ends(self.before.as_deref().unwrap_or_default(), after);
         Config::parse(&self.file, &after)?;
         if let Some(folder) = self.file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder).map_err(|error| failed(&self.file, "written", &error))?;
@@ -474,6 +475,20 @@ mod tests {
         ConfigFile::open(path.clone()).unwrap().set_enabled("a", false).unwrap();
         assert!(fs::read_to_string(&path).unwrap().contains("enabled = false"));
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+    }
+
+    #[test]
+    fn an_edit_keeps_the_line_ends_of_the_file() {
+        let folder = mgp_testkit::temp_dir();
+        let path = folder.path().join("mgp.toml");
+        let text = "# mine\r\n\r\n[[servers]]\r\nid = \"a\"\r\nargs = [\r\n  \"-y\",\r\n]\r\ncommand = \"true\"\r\n";
+        fs::write(&path, text).unwrap();
+        let edit = |is_enabled| {
+            ConfigFile::open(path.clone()).unwrap().set_enabled("a", is_enabled).unwrap();
+            fs::read_to_string(&path).unwrap()
+        };
+        assert_eq!(edit(false), format!("{text}enabled = false\r\n"));
+        assert_eq!(edit(true), text);
     }
 
     #[test]

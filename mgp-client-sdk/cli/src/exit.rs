@@ -7,6 +7,7 @@ use clap::error::ErrorKind;
 
 use crate::args::Global;
 use crate::output::{print_json_error, print_stderr};
+use crate::state_option;
 
 /// The result of a command of `mgp`.
 pub(crate) type CliResult<T = ()> = Result<T, Failure>;
@@ -119,7 +120,7 @@ pub(crate) fn finish(global: &Global, result: CliResult) -> ExitCode {
         if global.json {
             print_json_error(failure.code, &failure.message);
         }
-        print_stderr(&format!("mgp: {}", failure.message));
+        print_stderr(&state_option::add_to(&format!("mgp: {}", failure.message)));
     }
     ExitCode::from(failure.code)
 }

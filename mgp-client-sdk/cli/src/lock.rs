@@ -1,6 +1,6 @@
 //! File locks on a state folder: one for the kernel that uses the folder, one for the process that starts a kernel.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::path::Path;
 
@@ -28,6 +28,11 @@ pub(crate) fn try_kernel(folder: &Path) -> CliResult<LockAttempt> {
 /// Tries to take the lock that a process holds while it starts a kernel for a state folder.
 pub(crate) fn try_start(folder: &Path) -> CliResult<LockAttempt> {
     try_lock(&folder.join("start.lock"))
+}
+
+/// Returns the process that holds the lock of a kernel, or held it last, if its id can be read.
+pub(crate) fn kernel_process(folder: &Path) -> Option<u32> {
+    fs::read_to_string(folder.join("kernel.lock")).ok()?.trim().parse().ok()
 }
 
 fn try_lock(path: &Path) -> CliResult<LockAttempt> {

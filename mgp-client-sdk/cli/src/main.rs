@@ -36,6 +36,7 @@ mod signals;
 mod socket;
 mod socket_hello;
 mod state;
+mod state_option;
 mod this_program;
 mod time_args;
 mod version;
@@ -83,6 +84,7 @@ fn main() -> ExitCode {
         Err(error) => return exit::print_usage(&error),
     };
     let global = global.without_empty_state();
+    state_option::record(global.state.as_deref());
     exit::finish(&global, start(&global, command))
 }
 

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
+use crate::state_option;
 
 /// A result that a command prints as text or as JSON.
 pub(crate) trait Render: Serialize {
@@ -139,14 +140,15 @@ impl ActionReport {
 impl Render for ActionReport {
     fn render(&self, out: &mut Output) {
         let explanation = self.explanation.iter().map(|text| format!(" {text}"));
-        out.line(format!("{}: {}{}", self.subject, self.status, explanation.collect::<String>()));
+        out.hint(format!("{}: {}{}", self.subject, self.status, explanation.collect::<String>()));
     }
 }
 
-/// Prints a line to standard error unless `--json` is given.
+/// Prints a line to standard error unless `--json` is given. Commands of `mgp` in it get the option `--state` of this
+/// process.
 pub(crate) fn print_note(global: &Global, text: &str) {
     if !global.json {
-        print_stderr(text);
+        print_stderr(&state_option::add_to(text));
     }
 }
 
@@ -243,6 +245,12 @@ impl Output {
     pub(crate) fn line(&mut self, text: impl AsRef<str>) {
         self.text.push_str(&escape_hidden(text.as_ref()));
         self.text.push('\n');
+    }
+
+    /// Adds a line in which commands of `mgp` get the option `--state` of this process. Arguments and definitions are
+    /// shown unchanged, so they are added with [`line`](Self::line).
+    pub(crate) fn hint(&mut self, text: impl AsRef<str>) {
+        self.line(state_option::add_to(text.as_ref()));
     }
 
     /// Adds a text of several lines.

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::exit::Failure;
 use crate::output::write_stdout;
+use crate::state_option;
 
 /// The maximum time to wait for the host's first request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -37,7 +38,8 @@ pub(crate) fn answer(failure: &Failure) {
     let message = format!(
         "mgp does not start: {failure}; correct that and restart the host; `mgp doctor` checks it"
     );
-    let error = json!({ "code": ErrorCode::INTERNAL_ERROR.0, "message": message });
+    let error =
+        json!({ "code": ErrorCode::INTERNAL_ERROR.0, "message": state_option::add_to(&message) });
     let response = json!({ "jsonrpc": "2.0", "id": id, "error": error });
     // Ignore an error, because the host may have ended.
     let _ = write_stdout(&(response.to_string() + "\n"));

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use crate::exit::{CliResult, Failure};
-use crate::version;
+use crate::{lock, version};
 
 /// The revision of the first lines that both sides send.
 const REVISION: u8 = 1;
@@ -286,8 +286,10 @@ impl HelloReply {
 
 /// Creates the error for a connection on which the kernel sends no reply.
 pub(crate) fn no_answer(socket: &Path) -> Failure {
+    let process = socket.parent().and_then(lock::kernel_process);
+    let process = process.map_or_else(|| "its process".to_owned(), |pid| format!("process {pid}"));
     let socket = socket.display();
-    Failure::failed(format!("the kernel at `{socket}` does not answer; check or end its process"))
+    Failure::failed(format!("the kernel at `{socket}` does not answer; check or end {process}"))
 }
 
 fn to_line(value: &impl Serialize) -> Vec<u8> {
@@ -366,6 +368,15 @@ mod tests {
         assert!(String::from_utf8(hello.line()).unwrap().contains("open sesame"));
         assert!(HelloReply::is_passphrase_question(&HelloReply::wants_passphrase().line()));
         assert!(!HelloReply::is_passphrase_question(&HelloReply::accepted().line()));
+    }
+
+    #[test]
+    fn the_error_about_a_kernel_that_does_not_answer_names_its_process() {
+        let folder = mgp_testkit::temp_dir();
+        let socket = folder.path().join("mgp.sock");
+        assert!(no_answer(&socket).to_string().ends_with("check or end its process"));
+        std::fs::write(folder.path().join("kernel.lock"), "4242\n").unwrap();
+        assert!(no_answer(&socket).to_string().ends_with("check or end process 4242"));
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! Logins at servers at a URL: the files of their tokens, and the credentials of connections (MCP authorization).
 
 use std::fmt::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -88,6 +89,29 @@ impl Logins {
         let Some(folder) = &self.folder else { return oauth };
         // The name of a file with an agent's tokens has a hash in this place.
         oauth.store(IssuerStore(FileTokens::at(folder.join(format!("{server}~issuer.json")))))
+    }
+
+    /// Removes the record of the issuer to which a client was [bound](Self::bind_issuer), unless there is still a login
+    /// at the server.
+    ///
+    /// # Errors
+    /// The error of reading the folder or of removing the file.
+    pub fn unbind_issuer(&self, server: &ServerId) -> io::Result<()> {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        let is_login = |name: &str| {
+            let stem =
+                name.strip_suffix(".json").and_then(|name| name.strip_prefix(server.as_str()));
+            stem.is_some_and(|rest| rest.is_empty() || rest.starts_with('~') && rest != "~issuer")
+        };
+        for file in std::fs::read_dir(folder)? {
+            if file?.file_name().to_str().is_some_and(is_login) {
+                return Ok(());
+            }
+        }
+        match std::fs::remove_file(folder.join(format!("{server}~issuer.json"))) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the credentials for connections to a server, or `None` if the server must not receive any.
@@ -432,6 +456,30 @@ mod tests {
         machine(&logins, "job", two).issuer(two).log_in().await.unwrap();
         machine(&logins, "job", two).log_in().await.unwrap();
         assert!(machine(&logins, "job", one).log_in().await.is_err());
+    }
+
+    #[test]
+    fn a_client_stays_bound_to_its_issuer_while_there_is_a_login() {
+        let state = mgp_testkit::temp_dir();
+        let logins = Logins::in_folder(state.path());
+        let folder = state.path().join(FOLDER);
+        std::fs::create_dir(&folder).unwrap();
+        let record = folder.join("a~issuer.json");
+        let others = [record.clone(), folder.join("b.json"), folder.join("a.json.lock")];
+        for file in &others {
+            std::fs::write(file, "{}").unwrap();
+        }
+        for owner in [None, Some(Principal::local().agent("ann"))] {
+            let login = logins.file(&"a".into(), owner.as_ref()).unwrap();
+            std::fs::write(&login, "{}").unwrap();
+            logins.unbind_issuer(&"a".into()).unwrap();
+            assert!(record.exists());
+            std::fs::remove_file(login).unwrap();
+        }
+        for _ in 0..2 {
+            logins.unbind_issuer(&"a".into()).unwrap();
+            assert!(!record.exists() && others[1].exists());
+        }
     }
 
     #[tokio::test]

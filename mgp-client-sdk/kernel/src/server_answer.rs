@@ -32,26 +32,44 @@ pub(crate) fn is_too_deep(json: &Payload) -> bool {
 }
 
 /// Refuses the result of a method that is not an object with a list. The names in `path` lead to the list, through
-/// objects.
+/// objects. Servers written in Go encode an empty list as `null`, which becomes an empty list.
 ///
 /// # Errors
 /// Returns 5000 if the server did not answer with the result of the method.
-pub(crate) fn expect_list(reply: Reply, method: &str, path: &[&str]) -> Result<Reply, RpcError> {
-    let Reply::Complete(body) = &reply else { return Ok(reply) };
-    let (list, objects) = path.split_last().map_or(("", path), |(list, objects)| (*list, objects));
-    let mut members: Object =
-        body.as_raw().get().map_err(|error| unreadable_result(method, &error))?;
-    for name in objects {
-        let inner = members.decode(name).map_err(|error| unreadable_result(method, &error))?;
-        members = inner.unwrap_or_default();
+pub(crate) fn expect_list(
+    mut reply: Reply,
+    method: &str,
+    path: &[&str],
+) -> Result<Reply, RpcError> {
+    if !matches!(reply, Reply::Complete(_)) {
+        return Ok(reply);
     }
-    match members.decode::<Vec<IgnoredAny>>(list) {
-        Ok(Some(_)) => Ok(reply),
-        Ok(None) => {
-            Err(unreadable_result(method, &RpcError::internal(format!("`{list}` is missing"))))
-        }
-        Err(error) => Err(unreadable_result(method, &error)),
+    let Some(body) = reply.as_body_mut() else { return Ok(reply) };
+    let filled = fill_list(body.as_raw(), path);
+    if let Some(filled) = filled.map_err(|error| unreadable_result(method, &error))? {
+        body.replace_raw(filled);
     }
+    Ok(reply)
+}
+
+/// Returns an object with an empty list in place of `null`; `None` if the object has a list.
+fn fill_list(object: &Payload, path: &[&str]) -> Result<Option<Payload>, RpcError> {
+    let mut members: Object = object.get()?;
+    let Some((name, rest)) = path.split_first() else { return Ok(None) };
+    let Some(value) = members.get(name) else {
+        return Err(RpcError::internal(format!("`{name}` is missing")));
+    };
+    let filled = if !rest.is_empty() {
+        fill_list(value, rest)?
+    } else if value.is_null() {
+        Some(Payload::from_trusted("[]"))
+    } else {
+        value.get::<Vec<IgnoredAny>>()?;
+        None
+    };
+    let Some(filled) = filled else { return Ok(None) };
+    members.insert(*name, filled);
+    Payload::of(&members).map(Some)
 }
 
 /// Returns the error for an answer of a server that is not the result of a method.
@@ -98,7 +116,7 @@ mod tests {
         let prompt = |text: &str| expect_list(reply(text), "prompts/get", &["messages"]);
         let completed =
             |text: &str| expect_list(reply(text), "completion/complete", &["completion", "values"]);
-        for text in ["null", "5", "[]", "[[]]", "{}", r#"{"messages":5}"#, r#"{"messages":null}"#] {
+        for text in ["null", "5", "[]", "[[]]", "{}", r#"{"messages":5}"#] {
             assert_eq!(prompt(text).unwrap_err().code(), ErrorCode::UPSTREAM_ERROR, "{text}");
         }
         assert!(prompt(r#"{"messages":[],"a":1}"#).is_ok());
@@ -106,5 +124,25 @@ mod tests {
             assert_eq!(completed(text).unwrap_err().code(), ErrorCode::UPSTREAM_ERROR, "{text}");
         }
         assert!(completed(r#"{"completion":{"values":["a"]}}"#).is_ok());
+    }
+
+    #[test]
+    fn a_list_that_is_null_becomes_an_empty_list() {
+        for (path, result, expected) in [
+            (
+                &["messages"][..],
+                r#"{"description":"a","messages": null}"#,
+                r#"{"description":"a","messages":[]}"#,
+            ),
+            (
+                &["completion", "values"][..],
+                r#"{"completion":{"values":null,"total":0}}"#,
+                r#"{"completion":{"values":[],"total":0}}"#,
+            ),
+            (&["messages"][..], r#"{"messages" : [ ]}"#, r#"{"messages" : [ ]}"#),
+        ] {
+            let filled = expect_list(reply(result), "any", path).unwrap();
+            assert_eq!(filled.as_body().unwrap().as_raw().as_str(), expected);
+        }
     }
 }

@@ -15,6 +15,7 @@ use super::config::{ClientCredentials, Grant};
 use super::discovery::{Choice, Discovered, discover};
 use super::dpop::{Binding, ProofKey, Prover, Schemes, binding};
 use super::error::AuthError;
+use super::metadata::AuthServer;
 use super::now;
 use super::register::{self, RegistrationOrigin, identity};
 use super::scope::{Scopes, select_scopes};
@@ -203,7 +204,7 @@ impl Session {
             ("refresh_token", refresh.expose()),
             ("resource", &found.resource),
         ];
-        let who = self.identity(found, &registration);
+        let who = self.identity(&found.server, &registration);
         let asked = self.ask(found, &who, form, &tokens.scopes, (binding, key.as_ref()));
         match asked.await {
             Ok(mut renewed) => {
@@ -286,7 +287,7 @@ impl Session {
     }
 
     /// Lets a person log in. Repeats the login once if the authorization server no longer knows the stored client
-    /// registration.
+    /// registration, or refuses scopes, which may only be missing in that registration.
     async fn login(
         &self,
         found: &Discovered,
@@ -295,20 +296,33 @@ impl Session {
         scopes: &Scopes,
         bound: Bound<'_>,
     ) -> Result<Tokens, AuthError> {
+        // A refresh token can be used only with the registration for which it was issued.
+        let is_needed = entry.tokens.as_ref().is_some_and(|tokens| tokens.refresh.is_some());
+        let mut needed = None;
         loop {
             let (tokens, age) = self.login_once(found, entry, browser, scopes, bound).await;
-            match tokens {
+            let error = match tokens {
                 Ok(tokens) => return Ok(tokens),
-                Err(error) => {
-                    if blames_registration(&error) {
-                        // Without a stored registration, the next login registers the client again.
-                        entry.registration = None;
-                        self.save_without_tokens(entry.clone()).await;
-                    }
-                    if age == RegistrationOrigin::New || !token::is_unknown_client(&error) {
-                        return Err(error);
-                    }
-                }
+                Err(error) => error,
+            };
+            if needed.is_some() {
+                // The login with more scopes failed, but the earlier one continues.
+                entry.registration = needed;
+                self.save_without_tokens(entry.clone()).await;
+                return Err(error);
+            }
+            let is_unknown = token::is_unknown_client(&error);
+            let is_repeated =
+                age == RegistrationOrigin::Old && (is_unknown || token::is_scope_refused(&error));
+            if is_repeated && !is_unknown && is_needed {
+                needed = entry.registration.take();
+            } else if is_unknown || is_repeated || blames_registration(&error) && !is_needed {
+                // Without a stored registration, the next login registers the client again.
+                entry.registration = None;
+                self.save_without_tokens(entry.clone()).await;
+            }
+            if !is_repeated {
+                return Err(error);
             }
         }
     }
@@ -338,8 +352,9 @@ impl Session {
                 (request, _) => request,
             };
             let (config, redirect_uri) = (&self.config, &redirect_uri);
+            let (fetcher, server) = (&config.fetcher, &found.server);
             let registering =
-                register::registration(&config.fetcher, config, &found.server, redirect_uri, known);
+                register::registration(fetcher, config, server, redirect_uri, scopes, known);
             let registration;
             (registration, age) = registering.await?;
             let who = identity(&registration);
@@ -417,12 +432,12 @@ impl Session {
 
     /// Returns the client's identity. A secret that the user configured is taken from the configuration; it is
     /// never stored.
-    fn identity(&self, found: &Discovered, registration: &Registration) -> Identity {
+    pub(super) fn identity(&self, found: &AuthServer, registration: &Registration) -> Identity {
         match &self.config.preregistered {
             Some(known) if registration.kind == RegistrationKind::Preregistered => {
                 let mut registration = registration.clone();
                 registration.client_secret.clone_from(&known.secret);
-                let method = register::method(&found.server, known.secret.as_ref());
+                let method = register::method(found, known.secret.as_ref());
                 method.clone_into(&mut registration.method);
                 identity(&registration)
             }

@@ -167,6 +167,16 @@ pub enum AuthError {
         /// The description of the refusal by the authorization server.
         description: String,
     },
+    /// The issuer refused to revoke a token, which stays valid until it expires.
+    #[error("`{endpoint}` did not revoke the token ({error}): {description}")]
+    NotRevoked {
+        /// The revocation endpoint that refused the request.
+        endpoint: String,
+        /// The error code of the refusal.
+        error: String,
+        /// The description of the refusal by the authorization server.
+        description: String,
+    },
     /// The login has expired; a person has to log in again.
     #[error("the login has expired; log in again")]
     Expired,
@@ -229,7 +239,9 @@ impl AuthError {
         match self {
             Self::Expired | Self::MissingScopes { .. } => ErrorCode::AUTH_EXPIRED,
             Self::Forbidden { .. } | Self::TooManyStepUps { .. } => ErrorCode::PERMISSION_DENIED,
-            Self::Address { .. } | Self::Document { .. } => ErrorCode::UPSTREAM_ERROR,
+            Self::Address { .. } | Self::Document { .. } | Self::NotRevoked { .. } => {
+                ErrorCode::UPSTREAM_ERROR
+            }
             Self::Fetch(_) => ErrorCode::UPSTREAM_UNAVAILABLE,
             Self::Token { .. } if self.is_temporary() => ErrorCode::UPSTREAM_UNAVAILABLE,
             // These are problems of the local machine.

@@ -33,6 +33,8 @@ pub(super) struct AuthServer {
     #[serde(default)]
     pub(super) device_authorization_endpoint: Option<String>,
     #[serde(default)]
+    pub(super) revocation_endpoint: Option<String>,
+    #[serde(default)]
     scopes_supported: Option<Vec<String>>,
     #[serde(default)]
     code_challenge_methods_supported: Option<Vec<String>>,
@@ -65,6 +67,7 @@ impl AuthServer {
             token_endpoint: at("/token"),
             registration_endpoint: at("/register"),
             device_authorization_endpoint: None,
+            revocation_endpoint: None,
             scopes_supported: None,
             // Revision 2025-03-26 requires PKCE of every authorization server.
             code_challenge_methods_supported: Some(vec![super::pkce::METHOD.to_owned()]),

@@ -30,6 +30,7 @@ mod metadata;
 mod oauth;
 mod pkce;
 mod register;
+mod revoke;
 mod scope;
 mod secret;
 mod session;

@@ -168,6 +168,19 @@ impl OAuth {
         self.session.log_in().await
     }
 
+    /// Revokes the tokens of an entry at their issuer (RFC 7009): the refresh token, and an access token that has not
+    /// expired. It takes at most ten seconds. To log out, store the entry without its tokens before: this call does not
+    /// change the store.
+    ///
+    /// # Errors
+    /// The reason why a token may still be valid, e.g. because the issuer has no revocation endpoint.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the tokens may or may not be revoked.
+    pub async fn revoke(&self, entry: &TokenEntry) -> Result<(), AuthError> {
+        self.session.revoke(entry).await
+    }
+
     /// Returns the tokens and the registration that an issuer gave the client, e.g. to put them into a store; `None`
     /// before the first login.
     #[must_use]

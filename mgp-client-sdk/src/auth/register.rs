@@ -9,6 +9,7 @@ use super::config::{OAuthConfig, Preregistered};
 use super::error::AuthError;
 use super::metadata::AuthServer;
 use super::now;
+use super::scope::Scopes;
 use super::secret::Secret;
 use super::store::{Registration, RegistrationKind};
 use super::token::{BASIC, DEVICE_GRANT, Identity, NONE, POST, Proof};
@@ -22,6 +23,9 @@ struct Application<'a> {
     response_types: [&'static str; 1],
     token_endpoint_auth_method: &'static str,
     application_type: &'static str,
+    /// The scopes of the next login. Some authorization servers refuse requests for scopes that are not registered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -59,6 +63,7 @@ pub(super) async fn registration(
     config: &OAuthConfig,
     server: &AuthServer,
     redirect_uri: &str,
+    scopes: &Scopes,
     known: Option<&Registration>,
 ) -> Result<(Registration, RegistrationOrigin), AuthError> {
     let application_type = check_redirect(redirect_uri)?;
@@ -91,6 +96,7 @@ pub(super) async fn registration(
             ApplicationType::Native => "native",
             ApplicationType::Web => "web",
         },
+        scope: (!scopes.is_empty()).then(|| scopes.to_string()),
     };
     Ok((register(fetcher, server, endpoint, &application).await?, RegistrationOrigin::New))
 }

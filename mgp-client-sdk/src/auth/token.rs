@@ -305,6 +305,12 @@ pub(super) fn is_unknown_client(error: &AuthError) -> bool {
     matches!(error, AuthError::Token { error, .. } if error == "invalid_client" || error == "unauthorized_client")
 }
 
+/// Returns whether the error means that the authorization server refused the requested scopes, in the response to a
+/// login or of an endpoint.
+pub(super) fn is_scope_refused(error: &AuthError) -> bool {
+    matches!(error, AuthError::Denied { error, .. } | AuthError::Token { error, .. } if error == "invalid_scope")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

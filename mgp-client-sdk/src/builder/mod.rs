@@ -372,6 +372,9 @@ impl ClientBuilder {
 
     /// Starts a server as a child process and connects to it. The client owns the child process.
     ///
+    /// Some legacy servers exit at the request by which the client detects their era. If the child exits before it is
+    /// connected, it is started once more, in the legacy era; [`era`](Self::era) with a fixed era prevents that.
+    ///
     /// # Errors
     /// [`Error::Spawn`] if the child did not start, else the reason why the handshake failed; in that case the child
     /// has exited.

@@ -42,8 +42,33 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// expires first.
 const GRACE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Starts a child and connects to it.
+/// Starts a child and connects to it. A child that ends before it is connected is started once more, without the probe
+/// of its era, because many legacy servers end if their first message is not `initialize`.
 pub(crate) async fn spawn(
+    command: &ChildCommand,
+    mut config: ClientConfig,
+    gates: impl Fn(OutboundStack) -> Stack,
+) -> Result<Client, Error> {
+    // Both starts are boxed, so that the caller's future does not contain two copies of a start.
+    let started = Box::pin(spawn_once(command, config.clone(), &gates)).await;
+    let Err(error) = &started else { return started };
+    if config.connect.era != EraChoice::Auto || !ended_early(error) {
+        return started;
+    }
+    tracing::debug!(%error, "server ended at the probe: starting it again in the legacy era");
+    config.connect.era = EraChoice::Legacy;
+    Box::pin(spawn_once(command, config, &gates)).await
+}
+
+/// Returns whether a handshake failed because its connection ended, and not e.g. because the connection could not be
+/// recorded.
+pub(crate) fn ended_early(error: &Error) -> bool {
+    let Error::Connect(ConnectError::Refused(refusal)) = error else { return false };
+    refusal.code() == ErrorCode::SERVER_NOT_READY
+}
+
+/// Starts a child once, and connects to it.
+async fn spawn_once(
     command: &ChildCommand,
     config: ClientConfig,
     gates: impl FnOnce(OutboundStack) -> Stack,

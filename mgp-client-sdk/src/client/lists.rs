@@ -157,7 +157,7 @@ impl Client {
             let ttl = page.ttl_ms.map(Duration::from_millis);
             all_pages.ttl =
                 if number == 0 { ttl } else { all_pages.ttl.zip(ttl).map(|(a, b)| a.min(b)) };
-            let Some(next) = page.next else { return Ok(all_pages) };
+            let Some(next) = self.0.facts.next_page(page.next) else { return Ok(all_pages) };
             if !seen.insert(next.clone()) {
                 return Err(repeated_cursor(R::METHOD, &next));
             }

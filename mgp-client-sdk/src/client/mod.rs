@@ -24,7 +24,7 @@ use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower_layer::{Identity, Layer};
 
-pub(crate) use establish::{configure_retry, establish, spawn};
+pub(crate) use establish::{configure_retry, ended_early, establish, spawn};
 #[cfg(feature = "http")]
 pub(crate) use establish::{establish_http_sse, establish_url, may_be_http_sse};
 pub use mgp::Mgp;

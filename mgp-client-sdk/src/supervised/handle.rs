@@ -189,6 +189,7 @@ impl SupervisedClient {
             recorder: recorder.clone(),
             drain,
             was_connected: AtomicBool::new(false),
+            skips_probe: AtomicBool::new(false),
         };
         let supervised = supervise(ServerStarter::new(start_config), config, state);
         if let Some(recorder) = recorder {

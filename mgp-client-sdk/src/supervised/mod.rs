@@ -18,6 +18,7 @@ mod monitor;
 mod persistent_stack;
 mod record;
 mod start;
+mod start_failure;
 
 pub use authorization::AuthorizationFailed;
 pub use handle::SupervisedClient;

@@ -1,6 +1,5 @@
 //! Starts, connects, drains and stops one run of a supervised server (MGP §11.4, §11.5).
 
-use std::io::ErrorKind;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,16 +8,12 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 #[cfg(feature = "http")]
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use mgp_lifecycle::ConnectError;
-use mgp_transport::{
-    Child, ChildCommand, ChildError, ChildReader, ChildWriter, DuplexEnd, ExitReport, Keeper,
-};
+use mgp_lifecycle::{ConnectError, EraChoice};
+use mgp_transport::{Child, ChildCommand, ChildError, ChildReader, ChildWriter, DuplexEnd, Keeper};
 use mgp_types::ErrorCode;
 use mgp_types::mgp::{Extension, ShutdownParams, ShutdownReason};
 use mgp_types::opaque_debug;
-use mgp_types::service::{
-    BoxFuture, Exit, HttpFailure, Spawn, SpawnError, Spawned, connection_closed,
-};
+use mgp_types::service::{BoxFuture, Exit, Spawn, SpawnError, Spawned, connection_closed};
 use mgp_types::sync::Mutex;
 use tokio::sync::watch;
 #[cfg(feature = "http")]
@@ -26,9 +21,9 @@ use tokio::time::sleep;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::announced_stop::AnnouncedStop;
-use super::authorization::AuthorizationFailed;
 use super::persistent_stack::{ActiveConnection, PersistentStack};
 use super::record::{Recorder, StartAttempt};
+use super::start_failure::{exit, failure_cause, is_permanent, spawn_failure};
 use crate::client::{self, ChildGuard, Client};
 use crate::config::ClientConfig;
 use crate::error::Error;
@@ -113,6 +108,8 @@ pub(super) struct StartConfig {
     /// The time for running calls to finish when the server is stopped.
     pub(super) drain: Duration,
     pub(super) was_connected: AtomicBool,
+    /// `true` if the next start sends no probe, because the child of the last one ended before it was connected.
+    pub(super) skips_probe: AtomicBool,
 }
 
 /// A started server, which is killed when this value is dropped.
@@ -129,6 +126,8 @@ struct ServerRun {
     /// The reason why the handshake failed.
     failure: watch::Sender<Option<String>>,
     announced_stop: Arc<AnnouncedStop>,
+    /// `true` if this start uses the legacy era without a probe.
+    skips_probe: bool,
 }
 
 #[derive(Clone)]
@@ -235,6 +234,7 @@ impl ServerRun {
         };
         let attempt = if child.is_none() { attempt.endless() } else { attempt };
         let announced_stop = Arc::new(AnnouncedStop::new(plan.config.server_id.clone()));
+        let skips_probe = plan.skips_probe.load(Ordering::Acquire);
         Ok(Self {
             plan,
             target,
@@ -244,6 +244,7 @@ impl ServerRun {
             client: watch::Sender::new(None),
             failure: watch::Sender::new(None),
             announced_stop,
+            skips_probe,
         })
     }
 
@@ -251,6 +252,7 @@ impl ServerRun {
         let ready = match self.connect().await {
             Ok(ready) => ready,
             Err(error) => {
+                self.choose_next_era(client::ended_early(&error));
                 let cause = self.failure_cause(&error);
                 self.failed(&cause);
                 self.failure.send_replace(Some(cause.clone()));
@@ -275,6 +277,20 @@ impl ServerRun {
             self.notify_all_changed();
         }
         Ok(client)
+    }
+
+    /// Decides, after a start that failed, whether the next one sends the probe: many legacy servers end if their first
+    /// message is not `initialize`. If the next start fails too, the one after it sends the probe; if it succeeds, all
+    /// later starts use the legacy era, because the server would end at each probe.
+    fn choose_next_era(&self, has_ended: bool) {
+        let plan = &self.plan;
+        let Some(child) = &self.child else { return };
+        let was_killed = child.exit_report().is_some_and(|report| report.signal.is_some());
+        if plan.config.connect.era == EraChoice::Auto && !plan.was_connected.load(Ordering::Acquire)
+        {
+            let skips_probe = has_ended && !was_killed && !self.skips_probe;
+            plan.skips_probe.store(skips_probe, Ordering::Release);
+        }
     }
 
     /// Describes why the handshake failed: by the exit of the child if the connection ended because of it, else by the
@@ -357,6 +373,9 @@ impl ServerRun {
         let _ = transport;
         let mut config = self.plan.config.clone();
         config.gateway = Arc::default();
+        if self.skips_probe {
+            config.connect.era = EraChoice::Legacy;
+        }
         let announced_stop = Arc::clone(&self.announced_stop);
         config.hooks.states.push(Arc::new(move |change| announced_stop.note(change)));
         let mut joined = None;
@@ -438,10 +457,16 @@ impl ServerRun {
                     Either::Right(_) => timeout(EXIT_TIMEOUT, child.wait()).await.ok(),
                 };
                 match exited {
-                    Some(report) => match self.handshake_error().await {
-                        Some(why) => Exit::failure(why),
-                        None => exit(report),
-                    },
+                    Some(report) => {
+                        // The handshake may not have failed yet, and is dropped with this start.
+                        if self.ready().is_none() && self.failure.borrow().is_none() {
+                            self.choose_next_era(true);
+                        }
+                        match self.handshake_error().await {
+                            Some(why) => Exit::failure(why),
+                            None => exit(report),
+                        }
+                    }
                     None => Exit::failure("the connection ended before the program did"),
                 }
             }
@@ -516,81 +541,4 @@ impl ServerRun {
             child.kill();
         }
     }
-}
-
-/// Describes why a program did not start, and returns whether another start would fail in the same way.
-fn spawn_failure(error: &ChildError) -> (String, bool) {
-    if let ChildError::NoDirectory(_) = error {
-        return (format!("{error}; create it, or correct `cwd`"), true);
-    }
-    let ChildError::Start { program, source } = error else {
-        let source = std::error::Error::source(error);
-        let source = source.map_or(String::new(), |source| format!(": {source}"));
-        return (format!("{error}{source}"), false);
-    };
-    let remedy = match source.kind() {
-        ErrorKind::NotFound => "; install it, or correct `command` or `cwd`",
-        ErrorKind::PermissionDenied => "; run `chmod +x` on it, or correct `command` or `cwd`",
-        _ => "",
-    };
-    let program = program.display();
-    (format!("program \"{program}\" did not start: {source}{remedy}"), !remedy.is_empty())
-}
-
-/// Describes why a handshake failed, without any text from the server.
-fn failure_cause(error: &Error) -> String {
-    let (Error::Connect(ConnectError::Refused(refusal)) | Error::Call(refusal)) = error else {
-        // These texts are written by this workspace, so they contain no text from the server.
-        return error.to_string();
-    };
-    if let Some(failed) = AuthorizationFailed::from_error(refusal) {
-        return failed.to_string();
-    }
-    let code = refusal.code();
-    match HttpFailure::from_error(refusal) {
-        Some(HttpFailure::Status(401) | HttpFailure::StatusWithError(401)) => {
-            "the server requires credentials (HTTP 401): log in, or set a header, and start it again"
-                .to_owned()
-        }
-        Some(HttpFailure::Status(300..=399)) => {
-            "the server redirects to another URL; use that one if you trust it".to_owned()
-        }
-        Some(HttpFailure::StatusWithError(status)) => {
-            format!("the handshake was refused with HTTP {status} and code {code}")
-        }
-        None | Some(HttpFailure::NoAnswer) => format!("the handshake was refused with {code}"),
-        // This message is also written by this workspace, except for the server's challenge at its end.
-        Some(_) => {
-            let message = refusal.message();
-            message.split_once(" (challenge: ").map_or(message, |(ours, _)| ours).to_owned()
-        }
-    }
-}
-
-/// Returns whether another handshake would fail in the same way, e.g. without credentials.
-fn is_permanent(error: &Error) -> bool {
-    let (Error::Connect(ConnectError::Refused(refusal)) | Error::Call(refusal)) = error else {
-        use ConnectError::{Deferred, TimedOut};
-        return !matches!(error, Error::Connect(TimedOut(_) | Deferred(_)) | Error::Unaudited(_));
-    };
-    if AuthorizationFailed::from_error(refusal).is_some() {
-        return true;
-    }
-    match HttpFailure::from_error(refusal) {
-        Some(HttpFailure::Status(status) | HttpFailure::StatusWithError(status)) => {
-            matches!(status, 300..=399 | 401 | 403 | 407)
-        }
-        // The server cannot be reached, and the error's hints do not allow a retry, e.g. because the server's
-        // certificate is not trusted.
-        Some(HttpFailure::Unreachable) => {
-            refusal.as_recovery().is_some_and(|hints| !hints.is_retryable())
-        }
-        Some(_) => false,
-        None => matches!(refusal.code(), ErrorCode::AUTH_REQUIRED | ErrorCode::AUTH_EXPIRED),
-    }
-}
-
-fn exit(report: ExitReport) -> Exit {
-    let how = format!("the server {report}");
-    if report.is_success() { Exit::success(how) } else { Exit::failure(how) }
 }

@@ -9,6 +9,7 @@ mod people;
 mod possession;
 mod proofs;
 mod renewing;
+mod revoking;
 mod secrets;
 mod sharing;
 mod world;

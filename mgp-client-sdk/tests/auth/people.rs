@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_client_sdk::auth::{LoopbackBrowser, MemoryTokens, OAuth};
+use mgp_client_sdk::auth::{AuthError, Browser, LoopbackBrowser, MemoryTokens, OAuth, Scopes};
 use mgp_types::ErrorCode;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
+use url::Url;
 
-use crate::world::{DOCUMENT, Login, ONE, REDIRECT, SECRET, SERVER, Switches, World};
+use crate::world::{DOCUMENT, Login, ONE, Person, REDIRECT, SECRET, SERVER, Switches, World};
 
 /// Makes one call that logs in, which must request these scopes.
 async fn check_requested_scopes(set: impl FnOnce(&mut Switches), expected: Option<&str>) {
@@ -93,6 +94,72 @@ async fn a_registration_describes_the_client() {
     let world = World::new(|s| s.registers = false);
     let error = world.call(&world.oauth(), "").await.unwrap_err();
     assert!(error.message().contains("does not accept registrations"), "{error}");
+}
+
+/// A person at an authorization server that refuses scopes with which the client did not register.
+struct Strict(Arc<World>);
+
+#[async_trait::async_trait]
+impl Browser for Strict {
+    async fn redirect_uri(&self, _registered: Option<&str>) -> Result<String, AuthError> {
+        Ok(REDIRECT.to_owned())
+    }
+
+    async fn authorize(&self, url: &str) -> Result<String, AuthError> {
+        let asked = Url::parse(url).unwrap();
+        let field = |name: &str| {
+            let value = asked.query_pairs().find(|(known, _)| known == name);
+            value.map(|(_, value)| value.into_owned()).unwrap_or_default()
+        };
+        let registration = self.0.registrations().pop().unwrap();
+        let registered = Scopes::parse(registration["scope"].as_str().unwrap_or_default());
+        if registered.contains_all(&Scopes::parse(&field("scope"))) {
+            return Person(Arc::clone(&self.0)).authorize(url).await;
+        }
+        Ok(format!("{REDIRECT}?error=invalid_scope&state={}", field("state")))
+    }
+}
+
+#[tokio::test]
+async fn a_client_registers_with_the_scopes_that_it_requests() {
+    let world = World::new(|s| s.challenge_scope = Some("a"));
+    let oauth = OAuth::new(SERVER, world.fetcher()).browser(Strict(Arc::clone(&world)));
+    world.call(&oauth, "a").await.unwrap();
+    world.call(&oauth, "b").await.unwrap();
+    let registrations = world.registrations();
+    let scopes: Vec<_> = registrations.iter().map(|one| one["scope"].as_str()).collect();
+    assert_eq!(scopes, [Some("a"), Some("a b")]);
+    world.check();
+}
+
+#[tokio::test]
+async fn a_registration_with_more_scopes_is_used_only_if_its_login_succeeds() {
+    let world = World::new(|s| (s.challenge_scope, s.refreshes) = (Some("a"), true));
+    let oauth = OAuth::new(SERVER, world.fetcher()).browser(Strict(Arc::clone(&world)));
+    world.call(&oauth, "a").await.unwrap();
+    world.set(|s| s.login = Login::Denied);
+    world.call(&oauth, "b").await.unwrap_err();
+    assert_eq!(world.registrations().len(), 2);
+    world.revoke();
+    world.call(&oauth, "a").await.unwrap();
+    let renewed = world.tokens().pop().unwrap();
+    assert_eq!((&*renewed["grant_type"], &*renewed["client_id"]), ("refresh_token", "client-1"));
+    world.check();
+}
+
+#[tokio::test]
+async fn a_failed_step_up_does_not_end_the_login() {
+    for login in [Login::Denied, Login::NoResponse] {
+        let world = World::new(|s| s.refreshes = true);
+        let oauth = world.oauth();
+        world.call(&oauth, "").await.unwrap();
+        world.set(|s| s.login = login);
+        world.call(&oauth, "a").await.unwrap_err();
+        world.revoke();
+        world.call(&oauth, "").await.unwrap();
+        assert_eq!(world.tokens().last().unwrap()["grant_type"], "refresh_token");
+        world.check();
+    }
 }
 
 #[tokio::test]

@@ -299,6 +299,9 @@ impl World {
                 let status = if switches.device.get("error").is_some() { 400 } else { 200 };
                 return FetchResponse::new(status, switches.device.to_string());
             }
+            if request.url == format!("{issuer}/revoke") {
+                return self.revoke_token(issuer, request);
+            }
             if request.url == format!("{issuer}/token") {
                 return self.token(issuer, request, &switches);
             }

@@ -8,6 +8,7 @@ use mgp_client_sdk::{Client, EraChoice, Error, ToolResult};
 pub(crate) use mgp_testkit::example;
 use mgp_transport::ChildCommand;
 use mgp_types::ErrorCode;
+use mgp_types::mcp::Era;
 use tokio::time::{sleep, timeout};
 
 use crate::script::plain;
@@ -71,6 +72,19 @@ async fn an_exit_during_the_handshake_is_reported() {
     let command = ChildCommand::new("sh").args(["-c", "read -r _; exit 3"]);
     let error = plain().era(EraChoice::Legacy).spawn(command).await.unwrap_err();
     assert!(error.to_string().contains("the server exited with code 3"), "{error}");
+}
+
+/// Servers built with older Rust SDKs exit if their first message is not `initialize`.
+#[tokio::test]
+async fn a_server_that_ends_at_the_probe_is_started_again_in_the_legacy_era() {
+    let hello = HELLO.strip_prefix("read -r _; ").unwrap();
+    let script = format!(
+        r#"read -r first; case "$first" in *'"initialize"'*) ;; *) exit 1;; esac; {hello}read -r _"#
+    );
+    let command = ChildCommand::new("sh").args(["-c", &script]);
+    let client = plain().spawn(command).await.unwrap();
+    assert_eq!(client.server().era, Era::Legacy);
+    assert_eq!(client.server_info().unwrap().name, "sh");
 }
 
 #[tokio::test]

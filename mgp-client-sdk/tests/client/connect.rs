@@ -1,6 +1,7 @@
 //! Negotiation of versions and capabilities.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use mgp_client_sdk::{Client, EraChoice, Error, TestClient};
 use mgp_lifecycle::ConnectError;
@@ -10,6 +11,7 @@ use mgp_types::mgp::Extension;
 use mgp_types::service::gate;
 use mgp_types::{ErrorCode, RpcError};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::script::{Script, plain};
 
@@ -72,6 +74,22 @@ async fn an_unsupported_counter_offer_ends_the_connection() {
         assert_eq!((requested.as_str(), supported[0].as_str()), ("2025-11-25", revision));
         assert_eq!(error.code(), ErrorCode::UNSUPPORTED_VERSION);
     }
+}
+
+/// Without this rule, the client would wait ten seconds for another answer to its probe.
+#[tokio::test]
+async fn an_error_without_an_id_is_the_answer_to_the_probe() {
+    let (end, mut script) = Script::new();
+    let connecting = plain().connect(end.reader, end.writer);
+    let server = async {
+        assert_eq!(script.read().await.unwrap()["method"], "server/discover");
+        let error = json!({ "code": -32700, "message": "unknown variant" });
+        script.write(&json!({ "jsonrpc": "2.0", "id": null, "error": error })).await;
+        script.initialize("2025-06-18", json!({})).await;
+    };
+    let both = async { tokio::join!(connecting, server) };
+    let (client, ()) = timeout(Duration::from_secs(5), both).await.unwrap();
+    assert_eq!(client.unwrap().server().revision.as_str(), "2025-06-18");
 }
 
 #[tokio::test]
@@ -140,10 +158,8 @@ async fn a_silent_server_is_given_up() {
     for era in [EraChoice::Legacy, EraChoice::Modern, EraChoice::Auto] {
         let (end, _script) = Script::new();
         let began = tokio::time::Instant::now();
-        let connecting = plain()
-            .era(era)
-            .init_timeout(std::time::Duration::from_secs(7))
-            .connect(end.reader, end.writer);
+        let connecting =
+            plain().era(era).init_timeout(Duration::from_secs(7)).connect(end.reader, end.writer);
         let error = connecting.await.unwrap_err();
         assert_eq!(error.to_string(), "the server did not finish the handshake within 7s");
         assert_eq!((error.code(), began.elapsed().as_secs()), (ErrorCode::TIMEOUT, 7));
@@ -173,20 +189,9 @@ async fn only_handled_requests_are_offered() {
     assert_eq!(mgp["extensions"], serde_json::Value::Null);
     // The names of the first specification come first, for servers that know no others. The names that need a handler
     // for permissions or callbacks are missing.
-    let default = [
-        "security",
-        "access_control",
-        "audit",
-        "lifecycle",
-        "streaming",
-        "bidirectional",
-        "discovery",
-        "tool_discovery",
-        "tool_security",
-        "events",
-        "progress",
-        "error_handling",
-    ];
+    let default = "security access_control audit lifecycle streaming bidirectional discovery tool_discovery \
+         tool_security events progress error_handling";
+    let default: Vec<_> = default.split(' ').collect();
     assert_eq!(mgp["mgp"]["extensions"], json!(default));
     let handled = hello(
         Client::builder("c", "1")

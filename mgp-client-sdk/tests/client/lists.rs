@@ -36,6 +36,50 @@ async fn all_pages_are_one_list() {
 }
 
 #[tokio::test]
+async fn an_empty_cursor_is_the_end_of_a_legacy_list_and_a_page_of_a_modern_one() {
+    let last = json!({ "resultType": "complete", "tools": [tool("b")] });
+    for modern in [false, true] {
+        let (client, mut script) = if modern {
+            Script::modern(plain(), json!({})).await
+        } else {
+            Script::legacy(plain(), json!({})).await
+        };
+        let last = last.clone();
+        let server = tokio::spawn(async move {
+            let first = json!({ "resultType": "complete", "tools": [tool("a")], "nextCursor": "" });
+            script.serve("tools/list", first).await;
+            if modern {
+                let second = script.serve("tools/list", last).await;
+                assert_eq!(second["params"]["cursor"], "");
+            }
+            script
+        });
+        let tools = client.list_tools().await.unwrap();
+        assert_eq!(tools.len(), if modern { 2 } else { 1 });
+        server.await.unwrap();
+    }
+}
+
+/// Servers written in Go encode an empty list as null.
+#[tokio::test]
+async fn a_list_of_null_is_empty() {
+    let (client, mut script) = Script::legacy(plain(), json!({})).await;
+    let server = tokio::spawn(async move {
+        script.serve("tools/list", json!({ "tools": null })).await;
+        script.serve("resources/list", json!({ "resources": null })).await;
+        script.serve("resources/templates/list", json!({ "resourceTemplates": null })).await;
+        script.serve("prompts/list", json!({ "prompts": null })).await;
+        script.serve("tools/list", json!({})).await;
+    });
+    assert!(client.list_tools().await.unwrap().is_empty());
+    assert!(client.list_resources().await.unwrap().is_empty());
+    assert!(client.list_resource_templates().await.unwrap().is_empty());
+    assert!(client.list_prompts().await.unwrap().is_empty());
+    assert!(client.list_tools().await.is_err(), "an absent list is an error");
+    server.await.unwrap();
+}
+
+#[tokio::test]
 async fn a_list_without_end_is_an_error() {
     for (bound, says) in [(1000, "the cursor `c1` was repeated"), (2, "more than 2 pages")] {
         let builder = plain().config(|config| config.max_pages = bound);

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context as Task, Poll};
 
 use mgp_client_sdk::{Client, ToolRouter};
 use mgp_lifecycle::EraChoice;
@@ -10,10 +9,9 @@ use mgp_server_sdk::prelude::*;
 use mgp_types::Payload;
 use mgp_types::method::{Request, ToolsCall};
 use mgp_types::service::{
-    BoxFuture, Call, CallerRequest, InputRequired, Method, Params, Reply, Stack,
+    Call, CallerRequest, InputRequired, Method, Params, Reply, Stack, around,
 };
 use tower_layer::Layer;
-use tower_service::Service;
 
 use crate::world::{both, config, hop, kernel, person};
 
@@ -26,54 +24,35 @@ fn question() -> Payload {
     .unwrap()
 }
 
-/// A layer that asks the caller to confirm each tool call, and counts the confirmations and the calls that ended.
+/// A gate that asks the caller to confirm each tool call, and counts the confirmations and the calls that ended.
 #[derive(Clone, Default)]
 struct Confirm {
     confirmed: Arc<AtomicUsize>,
     audited: Arc<AtomicUsize>,
 }
 
-#[derive(Clone)]
-struct Confirming {
-    inner: Stack,
-    gate: Confirm,
-}
-
-impl Layer<Stack> for Confirm {
-    type Service = Confirming;
-
-    fn layer(&self, inner: Stack) -> Confirming {
-        Confirming { inner, gate: self.clone() }
-    }
-}
-
-impl Service<Call> for Confirming {
-    type Response = Reply;
-    type Error = RpcError;
-    type Future = BoxFuture<'static, Result<Reply, RpcError>>;
-
-    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, call: Call) -> Self::Future {
-        let (inner, gate) = (self.inner.clone(), self.gate.clone());
-        if call.tool().is_none() {
-            return inner.send(call);
-        }
-        Box::pin(async move {
-            let cx = call.cx().clone();
-            cx.ask("confirm", CallerRequest::new("elicitation/create", question())).await?;
-            cx.once("confirmed", || async {
-                gate.confirmed.fetch_add(1, Ordering::SeqCst);
-                Ok(true)
-            })
-            .await?;
-            let reply = inner.send(call).await?;
-            if matches!(reply, Reply::Complete(_)) {
-                gate.audited.fetch_add(1, Ordering::SeqCst);
+impl Confirm {
+    fn layer(&self) -> impl Layer<Stack, Service = Stack> + use<> {
+        let gate = self.clone();
+        around(move |call: Call, inner: Stack| {
+            let gate = gate.clone();
+            async move {
+                if call.tool().is_none() {
+                    return inner.send(call).await;
+                }
+                let cx = call.cx().clone();
+                cx.ask("confirm", CallerRequest::new("elicitation/create", question())).await?;
+                cx.once("confirmed", || async {
+                    gate.confirmed.fetch_add(1, Ordering::SeqCst);
+                    Ok(true)
+                })
+                .await?;
+                let reply = inner.send(call).await?;
+                if matches!(reply, Reply::Complete(_)) {
+                    gate.audited.fetch_add(1, Ordering::SeqCst);
+                }
+                Ok(reply)
             }
-            Ok(reply)
         })
     }
 }
@@ -132,7 +111,7 @@ async fn in_rounds(
 /// Tests one pair of eras: the tool asks two questions and the gate one; each question reaches the caller once.
 async fn cell(above: EraChoice, below: EraChoice) {
     let (made, asked, gate) = (Arc::default(), Arc::default(), Confirm::default());
-    let hop = hop(asking(&made), config(below), gate.clone()).await;
+    let hop = hop(asking(&made), config(below), gate.layer()).await;
     let end = kernel(ToolRouter::new().route("ask", hop.clone()));
     let mut config = config(above);
     config.handlers = person(ACCEPT, &asked);
@@ -155,7 +134,7 @@ async fn cell(above: EraChoice, below: EraChoice) {
 fn a_parked_call_ends_with_the_connection_of_its_caller() {
     both(|| async {
         let below = config(EraChoice::Legacy);
-        let hop = hop(asking(&Arc::default()), below, Confirm::default()).await;
+        let hop = hop(asking(&Arc::default()), below, Confirm::default().layer()).await;
         let end = kernel(ToolRouter::new().route("ask", hop.clone()));
         let client = Client::connect(end.reader, end.writer, config(EraChoice::Modern)).await;
         let client = client.unwrap();

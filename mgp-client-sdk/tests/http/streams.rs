@@ -41,6 +41,28 @@ async fn progress_comes_before_the_answer_and_in_order() {
 }
 
 #[tokio::test]
+async fn an_answer_after_a_byte_order_mark_or_under_its_id_as_text_is_read() {
+    let server = Server::legacy(|seen| {
+        let tool = seen.body["params"]["name"].as_str()?;
+        let mut answer = seen.text(tool);
+        if tool == "mark" {
+            let marked = format!("\u{feff}{answer}");
+            return Some(Response::Whole(200, Vec::new(), "application/json", marked));
+        }
+        answer["id"] = match tool {
+            "text" => seen.body["id"].to_string().into(),
+            _ => seen.body["id"].as_f64()?.into(),
+        };
+        Some(if tool == "event" { events([say(&answer)]) } else { json_of(&answer) })
+    })
+    .await;
+    let client = client().connect_url(&server.url).await.unwrap();
+    for tool in ["mark", "text", "float", "event"] {
+        assert_eq!(client.call(tool).await.unwrap().to_text(), tool);
+    }
+}
+
+#[tokio::test]
 async fn a_cut_stream_is_resumed() {
     let call = Arc::new(Mutex::new(None::<Received>));
     let tries = AtomicUsize::new(0);
@@ -115,6 +137,37 @@ async fn a_stream_that_cannot_be_resumed_fails_its_call() {
     assert!(error.contains("10 attempts"), "{error}");
     let resumes = |seen: &Received| seen.header("last-event-id").is_some();
     assert_eq!(server.seen().iter().filter(|seen| resumes(seen)).count(), 10);
+}
+
+#[tokio::test]
+async fn a_server_can_let_its_client_poll_more_often_than_the_limit_of_failed_attempts() {
+    let call = Arc::new(Mutex::new(None::<Received>));
+    let polls = AtomicUsize::new(0);
+    let server = Server::legacy(move |seen| {
+        if is_call(seen) {
+            *call.lock().unwrap() = Some(seen.clone());
+            let priming = Step::Say("id: 1\nretry: 1\ndata:\n\n".to_owned());
+            return Some(events([priming, Step::Break]));
+        }
+        seen.header("last-event-id").filter(|_| seen.verb == "GET")?;
+        let call = call.lock().unwrap().clone()?;
+        Some(match polls.fetch_add(1, Ordering::SeqCst) {
+            0..15 => events([Step::Say(": not yet\n\n".to_owned()), Step::Break]),
+            _ => events([say(&call.text("late"))]),
+        })
+    })
+    .await;
+    let client = client()
+        .http(|http| http.retry = Duration::from_millis(50))
+        .connect_url(&server.url)
+        .await
+        .unwrap();
+    assert_eq!(client.call("t").await.unwrap().to_text(), "late");
+    let seen = server.seen();
+    let polls: Vec<_> = seen.iter().filter(|seen| seen.header("last-event-id").is_some()).collect();
+    assert_eq!(polls.len(), 16);
+    // After many polls without an event, the client waits longer than the server requests.
+    assert!(polls[15].at - polls[10].at >= Duration::from_millis(150));
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, StateReport, SupervisedClient, ToolResult};
-use mgp_testkit::example;
+use mgp_testkit::{Random, example};
 use mgp_transport::ChildCommand;
 use mgp_types::mgp::{RestartPolicy, ServerState, ShutdownReason};
 use tokio::sync::broadcast::Receiver;
@@ -234,16 +234,4 @@ fn open_descriptors() -> usize {
 fn memory() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     text.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
-}
-
-/// A source of pseudo-random numbers, which need not be secret.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
 }

@@ -8,14 +8,18 @@ use mgp_client_sdk::{
     Client, EraChoice, RetryConfig, SuperviseConfig, SupervisedClient, ToolResult,
 };
 use mgp_testkit::until;
-use mgp_types::mgp::{ServerState, ShutdownReason};
-use mgp_types::service::{Stack, around, gate};
+use mgp_types::mcp::Era;
+use mgp_types::mgp::{AuditEvent, ServerState, ShutdownReason};
+use mgp_types::service::{
+    AuditError, AuditFuture, AuditSink, CallRecord, Stack, Ticket, around, gate,
+};
 use mgp_types::{ErrorCode, RpcError};
 use tokio::time::{Instant, sleep, timeout};
 use tower_layer::layer_fn;
 
 use crate::world::{
-    WAIT_TIMEOUT, again, answer, echo, hello, is_alive, kill, quick, recorded, recorded_events,
+    HELLO, WAIT_TIMEOUT, again, answer, echo, hello, is_alive, kill, quick, recorded,
+    recorded_events, script,
 };
 
 async fn say(client: &Client, what: &str) -> Result<String, ErrorCode> {
@@ -57,6 +61,47 @@ async fn a_server_that_exits_is_restarted_and_called_again() {
     // A person may start it again.
     server.start().await;
     assert_eq!(say(&server.ready().await.unwrap(), "four").await.unwrap(), "four");
+}
+
+#[tokio::test]
+async fn a_server_that_ends_at_the_probe_is_connected_in_the_legacy_era_at_its_next_start() {
+    let hello = HELLO.strip_prefix("read -r _; ").unwrap();
+    let server = script(&format!(
+        r#"read -r first; case "$first" in *'"initialize"'*) ;; *) exit 1;; esac; {hello}sleep 60"#
+    ));
+    let server = Client::builder("test", "1").supervise(server, quick(3)).unwrap();
+    server.start().await;
+    let client = again(&server, 1).await;
+    assert_eq!(client.server().era, Era::Legacy);
+    assert_eq!(server.restarts(), 1);
+    // Later starts send no probe either.
+    kill(&client);
+    again(&server, 2).await;
+    assert_eq!(server.restarts(), 2);
+}
+
+/// An audit log that refuses its first event only.
+struct FullAtFirst(AtomicBool);
+
+impl AuditSink for FullAtFirst {
+    fn begin(&self, _: CallRecord) -> AuditFuture<Ticket> {
+        AuditFuture::Ready(Err(AuditError::Full))
+    }
+
+    fn record(&self, _: AuditEvent) -> AuditFuture<()> {
+        let is_full = self.0.swap(false, Ordering::SeqCst);
+        AuditFuture::Ready(if is_full { Err(AuditError::Full) } else { Ok(()) })
+    }
+}
+
+#[tokio::test]
+async fn a_start_that_cannot_be_recorded_does_not_change_the_era() {
+    let log = Arc::new(FullAtFirst(AtomicBool::new(true)));
+    let builder = Client::builder("test", "1").server_id("echo").audit(log);
+    let server = builder.supervise(echo(), quick(3)).unwrap();
+    server.start().await;
+    let client = again(&server, 1).await;
+    assert_eq!(client.server().era, Era::Modern);
 }
 
 #[tokio::test]

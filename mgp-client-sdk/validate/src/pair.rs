@@ -117,6 +117,7 @@ impl Pair {
             }
             send(client, self.server_sent(received)).await;
         }
+        server.close().await;
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use crate::json::Wrong;
@@ -49,6 +50,8 @@ pub async fn judge_server(target: &Target, options: &Options) -> Report {
         }
         results.push(judge.play(rule).await);
     }
+    let sessions = judge.sessions.into_values().flatten();
+    join_all(sessions.map(Session::close)).await;
     Report::new(judge.subject, results)
 }
 
@@ -77,7 +80,7 @@ impl Judge<'_> {
             Ok((Err(Outcome::Skipped(reason)), _)) => (Status::Skipped, Some(reason), None),
             Ok((Err(Outcome::Failed(wrong)), evidence)) => (Status::Failed, Some(wrong), evidence),
             Err(_) => {
-                self.sessions.remove(&rule.setup);
+                self.close(rule.setup).await;
                 let reason = format!("the rule was given up after {} s", MAX_RULE.as_secs());
                 (Status::Failed, Some(reason), None)
             }
@@ -97,7 +100,9 @@ impl Judge<'_> {
                 Err(wrong) => (Err(Outcome::Failed(wrong)), None),
                 Ok(mut session) => {
                     session.speaks_mgp = speaks_mgp;
-                    on(rule, &mut session).await
+                    let outcome = on(rule, &mut session).await;
+                    session.close().await;
+                    outcome
                 }
             };
         }
@@ -127,11 +132,19 @@ impl Judge<'_> {
         matches!(self.session(Setup::LegacyMgp).await, Ok(session) if session.mgp().is_some())
     }
 
+    /// Ends the connection for a setup, if there is one.
+    async fn close(&mut self, setup: Setup) {
+        if let Some(Ok(session)) = self.sessions.remove(&setup) {
+            session.close().await;
+        }
+    }
+
     /// Returns the connection for a setup; opens it again if it has ended.
     async fn session(&mut self, setup: Setup) -> Result<&mut Session, &Wrong> {
         let has_ended =
             |known: &Result<Session, Wrong>| matches!(known, Ok(session) if session.end.is_some());
         if self.sessions.get(&setup).is_none_or(has_ended) {
+            self.close(setup).await;
             let opened = Session::open(self.target, setup, self.options).await;
             if let Ok(session) = &opened {
                 self.subject.note(session);

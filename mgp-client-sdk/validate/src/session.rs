@@ -462,6 +462,11 @@ impl Session {
         self.end.is_some()
     }
 
+    /// Ends the connection, and with it the program or the session of the server.
+    pub(crate) async fn close(self) {
+        self.link.close().await;
+    }
+
     /// Returns whether the peer is reached over HTTP.
     pub(crate) fn is_http(&self) -> bool {
         self.link.is_http

@@ -21,51 +21,22 @@ pub struct ConfigKey {
 }
 
 const TRUST: &[&str] = &["trusted", "standard", "sandboxed", "core", "experimental", "untrusted"];
+#[rustfmt::skip]
 const PERMISSIONS: &[&str] = &[
-    "filesystem.read",
-    "filesystem.write",
-    "network.outbound",
-    "network.listen",
-    "shell.execute",
-    "code_execution",
-    "memory.read",
-    "memory.write",
-    "system.info",
-    "camera",
-    "notification",
+    "filesystem.read", "filesystem.write", "network.outbound", "network.listen", "shell.execute",
+    "code_execution", "memory.read", "memory.write", "system.info", "camera", "notification",
 ];
+#[rustfmt::skip]
 const EXTENSIONS: &[&str] = &[
-    "security",
-    "access_control",
-    "audit",
-    "code_safety",
-    "lifecycle",
-    "streaming",
-    "bidirectional",
-    "discovery",
-    "tool_discovery",
-    "permissions",
-    "tool_security",
-    "events",
-    "callbacks",
-    "progress",
-    "error_handling",
+    "security", "access_control", "audit", "code_safety", "lifecycle", "streaming", "bidirectional",
+    "discovery", "tool_discovery", "permissions", "tool_security", "events", "callbacks",
+    "progress", "error_handling",
 ];
+#[rustfmt::skip]
 const PROPOSALS: &[&str] = &[
-    "manifest",
-    "intent_hints",
-    "cost_hints",
-    "scopes",
-    "idempotency",
-    "transactions",
-    "human_in_the_loop",
-    "provenance",
-    "checkpoint",
-    "data_references",
-    "multimodal_signatures",
-    "structured_errors",
-    "server_recommendations",
-    "session_state",
+    "manifest", "intent_hints", "cost_hints", "scopes", "idempotency", "transactions",
+    "human_in_the_loop", "provenance", "checkpoint", "data_references", "multimodal_signatures",
+    "structured_errors", "server_recommendations", "session_state",
 ];
 const APPROVAL: &[&str] = &["interactive", "auto_approve", "deny_all", "config_only"];
 const DEFAULTS: &[&str] = &["opt-in", "opt-out"];

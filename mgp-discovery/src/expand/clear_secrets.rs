@@ -180,44 +180,17 @@ fn variable(server: &ServerId, name: &str) -> String {
 }
 
 /// The beginnings of the tokens of well-known issuers.
+#[rustfmt::skip]
 const PREFIXES: &[&str] = &[
-    "-----BEGIN",
-    "AIza",
-    "AKIA",
-    "ASIA",
-    "dop_v1_",
-    "ghp_",
-    "gho_",
-    "ghs_",
-    "ghu_",
-    "github_pat_",
-    "glpat-",
-    "hf_",
-    "npm_",
-    "pypi-",
-    "rk_live_",
-    "sk-",
-    "sk_live_",
-    "xapp-",
-    "xoxb-",
-    "xoxp-",
+    "-----BEGIN", "AIza", "AKIA", "ASIA", "dop_v1_", "ghp_", "gho_", "ghs_", "ghu_", "github_pat_",
+    "glpat-", "hf_", "npm_", "pypi-", "rk_live_", "sk-", "sk_live_", "xapp-", "xoxb-", "xoxp-",
 ];
 
 /// Words that occur in the names of secret values.
+#[rustfmt::skip]
 const NAMES: &[&str] = &[
-    "apikey",
-    "auth",
-    "authorization",
-    "credential",
-    "credentials",
-    "key",
-    "pass",
-    "passphrase",
-    "passwd",
-    "password",
-    "pat",
-    "secret",
-    "token",
+    "apikey", "auth", "authorization", "credential", "credentials", "key", "pass", "passphrase",
+    "passwd", "password", "pat", "secret", "token",
 ];
 
 /// Words that make a name harmless: its value is the place or the owner of a secret, not the secret itself.

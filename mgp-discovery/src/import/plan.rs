@@ -12,6 +12,7 @@ use super::{Host, Import, ImportedServer, ToolLimit, write};
 use crate::config::{Config, ConfigFinding, ParsedConfig, ServerConfig, TargetConfig, limits};
 use crate::error::DiscoveryError;
 use crate::expand::clear_secrets;
+use crate::line_ends::keep_line_ends;
 use crate::source::{Origin, text_of};
 
 /// The maximum time to wait for another import to finish.
@@ -233,7 +234,7 @@ fn add_all(
             notes: Vec::new(),
         }));
     }
-    let after = document.to_string();
+    let after = keep_line_ends(text, document.to_string());
     Config::parse(file, &after)?;
     Ok((after, lines))
 }

@@ -182,7 +182,10 @@ impl<S: Spawn> Driver<S> {
 
     fn perform(&mut self, event: SupervisorEvent) {
         let now = self.begun.elapsed();
-        for action in self.machine.handle(event, now) {
+        let actions = self.machine.handle(event, now);
+        // Set this before the state changes, because refusals in the new state depend on it.
+        self.state.set_start_pending(self.machine.is_start_pending());
+        for action in actions {
             match action {
                 SupervisorAction::Enter { from, to, reason, restarts } => {
                     let at = Timestamp::now();

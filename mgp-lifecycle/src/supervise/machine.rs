@@ -152,6 +152,14 @@ impl Supervisor {
         )
     }
 
+    /// Returns whether the server will be started again without a request, after the current stop or wait.
+    pub(super) fn is_start_pending(&self) -> bool {
+        matches!(
+            self.phase,
+            Phase::Waiting { .. } | Phase::Stopping { next: AfterStop::Start { .. }, .. }
+        )
+    }
+
     /// Returns the state of a resting server; `None` if it runs or will be started, or before the first request.
     #[must_use]
     pub fn rest(&self) -> Option<RestState> {

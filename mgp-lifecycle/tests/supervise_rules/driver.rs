@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mgp_lifecycle::{StateHandle, StateReport, SuperviseConfig, Supervised, supervise};
+use mgp_lifecycle::{ReadyLayer, StateHandle, StateReport, SuperviseConfig, Supervised, supervise};
+use mgp_types::ErrorCode;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::{BoxFuture, Exit, Spawn, SpawnError, Spawned};
 use tokio::time::{Instant, sleep, timeout};
@@ -376,6 +377,19 @@ async fn a_health_report_affects_only_its_incarnation() {
     server.stop(OPERATOR).await;
     let stopped = [None, Some(ShutdownReason::ResourceLimit), Some(OPERATOR)];
     assert_eq!(*record.stopped.lock().unwrap(), stopped);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_while_draining_is_retryable_only_if_the_policy_starts_the_server_again() {
+    for (policy, is_retryable) in [("never", false), ("on_failure", true), ("always", true)] {
+        let (server, _record) = begin(Behavior::Runs, config(policy));
+        server.start().await;
+        server.ready().await.unwrap();
+        server.reported_unhealthy(1, "unhealthy: no database").await;
+        let error = ReadyLayer::new(server.state().clone()).check().unwrap_err();
+        assert_eq!(error.code(), ErrorCode::SERVER_DRAINING, "{policy}");
+        assert_eq!(error.as_recovery().unwrap().is_retryable(), is_retryable, "{policy}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -68,6 +68,83 @@ fn a_command_is_found_in_every_shape_of_arguments() {
 }
 
 #[test]
+fn relative_paths_are_judged_in_the_working_folder() {
+    for arguments in [
+        json!({"command": "tee passwd", "cwd": "/etc"}),
+        json!({"command": "cp a passwd", "working_directory": "/etc/"}),
+        json!({"command": "sed -i s/a/b/ hosts", "workdir": "/etc"}),
+        json!({"command": "sort", "args": ["-opasswd", "x"], "workingDirectory": "/etc"}),
+        json!({"command": "tar xf a.tar", "cwd": "/etc"}),
+        json!({"command": "curl -O https://a.example.com/passwd", "cwd": "/etc"}),
+        json!({"command": "git apply x.patch", "directory": "/etc/nginx"}),
+        json!({"command": "nice tee passwd", "cwd": "/etc"}),
+        json!({"command": "xargs touch", "cwd": "/usr/bin", "stdin": "a"}),
+        json!({"argv": ["tee", "etc/passwd"], "cwd": "/"}),
+        json!({"command": "tar xf a.tar", "cwd": "/"}),
+        json!({"command": "dd if=a of=etc/passwd", "cwd": "/"}),
+        json!({"command": "tee ../../etc/passwd", "cwd": "/home/ada"}),
+        json!({"command": "tee .bashrc", "cwd": "/home/ada"}),
+        json!({"command": "cp k .ssh/authorized_keys", "cwd": "~"}),
+        json!({"command": "curl -so.bashrc https://a.example.com/", "cwd": "/root"}),
+        json!({"command": "touch x", "cwd": "/work", "working_dir": "/etc"}),
+        json!({"command": "touch x", "options": {"cwd": "/etc"}}),
+        json!({"cwd": "/etc", "commands": [{"command": "touch x", "cwd": "nginx"}]}),
+        json!({"commands": [{"command": "touch x", "cwd": "/etc"}]}),
+        json!({"command": "tee x", "cwd": "C:\\Windows\\System32"}),
+        json!({"command": "tee ./etc/passwd", "cwd": "/app/.."}),
+        json!({"command": "unzip -o /tmp/a.zip", "cwd": "/app/.."}),
+        json!({"command": "curl -ssssssssssssssssssso.bashrc https://a.example.com/", "cwd": "/root"}),
+        json!({"command": "tee .bashrc", "cwd": "/var/home/ada"}),
+        json!({"command": "tee ../.bashrc", "cwd": "/root/project"}),
+        json!({"command": "touch ../../bin/x", "cwd": "/opt/app"}),
+        json!({"command": "touch git", "cwd": "/opt/homebrew/bin"}),
+        json!({"command": "tee hooks/pre-commit", "cwd": "/opt/app/.git"}),
+        json!({"command": "ls", "output_file": "/etc/passwd"}),
+        json!({"command": "ls", "stdout": "/etc/cron.d/x"}),
+        json!({"command": "ls", "stderrPath": "/home/ada/.bashrc"}),
+        json!({"command": "ls", "output_file": "passwd", "cwd": "/etc"}),
+        json!({"command": "ls", "options": {"stdout": ">> ~/.bashrc"}}),
+    ] {
+        assert!(sandbox(&arguments).is_err(), "{arguments}");
+    }
+    assert!(sandbox(&json!({"command": "ls", "cwd": "a".repeat(2_000)})).is_err());
+}
+
+#[test]
+fn commands_in_the_folder_of_a_project_and_readers_in_one_of_the_system_pass() {
+    for arguments in [
+        json!({"command": "cat passwd", "cwd": "/etc"}),
+        json!({"command": "git log --oneline", "cwd": "/etc"}),
+        json!({"command": "docker ps", "cwd": "/"}),
+        json!({"command": "mkdir data", "cwd": "/"}),
+        json!({"command": "npm test", "cwd": "/usr/src/app"}),
+        json!({"command": "touch a.txt", "cwd": "/root/project"}),
+        json!({"command": "cp a.txt .", "cwd": "/tmp"}),
+        json!({"command": "cp -rv a b", "cwd": "/home/ada/project"}),
+        json!({"command": "cargo build", "cwd": "C:\\Users\\ada\\project"}),
+        json!({"command": "git commit -m x", "cwd": "~/.config/nvim"}),
+        json!({"command": "ls", "output_file": "out/list.txt", "cwd": "/work"}),
+        json!({"command": "ls", "stdout": "pipe", "output": "json", "cwd": "/etc"}),
+        json!({"command": "ls", "output_file": "/dev/null", "log_file": "/tmp/x.log"}),
+        json!({"command": "ls", "output_file": "C:\\Users\\ada\\out.txt"}),
+        json!({"command": "make", "cwd": "a", "directory": "b", "workdir": "c"}),
+        json!({"command": "npm test", "cwd": "/var/home/ada/project"}),
+        json!({"command": "touch a.txt", "cwd": "/System/Volumes/Data/Users/ada/project"}),
+        json!({"command": "cp a.txt ../backend/b.txt", "cwd": "/opt/app/frontend"}),
+        json!({"command": "touch ../../README.md", "cwd": "/usr/src/app/packages/a"}),
+        json!({"command": "cp a.txt ..", "cwd": "/tmp/x"}),
+        json!({"command": "curl -d '{\"a\": 1}' https://a.example.com/", "cwd": "/"}),
+        json!({"command": "tar xzf a.tgz -C /tmp/x", "cwd": "/"}),
+        json!({"command": "tar czf /tmp/a.tgz app", "cwd": "/"}),
+        json!({"command": "ping -c 3 example.com", "cwd": "/etc"}),
+        json!({"command": "tail -c 100 syslog", "cwd": "/var/log"}),
+        json!({"command": "openssl x509 -noout -in a.pem", "cwd": "/etc/ssl"}),
+    ] {
+        assert_eq!(sandbox(&arguments), Ok(()), "{arguments}");
+    }
+}
+
+#[test]
 fn a_command_without_the_program_after_which_the_tool_is_named_is_judged_with_it() {
     let check = |tool, command: &str| {
         let arguments = json!({ "command": command });

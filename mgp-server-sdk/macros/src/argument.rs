@@ -10,19 +10,10 @@ use syn::{
 use crate::describe;
 
 /// The types that are extractors, by the last segment of their paths.
+#[rustfmt::skip]
 const EXTRACTORS: [&str; 12] = [
-    "CallerState",
-    "Cancelled",
-    "Context",
-    "Deadline",
-    "Grants",
-    "Logger",
-    "Outlet",
-    "Peer",
-    "Principal",
-    "ResultStream",
-    "SessionInfo",
-    "Trace",
+    "CallerState", "Cancelled", "Context", "Deadline", "Grants", "Logger", "Outlet", "Peer",
+    "Principal", "ResultStream", "SessionInfo", "Trace",
 ];
 
 /// The extractors whose types have type parameters, by the last segment of their paths.

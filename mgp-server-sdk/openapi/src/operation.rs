@@ -19,24 +19,11 @@ const MAX_DESCRIPTION: usize = 1_000;
 const MAX_PARAMETERS: usize = 128;
 
 /// Headers that only the connection or the credentials may set, never a caller.
+#[rustfmt::skip]
 const OWN_HEADERS: &[&str] = &[
-    "accept",
-    "authorization",
-    "connection",
-    "content-length",
-    "content-type",
-    "cookie",
-    "expect",
-    "forwarded",
-    "host",
-    "keep-alive",
-    "origin",
-    "proxy-authorization",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "via",
+    "accept", "authorization", "connection", "content-length", "content-type", "cookie", "expect",
+    "forwarded", "host", "keep-alive", "origin", "proxy-authorization", "te", "trailer",
+    "transfer-encoding", "upgrade", "via",
 ];
 
 /// An operation of an API; each operation becomes one tool.

@@ -26,23 +26,11 @@ const MAX_DESCRIPTION: usize = 400;
 const MAX_MEMBER: usize = 4 << 10;
 
 /// Members that have no meaning for arguments, or that refer to something outside of the schema.
+#[rustfmt::skip]
 const DROPPED: &[&str] = &[
-    "$anchor",
-    "$comment",
-    "$dynamicAnchor",
-    "$dynamicRef",
-    "$id",
-    "$schema",
-    "$vocabulary",
-    "deprecated",
-    "discriminator",
-    "example",
-    "examples",
-    "externalDocs",
-    "nullable",
-    "readOnly",
-    "writeOnly",
-    "xml",
+    "$anchor", "$comment", "$dynamicAnchor", "$dynamicRef", "$id", "$schema", "$vocabulary",
+    "deprecated", "discriminator", "example", "examples", "externalDocs", "nullable", "readOnly",
+    "writeOnly", "xml",
 ];
 
 /// A collector of the schemas that the arguments of one tool need.

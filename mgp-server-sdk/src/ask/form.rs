@@ -57,20 +57,10 @@ impl Serialize for Fields {
 }
 
 /// The keywords that clients support in the schema of a field, in addition to those for choices.
+#[rustfmt::skip]
 const KEYWORDS: [&str; 13] = [
-    "type",
-    "title",
-    "description",
-    "default",
-    "minLength",
-    "maxLength",
-    "pattern",
-    "format",
-    "minimum",
-    "maximum",
-    "minItems",
-    "maxItems",
-    "enum",
+    "type", "title", "description", "default", "minLength", "maxLength", "pattern", "format",
+    "minimum", "maximum", "minItems", "maxItems", "enum",
 ];
 
 /// The string formats that clients support.

@@ -109,6 +109,21 @@ async fn each_spelling_of_a_uri_is_notified_and_ends_on_its_own() {
     assert_eq!(sent(&peer), [ResourcesUpdated::METHOD; 3]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_change_before_a_subscription_is_added_is_sent_to_its_client_only() {
+    let (subscribers, peers) = (Subscribers::default(), [peer(), peer()]);
+    let scopes = [(); 2].map(|()| Scope::new(ScopeKind::Connection));
+    let [earlier, cx] = [0, 1].map(|number| peers[number].peer().context(&scopes[number]));
+    subscribers.watch(&earlier, "test://a".to_owned()).unwrap();
+    for has_changed in [false, true] {
+        let (name, mut watching) = WatchedResource::plain("test://a".to_owned());
+        watching.has_changed = Some(Box::new(move || has_changed));
+        subscribers.watch_as(&cx, name, watching).unwrap();
+        wait_for_sending().await;
+        assert_eq!(peers.each_ref().map(|peer| sent(peer).len()), [0, usize::from(has_changed)]);
+    }
+}
+
 #[tokio::test]
 async fn subscriptions_are_bounded() {
     let (subscribers, peer) = (Subscribers::default(), peer());

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use mgp_server_sdk::Drain;
+use mgp_testkit::Random;
 use mgp_types::mgp::ShutdownReason;
 use mgp_types::service::Principal;
 use serde_json::{Value, json};
@@ -18,7 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::drains;
 use crate::wire;
-use crate::world::{Began, Random, Received, TIMEOUT, call, request, server};
+use crate::world::{Began, Received, TIMEOUT, call, request, server};
 
 /// A server that listens on an address.
 struct Listening {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mgp_server_sdk::Tool;
+use mgp_testkit::Random;
 use mgp_types::mcp::TaskSupport;
 use mgp_types::mgp::ShutdownReason;
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
 use crate::drains;
-use crate::world::{Began, Random, Received, World, call, request, rest, server, write};
+use crate::world::{Began, Received, World, call, request, rest, server, write};
 
 /// The maximum number of calls that a peer makes in a test.
 const CALLS: u64 = 60;

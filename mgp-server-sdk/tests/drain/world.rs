@@ -62,17 +62,6 @@ pub(crate) fn server(began: &Began) -> Server {
         .tool(blocks)
 }
 
-/// Pseudo-random numbers with a fixed seed.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-}
-
 /// A running server, with the streams over which the test, as its peer, writes and reads.
 pub(crate) struct World {
     pub(crate) to: WriteHalf<DuplexStream>,

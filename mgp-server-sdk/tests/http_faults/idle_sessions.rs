@@ -59,6 +59,11 @@ fn ten_thousand_take_little() {
             sleep(IDLE + MINUTE * 3).await;
             assert_eq!((service.sessions(), ended.load(Ordering::SeqCst)), (0, SESSIONS));
             assert!(!is_known(&service, ids.iter().next().unwrap()).await);
+            // As many again fit into the memory that the first ones have released.
+            for _ in 0..SESSIONS {
+                open(&service).await.unwrap();
+            }
+            assert_eq!(service.sessions(), SESSIONS);
         });
     });
 }

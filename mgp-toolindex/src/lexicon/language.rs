@@ -198,40 +198,11 @@ fn arabic(word: &str) -> String {
 }
 
 /// Suffixes of Hindi words that express number, gender, case and verb forms, longest first.
+#[rustfmt::skip]
 const HINDI_SUFFIXES: &[&str] = &[
-    "िएगा",
-    "ियों",
-    "ियाँ",
-    "ियां",
-    "ाइए",
-    "ाओं",
-    "ाएँ",
-    "ाएं",
-    "ाया",
-    "ाने",
-    "ाना",
-    "ाता",
-    "ाते",
-    "ाती",
-    "िए",
-    "ओं",
-    "ने",
-    "ना",
-    "नी",
-    "ता",
-    "ते",
-    "ती",
-    "कर",
-    "ों",
-    "ें",
-    "ओ",
-    "ो",
-    "े",
-    "ी",
-    "ा",
-    "ि",
-    "ू",
-    "ु",
+    "िएगा", "ियों", "ियाँ", "ियां", "ाइए", "ाओं", "ाएँ", "ाएं", "ाया", "ाने", "ाना", "ाता", "ाते",
+    "ाती", "िए", "ओं", "ने", "ना", "नी", "ता", "ते", "ती", "कर", "ों", "ें", "ओ", "ो", "े", "ी",
+    "ा", "ि", "ू", "ु",
 ];
 
 /// Returns the stem of a Hindi word, without the dot that marks letters of foreign origin.

@@ -4,30 +4,10 @@
 const CALCULATOR: &[&str] = &["calculate", "calculator", "math", "expression"];
 
 /// The words that can occur between two numbers of an arithmetic expression.
+#[rustfmt::skip]
 const OPERATIONS: &[&str] = &[
-    "+",
-    "-",
-    "*",
-    "/",
-    "×",
-    "÷",
-    "^",
-    "x",
-    "plus",
-    "minus",
-    "times",
-    "multiply",
-    "multiplied",
-    "divide",
-    "divided",
-    "over",
-    "modulo",
-    "mod",
-    "percent",
-    "%",
-    "power",
-    "add",
-    "subtract",
+    "+", "-", "*", "/", "×", "÷", "^", "x", "plus", "minus", "times", "multiply", "multiplied",
+    "divide", "divided", "over", "modulo", "mod", "percent", "%", "power", "add", "subtract",
 ];
 
 /// The words that can follow an operation: `divided by`, `percent of`, `to the power of`.

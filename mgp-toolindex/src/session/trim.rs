@@ -45,21 +45,10 @@ enum Properties {
 const MAX_REDUCED_BYTES: usize = 128 << 10;
 
 /// Members that constrain a value.
+#[rustfmt::skip]
 const CONSTRAINTS: &[&str] = &[
-    "type",
-    "enum",
-    "const",
-    "format",
-    "pattern",
-    "default",
-    "minimum",
-    "maximum",
-    "minLength",
-    "maxLength",
-    "minItems",
-    "maxItems",
-    "additionalProperties",
-    "$ref",
+    "type", "enum", "const", "format", "pattern", "default", "minimum", "maximum", "minLength",
+    "maxLength", "minItems", "maxItems", "additionalProperties", "$ref",
 ];
 /// Members of a schema without which the model would have to guess the arguments.
 const ESSENTIALS: &[&str] = &["type", "enum", "const"];

@@ -225,22 +225,12 @@ mod tests {
     #[test]
     fn hostile_texts_are_counted() {
         let counter = TokenCounter::new();
-        for part in [
-            "a",
-            "A",
-            "aA",
-            " ",
-            "\n",
-            " \n",
-            "\u{301}",
-            "文",
-            "'s",
-            "/",
-            "\u{0}",
-            "1",
-            "\u{1f600}",
+        #[rustfmt::skip]
+        let parts = [
+            "a", "A", "aA", " ", "\n", " \n", "\u{301}", "文", "'s", "/", "\u{0}", "1", "\u{1f600}",
             ",\"",
-        ] {
+        ];
+        for part in parts {
             for bytes in [60_000, 70_000, 1 << 20] {
                 let text = part.repeat(bytes / part.len());
                 let count = counter.count(&text);

@@ -246,45 +246,15 @@ mod tests {
 
         #[test]
         fn pieces_that_continue_are_not_taken_for_complete() {
-            for text in [
-                "it's",
-                "it'save",
-                "don'tread",
-                "it'LLAMA",
-                "'read",
-                "l'été",
-                "éread",
-                "readé",
-                "—read",
-                "read—",
-                "—\":\"read",
-                "\":\"—",
-                "\n\":\"",
-                "\":\"\n",
-                ";\n/\"read",
-                "a /\n/b",
-                "1２34５",
-                "２1",
-                "  read",
-                "\tread",
-                "\u{a0}read",
-                "\u{3000}read",
-                "readЖ",
-                "Жread",
-                "READme",
-                "ABCdef",
-                "XMLHttp",
-                "zvzvzvzv",
-                "QQQQ",
-                "\u{301}read",
-                "read\u{301}",
-                "ǅread",
-                "a\u{200d}b",
-                "🙂read",
-                "read🙂",
-                "한국어로read",
-                "\u{0}read",
-            ] {
+            #[rustfmt::skip]
+            let texts = [
+                "it's", "it'save", "don'tread", "it'LLAMA", "'read", "l'été", "éread", "readé",
+                "—read", "read—", "—\":\"read", "\":\"—", "\n\":\"", "\":\"\n", ";\n/\"read",
+                "a /\n/b", "1２34５", "２1", "  read", "\tread", "\u{a0}read", "\u{3000}read", "readЖ",
+                "Жread", "READme", "ABCdef", "XMLHttp", "zvzvzvzv", "QQQQ", "\u{301}read",
+                "read\u{301}", "ǅread", "a\u{200d}b", "🙂read", "read🙂", "한국어로read", "\u{0}read",
+            ];
+            for text in texts {
                 check(text);
             }
         }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use bytestring::ByteString;
 use futures_util::stream::{FuturesUnordered, Stream};
+use mgp_types::method::{Request as _, ServerDiscover};
 use mgp_types::service::{
     Call, CallKey, Context, Message, Method, Params, Reply, WireRules, write_answer,
 };
@@ -366,11 +367,13 @@ where
                 self.dispatch_notification(method, params, size, task);
             }
             Message::Response { id, outcome } => {
+                let pending = &self.connection.send_half.pending;
+                // Some legacy servers cannot read the probe, and so their error has no id.
+                let id = id.or_else(|| {
+                    pending.first_of(ServerDiscover::METHOD).filter(|_| outcome.is_err())
+                });
                 let known = id.as_ref().is_some_and(|id| {
-                    self.connection
-                        .send_half
-                        .pending
-                        .complete(id, |cx| outcome.and_then(|result| read_reply(cx, result)))
+                    pending.complete(id, |cx| outcome.and_then(|result| read_reply(cx, result)))
                 });
                 if !known {
                     tracing::debug!(?id, "ignored an answer to an unknown request");

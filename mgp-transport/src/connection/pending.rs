@@ -142,21 +142,29 @@ impl PendingRequests {
         id: &Id,
         make: impl FnOnce(&Context) -> Result<Reply, RpcError>,
     ) -> bool {
-        let Id::Number(number) = id else { return false };
-        let Some(entry) = self.table.lock().entries.remove(number) else { return false };
+        let Some(number) = number_of(id) else { return false };
+        let Some(entry) = self.table.lock().entries.remove(&number) else { return false };
         entry.slot.finish(make(entry.call.cx()));
         true
     }
 
     pub(crate) fn get(&self, id: &Id) -> Option<InFlight> {
-        let Id::Number(number) = id else { return None };
-        self.table.lock().entries.get(number).map(|entry| entry.in_flight(*number))
+        let number = number_of(id)?;
+        self.table.lock().entries.get(&number).map(|entry| entry.in_flight(number))
     }
 
     /// Returns whether an unanswered request has this id and method.
     pub(crate) fn is_of(&self, id: &Id, method: &Method) -> bool {
         let Id::Number(number) = id else { return false };
         self.table.lock().entries.get(number).is_some_and(|entry| entry.call.method() == method)
+    }
+
+    /// Returns the id of the first request of the connection, if it has this method and is unanswered.
+    pub(crate) fn first_of(&self, method: &str) -> Option<Id> {
+        let table = self.table.lock();
+        let is_unanswered =
+            table.entries.get(&1).is_some_and(|entry| entry.call.method().as_str() == method);
+        is_unanswered.then_some(Id::Number(1))
     }
 
     pub(crate) fn all(&self) -> Vec<InFlight> {
@@ -287,6 +295,15 @@ impl Drop for Slot {
     }
 }
 
+/// Returns the number in an id of the peer. Some peers repeat the number as a string, which the official SDKs accept.
+fn number_of(id: &Id) -> Option<i64> {
+    match id {
+        Id::Number(number) => Some(*number),
+        Id::String(text) => text.parse().ok(),
+        _ => None,
+    }
+}
+
 /// Returns the estimated memory of an item while it waits.
 fn item_size(item: &OutletItem) -> usize {
     let text = match item {
@@ -345,6 +362,18 @@ mod tests {
         let mut call = Call::request(Method::from_static("ping"), Params::none(), cx);
         let number = pending.assign_number(&mut call).unwrap();
         (number, pending.insert(number, call).unwrap())
+    }
+
+    /// Some servers keep ids as strings, and answer request `1` with the id `"1"`.
+    #[tokio::test]
+    async fn an_answer_whose_id_is_the_number_as_text_ends_its_call() {
+        let pending = PendingRequests::new(64 << 20);
+        let (number, slot) = insert(&pending);
+        let text = Id::from(number.to_string().as_str());
+        assert!(pending.get(&text).is_some());
+        assert!(!pending.complete(&Id::from("x"), |_| Ok(Reply::None)));
+        assert!(pending.complete(&text, |_| Ok(Reply::None)));
+        assert!(matches!(slot.next().await, SlotEvent::Done(Ok(Reply::None))));
     }
 
     /// Guards the limit in bytes: without it, 256 chunks of 16 MiB (4 GiB) could wait.

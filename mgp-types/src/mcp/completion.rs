@@ -49,7 +49,7 @@ record! {
     /// Completions of an argument.
     pub struct Completion {
         /// The proposed values, at most 100.
-        req values: Vec<String>,
+        req values read nullable: Vec<String>,
         /// The total number of matching values.
         opt total read whole: Option<u64>,
         /// `true` if there are more values than those in `values`.

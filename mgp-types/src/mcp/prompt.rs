@@ -47,7 +47,7 @@ record! {
         /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
         /// The prompts.
-        req prompts: Vec<Prompt>,
+        req prompts read nullable: Vec<Prompt>,
         /// The position of the next page, if there is one.
         opt next_cursor as "nextCursor": Option<String>,
         /// The time the list stays fresh, in milliseconds.
@@ -79,7 +79,7 @@ record! {
         /// A description of the prompt.
         opt description: Option<String>,
         /// The messages of the prompt.
-        req messages: Vec<PromptMessage>,
+        req messages read nullable: Vec<PromptMessage>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }

@@ -51,7 +51,7 @@ record! {
         /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
         /// The resources.
-        req resources: Vec<Resource>,
+        req resources read nullable: Vec<Resource>,
         /// The position of the next page, if there is one.
         opt next_cursor as "nextCursor": Option<String>,
         /// The time the list stays fresh, in milliseconds.
@@ -67,7 +67,7 @@ record! {
         /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
         /// The templates.
-        req resource_templates as "resourceTemplates": Vec<ResourceTemplate>,
+        req resource_templates as "resourceTemplates" read nullable: Vec<ResourceTemplate>,
         /// The position of the next page, if there is one.
         opt next_cursor as "nextCursor": Option<String>,
         /// The time the list stays fresh, in milliseconds.
@@ -95,7 +95,7 @@ record! {
         /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
         /// The contents.
-        req contents: Vec<ResourceContents>,
+        req contents read nullable: Vec<ResourceContents>,
         /// The time the contents stay fresh, in milliseconds.
         opt ttl_ms as "ttlMs" read whole: Option<u64>,
         /// The caches that are allowed to store the result.

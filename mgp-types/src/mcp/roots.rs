@@ -19,7 +19,7 @@ record! {
         /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
         /// The roots.
-        req roots: Vec<Root>,
+        req roots read nullable: Vec<Root>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }

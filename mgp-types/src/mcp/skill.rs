@@ -32,7 +32,7 @@ record! {
         /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
         /// The skills.
-        req skills: Vec<Skill>,
+        req skills read nullable: Vec<Skill>,
         /// The position of the next page, if there is one.
         opt next_cursor as "nextCursor": Option<String>,
         /// The time the list stays fresh, in milliseconds.
@@ -80,7 +80,7 @@ record! {
         /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
         /// The files and directories in the directory; directories have the media type `inode/directory`.
-        req resources: Vec<Resource>,
+        req resources read nullable: Vec<Resource>,
         /// The position of the next page, if there is one.
         opt next_cursor as "nextCursor": Option<String>,
         /// The `_meta` member.

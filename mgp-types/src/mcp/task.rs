@@ -32,7 +32,7 @@ record! {
     /// Result of `tasks/list` (2025-11-25).
     pub struct ListTasksResult {
         /// The tasks.
-        req tasks: Vec<Task>,
+        req tasks read nullable: Vec<Task>,
         /// The position of the next page, if there is one.
         opt next_cursor as "nextCursor": Option<String>,
         /// The `_meta` member.

@@ -80,7 +80,7 @@ record! {
         /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
         /// The tools.
-        req tools: Vec<Tool>,
+        req tools read nullable: Vec<Tool>,
         /// The position of the next page, if there is one.
         opt next_cursor as "nextCursor": Option<String>,
         /// The time the list stays fresh, in milliseconds.
@@ -147,8 +147,9 @@ record! {
     pub struct CallToolResult {
         /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
+        // Some servers send structured content only.
         /// The content blocks, for the model.
-        req content: Vec<ContentBlock>,
+        seq content: Vec<ContentBlock>,
         /// The result as JSON, as described by the tool's `outputSchema`.
         opt structured_content as "structuredContent": Option<Payload>,
         /// `true` if the tool failed.
@@ -200,6 +201,18 @@ mod tests {
         let found = tool.find_security();
         let found = found.as_ref().and_then(Lenient::valid);
         assert_eq!(found.map(|security| &security.risk_level), expected, "{text}");
+    }
+
+    #[test]
+    fn a_result_with_structured_content_only_is_read() {
+        for text in [
+            r#"{"structuredContent":{"a":1}}"#,
+            r#"{"content":null,"structuredContent":{"a":1},"isError":null}"#,
+        ] {
+            let result: CallToolResult = serde_json::from_str(text).unwrap();
+            assert!(result.content.is_empty(), "{text}");
+            assert_eq!(result.structured_content.unwrap().as_str(), r#"{"a":1}"#);
+        }
     }
 
     #[test]

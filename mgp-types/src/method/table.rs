@@ -512,6 +512,7 @@ mod tests {
     fn the_seed_has_nineteen_methods_and_six_notifications() {
         let seed = |kind| methods().filter(|info| info.seed && info.kind == kind).count();
         assert_eq!((seed(Kind::Request), seed(Kind::Notification)), (19, 6));
+        assert_eq!(crate::mgp::Extension::STANDARD.len(), 9);
     }
 
     #[test]

@@ -39,18 +39,10 @@ const SCOPE_INSUFFICIENT: &str = "SCOPE_INSUFFICIENT";
 
 /// Parts of names: a member of `details` whose name contains one of them might hold a secret or internal information,
 /// so its value is replaced.
+#[rustfmt::skip]
 const SECRET_NAMES: &[&str] = &[
-    "password",
-    "passphrase",
-    "secret",
-    "token",
-    "api_key",
-    "apikey",
-    "authorization",
-    "cookie",
-    "private_key",
-    "stack",
-    "traceback",
+    "password", "passphrase", "secret", "token", "api_key", "apikey", "authorization", "cookie",
+    "private_key", "stack", "traceback",
 ];
 
 /// The prefixes of secrets: a long word that begins with one of them is replaced.
@@ -369,30 +361,14 @@ mod tests {
 
     #[test]
     fn each_structured_error_survives_the_way_there_and_back() {
+        #[rustfmt::skip]
         let names = [
-            "RATE_LIMIT_EXCEEDED",
-            "PERMISSION_DENIED",
-            "RESOURCE_NOT_FOUND",
-            "INVALID_INPUT",
-            "QUOTA_EXHAUSTED",
-            "SERVER_UNAVAILABLE",
-            "TRANSACTION_CONFLICT",
-            "AUTHENTICATION_REQUIRED",
-            "SCOPE_INSUFFICIENT",
-            "OPERATION_TIMEOUT",
-            "PAYLOAD_TOO_LARGE",
-            "IDEMPOTENCY_CONFLICT",
-            "INVALID_PARAMETERS",
-            "TOKEN_EXPIRED",
-            "CONFLICT",
-            "SERVER_ERROR",
-            "UPSTREAM_ERROR",
-            "TIMEOUT",
-            "UNSUPPORTED_OPERATION",
-            "CODE_",
-            "CODE_x",
-            "",
-            "ä",
+            "RATE_LIMIT_EXCEEDED", "PERMISSION_DENIED", "RESOURCE_NOT_FOUND", "INVALID_INPUT",
+            "QUOTA_EXHAUSTED", "SERVER_UNAVAILABLE", "TRANSACTION_CONFLICT",
+            "AUTHENTICATION_REQUIRED", "SCOPE_INSUFFICIENT", "OPERATION_TIMEOUT",
+            "PAYLOAD_TOO_LARGE", "IDEMPOTENCY_CONFLICT", "INVALID_PARAMETERS", "TOKEN_EXPIRED",
+            "CONFLICT", "SERVER_ERROR", "UPSTREAM_ERROR", "TIMEOUT", "UNSUPPORTED_OPERATION",
+            "CODE_", "CODE_x", "", "ä",
         ];
         for name in names {
             for kind in ErrorKind::KNOWN {

@@ -8,6 +8,8 @@
 ///     pub struct Tool tagged "type" = "tool" {      // `tagged` is optional: one constant member
 ///         /// Required: missing is an error.
 ///         req name: String,
+///         /// Required list: absent and null read as empty; always written.
+///         seq content: Vec<ContentBlock>,
 ///         /// Optional: absent and null read as `None`, `None` is not written.
 ///         opt title: Option<String>,
 ///         /// Optional list: absent and null read as empty; an empty one is written only if it was received.
@@ -20,14 +22,16 @@
 ///         def done: bool,
 ///         /// With `read whole` in any mode: a whole number, which may be written as `60000.0`.
 ///         opt ttl_ms as "ttlMs" read whole: Option<u64>,
+///         /// With `read nullable`: null reads as the default, because Go writes an empty list as null.
+///         req items read nullable: Vec<Item>,
 ///     }
 /// }
 /// ```
 ///
 /// The struct has a public field for each declared member, and `extra: Extras` for all others. The macro implements
-/// `new` with an argument for each `req` member, `Default` if there is no `req` member, `Serialize` (declared members
-/// first, then the others in the order received), `Deserialize` (if a member is repeated, the last one counts) and,
-/// with the feature `schema`, `JsonSchema`.
+/// `new` with an argument for each `req` and `seq` member, `Default` if there is none of these, `Serialize` (declared
+/// members first, then the others in the order received), `Deserialize` (if a member is repeated, the last one counts)
+/// and, with the feature `schema`, `JsonSchema`.
 macro_rules! record {
     ($(
         $(#[doc = $doc:literal])*
@@ -138,6 +142,9 @@ macro_rules! record {
     (@read $mode:ident, $map:ident, $ty:ty, whole) => {
         Some(<$ty as $crate::record::ReadWhole>::read(&mut $map)?)
     };
+    (@read $mode:ident, $map:ident, $ty:ty, nullable) => {
+        Some($map.next_value::<Option<$ty>>()?.unwrap_or_default())
+    };
     (@read req, $map:ident, $ty:ty) => { Some($map.next_value()?) };
     (@read tri, $map:ident, $ty:ty) => { Some($map.next_value()?) };
     (@read $mode:ident, $map:ident, $ty:ty) => { $map.next_value::<Option<$ty>>()? };
@@ -163,6 +170,7 @@ macro_rules! record {
     };
 
     (@required req) => { true };
+    (@required seq) => { true };
     (@required $mode:ident) => { false };
 
     // The constructor: collects an argument for each required member.
@@ -195,6 +203,9 @@ macro_rules! record {
         }
     };
     (@new $name:ident [$($args:tt)*] [$($init:ident)*] req $field:ident: $ty:ty, $($rest:tt)*) => {
+        $crate::record::record!(@new $name [$($args)* $field: $ty,] [$($init)*] $($rest)*);
+    };
+    (@new $name:ident [$($args:tt)*] [$($init:ident)*] seq $field:ident: $ty:ty, $($rest:tt)*) => {
         $crate::record::record!(@new $name [$($args)* $field: $ty,] [$($init)*] $($rest)*);
     };
     (@new $name:ident [$($args:tt)*] [$($init:ident)*] $mode:ident $field:ident: $ty:ty, $($rest:tt)*) => {

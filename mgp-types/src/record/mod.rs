@@ -29,7 +29,7 @@ pub use extras::{Extras, Object};
 pub(crate) use extras::{Members, text_of};
 pub use lenient::Lenient;
 pub use number::Number;
-pub(crate) use number::ReadWhole;
+pub(crate) use number::{MAX_EXACT, ReadWhole};
 pub use object::RawObject;
 pub(crate) use presence::Presence;
 pub use presence::{List, Nullable};

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::Nullable;
 
 /// The bound up to which a float is exact for whole numbers: 2^53.
-const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+pub(crate) const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// A number; `1` and `1.0` stay distinct.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

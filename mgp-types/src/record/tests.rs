@@ -26,6 +26,14 @@ record! {
         req loud: u64,
     }
 
+    /// A record with required lists.
+    pub(super) struct Lists {
+        /// May be absent or null.
+        seq blocks: Vec<u64>,
+        /// May be null.
+        req items read nullable: Vec<u64>,
+    }
+
     /// A record without required members.
     pub(super) struct Empty {
         /// An object.
@@ -93,6 +101,15 @@ fn absent_null_and_repeated_members() {
     check::<Sample>("[]", None);
     check::<Empty>(r#"{"x":1,"y":2,"x":3}"#, Some(r#"{"y":2,"x":3}"#));
     check::<Empty>(r#"{"maybe":[]}"#, None);
+}
+
+#[test]
+fn a_required_list_can_be_null() {
+    check::<Lists>(r#"{"items":null}"#, Some(r#"{"blocks":[],"items":[]}"#));
+    check::<Lists>(r#"{"blocks":null,"items":[1]}"#, Some(r#"{"blocks":[],"items":[1]}"#));
+    check::<Lists>(r#"{"blocks":[1]}"#, None);
+    check::<Lists>(r#"{"blocks":"x","items":[]}"#, None);
+    assert_eq!(Lists::new(vec![1_u64], vec![2_u64]).items, [2]);
 }
 
 #[test]

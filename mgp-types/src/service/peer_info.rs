@@ -122,6 +122,15 @@ impl PeerInfo {
         self.mgp.is_some_and(|set| set.contains(extension))
     }
 
+    /// Returns the cursor with which the next page of a list is requested from this server; `None` after the last page.
+    ///
+    /// Many legacy servers send an empty cursor with the last page. In 2026-07-28 an empty cursor is a cursor like any
+    /// other.
+    #[must_use]
+    pub fn next_page(&self, cursor: Option<String>) -> Option<String> {
+        cursor.filter(|cursor| self.era != Era::Legacy || !cursor.is_empty())
+    }
+
     /// Returns whether MGP was negotiated.
     #[must_use]
     pub fn supports_mgp(&self) -> bool {

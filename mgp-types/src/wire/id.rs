@@ -5,7 +5,9 @@ use std::fmt;
 use bytestring::ByteString;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A request id: an integer or a string; a peer's id is returned unchanged.
+use crate::record::MAX_EXACT;
+
+/// A request id: an integer or a string; a peer's id is returned unchanged, but `1.0` is read as `1`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Id {
@@ -66,6 +68,13 @@ impl<'de> Deserialize<'de> for Id {
                     .map_err(|_| E::invalid_value(de::Unexpected::Unsigned(number), &self))
             }
 
+            // Peers in languages whose numbers are floats write `1` as `1.0`.
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<Id, E> {
+                whole_of(number)
+                    .map(Id::Number)
+                    .ok_or_else(|| E::invalid_value(de::Unexpected::Float(number), &self))
+            }
+
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Id, E> {
                 Ok(Id::String(text.into()))
             }
@@ -73,6 +82,13 @@ impl<'de> Deserialize<'de> for Id {
 
         deserializer.deserialize_any(Visitor)
     }
+}
+
+/// Returns a float as an integer; `None` if it is not a whole number, or too large to be exact.
+#[expect(clippy::cast_possible_truncation, reason = "the number is whole and at most 2^53")]
+fn whole_of(number: f64) -> Option<i64> {
+    let is_whole = (-MAX_EXACT..=MAX_EXACT).contains(&number) && number.fract() == 0.0;
+    is_whole.then_some(number as i64)
 }
 
 crate::record::schema_of!(Id as "Id", { "type": ["integer", "string"] });
@@ -95,9 +111,17 @@ mod tests {
         check("-7", Some(Id::Number(-7)));
         check("9007199254740993", Some(Id::Number(9_007_199_254_740_993)));
         check(r#""a""#, Some(Id::from("a")));
-        check("1.0", None);
+        check("1.5", None);
+        check("1e300", None);
         check("99999999999999999999", None);
         check("null", None);
         check("[1]", None);
+    }
+
+    #[test]
+    fn a_whole_float_is_an_integer() {
+        for (text, expected) in [("1.0", 1), ("-7.0", -7), ("0.0", 0), ("1e2", 100)] {
+            assert_eq!(serde_json::from_str::<Id>(text).unwrap(), Id::Number(expected), "{text}");
+        }
     }
 }

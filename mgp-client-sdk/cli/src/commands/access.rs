@@ -185,8 +185,8 @@ impl Render for QueryResult {
             let reason = format!("{} for {} of {}, by {source}", self.agent, tool, self.server);
             out.status_line(&Cell::from(permission.as_str()).color(color), &reason);
             if permission != "allow" {
-                out.line(format!(
-                    "to allow it: mgp access grant {} {} {tool}",
+                out.hint(format!(
+                    "to allow it: `mgp access grant {} {} {tool}`",
                     self.agent, self.server
                 ));
             }
@@ -239,7 +239,7 @@ impl ServerAccess {
 impl Render for AccessMatrix {
     fn render(&self, out: &mut Output) {
         if self.servers.is_empty() || self.agents.is_empty() {
-            return out.line("no servers or no agents; see `mgp servers ls`");
+            return out.hint("no servers or no agents; see `mgp servers ls`");
         }
         let agents = self.agents.iter().map(|row| row.agent.as_str());
         let heads: Vec<&str> = std::iter::once("SERVER").chain(agents).collect();
@@ -252,10 +252,10 @@ impl Render for AccessMatrix {
         if self.agents.iter().flat_map(|row| &row.access).any(|one| one.by_default == "?") {
             out.line("?: not granted, and the server's default_policy is not known");
         }
-        out.line("+N -N: so many single tools granted or denied; `mgp access query AGENT SERVER` names them");
+        out.hint("+N -N: so many single tools granted or denied; `mgp access query AGENT SERVER` names them");
         for id in &self.left {
-            out.line(format!(
-                "there is no server `{id}`: a later one of that id has this access; to end it: mgp access revoke AGENT {id}"
+            out.hint(format!(
+                "there is no server `{id}`: a later one of that id has this access; to end it: `mgp access revoke AGENT {id}`"
             ));
         }
     }

@@ -147,14 +147,14 @@ impl Render for ApprovalList {
                 out.line(format!("  Calls like this: {like}"));
             }
             if open.kind == "call" {
-                out.line(format!("  The whole arguments: mgp approvals show {}", open.id));
+                out.hint(format!("  The whole arguments: `mgp approvals show {}`", open.id));
             } else if open.question.contains("\n  script     ") {
-                out.line(format!("  The whole script: mgp approvals show {}", open.id));
+                out.hint(format!("  The whole script: `mgp approvals show {}`", open.id));
             }
         }
         if self.0.iter().any(|one| one.state == "open" && one.kind == "call") {
             out.line("");
-            out.line("answer: `mgp approvals approve ID`, `mgp approvals deny ID`, or `mgp approvals watch`; a call that no longer waits then runs when it is made again");
+            out.hint("answer: `mgp approvals approve ID`, `mgp approvals deny ID`, or `mgp approvals watch`; a call that no longer waits then runs when it is made again");
         }
     }
 }

@@ -126,7 +126,7 @@ impl Render for VerifyResult {
         out.status_line(&Cell::from("OK").color(Color::Green), &text);
         if let Some(lost) = self.lost {
             let lost = plural(lost, "record");
-            out.line(format!("{lost} lost before; see `mgp audit query --type records_lost`"));
+            out.hint(format!("{lost} lost before; see `mgp audit query --type records_lost`"));
         }
     }
 }

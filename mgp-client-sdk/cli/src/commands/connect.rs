@@ -170,18 +170,18 @@ impl Render for ConnectResult {
         }
         if !self.not_granted.is_empty() {
             let (names, first) = (self.not_granted.join(", "), &self.not_granted[0]);
-            out.line(format!(
+            out.hint(format!(
                 "not for {agent}: {names}; to change that: `mgp access grant {agent} {first}`"
             ));
         }
         if !self.replaced.is_empty() {
             let names = self.replaced.join(", ");
-            out.line(format!("taken out of the file: {names}; `mgp disconnect` restores them"));
+            out.hint(format!("taken out of the file: {names}; `mgp disconnect` restores them"));
         }
         if !self.beside.is_empty() {
             let names = self.beside.join(", ");
             out.line(format!("not governed, because the host still starts them itself: {names}"));
-            out.line(format!(
+            out.hint(format!(
                 "`mgp import {agent} --apply` copies those that mgp does not have yet, `mgp connect {agent} --replace` takes them out there"
             ));
         }

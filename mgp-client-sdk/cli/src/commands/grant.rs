@@ -79,7 +79,7 @@ impl GrantResult {
             all.iter().filter_map(Self::failed_server).chain(later).collect();
         if !failed.is_empty() {
             let names = failed.into_iter().collect::<Vec<_>>().join(", ");
-            out.line(format!(
+            out.hint(format!(
                 "not ready: {names}; once it is, `mgp approvals ls` shows the permissions that it needs"
             ));
         }
@@ -131,7 +131,7 @@ impl GrantResult {
         if tools.is_none() {
             parts.push("its permissions are asked for once it is ready".to_owned());
         }
-        out.line(format!("{server}: {}", parts.join("; ")));
+        out.hint(format!("{server}: {}", parts.join("; ")));
     }
 
     /// Returns descriptions of what the agent did not get.

@@ -186,7 +186,7 @@ impl Render for ImportResult {
                     backup.display()
                 ));
             }
-            out.line("next: `mgp doctor`, then `mgp connect HOST --replace`");
+            out.hint("next: `mgp doctor`, then `mgp connect HOST --replace`");
         }
     }
 }

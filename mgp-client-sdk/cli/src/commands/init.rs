@@ -39,7 +39,7 @@ pub(crate) struct InitResult {
 impl Render for InitResult {
     fn render(&self, out: &mut Output) {
         out.line(format!("wrote {}", self.file.display()));
-        out.line(if self.needs_trust {
+        out.hint(if self.needs_trust {
             "next: add your servers to it, then run `mgp trust`"
         } else {
             "next: add your servers to it, or run `mgp import`; then run `mgp doctor`"

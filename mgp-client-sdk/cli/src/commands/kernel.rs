@@ -24,7 +24,7 @@ use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::lock::{self, LockAttempt};
 use crate::output::{ActionReport, Cell, Color, Output, Render, plural, print};
-use crate::{control, state, time_args};
+use crate::{control, state, state_option, time_args};
 
 /// The default time that `mgp stop` gives the kernel's running calls to finish.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -93,19 +93,19 @@ pub(crate) struct Status {
 impl Status {
     fn render_waiting(&self, out: &mut Output) {
         let counts = [
-            (self.waiting_approvals, "approval", "mgp approvals watch"),
-            (self.waiting_questions, "question", "mgp callbacks ls"),
-            (self.waiting_transactions, "transaction", "mgp transactions ls"),
+            (self.waiting_approvals, "approval", "`mgp approvals watch`"),
+            (self.waiting_questions, "question", "`mgp callbacks ls`"),
+            (self.waiting_transactions, "transaction", "`mgp transactions ls`"),
         ];
         let counted = counts.into_iter().filter(|(count, ..)| *count > 0);
         let lines = counted
             .map(|(count, what, command)| format!("{}: {command}", plural(count, what)))
             .chain(self.waiting_definitions.iter().map(|(server, count)| {
                 let count = plural(*count, "definition");
-                format!("{count} of {server}: mgp tools ls {server} --waiting")
+                format!("{count} of {server}: `mgp tools ls {server} --waiting`")
             }));
         for (at, line) in lines.enumerate() {
-            out.line(format!("  {:10}{line}", if at == 0 { "waiting" } else { "" }));
+            out.hint(format!("  {:10}{line}", if at == 0 { "waiting" } else { "" }));
         }
     }
 }
@@ -132,7 +132,7 @@ impl Render for Status {
         out.line(format!("  servers   {}, with {}", info.servers, plural(info.tools, "tool")));
         for (at, (server, why)) in self.failing.iter().enumerate() {
             let name = if at == 0 { "failing" } else { "" };
-            out.line(format!("  {name:10}{server}: {why}; mgp doctor {server}"));
+            out.hint(format!("  {name:10}{server}: {why}; `mgp doctor {server}`"));
         }
         self.render_waiting(out);
         for (name, text) in [("state", &info.state), ("socket", &info.socket), ("http", &info.http)]
@@ -182,7 +182,8 @@ fn render_findings(findings: &[KernelFinding], out: &mut Output) {
             _ => String::new(),
         };
         let mark = Cell::from(finding.severity.as_str()).color(color);
-        out.status_line(&mark, &format!("{place}{}", finding.message));
+        let text = format!("{place}{}", finding.message);
+        out.status_line(&mark, &state_option::add_to(&text));
     }
 }
 

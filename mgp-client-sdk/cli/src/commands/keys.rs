@@ -8,7 +8,7 @@ use mgp_types::Timestamp;
 use mgp_types::service::Principal;
 use serde::Serialize;
 
-use super::known_names::KnownNames;
+use super::known_names::{KnownNames, elsewhere_remedy};
 use crate::args::Global;
 use crate::backend::operator;
 use crate::control;
@@ -138,7 +138,7 @@ impl From<&KeyRecord> for KeyInfo {
 impl Render for KeyList {
     fn render(&self, out: &mut Output) {
         if self.0.is_empty() {
-            return out.line("no keys; create one with `mgp keys add AGENT`");
+            return out.hint("no keys; create one with `mgp keys add AGENT`");
         }
         let rows = self.0.iter().map(|key| {
             let color = if key.status == "valid" { Color::Green } else { Color::Dim };
@@ -196,7 +196,12 @@ pub(crate) async fn run(global: &Global, keys: &Keys) -> CliResult {
                 key: new.reveal().to_owned(),
                 agent: add.agent.clone(),
             };
-            print(global, &key)
+            print(global, &key)?;
+            if !add.admin && add.tenant != operator().tenant().as_str() {
+                let remedy = elsewhere_remedy(&add.tenant);
+                print_note(global, &format!("mgp: {} has no access yet; {remedy}", add.agent));
+            }
+            Ok(())
         }
         Keys::Revoke { id } => {
             control::admit_change(global).await?;

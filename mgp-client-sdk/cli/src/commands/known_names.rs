@@ -50,6 +50,8 @@ pub(super) struct KnownNames {
     /// The servers and their tools; the set is empty if the server has not listed its tools yet.
     servers: BTreeMap<String, BTreeSet<String>>,
     agents: BTreeSet<String>,
+    /// The agents whose keys all belong to tenants that this operator cannot decide about, each with such a tenant.
+    agents_elsewhere: BTreeMap<String, String>,
     db: Db,
 }
 
@@ -62,10 +64,13 @@ impl KnownNames {
         let loaded = Sources::from_env().load(&Trust::new(Arc::new(db.clone()))).await;
         let config = loaded.as_ref().map(|loaded| loaded.config.clone()).unwrap_or_default();
         let mut agents = agents_in_use(global, &db).await?;
+        let (own, elsewhere) = keys_by_tenant(global).await?;
+        agents.extend(own);
         if let Backend::Kernel(client) = backend {
             read_kernel(client, &mut servers).await?;
             let info = client.request::<KernelInfo>(&KernelInfoParams::new()).await?;
-            agents.extend(info.clients.into_iter().filter_map(|client| client.agent));
+            let connected = info.clients.into_iter().filter_map(|client| client.agent);
+            agents.extend(connected.filter(|agent| !elsewhere.contains_key(agent)));
         } else if let Ok(loaded) = &loaded {
             let ids = loaded.config.servers.iter().map(|server| server.id.to_string());
             servers.extend(
@@ -81,7 +86,7 @@ impl KnownNames {
             agents.extend(settings.groups.iter().map(|group| format!("group:{group}")));
             agents.insert(agent);
         }
-        Ok(Self { servers, agents, db })
+        Ok(Self { servers, agents, agents_elsewhere: elsewhere, db })
     }
 
     /// Opens a backend to read the names, for commands that use no backend themselves.
@@ -183,6 +188,9 @@ impl KnownNames {
     /// Refuses an unknown agent whose name is nearly that of a known one; for any other unknown agent, returns a note.
     pub(super) fn check_agent(&self, agent: &str) -> CliResult<Option<String>> {
         let Some(note) = self.note_on_agent(agent) else { return Ok(None) };
+        if self.agents_elsewhere.contains_key(agent) {
+            return Ok(Some(note));
+        }
         // `agent-2` beside `agent-1` is not mistyped.
         let letters = |name: &str| name.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
         let is_typo = |near: &str| letters(near) != letters(agent);
@@ -192,9 +200,20 @@ impl KnownNames {
         Ok(Some(note))
     }
 
-    /// Returns a note if the agent is not known yet.
+    /// Returns a note if the agent is not known yet, or only in another tenant, to which decisions do not apply.
     pub(super) fn note_on_agent(&self, agent: &str) -> Option<String> {
-        if self.agents.contains(agent) {
+        if let Some(tenant) = self.agents_elsewhere.get(agent) {
+            return Some(format!(
+                "the key of `{agent}` belongs to the tenant `{tenant}`, to which this does not apply; {}",
+                elsewhere_remedy(tenant)
+            ));
+        }
+        self.note_on_unknown_agent(agent)
+    }
+
+    /// Returns a note if the agent is not known in any tenant yet.
+    pub(super) fn note_on_unknown_agent(&self, agent: &str) -> Option<String> {
+        if self.agents.contains(agent) || self.agents_elsewhere.contains_key(agent) {
             return None;
         }
         let near = self.nearest_agent(agent);
@@ -265,11 +284,9 @@ pub(super) fn no_tool<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
     Failure::usage(format!("there is no tool `{name}`{near}"))
 }
 
-/// Returns the agents that access entries, keys or connected hosts use, the names of all known hosts, `*` and
-/// `default`.
+/// Returns the agents that access entries or connected hosts use, the names of all known hosts, `*` and `default`.
 async fn agents_in_use(global: &Global, store: &dyn Store) -> CliResult<BTreeSet<String>> {
     let mut agents = mgp_security::Access::named_in(store, operator().tenant()).await?;
-    agents.extend(agents_of_keys(global).await?);
     agents.extend(connected_agents(global)?);
     agents.extend(KnownHost::ALL.map(|host| host.name().to_owned()));
     agents.extend(["*".to_owned(), "default".to_owned()]);
@@ -288,7 +305,9 @@ pub(crate) async fn unknown_limited_agents(
     if limited.is_empty() {
         return Ok(Vec::new());
     }
-    let known = agents_in_use(global, store).await?;
+    let mut known = agents_in_use(global, store).await?;
+    let (own, elsewhere) = keys_by_tenant(global).await?;
+    known.extend(own.into_iter().chain(elsewhere.into_keys()));
     let unknown = limited.into_iter().filter(|name| !known.contains(*name)).map(|name| {
         let names = known.iter().map(String::as_str).filter(|one| *one != "*");
         let near = nearest(name, names).map(|near| format!("{DID_YOU_MEAN} `{near}`?"));
@@ -299,15 +318,34 @@ pub(crate) async fn unknown_limited_agents(
     Ok(unknown.collect())
 }
 
-/// Returns the agents that have API keys.
-async fn agents_of_keys(global: &Global) -> CliResult<Vec<String>> {
+/// Returns the agents with API keys of the operator's tenant, and those that only have keys of other tenants, each with
+/// such a tenant.
+async fn keys_by_tenant(
+    global: &Global,
+) -> CliResult<(BTreeSet<String>, BTreeMap<String, String>)> {
+    let (mut own, mut elsewhere) = (BTreeSet::new(), BTreeMap::new());
     let file = state::folder(global)?.join("keys.json");
     if !file.exists() {
-        return Ok(Vec::new());
+        return Ok((own, elsewhere));
     }
-    let keys = ApiKeys::open(FileKeys::new(file)).await?.records().await?;
-    let agents = keys.iter().filter_map(|key| key.grant().principal().as_agent().cloned());
-    Ok(agents.map(|agent| agent.to_string()).collect())
+    for key in ApiKeys::open(FileKeys::new(file)).await?.records().await? {
+        let principal = key.grant().principal();
+        let Some(agent) = principal.as_agent() else { continue };
+        if principal.tenant() == operator().tenant() {
+            own.insert(agent.to_string());
+        } else {
+            elsewhere.insert(agent.to_string(), principal.tenant().to_string());
+        }
+    }
+    elsewhere.retain(|agent, _| !own.contains(agent));
+    Ok((own, elsewhere))
+}
+
+/// Returns the way in which access is granted in another tenant than that of the operator who runs commands.
+pub(super) fn elsewhere_remedy(tenant: &str) -> String {
+    format!(
+        "an operator of `{tenant}` (`mgp keys add NAME --tenant {tenant} --admin`) grants access there, with the tool `mgp_access_grant` of a kernel with --http"
+    )
 }
 
 async fn read_kernel(

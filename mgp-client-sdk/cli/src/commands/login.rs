@@ -9,7 +9,8 @@ use async_trait::async_trait;
 use clap::Args;
 use mgp_client_sdk::Client;
 use mgp_client_sdk::auth::{
-    AuthError, Browser, DeviceCode, FileTokens, LoopbackBrowser, OAuth, TokenStore as _,
+    AuthError, Browser, DeviceCode, FileTokens, LoopbackBrowser, OAuth, RenewalLock, TokenEntry,
+    TokenStore as _, TokenStoreError,
 };
 use mgp_discovery::{
     AuthGrant, ExpandedTarget, Expander, LoginScope, SecretFile, ServerConfig, TargetConfig, Trust,
@@ -20,6 +21,7 @@ use mgp_types::escape_hidden;
 use mgp_types::method::KernelServersRestart;
 use mgp_types::mgp::{KernelServerParams, ServerState, Transport};
 use mgp_types::service::Principal;
+use tokio::time::timeout;
 
 use super::known_names::{check_running, no_server};
 use super::probe;
@@ -30,6 +32,9 @@ use crate::{control, state, time_args};
 
 /// The port of [`probe::REDIRECT_URI`]; nothing listens there if the browser runs on another device.
 const PORT: u16 = 8976;
+
+/// The maximum time that a logout waits for a kernel that is renewing the tokens.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The maximum time that the running kernel takes to reconnect to the server after a login.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -145,10 +150,12 @@ pub(crate) async fn log_in(global: &Global, login: &Login) -> CliResult {
     report.print(global)
 }
 
-/// Deletes the tokens of a login.
+/// Deletes the tokens of a login, and revokes them at their issuer as far as possible.
 pub(crate) async fn log_out(global: &Global, at: &LoginArg) -> CliResult {
     control::admit_change(global).await?;
-    match std::fs::remove_file(at.file(global)?) {
+    let file = at.file(global)?;
+    let (entries, locks) = lock_entries(&FileTokens::at(&file)).await;
+    match std::fs::remove_file(file) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let what = format!("there is no login at `{}`", at.subject());
@@ -157,7 +164,69 @@ pub(crate) async fn log_out(global: &Global, at: &LoginArg) -> CliResult {
         Err(error) => return Err(error.into()),
     }
     restart(global, &at.server, Duration::from_secs(1)).await;
-    ActionReport::new(at.subject(), "logged out").print(global)
+    let notes = revoke(global, at, entries).await;
+    drop(locks);
+    ActionReport::new(at.subject(), "logged out").with_notes(notes).print(global)
+}
+
+/// Returns the entries of a login that have tokens, and locks that keep a kernel from renewing these meanwhile.
+async fn lock_entries(
+    store: &FileTokens,
+) -> (Result<Vec<TokenEntry>, TokenStoreError>, Vec<RenewalLock>) {
+    let mut locks = Vec::new();
+    for entry in with_tokens(store).await.unwrap_or_default() {
+        let locking = store.lock_renewal(&entry.server, &entry.issuer);
+        locks.extend(timeout(LOCK_TIMEOUT, locking).await.ok().and_then(Result::ok));
+    }
+    // The kernel may have replaced the tokens before it released the lock.
+    (with_tokens(store).await, locks)
+}
+
+async fn with_tokens(store: &FileTokens) -> Result<Vec<TokenEntry>, TokenStoreError> {
+    let mut entries = store.entries().await?;
+    entries.retain(|entry| entry.tokens.is_some());
+    Ok(entries)
+}
+
+/// Revokes deleted tokens at their issuers; returns notes about those that could not be revoked.
+async fn revoke(
+    global: &Global,
+    at: &LoginArg,
+    entries: Result<Vec<TokenEntry>, TokenStoreError>,
+) -> Vec<String> {
+    const EFFECT: &str = "the tokens are deleted, but not all were revoked: the others are valid until they expire, unless you end the access at";
+    let entries = match entries {
+        Ok(entries) => entries,
+        Err(error) => return vec![format!("{EFFECT} the issuer; {error}")],
+    };
+    let client = revoking_client(global, at).await;
+    let mut notes = Vec::new();
+    for entry in entries {
+        let error = match &client {
+            Ok(client) => client.revoke(&entry).await.err().map(|error| error.to_string()),
+            Err(error) => Some(error.to_string()),
+        };
+        notes.extend(error.map(|error| format!("{EFFECT} `{}`; {error}", entry.issuer)));
+    }
+    notes
+}
+
+/// Returns the OAuth client of a server, which revokes tokens. Also removes the record of the issuer to which the
+/// client is bound after its last logout, unless the record protects a secret of the client.
+async fn revoking_client(global: &Global, at: &LoginArg) -> CliResult<OAuth> {
+    let (server, proxy) = at.server(global).await?;
+    let folder = state::folder(global)?;
+    if let TargetConfig::Url { auth, .. } = &server.target
+        && auth.client_secret.is_none()
+        && let Err(error) = Logins::in_folder(&folder).unbind_issuer(&server.id)
+    {
+        tracing::warn!(server = %server.id, %error, "removing the record of the issuer failed");
+    }
+    let ExpandedTarget::Url { url, auth, .. } = expand(&server, &folder).await? else {
+        return Err(Failure::failed(format!("`{}` is no longer at a `url`", server.id)));
+    };
+    let target = LoginServer { id: server.id, url: url.as_str().to_owned(), auth: *auth };
+    target.oauth(&proxy).map_err(Failure::failed)
 }
 
 fn is_per_agent(server: &ServerConfig) -> bool {
@@ -170,11 +239,8 @@ async fn authorize(
     server: &ServerConfig,
     (proxy, state): (&Proxy, &Path),
 ) -> CliResult<OAuth> {
-    let expander = Expander::from_env().secrets(SecretFile::in_folder(state));
-    let own = server.clone();
-    let expanded = tokio::task::spawn_blocking(move || expander.server(&own)).await;
-    let expanded = expanded.map_err(Failure::failed)?.map_err(Failure::failed)?;
-    let ExpandedTarget::Url { url, headers, mut auth, transport } = expanded.target else {
+    let target = expand(server, state).await?;
+    let ExpandedTarget::Url { url, headers, mut auth, transport } = target else {
         return Err(Failure::failed("only servers at a `url` have logins"));
     };
     auth.scopes.extend(login.scopes.clone());
@@ -214,6 +280,14 @@ async fn authorize(
         Err(error) => return Err(Failure::failed(probe::error_chain(&error, &server.id))),
     }
     Ok(oauth)
+}
+
+/// Returns the target of a server with its variables expanded.
+async fn expand(server: &ServerConfig, state: &Path) -> CliResult<ExpandedTarget> {
+    let expander = Expander::from_env().secrets(SecretFile::in_folder(state));
+    let own = server.clone();
+    let expanded = tokio::task::spawn_blocking(move || expander.server(&own)).await;
+    Ok(expanded.map_err(Failure::failed)?.map_err(Failure::failed)?.target)
 }
 
 /// Creates the browser for a login on this machine. A client that was registered by hand always has the same redirect

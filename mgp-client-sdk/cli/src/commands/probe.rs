@@ -292,9 +292,8 @@ fn header((name, value): (&String, &Expanded)) -> Result<(HeaderName, HeaderValu
 /// A page of a tool list; the tools stay raw text, because their fingerprints cover the exact text.
 #[derive(Deserialize)]
 struct ToolsPage {
-    #[serde(default)]
-    tools: Vec<Payload>,
-    #[serde(default, rename = "nextCursor")]
+    tools: Option<Vec<Payload>>,
+    #[serde(rename = "nextCursor")]
     next: Option<String>,
 }
 
@@ -305,8 +304,8 @@ async fn list(client: &Client) -> Result<Vec<Payload>, String> {
         let call = Call::ask::<ToolsList>(&params, client.context()).map_err(failed)?;
         let page: ToolsPage =
             client.stack().send(call).await.map_err(failed)?.get().map_err(failed)?;
-        tools.extend(page.tools);
-        match page.next {
+        tools.extend(page.tools.unwrap_or_default());
+        match client.server().next_page(page.next) {
             Some(cursor) => params.cursor = Some(cursor),
             None => return Ok(tools),
         }
@@ -317,15 +316,26 @@ async fn list(client: &Client) -> Result<Vec<Payload>, String> {
 /// Finds a program like the operating system does; errors name the remedy.
 fn find_program(command: &str, cwd: &Path, path: Option<&OsStr>) -> Result<PathBuf, String> {
     if !cwd.is_dir() {
-        let cwd = cwd.display();
-        return Err(format!("its folder `{cwd}` does not exist; create it, or correct `cwd`"));
+        let (exists, cwd) = (cwd.exists(), cwd.display());
+        return Err(if exists {
+            format!("its folder `{cwd}` is a file; correct `cwd`")
+        } else {
+            format!("its folder `{cwd}` does not exist; create it, or correct `cwd`")
+        });
     }
     if command.contains(std::path::is_separator) {
         let file = cwd.join(command);
         return match (file.is_file(), is_program(&file)) {
             (true, true) => Ok(file),
             (true, false) => Err(format!("`{command}` is not executable; run `chmod +x` on it")),
-            _ => Err(format!("the program `{command}` does not exist")),
+            _ if file.is_dir() => {
+                Err(format!("`{command}` is a folder; name the program in it as `command`"))
+            }
+            _ => {
+                let fix = arguments_fix(command, cwd, path);
+                let fix = fix.unwrap_or_else(|| "correct `command`".to_owned());
+                Err(format!("the program `{command}` does not exist; {fix}"))
+            }
         };
     }
     let inherited = std::env::var_os("PATH");
@@ -336,8 +346,17 @@ fn find_program(command: &str, cwd: &Path, path: Option<&OsStr>) -> Result<PathB
         std::iter::once(file).chain(windows.into_iter().filter(|_| cfg!(windows)))
     });
     files.into_iter().find(|file| is_program(file)).ok_or_else(|| {
-        format!("the program `{command}` is not on the PATH; install it, or use its full path")
+        let fix = arguments_fix(command, cwd, path);
+        let fix = fix.unwrap_or_else(|| "install it, or use its full path".to_owned());
+        format!("the program `{command}` is not on the PATH; {fix}")
     })
+}
+
+/// Returns the remedy for a command that has arguments behind the program, as in a shell; `None` for any other command.
+fn arguments_fix(command: &str, cwd: &Path, path: Option<&OsStr>) -> Option<String> {
+    let (program, _) = command.split_once(' ')?;
+    find_program(program, cwd, path).ok()?;
+    Some(format!("write only `{program}` as `command`, and the words after it as `args`"))
 }
 
 #[cfg(unix)]
@@ -411,5 +430,11 @@ mod tests {
             find_program("./no-such-program", here, None).unwrap_err().contains("does not exist")
         );
         assert!(find_program("sh", Path::new("/nowhere"), None).unwrap_err().contains("folder"));
+        for line in ["sh -c true", "sh -c ./no-such-program"] {
+            assert!(find_program(line, here, None).unwrap_err().ends_with("after it as `args`"));
+        }
+        assert!(find_program("./", here, None).unwrap_err().contains("is a folder"));
+        let file = std::env::current_exe().unwrap();
+        assert!(find_program("sh", &file, None).unwrap_err().contains("is a file"));
     }
 }

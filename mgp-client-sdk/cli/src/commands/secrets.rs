@@ -43,7 +43,7 @@ pub(crate) struct SecretNames(Vec<String>);
 impl Render for SecretNames {
     fn render(&self, out: &mut Output) {
         if self.0.is_empty() {
-            return out.line("no secrets; store one with `mgp secrets set NAME`");
+            return out.hint("no secrets; store one with `mgp secrets set NAME`");
         }
         for name in &self.0 {
             out.line(name);

@@ -80,7 +80,7 @@ pub(crate) struct ServiceStatus {
 impl Render for ServiceStatus {
     fn render(&self, out: &mut Output) {
         let file = self.file.display();
-        out.line(match (self.is_installed, self.is_running) {
+        out.hint(match (self.is_installed, self.is_running) {
             (false, _) => "not installed; run `mgp service install`".to_owned(),
             (true, true) => format!("running; described in {file}"),
             (true, false) => format!("installed in {file}, but not running; see {}", self.log),
@@ -340,7 +340,7 @@ async fn start(
     let run = |command: Vec<String>| {
         run_command(&command).map_err(|why| {
             Failure::failed(format!(
-                "`{}` is written, but the service does not run: `{}`: {why}",
+                "`{}` is written, but the service does not run: `{}`: {why}; correct that and install it again, or remove it with `mgp service uninstall`",
                 file.display(),
                 command.join(" ")
             ))

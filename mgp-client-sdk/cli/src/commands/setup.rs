@@ -128,18 +128,18 @@ impl HostReport {
         out.status_line(&Cell::from(mark).color(color), &format!("{}  {found}", self.host));
         if is_empty {
             let agent = &self.agent;
-            out.line(format!(
+            out.hint(format!(
                 "    no server is ready for {agent}: `mgp access grant {agent} SERVER` lets it use one, `mgp access matrix` shows them all"
             ));
         }
         if !self.recorded.is_empty() {
             let names = self.recorded.join(", ");
-            out.line(format!(
+            out.hint(format!(
                 "    not started now, because their tools are recorded: {names}; `mgp doctor` starts them"
             ));
         }
         for problem in &self.problems {
-            out.line(format!("    {problem}"));
+            out.hint(format!("    {problem}"));
         }
         if !self.beside.is_empty() {
             let names = self.beside.join(", ");
@@ -175,7 +175,7 @@ impl SetupResult {
             host.render_plan(out);
         }
         for host in &self.without_servers {
-            out.line(format!(
+            out.hint(format!(
                 "{host} has no servers; `mgp connect {host} --grant all` gives it yours"
             ));
         }
@@ -193,18 +193,19 @@ impl SetupResult {
             host.render_done(out);
         }
         GrantResult::render_failed(&self.granted, &self.not_ready, out);
-        let changed = self.hosts.iter().filter(|host| !host.difference.is_empty());
-        let names: Vec<&str> = changed.map(|host| host.host.as_str()).collect();
-        out.line(if self.hosts.is_empty() {
-            "nothing to change: no server of these hosts can be copied".to_owned()
-        } else if names.is_empty() {
-            "nothing to change: these hosts start mgp already".to_owned()
-        } else {
-            let names = names.join(", ");
-            format!("next: restart {names}, and ask there: “Which tools do you have?”")
-        });
-        out.line("  mgp console  approvals, servers and the record of calls, as a page");
-        out.line("  mgp undo     restores the files of these hosts");
+        let changed = || self.hosts.iter().filter(|host| !host.difference.is_empty());
+        // A host whose file could not be written, or whose mgp does not start, needs something else first.
+        let tried = changed().filter(|host| host.ready.is_some());
+        let names = tried.map(|host| host.host.as_str()).collect::<Vec<_>>().join(", ");
+        if self.hosts.is_empty() {
+            out.line("nothing to change: no server of these hosts can be copied");
+        } else if changed().next().is_none() {
+            out.line("nothing to change: these hosts start mgp already");
+        } else if !names.is_empty() {
+            out.line(format!("next: restart {names}, and ask there: “Which tools do you have?”"));
+        }
+        out.hint("  `mgp console`  approvals, servers and the record of calls, as a page");
+        out.hint("  `mgp undo`     restores the files of these hosts");
     }
 }
 
@@ -385,4 +386,45 @@ fn ask_at_hosts(global: &Global) -> CliResult<Option<bool>> {
         );
     }
     prompt::confirm(global, "In the hosts?")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_whose_file_could_not_be_written_is_not_among_those_to_restart() {
+        let host = |name: &str, ready: Option<usize>, problems: &[&str]| HostReport {
+            host: name.to_owned(),
+            agent: name.to_owned(),
+            file: PathBuf::from("mcp.json"),
+            difference: Difference::new(&[], &["mgp".to_owned()], true),
+            beside: Vec::new(),
+            backup: None,
+            ready,
+            tools: ready.map(|_| 3),
+            recorded: Vec::new(),
+            problems: problems.iter().map(|&problem| problem.to_owned()).collect(),
+        };
+        let shown = |hosts: Vec<HostReport>| {
+            let mut out = Output::default();
+            let result = SetupResult {
+                applied: true,
+                file: PathBuf::from("servers.toml"),
+                hosts,
+                without_servers: Vec::new(),
+                servers: Vec::new(),
+                access: BTreeMap::new(),
+                granted: Vec::new(),
+                not_ready: BTreeSet::new(),
+            };
+            result.render_done(&mut out);
+            out.text().to_owned()
+        };
+        let denied = || host("cursor", None, &["`mcp.json` cannot be written"]);
+        let both = shown(vec![denied(), host("zed", Some(1), &[])]);
+        assert!(both.contains("next: restart zed, and"), "{both}");
+        let alone = shown(vec![denied()]);
+        assert!(!alone.contains("restart") && !alone.contains("nothing to change"), "{alone}");
+    }
 }

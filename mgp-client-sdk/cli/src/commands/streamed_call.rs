@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::args::Global;
 use crate::exit::CliResult;
-use crate::output::{escape_lines, print_json_line, print_note, write_stdout};
+use crate::output::{escape_lines, print_json_line, print_note, print_stderr, write_stdout};
 
 /// A line of `mgp tools call --stream --json`.
 #[derive(Debug, Serialize)]
@@ -39,8 +39,8 @@ pub(super) async fn print_stream(
                 }
             }
             Ok(StreamItem::Progress(step)) => {
-                if let Some(message) = step.message {
-                    print_note(global, &message);
+                if let Some(message) = step.message.filter(|_| !global.json) {
+                    print_stderr(&message);
                 }
             }
             Ok(StreamItem::Result(result)) => {

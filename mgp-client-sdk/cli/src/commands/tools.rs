@@ -23,6 +23,7 @@ use crate::operator::admit_edit;
 use crate::output::{
     ActionReport, Cell, Color, Output, Render, first_line, plural, print, print_note, print_stderr,
 };
+use crate::state_option;
 
 mod agent;
 mod approve;
@@ -182,7 +183,7 @@ fn risk(risk: &RiskLevel) -> Cell {
 impl Render for ToolList {
     fn render(&self, out: &mut Output) {
         if self.0.is_empty() {
-            return out.line("no tools; see `mgp servers ls`");
+            return out.hint("no tools; see `mgp servers ls`");
         }
         let rows = self.0.iter().map(|tool| {
             let sees = match (tool.seen_by_agent, &tool.hidden_because) {
@@ -209,10 +210,9 @@ impl Render for ToolList {
         for tool in self.0.iter().filter(|tool| needs_decision(tool)) {
             let reasons: Vec<String> = tool.reasons.iter().cloned().collect();
             let reasons = reasons.join("; ");
-            out.line(format!(
-                "{} needs a decision: {reasons}; run `mgp tools approve {}`",
-                tool.tool_id, tool.tool_id
-            ));
+            let fix = format!("run `mgp tools approve {}`", tool.tool_id);
+            let fix = state_option::add_to(&fix);
+            out.line(format!("{} needs a decision: {reasons}; {fix}", tool.tool_id));
         }
     }
 }
@@ -244,7 +244,7 @@ impl Render for SearchResult {
                 let line = format!("no found tool fits the context budget of agent `{agent}`");
                 return out.line(line);
             }
-            return out.line(format!(
+            return out.hint(format!(
                 "no tool that agent `{agent}` may use fits; try another --agent, or `mgp access grant {agent} SERVER`"
             ));
         }

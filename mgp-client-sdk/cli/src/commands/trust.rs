@@ -16,7 +16,7 @@ use super::kernel::unread_file;
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::offline_audit::OfflineAudit;
-use crate::output::{ActionReport, Output, Render, print, print_note};
+use crate::output::{ActionReport, Output, Render, print, print_stderr};
 use crate::prompt;
 use crate::state;
 use crate::{backend, control};
@@ -233,8 +233,9 @@ pub(crate) async fn run(global: &Global, arguments: &Arguments) -> CliResult {
     let Some(review) = Sources::from_env().review()? else { return Err(nothing_to_approve()) };
     let mut result = TrustResult::new(&review, &held);
     result.findings.extend(unread_by_kernel(global, &review.file).await);
-    for line in result.lines(&review) {
-        print_note(global, &line);
+    // The lines quote the file, which is shown unchanged.
+    for line in result.lines(&review).iter().filter(|_| !global.json) {
+        print_stderr(line);
     }
     // A file that cannot be read must not be approved.
     let broken = review.findings.iter().find(|finding| finding.severity == FindingSeverity::Error);

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::output::{Cell, Output, Render, plural, print, print_json, print_stderr, write_stdout};
-use crate::signals::Signals;
+use crate::signals::{Signals, exit_code};
 use crate::time_args;
 
 /// `mgp validate`.
@@ -112,7 +112,16 @@ pub(crate) async fn run(global: &Global, validate: Validate) -> CliResult {
         Validate::Rules => print(global, &Rules { rules: mgp_validate::pair_rules().collect() }),
         Validate::Server(server) => {
             check_names(&server.judged.only, mgp_validate::rules())?;
-            let report = judge_server(&target(&server.judged)?, &options(&server)?).await;
+            let (target, options) = (target(&server.judged)?, options(&server)?);
+            let mut signals = Signals::new()?;
+            // At a signal, the processes that the judge started end with its future.
+            let report = tokio::select! {
+                report = judge_server(&target, &options) => report,
+                number = signals.next() => {
+                    let code = u8::try_from(exit_code(number)).unwrap_or(1);
+                    return Err(Failure::with_code(code, "stopped by a signal"));
+                }
+            };
             // Printed first, so that a file that cannot be written does not lose the report.
             if global.json {
                 print_json(&report)?;

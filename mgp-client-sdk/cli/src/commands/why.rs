@@ -51,7 +51,7 @@ impl Render for Explanation {
         let name = format!("{}.{}", result.server_id, result.tool_name);
         out.status_line(&Cell::from(word).color(color), &format!("{name}{reason}{code}"));
         for part in parts {
-            out.line(format!("  {part}"));
+            out.hint(format!("  {part}"));
         }
         if let Some(risk) = &result.risk_level {
             let why = result.risk_reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();

@@ -12,6 +12,7 @@ use super::lines::LineReader;
 use super::session::{Forward, Session, is_leaving};
 use crate::exit::{CliResult, Failure};
 use crate::socket::Stream;
+use crate::state_option;
 
 /// The interval at which the relay tries to connect to another kernel after its kernel has ended.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(250);
@@ -226,9 +227,9 @@ impl Relay {
         }
         // The next line of the host may already wait.
         state.is_wanted = state.has_unrecorded;
-        state.session.refuse(&format!(
+        state.session.refuse(&state_option::add_to(&format!(
             "mgp does not start: {failure}; correct that and call again; `mgp doctor` checks it"
-        ))
+        )))
     }
 
     /// Repeats the host's handshake and settings with the next kernel.

@@ -324,7 +324,7 @@ fn a_question_of_a_server_waits_in_the_inbox_with_the_command_that_answers_it() 
     assert!(inbox.contains("data-live=\"count\">1<"), "{inbox}");
     assert!(!inbox.contains("Nothing waits for you."), "{inbox}");
     assert_eq!(home.json("status", &["status"])["waiting_questions"], 1);
-    assert!(home.succeed(&["status"]).contains("1 question: mgp callbacks ls"));
+    assert!(home.succeed(&["status"]).contains("1 question: `mgp callbacks ls`"));
     home.silent(&["callbacks", "dismiss", id]);
     assert!(!ended(call).0);
 }

@@ -341,6 +341,8 @@ fn an_agent_finds_and_calls_what_it_was_granted() {
     assert_eq!(child.wait_with_output().unwrap().stdout, b"read\n");
     home.fail(2, &["tools", "call", "bench.echo", "--arguments", "[]"], "not a JSON object");
     home.fail(2, &["tools", "call", "bench.echo", "hi"], "is not NAME=VALUE");
+    let number = ["tools", "call", "bench.echo", "message=7", "--agent", "ada"];
+    home.fail(1, &number, "a text that looks like JSON is given in quotation marks");
     home.fail(1, &["tools", "call", "bench.nothing", "--agent", "ada"], "nothing");
 
     let tokens = home.json("tools-tokens", &["tools", "tokens", "--agent", "ada"]);

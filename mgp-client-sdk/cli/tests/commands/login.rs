@@ -196,9 +196,25 @@ fn a_login_lasts_until_it_is_revoked_and_then_names_its_remedy() {
     world.answers("x", "bob");
     assert_eq!(world.server()["error"], Value::Null);
 
+    world.issuer.control("log");
     world.home().succeed(&["servers", "logout", "tracker"]);
+    let log = world.issuer.control("log");
+    let revoked: Vec<_> = log.lines().filter(|line| line.starts_with("revoke")).collect();
+    assert_eq!(revoked, ["revoke refresh bob", "revoke access bob"]);
     world.refuses("x", LOGIN);
     world.home().fail(1, &["servers", "logout", "tracker"], "there is no login");
+}
+
+#[test]
+fn a_logout_deletes_tokens_that_cannot_be_revoked_and_reports_them() {
+    let world = World::new("");
+    world.log_in("ada", &[]);
+    world.issuer.control("token-fault?status=503");
+    let ended = world.home().run(&["servers", "logout", "tracker"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.err.contains("not all were revoked") && ended.err.contains("503"), "{ended:?}");
+    assert!(!world.home().path(".local/state/mgp/logins/tracker.json").exists());
+    world.refuses("x", "run `mgp servers login tracker`");
 }
 
 #[test]

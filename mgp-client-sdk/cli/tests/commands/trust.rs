@@ -51,6 +51,18 @@ fn a_project_is_in_effect_only_with_the_approved_content() {
 }
 
 #[test]
+fn a_command_in_the_reviewed_file_is_shown_unchanged_and_the_remedy_has_the_state_folder() {
+    let home = Home::new();
+    let state = home.path("other");
+    let text =
+        "[[servers]]\nid = \"files\"\ncommand = \"sh\"\nargs = [\"-c\", \"echo `mgp stop`\"]\n";
+    home.write("work/mgp.toml", text);
+    let ended = home.run(&["--state", state.to_str().unwrap(), "trust"]);
+    assert!(ended.err.contains("runs sh -c \"echo `mgp stop`\""), "{ended:?}");
+    assert!(ended.err.contains("then run `mgp trust --yes --state "), "{ended:?}");
+}
+
+#[test]
 fn an_empty_list_of_servers_comes_with_the_project_file_that_is_not_approved() {
     let home = Home::new();
     home.write("work/mgp.toml", HOSTILE);

@@ -52,7 +52,7 @@ fn a_program_that_is_no_server_fails_once_with_its_reason() {
         output.err
     );
     assert_eq!(output.out.matches("FAILED").count(), 1, "{} {}", output.out, output.err);
-    let reason = "(exit status: 3); it wrote: Error: no licence";
+    let reason = "(exited with code 3); it wrote: Error: no licence";
     assert!(output.out.contains(reason), "{} {}", output.out, output.err);
 }
 

@@ -165,7 +165,7 @@ async fn the_script_of_a_registration_can_be_read_before_it_is_approved() {
         String::from_utf8(output.stdout).unwrap()
     };
     let listed = print(&["approvals", "ls"]);
-    assert!(listed.contains(&format!("The whole script: mgp approvals show {id}")), "{listed}");
+    assert!(listed.contains(&format!("The whole script: `mgp approvals show {id}`")), "{listed}");
     let shown = print(&["approvals", "show", id]);
     for line in SCRIPT.lines().filter(|line| !line.is_empty()) {
         assert!(shown.contains(&format!("\n  {line}\n")), "{line}: {shown}");

@@ -98,6 +98,18 @@ async fn a_key_of_another_tenant_is_shown_with_it() {
     assert_eq!(world.json(&["keys", "ls"])[0]["tenant"], "acme");
     let output = world.command(&["keys", "add", "ada", "--tenant", "a b"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
+    // A decision of this operator has no effect there, as both commands report.
+    let granted = world.command(&["access", "grant", "ada", "notes"]).output().unwrap();
+    let noted = String::from_utf8_lossy(&granted.stderr);
+    assert!(granted.status.success() && noted.contains("belongs to the tenant `acme`"), "{noted}");
+    let added = world.command(&["keys", "add", "bob", "--tenant", "acme"]).output().unwrap();
+    let noted = String::from_utf8_lossy(&added.stderr);
+    assert!(noted.contains("bob has no access yet; an operator of `acme`"), "{noted}");
+    // The audit log has the events of all tenants.
+    let query = world.command(&["audit", "query", "--agent", "bob"]).output().unwrap();
+    let noted = String::from_utf8_lossy(&query.stderr);
+    assert!(query.status.success() && !noted.contains("acme"), "{noted}");
+    assert!(!noted.contains("is known yet"), "{noted}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

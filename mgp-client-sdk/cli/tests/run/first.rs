@@ -96,7 +96,7 @@ fn a_configuration_that_is_not_toml() {
         let answer: Value = serde_json::from_slice(&ended.stdout).unwrap();
         let message = answer["error"]["message"].as_str().unwrap();
         assert!(answer["id"] == 7 && message.contains("mgp.toml:3:"), "{answer}");
-        assert!(message.contains("`mgp doctor`"), "{answer}");
+        assert!(message.contains("`mgp doctor --state "), "{answer}");
         assert!(ended.status.code() == Some(1) && text(&ended.stderr).contains("mgp.toml:3:"));
     }
 }

@@ -169,14 +169,20 @@ fn an_operator_is_shown_a_tool_that_differs_from_the_lock_file_and_the_remedy() 
     let shown = printed(&["tools", "show", "s.first"]);
     assert!(shown.contains("definition  refused"), "{shown}");
     assert!(shown.contains("not the one in mgp.lock: /description"), "{shown}");
+    let option = format!(" --state {}", world.state().display());
     let why = printed(&["why", "ann", "s.first"]);
     assert!(why.contains("its definition is not the one in mgp.lock"), "{why}");
     assert!(why.contains("not the one in mgp.lock: /description (patch)"), "{why}");
-    assert!(why.contains("check it with `mgp tools show s.first`, then run `mgp lock s`"), "{why}");
+    assert!(
+        why.contains(&format!(
+            "check it with `mgp tools show s.first{option}`, then run `mgp lock s{option}`"
+        )),
+        "{why}"
+    );
     let servers = printed(&["servers", "ls"]);
     assert!(servers.contains("1 definition differs from mgp.lock"), "{servers}");
     let server = printed(&["servers", "ls", "s"]);
-    assert!(server.contains("then run `mgp lock s`"), "{server}");
+    assert!(server.contains(&format!("then run `mgp lock s{option}`")), "{server}");
     let approved = printed(&["tools", "approve", "s.first", "--yes"]);
     assert!(approved.contains("needs no decision; its definition is refused"), "{approved}");
     host.leave();
@@ -273,7 +279,7 @@ fn data_among_the_arguments_may_change_and_the_script_after_it_may_not() {
 fn a_locked_kernel_needs_a_lock_file_and_its_own_process() {
     let world = world();
     let output = world.output(&["--stdio", "--standalone", "--locked"]);
-    assert!(text(&output.stderr).contains("write it with `mgp lock`"), "{output:?}");
+    assert!(text(&output.stderr).contains("write it with `mgp lock --state "), "{output:?}");
     let output = world.output(&["--stdio", "--locked"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("--standalone"), "{output:?}");
@@ -295,7 +301,7 @@ fn servers_that_cannot_be_loaded_are_not_checked_and_keep_their_entries() {
     for args in [&["--check"][..], &[]] {
         let output = lock_unapproved(&world, args);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
-        assert!(text(&output.stderr).contains("run `mgp trust`"), "{output:?}");
+        assert!(text(&output.stderr).contains("run `mgp trust --state "), "{output:?}");
     }
     world.config(&config.replace("command = \"/bin/sh\"", "command = 7"));
     for args in [&["--check"][..], &[], &["s"]] {

@@ -3,7 +3,7 @@
 //! Applies to: inbound.
 
 use std::future::Future;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use memchr::memmem::Finder;
 use mgp_security::is_tool_error;
@@ -102,7 +102,7 @@ pub(crate) fn call(
 struct ForwardedCall<'a> {
     dispatcher: &'a Dispatcher,
     address: &'a CallAddress,
-    server: &'a ManagedServer,
+    server: &'a Arc<ManagedServer>,
     tool: &'a IndexedTool,
     has_access: bool,
 }
@@ -114,6 +114,8 @@ impl ForwardedCall<'_> {
         let session = result_members::begin(self.dispatcher, call, self.tool, self.has_access)?;
         metrics.identify(call);
         results.limit_chunks(call, || self.server.config().results);
+        // The limits of chunks apply after the links are replaced, as in results.
+        links::in_chunks(self.dispatcher, call, self.server);
         Ok(session)
     }
 

@@ -1,13 +1,16 @@
-//! URIs of resources in the results of servers.
+//! URIs of resources in the results and chunks of servers.
 //!
 //! A host reads a linked resource through the kernel, so a URI that the host could not read from the same server is
 //! replaced by one that has the server's id.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use memchr::memmem::Finder;
-use mgp_types::service::{Context, Reply};
+use mgp_types::service::{
+    BoxFuture, Call, ConsumerGone, Context, OutletItem, OutletItemKind, Reply, Sink,
+};
 use mgp_types::{Object, Payload, RpcError};
 
 use super::dispatcher::Dispatcher;
@@ -39,15 +42,12 @@ impl<'a> ResourceLinks<'a> {
         cx: &'a Context,
         server: &'a ManagedServer,
     ) -> Option<Self> {
-        let offers = |one: &ManagedServer| {
-            one.lists().capabilities().is_some_and(|offered| offered.resources.is_some())
-        };
-        if !offers(server) {
+        if !offers_resources(server) {
             return None;
         }
         let visible = dispatcher.visible_servers(cx);
         let is_visible = visible.iter().any(|one| one.id() == server.id());
-        let has_others = visible.iter().any(|one| one.id() != server.id() && offers(one));
+        let has_others = visible.iter().any(|one| one.id() != server.id() && offers_resources(one));
         let left = Cell::new(MAX_URIS);
         (is_visible && has_others).then_some(Self { cx, server, visible, left })
     }
@@ -63,28 +63,36 @@ impl<'a> ResourceLinks<'a> {
         (!leads_back).then(|| qualify(ListKind::Resources, self.server.id(), uri))
     }
 
-    /// Returns a content block with the caller's URI; `None` if the block remains as it is.
-    fn rename_block(&self, block: &Payload) -> Option<Payload> {
-        let mut members: Object = block.get().ok()?;
-        let kind: String = members.decode("type").ok()??;
-        match kind.as_str() {
-            "resource_link" => self.rename_uri(&mut members)?,
-            "resource" => {
-                let mut resource: Object = members.decode("resource").ok()??;
-                self.rename_uri(&mut resource)?;
-                members.encode("resource", &resource).ok()?;
-            }
-            _ => return None,
-        }
-        Payload::of(&members).ok()
-    }
-
     /// Replaces the URI of an object; returns `None` if it remains as it is.
     fn rename_uri(&self, members: &mut Object) -> Option<()> {
         let uri: String = members.decode("uri").ok()??;
         let shown = self.shown_uri(&uri)?;
         members.encode("uri", &shown).ok()
     }
+}
+
+/// Returns a content block with the caller's URI; `None` if the block remains as it is.
+fn rename_block(links: &ResourceLinks<'_>, block: &Payload) -> Option<Payload> {
+    let mut members: Object = block.get().ok()?;
+    let kind: String = members.decode("type").ok()??;
+    match kind.as_str() {
+        "resource_link" => links.rename_uri(&mut members)?,
+        "resource" => {
+            let mut resource: Object = members.decode("resource").ok()??;
+            links.rename_uri(&mut resource)?;
+            members.encode("resource", &resource).ok()?;
+        }
+        _ => return None,
+    }
+    Payload::of(&members).ok()
+}
+
+/// Returns a message of a prompt with the caller's URI; `None` if the message remains as it is.
+fn rename_message(links: &ResourceLinks<'_>, message: &Payload) -> Option<Payload> {
+    let mut members: Object = message.get().ok()?;
+    let renamed = rename_block(links, members.get("content")?)?;
+    members.insert("content", renamed);
+    Payload::of(&members).ok()
 }
 
 /// Replaces the URIs of resources in the result of a tool.
@@ -97,13 +105,7 @@ pub(super) fn in_result(
     server: &ManagedServer,
     reply: Reply,
 ) -> Result<Reply, RpcError> {
-    if !may_have_resources(&reply) {
-        return Ok(reply);
-    }
-    match ResourceLinks::new(dispatcher, cx, server) {
-        Some(links) => change_list(reply, "content", |block| links.rename_block(block)),
-        None => Ok(reply),
-    }
+    in_list(dispatcher, cx, server, reply, "content", rename_block)
 }
 
 /// Replaces the URIs of resources in the messages of a prompt.
@@ -116,23 +118,87 @@ pub(super) fn in_prompt(
     server: &ManagedServer,
     reply: Reply,
 ) -> Result<Reply, RpcError> {
-    if !may_have_resources(&reply) {
-        return Ok(reply);
-    }
-    let Some(links) = ResourceLinks::new(dispatcher, cx, server) else { return Ok(reply) };
-    change_list(reply, "messages", |message| {
-        let mut members: Object = message.get().ok()?;
-        let renamed = links.rename_block(members.get("content")?)?;
-        members.insert("content", renamed);
-        Payload::of(&members).ok()
-    })
+    in_list(dispatcher, cx, server, reply, "messages", rename_message)
 }
 
-/// Returns whether a result might have blocks with URIs of resources. Few results do, and the others are not parsed.
-fn may_have_resources(reply: &Reply) -> bool {
+/// Replaces the URIs of resources in the chunks that a call sends before its result (MGP §12.4).
+pub(super) fn in_chunks(dispatcher: &Dispatcher, call: &mut Call, server: &Arc<ManagedServer>) {
+    if !call.cx().outlet.wants(OutletItemKind::Chunk) || !offers_resources(server) {
+        return;
+    }
+    let (dispatcher, server, cx) = (dispatcher.clone(), Arc::clone(server), call.cx().clone());
+    let left = AtomicUsize::new(MAX_URIS);
+    let outlet = std::mem::take(&mut call.cx_mut().outlet);
+    call.cx_mut().outlet =
+        outlet.wrap(|inner| Arc::new(LinkedChunks { inner, dispatcher, server, cx, left }));
+}
+
+/// A sink that replaces the URIs of resources in the chunks of a call, and passes all items on to another sink.
+struct LinkedChunks {
+    inner: Arc<dyn Sink>,
+    dispatcher: Dispatcher,
+    server: Arc<ManagedServer>,
+    cx: Context,
+    /// The number of chunks whose URI may still be looked up.
+    left: AtomicUsize,
+}
+
+impl LinkedChunks {
+    /// Returns the content of a chunk with the caller's URI; `None` if it remains as it is.
+    fn renamed(&self, content: &Payload) -> Option<Payload> {
+        if !may_have_resources(content) {
+            return None;
+        }
+        let one_less = |left: usize| left.checked_sub(1);
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).ok()?;
+        let links = ResourceLinks::new(&self.dispatcher, &self.cx, &self.server)?;
+        rename_block(&links, content)
+    }
+}
+
+impl Sink for LinkedChunks {
+    fn send(&self, mut item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
+        if let OutletItem::Chunk(chunk) = &mut item
+            && let Some(renamed) = self.renamed(&chunk.content)
+        {
+            chunk.content = renamed;
+        }
+        self.inner.send(item)
+    }
+
+    fn wants(&self, kind: OutletItemKind) -> bool {
+        self.inner.wants(kind)
+    }
+}
+
+/// Returns whether a server offers resources.
+fn offers_resources(server: &ManagedServer) -> bool {
+    server.lists().capabilities().is_some_and(|offered| offered.resources.is_some())
+}
+
+/// Returns whether JSON might have blocks with URIs of resources. Few results do, and the others are not parsed.
+fn may_have_resources(json: &Payload) -> bool {
     static KIND: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("\"resource"));
-    let Reply::Complete(body) = reply else { return false };
-    KIND.find(body.as_raw().as_str().as_bytes()).is_some()
+    KIND.find(json.as_str().as_bytes()).is_some()
+}
+
+/// Replaces the elements of a list in a result for which `rename` returns another element.
+fn in_list(
+    dispatcher: &Dispatcher,
+    cx: &Context,
+    server: &ManagedServer,
+    reply: Reply,
+    name: &str,
+    rename: impl Fn(&ResourceLinks<'_>, &Payload) -> Option<Payload>,
+) -> Result<Reply, RpcError> {
+    let Reply::Complete(body) = &reply else { return Ok(reply) };
+    if !may_have_resources(body.as_raw()) {
+        return Ok(reply);
+    }
+    match ResourceLinks::new(dispatcher, cx, server) {
+        Some(links) => change_list(reply, name, |element| rename(&links, element)),
+        None => Ok(reply),
+    }
 }
 
 /// Changes the elements of a list in a result. A result whose list cannot be read is returned unchanged.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use mgp_types::mcp::{
     CompleteParams, CompleteReference, CompleteResult, Completion, Era, ReadResourceResult,
+    Revision,
 };
 use mgp_types::method::{
     CompletionComplete, PromptsGet, PromptsList, Request, ResourcesList, ResourcesRead,
@@ -349,10 +350,12 @@ async fn complete(dispatcher: Dispatcher, mut call: Call) -> Result<Reply, RpcEr
         }
     };
     let ServerEntry { server, key } = found.entry;
+    // A server without completion proposes no values.
+    let no_values = || Reply::of(&CompleteResult::new(Completion::new(Vec::new())));
     let offered = server.lists().capabilities();
-    if found.has_access && offered.is_some_and(|offered| offered.completions.is_none()) {
-        // A server without completion proposes no values.
-        return Reply::of(&CompleteResult::new(Completion::new(Vec::new())));
+    let is_undeclared = offered.is_some_and(|offered| offered.completions.is_none());
+    if found.has_access && is_undeclared && !is_of_first_revision(&server) {
+        return no_values();
     }
     let name = match &mut params.reference {
         CompleteReference::Prompt(prompt) => &mut prompt.name,
@@ -363,8 +366,16 @@ async fn complete(dispatcher: Dispatcher, mut call: Call) -> Result<Reply, RpcEr
         *name = key;
         *call.params_mut() = Params::of(CompletionComplete::METHOD, &params)?;
     }
-    let reply = server.send(call, found.has_access).await?;
-    expect_list(reply, CompletionComplete::METHOD, &["completion", "values"])
+    match server.send(call, found.has_access).await {
+        Ok(reply) => expect_list(reply, CompletionComplete::METHOD, &["completion", "values"]),
+        Err(error) if is_undeclared && error.code() == ErrorCode::METHOD_NOT_FOUND => no_values(),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns whether a connected server uses MCP 2024-11-05, which has no capability for completion.
+fn is_of_first_revision(server: &ManagedServer) -> bool {
+    server.latest().client().is_ok_and(|client| client.server().revision == Revision::V2024_11_05)
 }
 
 /// Finds the template to complete; the URI of a resource is accepted in place of a template.

@@ -1,8 +1,11 @@
 //! Starts and stops that an operator requests. Each completes even if the operator's connection ends.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
+use mgp_client_sdk::Client;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -36,17 +39,29 @@ impl ManagedServer {
     /// Drains and stops the server, and returns its state. Only an operator can start the server again; calls do
     /// not.
     pub(crate) async fn operator_stop(self: &Arc<Self>, wait: Option<Duration>) -> ServerState {
-        let _ = timeout(wait.unwrap_or(STOP_TIMEOUT), self.begin_operator_stop()).await;
+        let _ = timeout(wait.unwrap_or(STOP_TIMEOUT), self.begin_operator_stop(None)).await;
         self.state()
     }
 
-    /// Begins to stop the server as [`operator_stop`](Self::operator_stop) does.
-    pub(super) fn begin_operator_stop(self: &Arc<Self>) -> JoinHandle<()> {
+    /// Begins to stop the server as [`operator_stop`](Self::operator_stop) does. The drain ends after the time that the
+    /// server's configuration sets, or after `drain` if that is shorter.
+    pub(super) fn begin_operator_stop(self: &Arc<Self>, drain: Option<Duration>) -> JoinHandle<()> {
         self.hold().set_stopped(true);
         // A server that is stopped during its first start does not read its lists.
         self.finish_first_sync();
-        let server = Arc::clone(self);
-        tokio::spawn(async move { server.stop(ShutdownReason::OperatorRequest).await })
+        let (server, clients) = (Arc::clone(self), self.clients());
+        tokio::spawn(async move {
+            let mut stop = pin!(server.stop(ShutdownReason::OperatorRequest));
+            if let Some(drain) = drain {
+                if timeout(drain, &mut stop).await.is_ok() {
+                    return;
+                }
+                tracing::info!(server = %server.id(), ?drain, "drain timeout: closing connections");
+                // A drain ends with its connection.
+                join_all(clients.iter().map(Client::close)).await;
+            }
+            stop.await;
+        })
     }
 
     /// Drains the server and starts it again, waits until its tools are known, and returns its state.

@@ -55,8 +55,8 @@ fn describe(fleet: &Fleet, server: &ManagedServer) -> KernelServer {
     (described.since, described.error) = server.log().state(server.latest_kind());
     if server.log().missing_login(None).is_some() {
         described.status = ServerState::Error;
-    } else if server.is_silent() {
-        described.error = Some("it does not answer; its running calls are still waited for".into());
+    } else if let Some(doubt) = server.doubt() {
+        described.error = Some(doubt);
     }
     if described.error.is_none() {
         described.last_failure = server.log().failure().map(|reason| reason.to_string());

@@ -347,7 +347,7 @@ async fn read(
                 list.push(ListEntry { key, text });
             }
         }
-        match page.next {
+        match client.server().next_page(page.next) {
             Some(cursor) => params.cursor = Some(cursor),
             None => break,
         }
@@ -360,18 +360,15 @@ pub(crate) fn skills(capabilities: &ServerCapabilities) -> Option<SkillsCapabili
     capabilities.extensions.as_ref()?.get(key::SKILLS_EXTENSION)?.get().ok()
 }
 
-/// A page of any kind of list.
+/// A page of any kind of list. Servers written in Go encode an empty list as null.
 #[derive(Deserialize)]
 struct Page {
-    #[serde(default)]
-    resources: Vec<Payload>,
-    #[serde(default, rename = "resourceTemplates")]
-    templates: Vec<Payload>,
-    #[serde(default)]
-    prompts: Vec<Payload>,
-    #[serde(default)]
-    skills: Vec<Payload>,
-    #[serde(default, rename = "nextCursor")]
+    resources: Option<Vec<Payload>>,
+    #[serde(rename = "resourceTemplates")]
+    templates: Option<Vec<Payload>>,
+    prompts: Option<Vec<Payload>>,
+    skills: Option<Vec<Payload>>,
+    #[serde(rename = "nextCursor")]
     next: Option<String>,
 }
 
@@ -385,7 +382,7 @@ impl Page {
         };
         // Copy the entries, because they share the text of their page, and a cached entry must not keep the whole page
         // in memory.
-        entries.iter().map(|entry| Payload::from_trusted(entry.as_str().to_owned()))
+        entries.iter().flatten().map(|entry| Payload::from_trusted(entry.as_str().to_owned()))
     }
 }
 

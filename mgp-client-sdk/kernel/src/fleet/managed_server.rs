@@ -195,9 +195,9 @@ impl ManagedServer {
         self.shared.latest().kind()
     }
 
-    /// Returns whether a connected server at a URL did not answer the last check.
-    pub(super) fn is_silent(&self) -> bool {
-        self.shared.latest().is_silent()
+    /// Returns why the last check of a connected server at a URL failed.
+    pub(super) fn doubt(&self) -> Option<String> {
+        self.shared.latest().doubt()
     }
 
     /// Checks that the connected sessions of a server at a URL answer.

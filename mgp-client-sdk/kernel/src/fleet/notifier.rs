@@ -54,6 +54,7 @@ impl ServerNotifier {
 
     /// Notifies the subscribers of a resource, unless they no longer see the server.
     pub(super) fn resource_updated(&self, key: &str) {
+        self.subscriptions.count_change(key);
         self.notifications.updated(key, |principal| self.is_seen_by(principal));
     }
 

@@ -221,7 +221,7 @@ async fn list_tools(
         hops::count(&mut call, client.server());
         let page: ListToolsResult = stack.send(call).await?.get()?;
         tools.extend(page.tools);
-        match page.next_cursor {
+        match client.server().next_page(page.next_cursor) {
             Some(cursor) => params.cursor = Some(cursor),
             None => return Ok(tools),
         }

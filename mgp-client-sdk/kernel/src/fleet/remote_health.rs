@@ -3,7 +3,6 @@
 //! Without these checks the kernel would not notice that such a server has ended, because it has no process or pipe of
 //! the server.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, SupervisedClient, gateway};
@@ -17,38 +16,82 @@ use tokio::time::{Instant, timeout};
 /// The time within which a server must answer a check.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// The time for which the answer to a check is valid; meanwhile no further check is made.
-const ANSWER_TTL: Duration = Duration::from_millis(200);
+/// The time for which the result of a check is valid; meanwhile no further check is made.
+const RESULT_TTL: Duration = Duration::from_millis(200);
+
+/// The number of failed checks in a row after which the session with a server ends, if each failure may be temporary.
+const MAX_FAILURES: u32 = 3;
+
+/// The minimum interval between failed checks that are counted: failures that follow each other more closely may have
+/// the same cause.
+const FAILURE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The health of a session with a server at a URL; sessions with other servers are not checked.
 pub(super) struct RemoteHealth {
     is_remote: bool,
-    /// The time of the last answer to a check. The lock is held while a check is running.
-    answered_at: Mutex<Option<Instant>>,
-    /// `true` if the server did not answer the last check but still has running calls, so that it might only be busy.
-    is_silent: AtomicBool,
+    /// The lock is held while a check is running.
+    checks: Mutex<CheckHistory>,
+    /// The reason why the last check failed, if the session continues nevertheless.
+    doubt: mgp_types::sync::Mutex<Option<String>>,
+}
+
+/// The last checks of a session.
+#[derive(Debug, Default)]
+struct CheckHistory {
+    /// The time of the last check.
+    checked_at: Option<Instant>,
+    /// The run of the server to which the failures belong.
+    run: u64,
+    /// The number of failed checks in a row.
+    failures: u32,
+    /// The time of the last failed check that was counted.
+    failed_at: Option<Instant>,
+}
+
+/// The failure of a check, with a text that explains it, without anything that the server has sent.
+#[derive(Debug, PartialEq, Eq)]
+enum CheckFailure {
+    /// The server does not work until something changes, or its session is lost.
+    Lasting(String),
+    /// The failure may be temporary, e.g. because a proxy answers for a server that restarts.
+    Passing(String),
+}
+
+impl CheckHistory {
+    /// Counts a failed check of a run; returns whether the session must end.
+    fn count_failure(&mut self, run: u64, now: Instant) -> bool {
+        if self.run != run {
+            (self.run, self.failures, self.failed_at) = (run, 0, None);
+        }
+        if self.failed_at.is_none_or(|at| now.duration_since(at) >= FAILURE_INTERVAL) {
+            self.failures += 1;
+            self.failed_at = Some(now);
+        }
+        self.failures >= MAX_FAILURES
+    }
 }
 
 impl RemoteHealth {
     pub(super) fn new(is_remote: bool) -> Self {
-        Self { is_remote, answered_at: Mutex::default(), is_silent: AtomicBool::new(false) }
+        Self { is_remote, checks: Mutex::default(), doubt: mgp_types::sync::Mutex::new(None) }
     }
 
     pub(super) fn is_remote(&self) -> bool {
         self.is_remote
     }
 
-    /// Returns whether the server is connected but did not answer the last check.
-    pub(super) fn is_silent(&self) -> bool {
-        self.is_silent.load(Ordering::Relaxed)
+    /// Returns why the last check failed, if the session continues nevertheless.
+    pub(super) fn doubt(&self) -> Option<String> {
+        self.doubt.lock().clone()
     }
 
     /// Returns whether the error of a failed call is a reason to check the server.
     pub(super) fn is_doubtful_after(&self, error: &RpcError) -> bool {
-        self.is_remote && lack_of_answer(error).is_some()
+        self.is_remote && check_failure(error, false).is_some()
     }
 
-    /// Pings the server unless it answered a check just now; marks it as unhealthy if it does not answer.
+    /// Pings the server unless it was checked just now. Marks it as unhealthy after a lasting failure, and after
+    /// several that may be temporary.
     ///
     /// While calls are running, a time-out of the ping does not count, because the server might only be busy. Returns
     /// whether a ping succeeded.
@@ -59,30 +102,45 @@ impl RemoteHealth {
     ) -> bool {
         let live = client.supervised().current().borrow().clone();
         let Some(live) = live.filter(|_| self.is_remote) else { return false };
-        let mut answered_at = self.answered_at.lock().await;
-        if answered_at.is_some_and(|at| at.elapsed() < ANSWER_TTL) {
+        let mut checks = self.checks.lock().await;
+        if checks.checked_at.is_some_and(|at| at.elapsed() < RESULT_TTL) {
             return false;
         }
         let answer = timeout(ANSWER_TIMEOUT, ping(&live.client)).await;
         let is_well = matches!(answer, Ok(Ok(())));
-        let lack = match answer {
+        let failure = match answer {
             Ok(Ok(())) => None,
-            Ok(Err(error)) => lack_of_answer(&error),
+            Ok(Err(error)) => check_failure(&error, is_busy()),
             Err(_) if is_busy() => {
-                self.is_silent.store(true, Ordering::Relaxed);
+                let why = "it does not answer; its running calls are still waited for";
+                *self.doubt.lock() = Some(why.to_owned());
                 return false;
             }
-            Err(_) => Some(format!("it does not answer within {ANSWER_TIMEOUT:?}")),
-        };
-        self.is_silent.store(false, Ordering::Relaxed);
-        match lack {
-            None => *answered_at = Some(Instant::now()),
-            Some(why) => {
-                tracing::info!(server = ?client.server_id(), %why, "server lost");
-                client.mark_unhealthy(live.run, why).await;
+            Err(_) => {
+                let why = format!("it does not answer within {ANSWER_TIMEOUT:?}");
+                Some(CheckFailure::Lasting(why))
             }
+        };
+        let now = Instant::now();
+        checks.checked_at = Some(now);
+        let (why, is_lost) = match failure {
+            None => {
+                (checks.failures, checks.failed_at) = (0, None);
+                *self.doubt.lock() = None;
+                return is_well;
+            }
+            Some(CheckFailure::Lasting(why)) => (why, true),
+            Some(CheckFailure::Passing(why)) => (why, checks.count_failure(live.run, now)),
+        };
+        if is_lost {
+            *self.doubt.lock() = None;
+            tracing::info!(server = ?client.server_id(), %why, "server lost");
+            client.mark_unhealthy(live.run, why).await;
+        } else {
+            tracing::debug!(server = ?client.server_id(), %why, "check failed");
+            *self.doubt.lock() = Some(why);
         }
-        is_well
+        false
     }
 }
 
@@ -97,26 +155,87 @@ async fn ping(client: &Client) -> Result<(), RpcError> {
     gateway::ungated(client).send(call).await.map(drop)
 }
 
-/// If an error shows that the server does not work, returns a text that explains this, without anything that the server
-/// has sent. Returns `None` if a working server can cause the error, too.
-fn lack_of_answer(error: &RpcError) -> Option<String> {
-    match HttpFailure::from_error(error) {
-        Some(HttpFailure::Status(401) | HttpFailure::StatusWithError(401)) => Some(
+/// Returns how an error shows that the server does not work; `None` if a working server can cause it, too. While calls
+/// are running (`is_busy`), a connection that fails may be the exception.
+fn check_failure(error: &RpcError, is_busy: bool) -> Option<CheckFailure> {
+    use CheckFailure::{Lasting, Passing};
+    let own_text = || {
+        let message = error.message();
+        message.split_once(" (challenge: ").map_or(message, |(ours, _)| ours).to_owned()
+    };
+    Some(match HttpFailure::from_error(error) {
+        Some(HttpFailure::Status(401) | HttpFailure::StatusWithError(401)) => Lasting(
             "it requires credentials (HTTP 401): log in, or set a header, and start it again"
                 .into(),
         ),
-        Some(HttpFailure::StatusWithError(status)) => {
-            let is_refusal = matches!(status, 403 | 500..=599);
-            is_refusal.then(|| format!("it answers with HTTP {status}"))
+        Some(
+            HttpFailure::StatusWithError(status @ (403 | 500..=599))
+            | HttpFailure::Status(status @ 500..=599),
+        ) => Passing(format!("it answers with HTTP {status}")),
+        Some(HttpFailure::StatusWithError(_)) => return None,
+        Some(HttpFailure::Status(300..=399)) => {
+            Lasting("it redirects to another URL; use that one if you trust it".to_owned())
+        }
+        Some(HttpFailure::Status(403 | 408 | 425 | 429)) => Passing(own_text()),
+        Some(HttpFailure::Unreachable) if is_busy => Passing(own_text()),
+        // The message can contain the error with which the server refused to resume its answer.
+        Some(failure @ HttpFailure::ConnectionLost) => {
+            let why = failure.to_string();
+            if is_busy { Passing(why) } else { Lasting(why) }
         }
         None | Some(HttpFailure::NoAnswer) => match error.code() {
-            ErrorCode::SERVER_RESTARTING => Some("its session is lost".to_owned()),
-            ErrorCode::UPSTREAM_ERROR => Some("it does not answer as an MCP server".to_owned()),
-            _ => None,
+            ErrorCode::SERVER_RESTARTING => Lasting("its session is lost".to_owned()),
+            ErrorCode::UPSTREAM_ERROR => Passing("it does not answer as an MCP server".to_owned()),
+            _ => return None,
         },
-        Some(_) => {
-            let message = error.message();
-            Some(message.split_once("; challenge").map_or(message, |(ours, _)| ours).to_owned())
+        Some(_) => Lasting(own_text()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_ends_after_three_failed_checks_that_are_apart() {
+        let start = Instant::now();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let mut checks = CheckHistory::default();
+        for seconds in [0, 1, 2, 5, 9] {
+            assert!(!checks.count_failure(1, after(seconds)), "{seconds}: {checks:?}");
         }
+        assert!(checks.count_failure(1, after(10)));
+        assert!(!checks.count_failure(2, after(11)), "failures of an earlier run do not count");
+    }
+
+    #[test]
+    fn only_a_failure_that_cannot_pass_ends_a_session_at_once() {
+        #[track_caller]
+        fn check(failure: HttpFailure, is_busy: bool, is_lasting: Option<bool>) {
+            let error = RpcError::new(ErrorCode::SERVER_NOT_READY, "why").because(failure);
+            let found = check_failure(&error, is_busy);
+            let found = found.map(|failure| matches!(failure, CheckFailure::Lasting(_)));
+            assert_eq!(found, is_lasting, "{failure:?}");
+        }
+        for status in [403, 500, 502, 503] {
+            check(HttpFailure::Status(status), false, Some(false));
+            check(HttpFailure::StatusWithError(status), false, Some(false));
+        }
+        check(HttpFailure::Status(429), false, Some(false));
+        check(HttpFailure::StatusWithError(400), false, None);
+        let error = RpcError::new(ErrorCode::PERMISSION_DENIED, "ours (challenge: theirs)");
+        let found = check_failure(&error.because(HttpFailure::Status(403)), false);
+        assert_eq!(found, Some(CheckFailure::Passing("ours".to_owned())));
+        for status in [302, 401, 404] {
+            check(HttpFailure::Status(status), true, Some(true));
+        }
+        for failure in [HttpFailure::Unreachable, HttpFailure::ConnectionLost] {
+            check(failure, false, Some(true));
+            check(failure, true, Some(false));
+        }
+        let error = RpcError::new(ErrorCode::UPSTREAM_ERROR, "the stream ended: theirs");
+        let found = check_failure(&error.because(HttpFailure::ConnectionLost), false);
+        let why = "the connection ended before the answer".to_owned();
+        assert_eq!(found, Some(CheckFailure::Lasting(why)));
     }
 }

@@ -194,13 +194,13 @@ impl Session {
         }
     }
 
-    /// Returns whether a connected server at a URL did not answer the last check.
-    pub(super) fn is_silent(&self) -> bool {
-        self.state() == ServerState::Connected && self.health.is_silent()
+    /// Returns why the last check of a connected server at a URL failed.
+    pub(super) fn doubt(&self) -> Option<String> {
+        self.health.doubt().filter(|_| self.state() == ServerState::Connected)
     }
 
-    /// Checks that a connected server at a URL answers, unless it answered a check just now. The session with a server
-    /// that does not answer is opened again.
+    /// Checks that a connected server at a URL answers, unless it was checked just now. The session with a server that
+    /// does not answer is opened again.
     pub(super) async fn check(&self) {
         if self.state() == ServerState::Connected {
             let is_well = self.health.check(&self.client, || self.running() > 0).await;

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use mgp_client_sdk::gateway::{self, WeakClient};
 use mgp_client_sdk::{Client, Error};
@@ -49,6 +50,8 @@ struct Subscription {
     outcomes: u64,
     /// The error of the last request that returned, with its client; `None` if the server accepted that request.
     failure: Option<(WeakClient, RpcError)>,
+    /// The number of changes that were announced.
+    changes: Arc<AtomicU64>,
 }
 
 impl Subscription {
@@ -89,7 +92,7 @@ impl ResourceSubscriptions {
         uri: &str,
     ) -> Result<ResourceSubscription, RpcError> {
         let key = key(&source, uri);
-        {
+        let changes = {
             let mut table = self.0.lock();
             if table.len() >= MAX_SUBSCRIPTIONS && !table.contains_key(&key) {
                 let message = "too many resources are subscribed to; unsubscribe from some first";
@@ -104,11 +107,15 @@ impl ResourceSubscriptions {
                 turn: Arc::default(),
                 outcomes: 0,
                 failure: None,
+                changes: Arc::default(),
             });
             subscription.subscribers += 1;
-        }
+            Arc::clone(&subscription.changes)
+        };
+        let before = changes.load(Ordering::Acquire);
         let guard = SubscriptionGuard { subscriptions: self.clone(), key: key.clone() };
-        let watch = ResourceSubscription::new(key.clone()).guard(guard);
+        let has_changed = move || changes.load(Ordering::Acquire) > before;
+        let watch = ResourceSubscription::new(key.clone()).guard(guard).has_changed(has_changed);
         // If this fails, the guard is dropped and removes the subscriber again.
         self.request(client, &key).await?;
         Ok(watch)
@@ -157,6 +164,14 @@ impl ResourceSubscriptions {
         let keys: BTreeSet<_> = folders.chain([uri]).map(|uri| key(source, uri)).collect();
         let table = self.0.lock();
         keys.into_iter().filter(|key| table.contains_key(key)).collect()
+    }
+
+    /// Counts a change of a resource. Clients whose subscriptions are requested now are notified because of this count;
+    /// all others must be notified afterwards.
+    pub(super) fn count_change(&self, key: &str) {
+        if let Some(subscription) = self.0.lock().get(key) {
+            subscription.changes.fetch_add(1, Ordering::AcqRel);
+        }
     }
 
     /// Returns whether any client is subscribed to a resource in this session.
@@ -272,7 +287,7 @@ async fn request_unsubscribe(client: &Client, uri: &str) -> Result<(), RpcError>
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
     use std::time::Duration;
 
     use futures_util::future::join_all;

@@ -1,6 +1,7 @@
 //! The fleet as the server registry and the lifecycle methods use it (MGP §11, §15.2).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use mgp_client_sdk::Client;
@@ -200,7 +201,7 @@ impl mgp_lifecycle::Fleet for VisibleFleet {
         &self,
         cx: &Context,
         server: &ServerId,
-        _: ShutdownParams,
+        params: ShutdownParams,
     ) -> Option<Result<ShutdownResult, RpcError>> {
         let server = self.get(cx, server)?;
         let governance = &self.fleet.context().governance;
@@ -212,7 +213,7 @@ impl mgp_lifecycle::Fleet for VisibleFleet {
         accepted.pending_requests = Some(server.running());
         // The caller's reason is ignored, because after some reasons, e.g. a changed configuration, the server would
         // be restarted.
-        drop(server.begin_operator_stop());
+        drop(server.begin_operator_stop(params.timeout_ms.map(Duration::from_millis)));
         Some(Ok(accepted))
     }
 }

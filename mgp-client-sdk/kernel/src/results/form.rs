@@ -1,39 +1,162 @@
 //! The form of a tool's result: an object with a list of content blocks.
 
+use memchr::memmem::find;
 use mgp_types::mcp::{CallToolResult, ContentBlock};
 use mgp_types::service::Reply;
 use mgp_types::{ErrorCode, Object, Payload, RpcError};
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+
+use super::json_scanner::JsonScanner;
 
 /// The member of a result with its content blocks.
 const CONTENT: &str = "content";
 
-/// Returns a server's result of a call in the form that hosts expect. If it has no content, an empty list is added.
+/// The member of a result for metadata.
+const META: &str = "_meta";
+
+/// The member of a result that marks a failed call.
+const IS_ERROR: &str = "isError";
+
+/// Returns a server's result of a call in the form that hosts expect. If it has no content, an empty list is added; an
+/// invalid block becomes a text block with its JSON.
 ///
 /// # Errors
 /// Returns error 5000 if the server did not answer with the result of a tool.
 pub(crate) fn well_formed(mut reply: Reply) -> Result<Reply, RpcError> {
-    #[derive(Deserialize)]
-    struct Outline {
-        #[serde(default)]
-        content: Option<Vec<IgnoredAny>>,
-    }
     if !matches!(reply, Reply::Complete(_)) {
         return Ok(reply);
     }
     let Some(body) = reply.as_body_mut() else { return Ok(reply) };
-    if has_content(body.as_raw().as_str()) {
-        return Ok(reply);
-    }
-    let outline: Outline = body.as_raw().get().map_err(|error| malformed(&error))?;
-    // Check for an object, because serde would also decode an array as the struct `Outline`.
-    if outline.content.is_none() || !is_object(body.as_raw().as_str()) {
-        let mut members: Object = body.as_raw().get().map_err(|error| malformed(&error))?;
-        members.insert(CONTENT, Payload::from_trusted("[]"));
-        body.replace_raw(Payload::of(&members)?);
+    let text = body.as_raw().as_str();
+    if !is_usual(text) && !is_readable(text) {
+        let mended = mend(body.as_raw())?;
+        body.replace_raw(mended);
     }
     Ok(reply)
+}
+
+/// Recognizes the results that most servers return: text blocks, and no metadata behind them. This costs less than
+/// [`is_readable`].
+fn is_usual(text: &str) -> bool {
+    let Some(rest) = behind_texts(text) else { return false };
+    let unmarked = rest
+        .strip_suffix(br#","isError":false}"#)
+        .or_else(|| rest.strip_suffix(br#","isError":true}"#))
+        .unwrap_or(rest);
+    [r#""_meta""#, r#""isError""#].iter().all(|name| find(unmarked, name.as_bytes()).is_none())
+}
+
+/// Returns the text behind the content of a result that begins with a list of plain text blocks.
+fn behind_texts(text: &str) -> Option<&[u8]> {
+    let mut result = JsonScanner::new(text);
+    result.literal("{")?;
+    let _ = result.literal(r#""resultType":"complete","#);
+    result.literal(r#""content":["#)?;
+    loop {
+        result.literal(r#"{"type":"text","text":"#)?;
+        result.string()?;
+        result.literal("}")?;
+        if result.literal(",").is_none() {
+            break;
+        }
+    }
+    result.literal("]")?;
+    Some(result.rest())
+}
+
+/// Returns whether hosts can certainly read a result.
+fn is_readable(text: &str) -> bool {
+    let mut has_content = false;
+    let scanned = JsonScanner::new(text).object(|name, value| match name {
+        b"content" => {
+            has_content = true;
+            value.list(scan_block)
+        }
+        b"_meta" => (value.value()? == b'{').then_some(()),
+        b"isError" => matches!(value.value()?, b't' | b'f').then_some(()),
+        _ => value.value().map(drop),
+    });
+    scanned.is_some() && has_content
+}
+
+/// Skips a content block; returns `None` if hosts might not be able to read it.
+fn scan_block(block: &mut JsonScanner<'_>) -> Option<()> {
+    const TEXT: u8 = 1;
+    const DATA: u8 = 2;
+    const MEDIA_TYPE: u8 = 4;
+    const URI: u8 = 8;
+    const NAME: u8 = 16;
+    const RESOURCE: u8 = 32;
+    let (mut kind, mut found) = (None, 0);
+    block.object(|name, value| {
+        let string = match name {
+            b"text" => TEXT,
+            b"data" => DATA,
+            b"mimeType" => MEDIA_TYPE,
+            b"uri" => URI,
+            b"name" => NAME,
+            b"type" => {
+                kind = Some(value.string()?);
+                return Some(());
+            }
+            b"resource" => {
+                found |= RESOURCE;
+                return scan_resource(value);
+            }
+            b"annotations" | b"_meta" => return (value.value()? == b'{').then_some(()),
+            _ => return value.value().map(drop),
+        };
+        found |= string;
+        value.string().map(drop)
+    })?;
+    let required = match kind? {
+        b"text" => TEXT,
+        b"image" | b"audio" => DATA | MEDIA_TYPE,
+        b"resource_link" => URI | NAME,
+        b"resource" => RESOURCE,
+        _ => 0,
+    };
+    (found & required == required).then_some(())
+}
+
+/// Skips the contents of a resource; returns `None` if hosts might not be able to read them.
+fn scan_resource(resource: &mut JsonScanner<'_>) -> Option<()> {
+    let mut has_uri = false;
+    resource.object(|name, value| match name {
+        b"uri" => {
+            has_uri = true;
+            value.string().map(drop)
+        }
+        b"text" | b"blob" | b"mimeType" => value.string().map(drop),
+        _ => value.value().map(drop),
+    })?;
+    has_uri.then_some(())
+}
+
+/// Returns a result that hosts can read, with the same content.
+fn mend(result: &Payload) -> Result<Payload, RpcError> {
+    let mut members: Object = result.get().map_err(|error| malformed(&error))?;
+    for name in [META, IS_ERROR] {
+        if members.get(name).is_some_and(Payload::is_null) {
+            members.remove(name);
+        }
+    }
+    let decoded = members.decode::<Object>(META).and_then(|_| members.decode::<bool>(IS_ERROR));
+    decoded.map_err(|error| malformed(&error))?;
+    replace_invalid_blocks(&mut members)?;
+    Payload::of(&members)
+}
+
+/// Replaces each invalid block of a result by a text block with its JSON, and adds the list of blocks if it is absent.
+fn replace_invalid_blocks(result: &mut Object) -> Result<(), RpcError> {
+    let blocks: Option<Vec<Payload>> = result.decode(CONTENT).map_err(|error| malformed(&error))?;
+    let mut blocks = blocks.unwrap_or_default();
+    for block in &mut blocks {
+        if block.get::<ContentBlock>().is_err() {
+            *block = Payload::of(&ContentBlock::text(block.as_str()))?;
+        }
+    }
+    result.encode(CONTENT, &blocks)
 }
 
 /// Removes the structured content of a result, for callers that do not accept it. If the result has no other content,
@@ -54,8 +177,7 @@ pub(crate) fn structured_as_text(mut reply: Reply) -> Result<Reply, RpcError> {
     Ok(reply)
 }
 
-/// Decodes a result. An invalid block becomes a text block with its JSON, because hosts receive such a block unchanged
-/// while the result is short.
+/// Decodes a result. A block that cannot be decoded becomes a text block with its JSON.
 ///
 /// # Errors
 /// Returns error 5000 if the server did not answer with the result of a tool.
@@ -66,13 +188,7 @@ pub(super) fn decode(reply: &Reply) -> Result<CallToolResult, RpcError> {
     };
     let body = reply.as_body().ok_or_else(|| malformed(&error))?.as_raw();
     let mut members: Object = body.get().map_err(|error| malformed(&error))?;
-    let blocks: Vec<Payload> =
-        members.decode(CONTENT).map_err(|_| malformed(&error))?.unwrap_or_default();
-    let valid = blocks.iter().map(|block| {
-        let valid = block.get::<ContentBlock>();
-        valid.unwrap_or_else(|_| ContentBlock::text(block.as_str()))
-    });
-    members.insert(CONTENT, Payload::of(&valid.collect::<Vec<_>>())?);
+    replace_invalid_blocks(&mut members)?;
     Payload::of(&members)?.get().map_err(|error| malformed(&error))
 }
 
@@ -80,25 +196,6 @@ pub(super) fn decode(reply: &Reply) -> Result<CallToolResult, RpcError> {
 pub(crate) fn malformed(error: &RpcError) -> RpcError {
     let message = "the server did not answer the call with the result of a tool";
     RpcError::new(ErrorCode::UPSTREAM_ERROR, message).because(error.clone())
-}
-
-fn is_object(text: &str) -> bool {
-    text.trim_start().starts_with('{')
-}
-
-/// Returns whether a list follows the first `"content":` in an object's text, and no other object or list precedes it.
-/// Most well-formed results are recognized by this, without parsing.
-fn has_content(text: &str) -> bool {
-    const NAME: &str = "\"content\"";
-    let Some(members) = text.trim_start().strip_prefix('{') else { return false };
-    // Most results begin like this, and a search costs more.
-    if members.starts_with(r#""content":["#) {
-        return true;
-    }
-    let Some((before, behind)) = members.split_once(NAME) else { return false };
-    let value = behind.trim_start().strip_prefix(':');
-    // After the beginning of another object or list, the name could be a member of that one.
-    !before.contains(['{', '[']) && value.is_some_and(|value| value.trim_start().starts_with('['))
 }
 
 #[cfg(test)]
@@ -115,6 +212,66 @@ mod tests {
     fn an_answer_that_is_not_the_result_of_a_tool_is_refused() {
         for text in ["null", "5", "\"x\"", "[]", "[[]]", r#"["content"]"#, r#"{"content":"x"}"#] {
             assert_eq!(formed(text), Err(5000), "{text}");
+        }
+    }
+
+    #[test]
+    fn metadata_that_is_not_an_object_is_refused() {
+        for member in [
+            r#""_meta":5"#,
+            r#""_meta":[],"isError":false"#,
+            r#""isError":"no""#,
+            r#""structuredContent":{},"_meta":"x""#,
+        ] {
+            let text = r#"[{"type":"text","text":"a"}]"#;
+            let behind = format!(r#"{{"content":{text},{member}}}"#);
+            let before = format!(r#"{{{member}, "content": {text}}}"#);
+            for result in [behind, before] {
+                assert_eq!(formed(&result), Err(5000), "{result}");
+            }
+        }
+        let null = r#"{"content":[{"type":"text","text":"a"}],"_meta":null,"isError":null}"#;
+        assert_eq!(formed(null).unwrap(), r#"{"content":[{"type":"text","text":"a"}]}"#);
+    }
+
+    #[test]
+    fn an_invalid_block_becomes_the_text_of_its_json() {
+        let valid = r#"{"type":"text","text":"\"a\\"}"#;
+        for block in [
+            r#"{"text":"a"}"#,
+            r#"{"type":"text"}"#,
+            r#"{"type":"text","text":5}"#,
+            r#"{"type":5,"text":"a"}"#,
+            r#"{"type":"text","text":"a","_meta":5}"#,
+            r#"{"type":"image","data":"AAAA"}"#,
+            r#"{"type":"resource_link","name":"a"}"#,
+            r#"{"type":"resource","resource":{"text":"a"}}"#,
+            r#"{"type":"resource","resource":{"uri":"a:b","text":5}}"#,
+            r#""a""#,
+        ] {
+            let text = Payload::of(&ContentBlock::text(block)).unwrap();
+            let result = |block: &str| format!(r#"{{"content":[{valid},{block}],"isError":true}}"#);
+            assert_eq!(formed(&result(block)).unwrap(), result(text.as_str()), "{block}");
+        }
+    }
+
+    #[test]
+    fn a_readable_result_is_not_changed() {
+        for block in [
+            r#"{"type":"text","text":""}"#,
+            r#"{"text":"\"}],","type":"text","annotations":{"priority":1},"_meta":{"a":[]}}"#,
+            r#"{"type":"image","data":"AAAA","mimeType":"image/png"},{"type":"text","text":"a"}"#,
+            r#"{"type":"audio","mimeType":"audio/wav","data":"AAAA"}"#,
+            r#"{"type":"resource_link","uri":"a:b","name":"b","size":5}"#,
+            r#"{ "type" : "resource" , "resource" : { "uri" : "a:b", "blob" : "AAAA" } }"#,
+            r#"{"type":"later","text":5}"#,
+        ] {
+            for rest in ["", r#","isError":true"#, r#","structuredContent":{"_meta":5}"#] {
+                for first in ["", r#""resultType":"complete","#, r#""_meta":{"a":"}"},"#] {
+                    let text = format!(r#"{{{first}"content":[{block}]{rest}}}"#);
+                    assert_eq!(formed(&text).unwrap(), text);
+                }
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 mod chunks;
 mod cut_position;
 mod form;
+mod json_scanner;
 mod part;
 mod shrink;
 mod store;

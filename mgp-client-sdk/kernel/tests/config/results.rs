@@ -48,18 +48,21 @@ async fn world_with(server: &script::Server, keys: &str) -> World {
 async fn an_answer_that_is_not_the_result_of_a_tool_does_not_reach_a_host() {
     let server = serve(json!({
         "null": null, "text": "x", "number": 5, "list": ["x"], "no list": { "content": "x" },
-        "empty": {}, "structured": { "structuredContent": { "a": 1 } },
+        "meta": { "content": [], "_meta": 5 }, "empty": {},
+        "structured": { "structuredContent": { "a": 1 } }, "no type": { "content": [{ "text": "a" }] },
     }))
     .await;
     let world = world(&server).await;
     let ann = world.agent("ann").await;
-    for q in ["null", "text", "number", "list", "no list"] {
+    for q in ["null", "text", "number", "list", "no list", "meta"] {
         assert_eq!(ann.call("say").arg("q", q).await.unwrap_err().code().0, 5000, "{q}");
     }
     for q in ["empty", "structured"] {
         let result = ann.call("say").arg("q", q).await.unwrap();
         assert_eq!((result.content.len(), result.structured_content.is_some()), (0, q != "empty"));
     }
+    let result = ann.call("say").arg("q", "no type").await.unwrap();
+    assert_eq!(result.content[0].as_text(), Some(r#"{"text":"a"}"#));
     world.end().await;
 }
 

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mgp_server_sdk::prelude::*;
-use mgp_types::method::{Initialized, LifecycleShutdown, Request as _};
-use mgp_types::mgp::ServerState;
+use mgp_types::method::{Initialized, KernelServers, LifecycleShutdown, Request as _};
+use mgp_types::mgp::{KernelServersParams, ServerState};
 use mgp_types::service::{Call, HeaderParams, Principal, gate, mock};
 use serde_json::json;
+use tokio::sync::Notify;
 
 use crate::script::{self, Received, Response};
 use crate::world::{World, until};
@@ -157,4 +158,45 @@ async fn an_answered_call_ends_the_report_of_a_missing_login() {
     let now = world.server("far");
     assert_eq!((now.status, now.error), (ServerState::Connected, None));
     world.end().await;
+}
+
+#[tokio::test]
+async fn a_check_that_a_proxy_refuses_once_ends_neither_the_session_nor_its_calls() {
+    for status in [403, 503] {
+        let (pings, done) = (AtomicUsize::new(0), Arc::new(Notify::new()));
+        let is_done = Arc::clone(&done);
+        let server = script::Server::legacy(move |seen| match seen.method() {
+            "tools/list" => Some(list(seen)),
+            "tools/call" => {
+                let steps =
+                    [script::Step::Until(Arc::clone(&is_done)), script::say(&seen.text("done"))];
+                Some(script::events(steps))
+            }
+            "ping" if pings.fetch_add(1, Ordering::SeqCst) == 0 => Some(script::status(status)),
+            _ => None,
+        })
+        .await;
+        let world = World::new(&config(&server.url, "legacy")).await;
+        world.knows("far").await;
+        let ann = world.agent("ann").await;
+        let running = tokio::spawn(async move { ann.call("other").await });
+        until("the call runs", || server.count("tools/call") == 1).await;
+
+        // A list of the servers checks them.
+        let operator = world.operator().await;
+        let params = KernelServersParams::new();
+        let listed = operator.request::<KernelServers>(&params).await.unwrap();
+        let refused = &listed.servers[0];
+        assert_eq!(refused.status, ServerState::Connected);
+        assert!(refused.error.as_ref().unwrap().contains(&format!("HTTP {status}")), "{refused:?}");
+        mgp_testkit::until("the next check succeeds", async || {
+            let listed = operator.request::<KernelServers>(&params).await.unwrap();
+            listed.servers[0].error.is_none()
+        })
+        .await;
+        done.notify_one();
+        running.await.unwrap().unwrap();
+        assert_eq!(server.count("initialize"), 1, "there is one session");
+        world.end().await;
+    }
 }

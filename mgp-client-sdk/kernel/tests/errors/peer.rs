@@ -80,22 +80,9 @@ impl Peer {
 }
 
 fn capabilities((era, dialect): (Era, Dialect)) -> Value {
-    let words = [
-        "streaming",
-        "tool_security",
-        "permissions",
-        "access_control",
-        "lifecycle",
-        "discovery",
-        "tool_discovery",
-        "error_handling",
-        "events",
-        "callbacks",
-        "manifest",
-        "server_recommendations",
-        "scopes",
-        "transactions",
-    ];
+    let words = "streaming tool_security permissions access_control lifecycle discovery tool_discovery \
+         error_handling events callbacks manifest server_recommendations scopes transactions";
+    let words: Vec<_> = words.split(' ').collect();
     let offer = json!({ "version": "0.3.0", "extensions": words });
     match (dialect, era) {
         (Dialect::Plain, _) => json!({}),

@@ -34,6 +34,13 @@ struct Row {
     is_seen: bool,
 }
 
+impl Row {
+    /// Creates the row of an extension that adds no member to calls.
+    const fn without_member(extension: Extension, server: fn() -> Server, is_seen: bool) -> Self {
+        Self { extension, server, call: |call| call, is_received: false, is_seen }
+    }
+}
+
 const ROWS: &[Row] = &[
     Row {
         extension: Extension::Idempotency,
@@ -49,41 +56,11 @@ const ROWS: &[Row] = &[
         is_received: true,
         is_seen: true,
     },
-    Row {
-        extension: Extension::Manifest,
-        server: manifest::server,
-        call: |call| call,
-        is_received: false,
-        is_seen: false,
-    },
-    Row {
-        extension: Extension::Provenance,
-        server: provenance::server,
-        call: |call| call,
-        is_received: false,
-        is_seen: true,
-    },
-    Row {
-        extension: Extension::MultimodalSignatures,
-        server: media::server,
-        call: |call| call,
-        is_received: false,
-        is_seen: true,
-    },
-    Row {
-        extension: Extension::ServerRecommendations,
-        server: || intent::server("recent"),
-        call: |call| call,
-        is_received: false,
-        is_seen: false,
-    },
-    Row {
-        extension: Extension::SessionState,
-        server: session_state::counter,
-        call: |call| call,
-        is_received: false,
-        is_seen: true,
-    },
+    Row::without_member(Extension::Manifest, manifest::server, false),
+    Row::without_member(Extension::Provenance, provenance::server, true),
+    Row::without_member(Extension::MultimodalSignatures, media::server, true),
+    Row::without_member(Extension::ServerRecommendations, || intent::server("recent"), false),
+    Row::without_member(Extension::SessionState, session_state::counter, true),
     Row {
         extension: Extension::Checkpoint,
         server: checkpoint::server,
@@ -91,63 +68,51 @@ const ROWS: &[Row] = &[
         is_received: true,
         is_seen: false,
     },
-    Row {
-        extension: Extension::CostHints,
-        server: || {
+    Row::without_member(
+        Extension::CostHints,
+        || {
             let mut cost = ToolCost::new();
             cost.estimated_units = Some(4_u64.into());
             server(Extension::CostHints, list().cost(&cost))
         },
-        call: |call| call,
-        is_received: false,
-        is_seen: true,
-    },
-    Row {
-        extension: Extension::StructuredErrors,
-        server: || {
+        true,
+    ),
+    Row::without_member(
+        Extension::StructuredErrors,
+        || {
             let fail = || async { Err::<String, _>(ToolError("no room".to_owned())) };
             server(StructuredErrors, Tool::new("list", "Fails", fail))
         },
-        call: |call| call,
-        is_received: false,
-        is_seen: true,
-    },
-    Row {
-        extension: Extension::Scopes,
-        server: || server(Extension::Scopes, list().required_scopes(["read"])),
-        call: |call| call,
-        is_received: false,
-        is_seen: true,
-    },
-    Row {
-        extension: Extension::HumanInTheLoop,
-        server: || {
+        true,
+    ),
+    Row::without_member(
+        Extension::Scopes,
+        || server(Extension::Scopes, list().required_scopes(["read"])),
+        true,
+    ),
+    Row::without_member(
+        Extension::HumanInTheLoop,
+        || {
             let risk = &ConfirmationRisk::Destructive;
             server(HumanInTheLoop, list().confirm_each_call("List all?", risk))
         },
-        call: |call| call,
-        is_received: false,
-        is_seen: true,
-    },
-    Row {
-        extension: Extension::Transactions,
-        server: || server(Extension::Transactions, answering(&Compensation::new("recent"))),
-        call: |call| call,
-        is_received: false,
-        is_seen: true,
-    },
-    Row {
-        extension: Extension::DataReferences,
-        server: || {
+        true,
+    ),
+    Row::without_member(
+        Extension::Transactions,
+        || server(Extension::Transactions, answering(&Compensation::new("recent"))),
+        true,
+    ),
+    Row::without_member(
+        Extension::DataReferences,
+        || {
             let text = "text/plain".to_owned();
             let mut reference = DataReference::new("r".to_owned(), "issues".to_owned(), text);
             reference.access_url = Some("http://127.0.0.1:9/x".to_owned());
             server(Extension::DataReferences, answering(&reference))
         },
-        call: |call| call,
-        is_received: false,
-        is_seen: true,
-    },
+        true,
+    ),
 ];
 
 /// Returns a server with a tool `list` and the tool `recent`.

@@ -247,6 +247,43 @@ async fn a_subscription_that_failed_or_was_cancelled_is_requested_for_the_next_s
 }
 
 #[tokio::test]
+async fn a_change_during_the_request_to_subscribe_is_notified_to_the_subscriber() {
+    for above in [Era::Legacy, Era::Modern] {
+        let handles = Handles::default();
+        let make = move || {
+            let made = Arc::clone(&handles);
+            changing(Era::Legacy, &handles).layer(layer_fn(move |inner: Stack| {
+                let made = Arc::clone(&made);
+                Stack::from_fn(move |call| {
+                    let is_request = call.is::<ResourcesSubscribe>();
+                    let (sent, made) = (inner.send(call), Arc::clone(&made));
+                    async move {
+                        let answer = sent.await;
+                        if is_request {
+                            let (_, resources, _) = made.lock().unwrap().clone().unwrap();
+                            resources.updated("test://a");
+                            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+                        }
+                        answer
+                    }
+                })
+            }))
+        };
+        let kernel = build(Kernel::builder().local_with("c", open(&["one"]), make)).await;
+        wait_for_tools(&kernel, "c", 1).await;
+        let changes: Arc<Mutex<Vec<ServerChange>>> = Arc::default();
+        let sink = Arc::clone(&changes);
+        let builder = host_of(above).on_change(move |what| sink.lock().unwrap().push(what.clone()));
+        let host = host(&kernel, "ann", builder).await;
+        until("it is listed", || async { host.resources().await.unwrap().len() == 1 }).await;
+        host.subscribe("test://a").await.unwrap();
+        let update = ServerChange::Resource("test://a".to_owned());
+        until("an update", || async { changes.lock().unwrap().contains(&update) }).await;
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn a_resource_is_subscribed_to_again_after_a_restart_of_its_server() {
     for below in [Era::Legacy, Era::Modern] {
         let handles = Handles::default();

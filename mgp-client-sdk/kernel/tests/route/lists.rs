@@ -9,11 +9,12 @@ use mgp_discovery::Config;
 use mgp_kernel::Kernel;
 use mgp_server_sdk::{Args, PartialArgument, Prompt, Resource, Server, Tool};
 use mgp_types::mcp::{
-    CacheScope, CallToolResult, CompleteReference, ContentBlock, Era, PromptMessage,
-    PromptReference, ResourceReference, Role,
+    CacheScope, CallToolResult, CompleteReference, ContentBlock, Era, InitializeResult,
+    PromptMessage, PromptReference, ResourceReference, Revision, Role,
 };
+use mgp_types::method::Initialize;
 use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType, ServerState};
-use mgp_types::service::{Call, Principal, Reply, Stack, around};
+use mgp_types::service::{Call, Context, Outlet, OutletItem, Principal, Reply, Stack, around};
 use mgp_types::{ErrorCode, Payload};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -115,6 +116,32 @@ async fn an_entry_of_two_servers_has_two_names_that_lead_back() {
         }
         kernel.stop().await;
     }
+}
+
+#[tokio::test]
+async fn a_server_of_the_first_revision_completes_without_declaring_it() {
+    fn first() -> Server {
+        let server =
+            weather(Era::Legacy, "rain").around(around(|call: Call, inner: Stack| async move {
+                let is_handshake = call.is::<Initialize>();
+                let reply = inner.send(call).await?;
+                if !is_handshake {
+                    return Ok(reply);
+                }
+                let mut result: InitializeResult = reply.get()?;
+                result.capabilities.completions = None;
+                Reply::of(&result)
+            }));
+        server.offer(|offer| offer.revisions.retain(|one: &Revision| *one == Revision::V2024_11_05))
+    }
+    let kernel = build(Kernel::builder().local_with("rain", open(&[]), first)).await;
+    let host = host(&kernel, "ann", host_of(Era::Legacy)).await;
+    until("it is listed", || async { host.resources().await.unwrap().len() == 2 }).await;
+    let reference = CompleteReference::Prompt(PromptReference::new("plan"));
+    let none: [(&str, &str); 0] = [];
+    let proposed = host.complete(reference, "city", "B", none).await.unwrap();
+    assert_eq!(proposed.values, ["Bern", "Bonn"]);
+    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -431,24 +458,31 @@ fn linked<'a>(content: impl IntoIterator<Item = &'a ContentBlock>) -> Vec<&'a st
     uris.collect()
 }
 
+/// Returns content blocks with URIs of the server `rain`.
+fn links() -> Vec<ContentBlock> {
+    let text = r#"[
+        {"type":"resource_link","uri":"file:///readme","name":"readme"},
+        {"type":"resource","resource":{"uri":"weather://Bern/now","text":"rain"}},
+        {"type":"resource_link","uri":"only://rain","name":"only"},
+        {"type":"resource_link","uri":"https://example.com/","name":"page"}
+    ]"#;
+    serde_json::from_str(text).unwrap()
+}
+
 #[tokio::test]
-async fn links_in_results_and_prompts_lead_to_the_server_that_sent_them() {
-    fn blocks() -> Vec<ContentBlock> {
-        let text = r#"[
-            {"type":"resource_link","uri":"file:///readme","name":"readme"},
-            {"type":"resource","resource":{"uri":"weather://Bern/now","text":"rain"}},
-            {"type":"resource_link","uri":"only://rain","name":"only"},
-            {"type":"resource_link","uri":"https://example.com/","name":"page"}
-        ]"#;
-        serde_json::from_str(text).unwrap()
-    }
+async fn links_in_results_chunks_and_prompts_lead_to_the_server_that_sent_them() {
     fn rain(era: Era) -> Server {
-        let links = Tool::new("links", "Links", || async { CallToolResult::new(blocks()) });
+        let result = Tool::new("links", "Links", |cx: Context| async move {
+            for block in links() {
+                let _ = cx.outlet.send(OutletItem::chunk(Payload::of(&block).unwrap())).await;
+            }
+            CallToolResult::new(links())
+        });
         let cite = Prompt::new("cite", "Cites", || async {
-            let messages = blocks().into_iter().map(|block| PromptMessage::new(Role::User, block));
+            let messages = links().into_iter().map(|block| PromptMessage::new(Role::User, block));
             messages.collect::<Vec<_>>()
         });
-        weather(era, "rain").tool(links).prompt(cite)
+        weather(era, "rain").tool(result).prompt(cite)
     }
     let expected = [
         "mgp+rain:file:///readme",
@@ -464,8 +498,18 @@ async fn links_in_results_and_prompts_lead_to_the_server_that_sent_them() {
         wait_for_tools(&kernel, "rain", 1).await;
         let host = host(&kernel, "ann", host_of(above)).await;
         until("both are listed", || async { host.resources().await.unwrap().len() == 4 }).await;
-        let result = host.call("links").await.unwrap();
+        let (outlet, mut items) = Outlet::channel(16);
+        let result = host.call("links").outlet(outlet).await.unwrap();
         assert_eq!(linked(&result.content), expected, "{above:?} {below:?}");
+        // No chunk arrives after the result.
+        let items = std::iter::from_fn(|| items.try_recv().ok()).filter_map(|item| match item {
+            OutletItem::Chunk(chunk) => Some(chunk.content.get().unwrap()),
+            _ => None,
+        });
+        // A chunk that only ends the stream has an empty text.
+        let chunks: Vec<ContentBlock> =
+            items.filter(|block: &ContentBlock| block.as_text().is_none()).collect();
+        assert_eq!(linked(&chunks), expected, "{above:?} {below:?}");
         let none: [(&str, &str); 0] = [];
         let cited = host.get_prompt("cite", none).await.unwrap();
         let content = cited.messages.iter().map(|message| &message.content);

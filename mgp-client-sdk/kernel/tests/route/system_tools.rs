@@ -12,14 +12,14 @@ use mgp_server_sdk::prelude::*;
 use mgp_types::mcp::Era;
 use mgp_types::method::{HealthPing, HealthStatusGet};
 use mgp_types::mgp::{
-    DefaultPolicy, HealthStatus, LifecycleParams, PingParams, ServerState, StatusParams,
-    StatusResult,
+    DefaultPolicy, HealthStatus, LifecycleParams, PingParams, ServerState, ShutdownParams,
+    StatusParams, StatusResult,
 };
 use mgp_types::service::{Principal, ServerId};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use crate::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
+use crate::world::{PAIRS, build, host, host_as, host_of, limit_era, open, until, wait_for_tools};
 
 /// Starts a kernel with the MGP server `new` and the plain server `old`.
 async fn world(era: Era) -> Kernel {
@@ -125,8 +125,8 @@ async fn only_an_operator_shuts_a_server_down_by_a_tool() {
     kernel.stop().await;
 }
 
-#[tokio::test]
-async fn a_call_is_cancelled_by_a_tool() {
+/// Starts a kernel with a server whose tool `waits` never answers, and notifies when a call of it begins and ends.
+async fn world_that_waits() -> (Kernel, Arc<Notify>, Arc<Notify>) {
     let (begun, ended) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let parts = (Arc::clone(&begun), Arc::clone(&ended));
     let make = move || {
@@ -144,6 +144,32 @@ async fn a_call_is_cancelled_by_a_tool() {
     };
     let kernel = build(Kernel::builder().local_with("w", open(&["waits"]), make)).await;
     wait_for_tools(&kernel, "w", 1).await;
+    (kernel, begun, ended)
+}
+
+#[tokio::test]
+async fn a_shutdown_of_a_server_ends_its_calls_after_the_timeout_of_the_request() {
+    let (kernel, begun, ended) = world_that_waits().await;
+    let caller = host(&kernel, "ada", host_of(Era::Legacy)).await;
+    let waiting = tokio::spawn(async move { caller.call("waits").await });
+    begun.notified().await;
+    let operator = host_as(&kernel, Principal::local().operator(), host_of(Era::Legacy)).await;
+    let mut params = ShutdownParams::new();
+    params.server_id = Some("w".to_owned());
+    params.timeout_ms = Some(100);
+    let result = operator.mgp().lifecycle_shutdown(&params).await.unwrap();
+    assert_eq!((result.accepted, result.pending_requests), (true, Some(1)));
+    // The server itself would wait for 30 s.
+    let limit = Duration::from_secs(10);
+    tokio::time::timeout(limit, ended.notified()).await.unwrap();
+    assert!(tokio::time::timeout(limit, waiting).await.unwrap().unwrap().is_err());
+    operator.close().await;
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_is_cancelled_by_a_tool() {
+    let (kernel, begun, ended) = world_that_waits().await;
     let host = host(&kernel, "ada", host_of(Era::Legacy)).await;
     let unknown = structured(&host, "mgp.stream.cancel", json!({ "request_id": 4711 })).await;
     assert_eq!(unknown, json!({ "cancelled": false, "reason": "not_active" }));

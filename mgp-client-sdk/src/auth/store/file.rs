@@ -45,6 +45,17 @@ impl FileTokens {
         Self { file: PrivateFile::new(path, MAX_FILE_BYTES) }
     }
 
+    /// Returns all entries, in the order in which they were saved; none if the file does not exist.
+    ///
+    /// # Errors
+    /// [`TokenStoreError`] if the file cannot be read or trusted.
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing.
+    pub async fn entries(&self) -> Result<Vec<TokenEntry>, TokenStoreError> {
+        self.run(|file| Ok(read(file)?.0)).await
+    }
+
     async fn run<T: Send + 'static>(
         &self,
         run: impl FnOnce(&PrivateFile) -> Result<T, TokenStoreError> + Send + 'static,

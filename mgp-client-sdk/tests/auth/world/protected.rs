@@ -1,10 +1,12 @@
 //! The protected server of the script.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mgp_client_sdk::auth::OAuth;
 use mgp_transport::http::{CredentialRefusal, Credentials as _, RequestTarget};
 use mgp_types::RpcError;
+use mgp_types::service::{FetchRequest, FetchResponse};
+use url::form_urlencoded;
 
 use super::{SERVER, World, words};
 use crate::proofs::{NonceRule, ProofResult};
@@ -87,6 +89,29 @@ impl World {
                 Err(Some(("invalid_dpop_proof", None)))
             }
         }
+    }
+
+    /// Returns the violated rules.
+    pub(crate) fn faults(&self) -> Vec<String> {
+        self.state().faults.clone()
+    }
+
+    /// Answers a request to the revocation endpoint of an issuer (RFC 7009).
+    pub(super) fn revoke_token(&self, issuer: &str, request: &FetchRequest) -> FetchResponse {
+        let form: BTreeMap<String, String> =
+            form_urlencoded::parse(&request.body).into_owned().collect();
+        if self.client(issuer, request, &form).is_none() {
+            return FetchResponse::new(401, r#"{"error":"invalid_client"}"#);
+        }
+        let mut state = self.state();
+        let is_known = match form["token_type_hint"].as_str() {
+            "refresh_token" => state.refresh.remove(&form["token"]).is_some(),
+            _ => state.access.remove(&form["token"]).is_some(),
+        };
+        if !is_known {
+            state.faults.push("revocation of an unknown token".to_owned());
+        }
+        FetchResponse::new(200, "")
     }
 
     fn challenge(&self, scope: Option<&str>) -> String {

@@ -178,30 +178,12 @@ async fn odd_names_reach_no_tool_and_are_recorded_once() {
     let stack: Stack = world.disk().into_stack().unwrap();
     let mut agent = raw::modern(&stack, mallory());
     let long = "w".repeat(100_000);
+    #[rustfmt::skip]
     let names = [
-        "wipe",
-        "WIPE",
-        "wipe ",
-        " wipe",
-        "wipe\u{200b}",
-        "w\u{131}pe",
-        "ｗｉｐｅ",
-        "wipe\0",
-        "",
-        "*",
-        "disk/wipe",
-        "disk.wipe",
-        "group:",
-        "mgp_access_grant",
-        "mgp.access.grant",
-        "mgp/access/grant",
-        "mgp_access_revoke",
-        "mgp_access_query",
-        "MGP_access_grant",
-        "mgp_access_grant ",
-        "mgp/tools/call",
-        "tools/call",
-        &long,
+        "wipe", "WIPE", "wipe ", " wipe", "wipe\u{200b}", "w\u{131}pe", "ｗｉｐｅ", "wipe\0", "", "*",
+        "disk/wipe", "disk.wipe", "group:", "mgp_access_grant", "mgp.access.grant",
+        "mgp/access/grant", "mgp_access_revoke", "mgp_access_query", "MGP_access_grant",
+        "mgp_access_grant ", "mgp/tools/call", "tools/call", &long,
     ];
     for (index, name) in names.iter().enumerate() {
         let arguments = json!({

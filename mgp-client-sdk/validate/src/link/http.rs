@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::{Link, MAX_MESSAGE, Received, Sent};
+use super::{Link, LinkedServer, MAX_MESSAGE, Received, Sent};
 use crate::json::{MAX_SHOWN, REVISION};
 
 /// The time for which later messages wait until the server accepts a notification.
@@ -30,6 +30,9 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The minimum time after which a stream that ended is opened again.
 const MIN_RETRY_DELAY: Duration = Duration::from_millis(100);
 
+/// The maximum time for the answer to the request that ends a session.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// The maximum number of times that the stream of an answer is opened again without receiving an event.
 const MAX_EMPTY_STREAMS: u32 = 60;
 
@@ -37,7 +40,7 @@ type HttpClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
 /// The endpoint of a server at a URL; each message to the server is one HTTP request.
 #[derive(Clone)]
-struct Endpoint {
+pub(super) struct Endpoint {
     client: HttpClient,
     uri: Uri,
     headers: HeaderMap,
@@ -76,6 +79,7 @@ pub(super) fn open(
     let (session, plans) = (Arc::default(), Arc::default());
     let endpoint = Endpoint { client, uri, headers: map, session, plans, timeout };
     let (mut link, sent, received) = Link::new(true);
+    link.server = Some(LinkedServer::Url(Box::new(endpoint.clone())));
     link.tasks.spawn(endpoint.run(sent, received));
     Ok(link)
 }
@@ -105,6 +109,21 @@ impl Endpoint {
         // The stream of a session has no end, so dropping it must end its task.
         drop(streams);
         requests.join_all().await;
+    }
+
+    /// Asks the server to end the session, if it has assigned one. A server may refuse that.
+    pub(super) async fn end_session(&self) {
+        let session = self.session().clone();
+        let mut request = Request::delete(self.uri.clone());
+        if let Some(headers) = request.headers_mut()
+            && session.contains_key("mcp-session-id")
+        {
+            headers.extend(self.headers.clone());
+            headers.extend(session);
+            if let Ok(request) = request.body(Full::default()) {
+                let _ = timeout(END_TIMEOUT, self.client.request(request)).await;
+            }
+        }
     }
 
     fn is_relay(&self) -> bool {

@@ -3,8 +3,10 @@
 mod http;
 mod stream;
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_transport::Child;
 use mgp_types::service::shown_url;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -55,7 +57,8 @@ impl Sent {
     }
 }
 
-/// A connection to a peer. Dropping it ends the connection and the program that was started for it.
+/// A connection to a peer. Dropping it ends the connection and the processes that were started for it, but not the
+/// session of a server at a URL.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) output: Option<mpsc::Sender<Sent>>,
@@ -63,7 +66,16 @@ pub(crate) struct Link {
     /// `true` if the peer is reached over HTTP.
     pub(crate) is_http: bool,
     tasks: tokio::task::JoinSet<()>,
+    server: Option<LinkedServer>,
 }
+
+/// The server at the other end of a connection, if it has to be notified of the end.
+enum LinkedServer {
+    Child(Arc<Child>),
+    Url(Box<http::Endpoint>),
+}
+
+mgp_types::opaque_debug!(LinkedServer);
 
 /// The peer to judge.
 #[derive(Clone, Debug)]
@@ -78,7 +90,7 @@ enum TargetKind {
 
 /// A function that opens a connection to a server in this process.
 #[derive(Clone)]
-struct Opener(std::sync::Arc<dyn Fn() -> MemoryEnd + Send + Sync>);
+struct Opener(Arc<dyn Fn() -> MemoryEnd + Send + Sync>);
 
 mgp_types::opaque_debug!(Opener);
 
@@ -116,7 +128,7 @@ impl Target {
             let (reader, writer) = open();
             (Box::new(reader), Box::new(writer))
         };
-        Self(TargetKind::Memory(Opener(std::sync::Arc::new(boxed))))
+        Self(TargetKind::Memory(Opener(Arc::new(boxed))))
     }
 
     /// Returns the name of the target in reports: its command or URL, without possible secrets.
@@ -147,7 +159,7 @@ impl Link {
         let (output, sent) = mpsc::channel(MAX_WAITING);
         let (received, input) = mpsc::channel(MAX_WAITING);
         let tasks = tokio::task::JoinSet::new();
-        (Self { output: Some(output), input, is_http, tasks }, sent, received)
+        (Self { output: Some(output), input, is_http, tasks, server: None }, sent, received)
     }
 
     /// Ends the connection after all messages to the peer have been written, or after a time limit.
@@ -155,6 +167,19 @@ impl Link {
         self.output = None;
         let all = async { while self.tasks.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(wait, all).await;
+    }
+
+    /// Ends the connection. A program has a short time to end before its processes are killed; a server at a URL is
+    /// asked to end the session.
+    pub(crate) async fn close(mut self) {
+        self.output = None;
+        match self.server.take() {
+            Some(LinkedServer::Child(child)) => {
+                child.shutdown().await;
+            }
+            Some(LinkedServer::Url(endpoint)) => endpoint.end_session().await,
+            None => {}
+        }
     }
 
     /// Returns a connection that has ended.

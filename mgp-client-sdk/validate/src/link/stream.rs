@@ -1,23 +1,27 @@
 //! Messages as lines over byte streams: child processes, standard input and output, memory.
 
-use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_transport::{ChildCommand, ChildError, ExitReport, StderrLimits};
+use mgp_types::sync::Mutex;
 use tokio::io::{
     AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader,
 };
-use tokio::process::Command;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
-use super::{Link, MAX_MESSAGE, Received, Sent};
+use super::{Link, LinkedServer, MAX_MESSAGE, Received, Sent};
 use crate::json::MAX_SHOWN;
 
 /// The time to wait for a program's exit code and the rest of its standard error after it has closed its output.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The longest line of standard error, in bytes; a longer one counts as several lines.
-const MAX_LINE: u64 = 4096;
+/// The time that a program has to end after the end of its input, and its processes then have after SIGTERM.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The longest line of standard error, in bytes; the rest is left out.
+const MAX_LINE: usize = 4096;
 
 /// The words by which a line of standard error that explains a failure is recognized.
 const ERROR_WORDS: [&str; 4] = ["error", "exception", "panic", "fatal"];
@@ -27,65 +31,77 @@ pub(super) fn start(command: &[String]) -> Result<Link, String> {
     let Some((program, arguments)) = command.split_first() else {
         return Err("no command was given".to_owned());
     };
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(|error| format!("`{program}` cannot be started: {error}"))?;
-    let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let (Some(input), Some(output), Some(errors)) = streams else {
+    let explanation = Arc::new(Mutex::new(Explanation::default()));
+    let noted = Arc::clone(&explanation);
+    // The callback is dropped at the end of the program's standard error.
+    let (open, is_over) = oneshot::channel::<()>();
+    let limits = StderrLimits::default().line_bytes(MAX_LINE);
+    let command = ChildCommand::new(program)
+        .args(arguments)
+        .inherit_env(["*"])
+        .close_timeout(CLOSE_TIMEOUT)
+        .term_timeout(CLOSE_TIMEOUT)
+        .stderr_cap(limits.rate(u64::MAX, u64::MAX, EXIT_TIMEOUT))
+        .on_stderr(move |line| {
+            if !open.is_closed() {
+                noted.lock().note(line);
+            }
+        });
+    let mut child = command.spawn().map_err(|error| cannot_start(program, &error))?;
+    // The command has the callback too.
+    drop(command);
+    let Some((output, input)) = child.take_io() else {
         return Err(format!("`{program}` has no standard input or output"));
     };
+    let child = Arc::new(child);
     let (mut link, sent, received) = Link::new(false);
+    link.server = Some(LinkedServer::Child(Arc::clone(&child)));
     link.tasks.spawn(write(input, sent));
-    let (line, best_line) = oneshot::channel();
-    link.tasks.spawn(async move {
-        let _ = line.send(read_errors(errors).await);
-    });
-    // The task owns the child, so that dropping the link ends it.
     link.tasks.spawn(async move {
         if let Some(reason) = read(output, &received).await {
             let deadline = Instant::now() + EXIT_TIMEOUT;
-            let status = timeout_at(deadline, child.wait()).await.ok().and_then(Result::ok);
+            let status = timeout_at(deadline, child.wait()).await.ok();
             // Another process may keep standard error open after the program has ended.
-            let line = timeout_at(deadline, best_line).await.ok().and_then(Result::ok);
-            let reason = with_exit(&reason, status, &line.unwrap_or_default());
-            let _ = received.send(Received::End(reason)).await;
+            let _ = timeout_at(deadline, is_over).await;
+            let line = explanation.lock().line.clone();
+            let _ = received.send(Received::End(with_exit(&reason, status, &line))).await;
         }
-        let _ = child.wait().await;
+        child.wait().await;
     });
     Ok(link)
 }
 
+fn cannot_start(program: &str, error: &ChildError) -> String {
+    match error {
+        ChildError::Start { source, .. } => format!("`{program}` cannot be started: {source}"),
+        error => format!("`{program}` cannot be started: {error}"),
+    }
+}
+
 /// Adds how a program ended to the reason for the end of its connection.
-fn with_exit(reason: &str, status: Option<ExitStatus>, line: &str) -> String {
+fn with_exit(reason: &str, status: Option<ExitReport>, line: &str) -> String {
     let status = status.map_or_else(String::new, |status| format!(" ({status})"));
     let line = if line.is_empty() { String::new() } else { format!("; it wrote: {line}") };
     format!("{reason}{status}{line}")
 }
 
-/// Reads a program's standard error to its end. Returns the last line that mentions an error, or else the last line
-/// that is not blank.
-async fn read_errors<R: AsyncRead + Unpin>(reader: R) -> String {
-    let mut reader = BufReader::new(reader);
-    let mut line = Vec::new();
-    let (mut best, mut has_error) = (String::new(), false);
-    loop {
-        line.clear();
-        match (&mut reader).take(MAX_LINE).read_until(b'\n', &mut line).await {
-            Ok(0) | Err(_) => return best,
-            Ok(_) => {}
-        }
-        let text = String::from_utf8_lossy(&line);
-        let text = text.trim();
+/// The last line of a program's standard error that mentions an error, or else the last line that is not blank.
+#[derive(Debug, Default)]
+struct Explanation {
+    line: String,
+    has_error: bool,
+}
+
+impl Explanation {
+    fn note(&mut self, line: &str) {
+        let text = line.trim();
         let lower = text.to_lowercase();
         // A place in a trace of calls may contain such a word too.
         let is_error =
             !lower.starts_with("at ") && ERROR_WORDS.iter().any(|word| lower.contains(word));
-        if is_error || (!has_error && !text.is_empty()) {
-            best = mgp_types::clip(text, MAX_SHOWN);
-            has_error |= is_error;
+        if is_error || (!self.has_error && !text.is_empty()) {
+            self.line = mgp_types::clip(text, MAX_SHOWN);
+            self.has_error |= is_error;
         }
     }
 }
@@ -151,6 +167,39 @@ async fn read<R: AsyncRead + Unpin>(
         };
         if received.send(item).await.is_err() {
             return None;
+        }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// Returns whether a process runs; one that only waits for its parent to read its exit code does not.
+    fn is_running(pid: &str) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+    }
+
+    #[tokio::test]
+    async fn processes_that_a_shell_started_end_with_the_connection() {
+        for is_closed in [true, false] {
+            let script = "sleep 600 & echo $!; wait";
+            let mut link = start(&["sh", "-c", script].map(str::to_owned)).unwrap();
+            let received = link.input.recv().await;
+            let Some(Received::Message(pid)) = received else { panic!("{received:?}") };
+            let pid = pid.to_string();
+            assert!(is_running(&pid));
+            if is_closed {
+                link.close().await;
+            } else {
+                drop(link);
+            }
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while is_running(&pid) {
+                assert!(Instant::now() < deadline, "{pid} still runs");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
         }
     }
 }

@@ -68,11 +68,30 @@ fn param<'a>(message: &'a Message, pointer: &str) -> Option<&'a Value> {
     message.value["params"].pointer(pointer)
 }
 
-fn each_tool(result: &mut Value, change: impl Fn(&mut Value)) {
-    for tool in result["tools"].as_array_mut().into_iter().flatten() {
-        change(tool);
+/// Sets the members at a path, e.g. `tools.1.name`; `*` is every item of a list.
+pub(crate) fn set(value: &mut Value, path: &str, new: &Value) {
+    let (name, rest) = path.split_once('.').unwrap_or((path, ""));
+    match name.parse::<usize>() {
+        _ if name.is_empty() => *value = new.clone(),
+        _ if name == "*" => {
+            for item in value.as_array_mut().into_iter().flatten() {
+                set(item, rest, new);
+            }
+        }
+        Ok(at) => set(&mut value[at], rest, new),
+        Err(_) => set(&mut value[name], rest, new),
     }
 }
+
+/// Creates the row of a server that sets members of the result of a method.
+macro_rules! sets {
+    ($rule:literal, $when:ident $method:literal $path:literal = $($value:tt)+) => {
+        ($rule, &[], |m, r| {
+            $when(m, r, $method, |x| $crate::broken::set(x, $path, &serde_json::json!($($value)+)));
+        })
+    };
+}
+pub(crate) use sets;
 
 pub(crate) fn is_unknown_tool(message: &Message) -> bool {
     message.method() == "tools/call" && param(message, "/name") == Some(&json!("no_such_tool_7f3a"))
@@ -83,9 +102,7 @@ fn streams(message: &Message) -> bool {
 }
 
 const BASE: &[Row] = &[
-    ("mcp.initialize.result", &[], |m, r| {
-        legacy(m, r, "initialize", |x| x["serverInfo"]["version"] = json!(1))
-    }),
+    sets!("mcp.initialize.result", legacy "initialize" "serverInfo.version" = 1),
     ("mcp.initialize.older", &[], |m, r| {
         if param(m, "/protocolVersion") == Some(&json!("2025-03-26")) {
             legacy(m, r, "initialize", |x| x["protocolVersion"] = json!("2025-03-27"));
@@ -140,20 +157,10 @@ const BASE: &[Row] = &[
             x["tools"].as_array_mut().unwrap().push(again);
         });
     }),
-    ("mcp.tools.names", &[], |m, r| {
-        legacy(m, r, "tools/list", |x| x["tools"][1]["name"] = json!("what time"))
-    }),
-    ("mcp.tools.described", &[], |m, r| {
-        legacy(m, r, "tools/list", |x| x["tools"][1]["description"] = json!(""))
-    }),
-    ("mcp.tools.required", &[], |m, r| {
-        legacy(m, r, "tools/list", |x| {
-            x["tools"][0]["inputSchema"]["required"] = json!(["text", "tone"])
-        });
-    }),
-    ("mcp.tools.annotations", &[], |m, r| {
-        legacy(m, r, "tools/list", |x| x["tools"][0]["annotations"]["readOnlyHint"] = json!("yes"));
-    }),
+    sets!("mcp.tools.names", legacy "tools/list" "tools.1.name" = "what time"),
+    sets!("mcp.tools.described", legacy "tools/list" "tools.1.description" = ""),
+    sets!("mcp.tools.required", legacy "tools/list" "tools.0.inputSchema.required" = ["text", "tone"]),
+    sets!("mcp.tools.annotations", legacy "tools/list" "tools.0.annotations.readOnlyHint" = "yes"),
     ("mcp.tools.stable", &[], |m, r| {
         if m.value["id"].as_i64().is_some_and(|id| id % 2 == 0) {
             legacy(m, r, "tools/list", |x| x["tools"][1]["title"] = json!("Now"));
@@ -164,9 +171,7 @@ const BASE: &[Row] = &[
             r[0]["id"] = json!(1);
         }
     }),
-    ("mcp.tools.output_schema", &[], |m, r| {
-        legacy(m, r, "tools/list", |x| x["tools"][1]["outputSchema"] = json!("text"));
-    }),
+    sets!("mcp.tools.output_schema", legacy "tools/list" "tools.1.outputSchema" = "text"),
     ("mcp.tools.cursor", &[], |m, r| {
         if param(m, "/cursor").is_some() && m.method() == "tools/list" {
             succeed(m, r, json!({ "tools": [] }));
@@ -203,22 +208,14 @@ const BASE: &[Row] = &[
                 "error": { "code": -32601, "message": "unknown" } })];
         }
     }),
-    ("mcp.resources.list", &[], |m, r| {
-        legacy(m, r, "resources/list", |x| x["resources"] = json!([{ "uri": "a:b" }]))
-    }),
-    ("mcp.resources.templates", &[], |m, r| {
-        legacy(m, r, "resources/templates/list", |x| {
-            x["resourceTemplates"] = json!([{ "name": "b" }])
-        });
-    }),
+    sets!("mcp.resources.list", legacy "resources/list" "resources" = [{ "uri": "a:b" }]),
+    sets!("mcp.resources.templates", legacy "resources/templates/list" "resourceTemplates" = [{ "name": "b" }]),
     ("mcp.resources.read.unknown", &[], |m, r| {
         if m.method() == "resources/read" && r[0].get("error").is_some() {
             succeed(m, r, json!({ "contents": [] }));
         }
     }),
-    ("mcp.prompts.list", &[], |m, r| {
-        legacy(m, r, "prompts/list", |x| x["prompts"][0]["arguments"] = json!([{}]))
-    }),
+    sets!("mcp.prompts.list", legacy "prompts/list" "prompts.0.arguments" = [{}]),
     ("mcp.prompts.get.unknown", &[], |m, r| {
         if m.method() == "prompts/get" {
             succeed(m, r, json!({ "messages": [] }));
@@ -239,16 +236,10 @@ const BASE: &[Row] = &[
             r[0]["jsonrpc"] = json!("1.0");
         }
     }),
-    ("modern.discover", &[], |m, r| {
-        modern(m, r, "server/discover", |x| x["supportedVersions"] = json!([]))
-    }),
-    ("modern.discover.cache", &[], |m, r| {
-        modern(m, r, "tools/list", |x| x["cacheScope"] = json!("all"))
-    }),
-    ("modern.result_type", &[], |m, r| {
-        modern(m, r, "tools/list", |x| x["resultType"] = json!("done"))
-    }),
-    ("modern.server_info", &[], |m, r| modern(m, r, "server/discover", |x| x["_meta"] = json!({}))),
+    sets!("modern.discover", modern "server/discover" "supportedVersions" = []),
+    sets!("modern.discover.cache", modern "tools/list" "cacheScope" = "all"),
+    sets!("modern.result_type", modern "tools/list" "resultType" = "done"),
+    sets!("modern.server_info", modern "server/discover" "_meta" = {}),
     ("modern.version.unknown", &[], |m, r| {
         if r.first().is_some_and(|reply| reply["error"]["code"] == -32022) {
             r[0]["error"]["data"] = json!({});
@@ -260,17 +251,13 @@ const BASE: &[Row] = &[
             r[0]["error"]["code"] = json!(-32603);
         }
     }),
-    ("modern.tools.list", &[], |m, r| {
-        modern(m, r, "tools/list", |x| x["tools"][1]["inputSchema"] = json!("any"));
-    }),
+    sets!("modern.tools.list", modern "tools/list" "tools.1.inputSchema" = "any"),
     ("modern.tools.call.unknown.code", &[], |m, r| {
         if is_unknown_tool(m) && m.is_modern {
             r[0]["error"]["code"] = json!(-32603);
         }
     }),
-    ("modern.tools.call.result", &[], |m, r| {
-        modern(m, r, "tools/call", |x| x["resultType"] = json!("partial"));
-    }),
+    sets!("modern.tools.call.result", modern "tools/call" "resultType" = "partial"),
     ("modern.no_requests", &[], |m, r| {
         if m.method() == "tools/list" && m.is_modern {
             r.push(json!({ "jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage", "params": {} }));
@@ -296,7 +283,7 @@ const MGP: &[Row] = &[
     ("mgp.silence.tools", &[], |m, r| {
         if !m.has_mgp {
             legacy(m, r, "tools/list", |x| {
-                each_tool(x, |tool| tool["security"] = json!({ "risk_level": "safe" }))
+                set(x, "tools.*.security", &json!({ "risk_level": "safe" }));
             });
         }
     }),
@@ -330,14 +317,8 @@ const MGP: &[Row] = &[
             all.push(json!("telepathy"));
         });
     }),
-    ("mgp.answer.permissions", &[], |m, r| {
-        with_mgp(m, r, "initialize", |x| {
-            x["capabilities"]["mgp"]["permissions_required"] = json!([5])
-        });
-    }),
-    ("mgp.answer.trust", &[], |m, r| {
-        with_mgp(m, r, "initialize", |x| x["capabilities"]["mgp"]["trust_level"] = json!("holy"));
-    }),
+    sets!("mgp.answer.permissions", with_mgp "initialize" "capabilities.mgp.permissions_required" = [5]),
+    sets!("mgp.answer.trust", with_mgp "initialize" "capabilities.mgp.trust_level" = "holy"),
     ("mgp.version.major", &[], |m, r| {
         if param(m, "/capabilities/mgp/version") == Some(&json!("9.0.0")) {
             legacy(m, r, "initialize", |x| {
@@ -370,39 +351,13 @@ const MGP: &[Row] = &[
             x["tools"][1].as_object_mut().unwrap().remove("security");
         });
     }),
-    ("mgp.tools.risk", &[], |m, r| {
-        with_mgp(m, r, "tools/list", |x| {
-            each_tool(x, |tool| tool["security"]["risk_level"] = json!("none"))
-        });
-    }),
-    ("mgp.tools.permissions", &[], |m, r| {
-        with_mgp(m, r, "tools/list", |x| {
-            each_tool(x, |tool| tool["security"]["permissions_required"] = json!(["shell"]));
-        });
-    }),
-    ("mgp.tools.side_effects", &[], |m, r| {
-        with_mgp(m, r, "tools/list", |x| {
-            each_tool(x, |tool| tool["security"]["side_effects"] = json!(["magic"]))
-        });
-    }),
-    ("mgp.tools.validator", &[], |m, r| {
-        with_mgp(m, r, "tools/list", |x| {
-            each_tool(x, |tool| tool["security"]["validator"] = json!("prayer"))
-        });
-    }),
-    ("mgp.tools.switches", &[], |m, r| {
-        with_mgp(m, r, "tools/list", |x| {
-            each_tool(x, |tool| tool["security"]["reversible"] = json!("yes"))
-        });
-    }),
-    ("mgp.tools.code_safety", &[], |m, r| {
-        with_mgp(m, r, "tools/list", |x| {
-            each_tool(x, |tool| tool["security"]["code_safety"]["level"] = json!("high"));
-        });
-    }),
-    ("mgp.access.query", &[], |m, r| {
-        with_mgp(m, r, "mgp/access/query", |x| x["permission"] = json!("maybe"))
-    }),
+    sets!("mgp.tools.risk", with_mgp "tools/list" "tools.*.security.risk_level" = "none"),
+    sets!("mgp.tools.permissions", with_mgp "tools/list" "tools.*.security.permissions_required" = ["shell"]),
+    sets!("mgp.tools.side_effects", with_mgp "tools/list" "tools.*.security.side_effects" = ["magic"]),
+    sets!("mgp.tools.validator", with_mgp "tools/list" "tools.*.security.validator" = "prayer"),
+    sets!("mgp.tools.switches", with_mgp "tools/list" "tools.*.security.reversible" = "yes"),
+    sets!("mgp.tools.code_safety", with_mgp "tools/list" "tools.*.security.code_safety.level" = "high"),
+    sets!("mgp.access.query", with_mgp "mgp/access/query" "permission" = "maybe"),
     ("mgp.access.unspecific", &[], |m, r| {
         if m.method() == "mgp/access/query" && param(m, "/agent_id") == Some(&json!(5)) && m.has_mgp
         {
@@ -426,12 +381,8 @@ const MGP: &[Row] = &[
             with_result(r, |x| x["status"] = json!("fine"));
         }
     }),
-    ("mgp.health.ping.modern", &[], |m, r| {
-        modern(m, r, "mgp/health/ping", |x| x["uptime_secs"] = json!("long"))
-    }),
-    ("mgp.health.status", &[], |m, r| {
-        with_mgp(m, r, "mgp/health/status", |x| x["tools_available"] = json!(9))
-    }),
+    sets!("mgp.health.ping.modern", modern "mgp/health/ping" "uptime_secs" = "long"),
+    sets!("mgp.health.status", with_mgp "mgp/health/status" "tools_available" = 9),
     ("mgp.lifecycle.shutdown", &[], |m, r| {
         with_mgp(m, r, "mgp/lifecycle/shutdown", |x| {
             x.as_object_mut().unwrap().remove("pending_requests");
@@ -467,33 +418,25 @@ const MGP: &[Row] = &[
             with_result(r, |x| x["_mgp"]["chunks_sent"] = json!(1));
         }
     }),
-    ("mgp.stream.cancel.unknown", &[], |m, r| {
-        with_mgp(m, r, "mgp/stream/cancel", |x| x["cancelled"] = json!(true))
-    }),
+    sets!("mgp.stream.cancel.unknown", with_mgp "mgp/stream/cancel" "cancelled" = true),
     ("mgp.stream.cancel.params", &[], |m, r| {
         if m.method() == "mgp/stream/cancel" && param(m, "/request_id").is_none() {
             succeed(m, r, json!({ "cancelled": false }));
         }
     }),
-    ("mgp.events.subscribe", &[], |m, r| {
-        with_mgp(m, r, "mgp/events/subscribe", |x| x["unsupported"] = json!([]))
-    }),
+    sets!("mgp.events.subscribe", with_mgp "mgp/events/subscribe" "unsupported" = []),
     ("mgp.events.filter", &[], |m, r| {
         if m.method() == "mgp/events/subscribe" && param(m, "/filter").is_some() {
             succeed(m, r, json!({ "subscribed": [], "unsupported": [], "subscription_id": "x" }));
         }
     }),
-    ("mgp.events.unsubscribe", &[], |m, r| {
-        with_mgp(m, r, "mgp/events/unsubscribe", |x| x["removed"] = json!(true))
-    }),
+    sets!("mgp.events.unsubscribe", with_mgp "mgp/events/unsubscribe" "removed" = true),
     ("mgp.events.params", &[], |m, r| {
         if m.method() == "mgp/events/subscribe" && param(m, "/channels") == Some(&json!(7)) {
             succeed(m, r, json!({ "subscribed": [], "unsupported": [], "subscription_id": "x" }));
         }
     }),
-    ("mgp.callback.unknown", &[], |m, r| {
-        with_mgp(m, r, "mgp/callback/respond", |x| x["status"] = json!("accepted"))
-    }),
+    sets!("mgp.callback.unknown", with_mgp "mgp/callback/respond" "status" = "accepted"),
     ("mgp.errors.unknown_tool", &[], |m, r| {
         if is_unknown_tool(m) && m.has_mgp && !m.is_modern {
             r[0]["error"]["code"] = json!(4002);
@@ -564,15 +507,9 @@ const MGP: &[Row] = &[
             succeed(m, r, json!({ "tools": [] }));
         }
     }),
-    ("mgp.tools.request", &[], |m, r| {
-        with_mgp(m, r, "mgp/tools/request", |x| x["status"] = json!("perhaps"))
-    }),
-    ("mgp.tools.session", &[], |m, r| {
-        with_mgp(m, r, "mgp/tools/session", |x| x["max_tokens"] = json!("many"))
-    }),
-    ("mgp.tools.evict", &[], |m, r| {
-        with_mgp(m, r, "mgp/tools/session/evict", |x| x["evicted"] = json!(1))
-    }),
+    sets!("mgp.tools.request", with_mgp "mgp/tools/request" "status" = "perhaps"),
+    sets!("mgp.tools.session", with_mgp "mgp/tools/session" "max_tokens" = "many"),
+    sets!("mgp.tools.evict", with_mgp "mgp/tools/session/evict" "evicted" = 1),
 ];
 
 /// The rules that no reply to a message breaks: they need a server that does not end, or that is slow.

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::broken::{Row, is_unknown_tool, legacy, modern, succeed};
+use crate::broken::{Row, is_unknown_tool, legacy, modern, sets, succeed};
 
 pub(crate) const EXTENSIONS: &[Row] = &[
     ("mcp.cancelled.unknown", &[], |m, r| {
@@ -26,20 +26,10 @@ pub(crate) const EXTENSIONS: &[Row] = &[
             legacy(m, r, "initialize", |x| x["capabilities"]["tools"] = Value::Null);
         }
     }),
-    ("mcp.prompts.capability", &[], |m, r| {
-        legacy(m, r, "initialize", |x| x["capabilities"]["prompts"] = Value::Null);
-    }),
-    ("apps.visibility", &[], |m, r| {
-        legacy(m, r, "tools/list", |x| {
-            x["tools"][0]["_meta"]["ui"]["visibility"] = json!(["user"]);
-        });
-    }),
-    ("apps.page", &[], |m, r| {
-        legacy(m, r, "resources/read", |x| x["contents"][0]["mimeType"] = json!("text/html"));
-    }),
-    ("skills.resources", &[], |m, r| {
-        modern(m, r, "server/discover", |x| x["capabilities"]["resources"] = Value::Null);
-    }),
+    sets!("mcp.prompts.capability", legacy "initialize" "capabilities.prompts" = null),
+    sets!("apps.visibility", legacy "tools/list" "tools.0._meta.ui.visibility" = ["user"]),
+    sets!("apps.page", legacy "resources/read" "contents.0.mimeType" = "text/html"),
+    sets!("skills.resources", modern "server/discover" "capabilities.resources" = null),
     ("skills.list", &["skills.get"], |m, r| {
         modern(m, r, "skills/list", |x| x["skills"][0]["frontmatter"]["name"] = json!("coffee"));
     }),
@@ -49,29 +39,19 @@ pub(crate) const EXTENSIONS: &[Row] = &[
             x["skills"][0]["resources"].as_array_mut().unwrap().push(again);
         });
     }),
-    ("skills.read", &[], |m, r| {
-        modern(m, r, "resources/read", |x| x["contents"][0]["text"] = json!("# Coffee"));
-    }),
-    ("skills.get", &[], |m, r| {
-        modern(m, r, "skills/get", |x| x["skill"]["resources"] = json!("dynamic"));
-    }),
+    sets!("skills.read", modern "resources/read" "contents.0.text" = "# Coffee"),
+    sets!("skills.get", modern "skills/get" "skill.resources" = "dynamic"),
     ("skills.get.unknown", &[], |m, r| {
         if m.method() == "skills/get" && r[0].get("error").is_some() {
             r[0]["error"]["code"] = json!(-32002);
         }
     }),
-    ("proposals.manifest", &[], |m, r| {
-        legacy(m, r, "mgp/manifest/get", |x| x["server"]["version"] = Value::Null);
-    }),
+    sets!("proposals.manifest", legacy "mgp/manifest/get" "server.version" = null),
     ("proposals.permissions", &[], |m, r| {
         if m.value["params"]["tool"] == "echo" {
             legacy(m, r, "mgp/permissions/check", |x| *x = json!({ "allowed": false }));
         }
     }),
-    ("proposals.permissions.unknown", &[], |m, r| {
-        legacy(m, r, "mgp/permissions/check", |x| x["allowed"] = json!(true));
-    }),
-    ("skills.directory", &[], |m, r| {
-        modern(m, r, "resources/directory/read", |x| x["resources"] = json!([]));
-    }),
+    sets!("proposals.permissions.unknown", legacy "mgp/permissions/check" "allowed" = true),
+    sets!("skills.directory", modern "resources/directory/read" "resources" = []),
 ];

@@ -44,7 +44,7 @@ impl Claims {
     /// Returns whether the token is bound to a key (RFC 7800). Such a token is not a bearer token: its sender must
     /// prove that it has the key.
     pub(super) fn is_bound(&self) -> bool {
-        self.0.has("cnf")
+        self.0.is_set("cnf")
     }
 
     /// Checks the time claims, allowing for a leeway, and returns the expiry.
@@ -65,7 +65,7 @@ impl Claims {
 
     /// Returns the scopes from the claim `scope` (RFC 9068), or from `scp`, which some issuers use instead.
     pub(super) fn scopes(&self) -> Result<Vec<String>, AuthRefused> {
-        let name = if self.0.has("scope") { "scope" } else { "scp" };
+        let name = if self.0.is_set("scope") { "scope" } else { "scp" };
         let listed = self.list(name)?.unwrap_or_default();
         Ok(listed
             .iter()

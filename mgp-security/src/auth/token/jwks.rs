@@ -17,6 +17,8 @@ use super::jws::Jws;
 pub(super) const MAX_DOCUMENT: usize = 256 * 1024;
 /// The maximum number of public keys in a JWKS document of an issuer.
 const MAX_KEYS: usize = 100;
+/// The maximum number of keys with which the signature of one token is checked, which bounds the cost of a token.
+const MAX_TRIED_KEYS: usize = 8;
 /// The accepted sizes of RSA keys: the minimum of RFC 7518 §3.3, and a maximum that bounds the cost of verification.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=4096;
 
@@ -46,13 +48,14 @@ struct VerifyingKey {
 }
 
 /// The result of verifying a token with a key set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verification {
-    /// Exactly one key fits; `true` if the signature is valid.
-    Verified(bool),
-    /// No key has the token's key id, or none fits its algorithm.
+    /// A key of the issuer has signed the token.
+    Valid,
+    /// The keys with the token's key id have not signed it.
+    Invalid,
+    /// No key has the token's key id, and none of the keys that could be meant has signed the token.
     Unknown,
-    /// Several keys fit, so it is unknown which one the issuer used.
-    Ambiguous,
 }
 
 impl JwkSet {
@@ -93,16 +96,21 @@ impl JwkSet {
         self.keys.is_empty()
     }
 
-    /// Verifies the signature of a token, if exactly one key fits.
+    /// Verifies the signature of a token with the keys that fit its algorithm: first those with its key id, then those
+    /// that could be meant, because the key or the token has no key id (RFC 7515 §4.1.4, RFC 7517 §4.5).
     pub(super) fn verify(&self, token: &Jws<'_>) -> Verification {
-        let mut fitting = self.keys.iter().filter(|key| {
-            key.algorithms.contains(&token.algorithm)
-                && (token.kid.is_none() || token.kid == key.kid)
-        });
-        match (fitting.next(), fitting.next()) {
-            (None, _) => Verification::Unknown,
-            (Some(key), None) => Verification::Verified(key.has_signed(token)),
-            (Some(_), Some(_)) => Verification::Ambiguous,
+        let is_named = |key: &VerifyingKey| token.kid.is_some() && key.kid == token.kid;
+        let fitting = self.keys.iter().filter(|key| key.algorithms.contains(&token.algorithm));
+        let (named, others): (Vec<_>, Vec<_>) = fitting
+            .filter(|key| token.kid.is_none() || key.kid.is_none() || is_named(key))
+            .partition(|key| is_named(key));
+        let mut tried = named.iter().chain(&others).take(MAX_TRIED_KEYS);
+        if tried.any(|key| key.has_signed(token)) {
+            Verification::Valid
+        } else if named.is_empty() {
+            Verification::Unknown
+        } else {
+            Verification::Invalid
         }
     }
 }

@@ -25,14 +25,21 @@ impl Members {
         serde_json::from_slice(&json).ok()
     }
 
+    /// Returns whether there is a member of this name, even one that is `null`.
     pub(super) fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
-    /// Returns the value of a member as the type `T`, or `None` if there is no such member; `null` results in an error.
+    /// Returns whether a member has a value other than `null`.
+    pub(super) fn is_set(&self, name: &str) -> bool {
+        self.0.get(name).is_some_and(|value| value.get() != "null")
+    }
+
+    /// Returns the value of a member as the type `T`, or `None` if it is missing or `null`: some issuers write `null`
+    /// for a value that they do not have.
     pub(super) fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, WrongType> {
         let Some(value) = self.0.get(name) else { return Ok(None) };
-        serde_json::from_str(value.get()).map(Some).map_err(|_| WrongType)
+        serde_json::from_str::<Option<T>>(value.get()).map_err(|_| WrongType)
     }
 }
 

@@ -191,13 +191,13 @@ impl ResourceServer {
         let hash = signature_cache::hash(token);
         if !self.verified.contains(&hash, &keys) {
             let mut outcome = keys.verify(&jws);
-            if matches!(outcome, Verification::Unknown)
+            if outcome == Verification::Unknown
                 && let Some(newer) = self.keys.newer(&keys).await
             {
                 outcome = newer.verify(&jws);
                 keys = newer;
             }
-            if !matches!(outcome, Verification::Verified(true)) {
+            if outcome != Verification::Valid {
                 return Err(AuthRefused::NOT_VALID);
             }
             self.verified.remember(hash, &keys);

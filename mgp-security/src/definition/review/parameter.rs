@@ -21,7 +21,21 @@ const ASKED: &[&[&str]] = &[
     &["all", "messages"],
     &["user", "messages"],
     &["chain", "of", "thought"],
+    &["chat", "log"],
+    &["conversation", "log"],
+    &["session", "transcript"],
+    &["last", "user", "message"],
+    &["user", "said"],
+    &["user", "typed"],
+    &["agent", "context"],
+    &["system", "instructions"],
+    &["hidden", "instructions"],
+    &["your", "instructions"],
     &["tool", "call", "history"],
+    &["tool", "results"],
+    &["previous", "tool"],
+    &["prior", "tool"],
+    &["prior", "results"],
     &["tools", "list"],
     &["list", "of", "tools"],
     &["available", "tools"],
@@ -72,7 +86,9 @@ const INSIDE: &[&str] = &[
 /// Reviews the names of all parameters of a tool.
 pub(super) fn review(shown: &Value, findings: &mut Vec<Finding>) {
     let of = |member: &str| shown.get(member).and_then(Value::as_str).unwrap_or_default();
-    let purpose = format!("{} {}", of("name"), of("description")).to_lowercase();
+    // A tool that only calls itself `this tool` is not about tools.
+    let purpose =
+        format!("{} {}", of("name"), of("description")).to_lowercase().replace("this tool", "this");
     let is_about = ABOUT.iter().any(|word| purpose.contains(word));
     let mut names = Vec::new();
     if let Some(schema) = shown.get("inputSchema") {
@@ -89,7 +105,8 @@ pub(super) fn review(shown: &Value, findings: &mut Vec<Finding>) {
             &text::Members::new(),
         );
         let instructs = found.iter().any(Finding::blocks);
-        if (asks && !is_about) || (has(SECRET) && has(INSIDE)) || instructs {
+        let is_secret = has(SECRET) || words.concat().contains("dotenv");
+        if (asks && !is_about) || (is_secret && has(INSIDE)) || instructs {
             findings.push(Finding::new(Rule::Parameter, "/inputSchema", name));
         }
     }

@@ -4,7 +4,7 @@
 use super::{
     CodePolicy,
     python::{is_use, module_of},
-    python_values::{Scope, Shared},
+    python_values::{Scope, Shared, called_member, canonical},
     python_writes::writes,
     value::{Findings, Value, is_path, is_under, last, matches_pattern, one, paths, texts},
 };
@@ -20,12 +20,12 @@ use std::{cell::OnceCell, collections::HashMap, sync::OnceLock};
 pub(super) static BUILTINS: Words = Words::new(
     "\
     eval exec compile execfile __import__ breakpoint reload __builtins__ __loader__ __spec__ \
-    __build_class__ globals locals vars getattr open",
+    __build_class__ globals locals vars getattr open get_ipython",
 );
 static FLOOR: Words = Words::new(
     "\
     eval exec compile execfile __import__ breakpoint reload __builtins__ __loader__ __spec__ \
-    __build_class__",
+    __build_class__ get_ipython",
 );
 /// Dangerous modules that other modules import, so that code can reach them as members, e.g. `random._os`.
 pub(super) static MODULES: Words = Words::new(
@@ -67,6 +67,8 @@ static PATHS: Words = Words::new(
     @logging.config.dictConfig @logging.config.fileConfig @logging.config.DictConfigurator \
     @logging.config.dictConfigClass @imaplib.IMAP4_stream @webbrowser.get @webbrowser.register \
     @webbrowser.GenericBrowser @webbrowser.BackgroundBrowser @numpy.ctypeslib @numpy.f2py @asyncio.subprocess \
+    @IPython.get_ipython @IPython.core.getipython* @IPython.core.interactiveshell* @IPython.embed \
+    @IPython.start_ipython @IPython.utils.process* @pandas.eval \
     @test.support @unittest.mock._importer @unittest.mock._get_target",
 );
 /// Attributes through which code can get from any object to all classes, stack frames or builtins.
@@ -414,6 +416,7 @@ impl<'a, 't> Rules<'a, 't> {
                 {
                     self.found.pattern("numpy.load(");
                 }
+                _ if matches!(last(path), "query" | "eval") => self.expression(path, call),
                 _ if last(path) == "format" => {
                     let Expr::Attribute(function) = &*call.func else { continue };
                     let object = self.scope.eval(&*function.value, 0);
@@ -425,6 +428,35 @@ impl<'a, 't> Rules<'a, 't> {
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// Checks an expression of pandas, in which an `@` precedes a variable or module of the code.
+    fn expression(&mut self, path: &str, call: &ExprCall) {
+        for argument in call.arguments.iter_source_order() {
+            let values = self.scope.eval(argument.value(), 0);
+            if !self.scope.may_read(&values) {
+                return;
+            }
+            for text in texts(&values) {
+                if path.starts_with("@pandas") && text.contains("__") {
+                    self.found.pattern(&pattern_of(last(path)));
+                }
+                text.split('@').skip(1).for_each(|text| self.variable(text));
+            }
+        }
+    }
+
+    /// Checks the call of a member at the beginning of a text as if it were in the code.
+    fn variable(&mut self, text: &str) {
+        let member = called_member(text).filter(|_| self.scope.may_judge(15));
+        let Some((name, members)) = member.as_deref().and_then(|path| path.split_once('.')) else {
+            return;
+        };
+        for object in paths(&self.scope.name(name)) {
+            let path = canonical(format!("{object}.{members}"));
+            self.declared(&path, "");
+            self.path(&path);
         }
     }
 

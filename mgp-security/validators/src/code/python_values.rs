@@ -216,7 +216,7 @@ impl<'t> Scope<'t> {
 
     /// Returns the possible values of a name. A builtin keeps its own value in addition, because a binding of the name
     /// might belong to another scope.
-    fn name(&self, name: &str) -> Shared {
+    pub(super) fn name(&self, name: &str) -> Shared {
         if let Some(values) = self.used.borrow().get(name) {
             return Rc::clone(values);
         }
@@ -452,6 +452,25 @@ pub(super) fn attribute(values: &Values, name: &str) -> Values {
             _ => Value::Path(format!("?.{name}")),
         })
         .collect()
+}
+
+/// Returns the path at the beginning of a text, e.g. `os.system` of `os . system('id')`; `None` if it is not that of a
+/// member that is called or indexed.
+pub(super) fn called_member(text: &str) -> Option<String> {
+    let (mut path, mut rest) = (String::new(), text);
+    loop {
+        let name = rest.trim_start();
+        let after = name.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_');
+        if after.len() == name.len() {
+            return None;
+        }
+        path.push_str(&name[..name.len() - after.len()]);
+        rest = after.trim_start();
+        let Some(next) = rest.strip_prefix('.') else { break };
+        path.push('.');
+        rest = next;
+    }
+    (path.contains('.') && rest.starts_with(['(', '['])).then_some(path)
 }
 
 /// Shortens a path to begin with the last module in it: `@asyncio.subprocess.run` becomes `@subprocess.run`.

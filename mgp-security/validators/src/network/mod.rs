@@ -76,27 +76,51 @@ impl<'a> NetworkRules<'a> {
 static URLS: Words = Words::new(
     "\
     url urls uri uris link links href webhook webhooks callback callbacks endpoint endpoints feed \
-    proxy proxies origin location website site redirect remote upstream api rss sitemap",
+    proxy proxies origin origins location locations website websites site redirect remote upstream \
+    upstreams api rss sitemap",
 );
 /// Words in keys of arguments that contain a host.
 static HOSTS: Words = Words::new(
     "\
     host hosts hostname hostnames server servers address addresses addr ip ips domain domains node \
-    peer broker brokers target targets destination gateway nameserver bind",
+    peer broker brokers target targets destination destinations gateway gateways nameserver nameservers \
+    bind",
 );
 /// Words of [`URLS`] and [`HOSTS`] with other meanings, e.g. places on a map, git remotes and paths of files. Texts
 /// under them that do not look like a network target pass.
 static AMBIGUOUS: Words = Words::new(
     "\
-    location origin destination destinations target targets redirect remote callback callbacks feed \
-    feeds api site website address addresses endpoint endpoints",
+    location locations origin origins destination destinations target targets redirect remote callback \
+    callbacks feed feeds api site website websites address addresses endpoint endpoints",
 );
 /// Words of [`AMBIGUOUS`] under which a single name, e.g. of a town or a git remote, passes. Under the others, e.g.
 /// `endpoint`, a client would connect to the host of the local network that has this name.
-static NAMES: Words = Words::new("location origin destination destinations redirect remote api");
+static NAMES: Words =
+    Words::new("location locations origin origins destination destinations redirect remote api");
 /// Last words of keys that contain a property of a URL or host, e.g. `server_id`.
 static PROPERTIES: Words = Words::new(
     "id ids type types kind count limit size version index mode format status order depth timeout",
+);
+/// Values of an argument `redirect` that mean a way to handle redirections.
+static REDIRECTS: Words = Words::new(
+    "follow manual error none no never auto automatic always yes true false on off allow deny ignore",
+);
+/// Values of an argument `api` that mean a kind or version of an interface; `v1` and the like are further ones.
+static APIS: Words = Words::new(
+    "\
+    rest graphql grpc soap json jsonrpc odata openapi websocket stable alpha beta latest preview \
+    default public legacy",
+);
+/// Names that machines and services of a local network often have, without numbers at the end.
+static LOCAL: Words = Words::new(
+    "\
+    router gateway modem firewall printer nas fritzbox intranet wpad isatap loopback localnet \
+    localdomain broadcasthost unifi pihole homeassistant octoprint hypervisor esxi vcenter \
+    vsphere proxmox idrac ilo ipmi bmc redis memcached postgres postgresql pg mysql mariadb mongo \
+    mongodb db database dbserver cassandra clickhouse elastic elasticsearch opensearch kibana grafana \
+    prometheus alertmanager influxdb rabbitmq kafka zookeeper minio jenkins sonarqube artifactory \
+    registry vault consul etcd nomad kubernetes k8s kube kubelet docker dockerhost smtp imap ldap dns \
+    squid proxy backend webserver fileserver appserver confluence jira",
 );
 /// Names without a dot that lead to this machine or to a metadata service.
 const OWN: [&str; 6] =
@@ -192,7 +216,8 @@ fn means_something_else(key: &str, text: &str, rules: NetworkRules<'_>) -> bool 
     }
     let is_coordinates =
         text.contains(',') && text.split(',').all(|part| part.trim().parse::<f64>().is_ok());
-    if is_path(text) || is_coordinates && NAMES.has(last) {
+    // For origins, an asterisk means all.
+    if text == "*" || is_path(text) || is_coordinates && NAMES.has(last) {
         return true;
     }
     if text.contains(char::is_whitespace) {
@@ -206,7 +231,23 @@ fn means_something_else(key: &str, text: &str, rules: NetworkRules<'_>) -> bool 
     let name = text.split(is_slash).next().unwrap_or(text);
     let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
     let begins = |c: char| c == '_' || c.is_ascii_alphabetic() && NAMES.has(last);
-    is_plain && name.starts_with(begins) && !is_own(name)
+    is_plain && name.starts_with(begins) && is_ordinary(last, name)
+}
+
+/// Returns whether a single name under a word of [`AMBIGUOUS`] is not the name of a host.
+fn is_ordinary(word: &str, name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    let without_number =
+        lower.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-' || c == '_');
+    let is_version = lower
+        .strip_prefix('v')
+        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()) && rest.len() < 16);
+    match word {
+        _ if lower.starts_with('_') => true,
+        "redirect" => REDIRECTS.has(&lower),
+        "api" => is_version || APIS.has(&lower),
+        _ => !is_own(name) && !LOCAL.has(&lower) && !LOCAL.has(without_number),
+    }
 }
 
 fn is_slash(c: char) -> bool {

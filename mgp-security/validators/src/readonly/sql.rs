@@ -36,9 +36,23 @@ static SETTINGS: Words = Words::new(
     FOREIGN_KEYS CACHE_SIZE SYNCHRONOUS APPLICATION_ID DATA_VERSION",
 );
 
-/// Checks that all statements of a text only read.
+/// The meaning of a `#` outside of quotes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hash {
+    /// A part of an operator, e.g. `#>>` of `PostgreSQL`, or of a name.
+    Operator,
+    /// The beginning of a comment, as for `MySQL`.
+    Comment,
+}
+
+/// Checks that all statements of a text only read, for each meaning of a `#`.
 pub(super) fn check(text: &str) -> Result<(), String> {
-    let tokens = tokens(text)?;
+    with_hash(text, Hash::Operator)?;
+    if text.contains('#') { with_hash(text, Hash::Comment) } else { Ok(()) }
+}
+
+fn with_hash(text: &str, hash: Hash) -> Result<(), String> {
+    let tokens = tokens(text, hash)?;
     let mut any = false;
     for statement in tokens.split(|token| token == ";").filter(|statement| !statement.is_empty()) {
         any = true;
@@ -75,9 +89,10 @@ fn of_statement(tokens: &[String]) -> Result<(), String> {
                 tokens.get(at + 1).map(String::as_str),
                 Some("SHARE" | "KEY" | "NO" | "UPDATE")
             );
-        if WRITES.has(token.as_str()) && !(called && token == "INSERT")
+        let is_function = called && matches!(token.as_str(), "INSERT" | "TRUNCATE" | "REPLACE");
+        if (WRITES.has(token) || token == "REPLACE") && !is_function
             || locks
-            || token == "REPLACE" && !called
+            || at > 0 && begins_statement(token, next(1))
         {
             // `SHOW CREATE TABLE` only prints a definition.
             if !(first == "SHOW" && at == 1 && token == "CREATE") {
@@ -91,11 +106,24 @@ fn of_statement(tokens: &[String]) -> Result<(), String> {
         if called && bare.len() < token.len() && bare.contains('\\') || token == "UESCAPE" {
             return Err("a name of a function in SQL with escapes".to_owned());
         }
-        if named && FUNCTIONS.iter().any(|name| bare.starts_with(name)) {
+        let is_distance = ["EDIT_DISTANCE", "EDITDIST"].iter().any(|name| bare.starts_with(name));
+        if named && !is_distance && FUNCTIONS.iter().any(|name| bare.starts_with(name)) {
             return Err(format!("the SQL function `{token}` has effects"));
         }
     }
     Ok(())
+}
+
+/// Returns whether a word begins a statement with effects: SQL Server needs no semicolon between statements. For other
+/// servers, most of these words are names.
+fn begins_statement(token: &str, next: Option<&str>) -> bool {
+    match token {
+        "SHUTDOWN" => matches!(next, None | Some("WITH")),
+        "KILL" => next.is_some_and(|next| next.starts_with(|c: char| c.is_ascii_digit())),
+        "BACKUP" | "RESTORE" => matches!(next, Some("DATABASE" | "LOG")),
+        "DBCC" | "RECONFIGURE" => true,
+        _ => false,
+    }
 }
 
 type Chars<'a> = std::iter::Peekable<std::str::Chars<'a>>;
@@ -104,7 +132,7 @@ type Chars<'a> = std::iter::Peekable<std::str::Chars<'a>>;
 /// name in quotes is the name after one quote.
 ///
 /// Returns an error for an unclosed quote or comment, and for syntax that database servers read in different ways.
-fn tokens(text: &str) -> Result<Vec<String>, String> {
+fn tokens(text: &str, hash: Hash) -> Result<Vec<String>, String> {
     let mut tokens = Vec::new();
     let mut chars = text.chars().peekable();
     // For some servers, brackets quote a name, in which `]]` is a `]`.
@@ -115,14 +143,9 @@ fn tokens(text: &str) -> Result<Vec<String>, String> {
                 if chars.peek().is_some_and(|next| !next.is_ascii_whitespace()) {
                     return Err("a `--` without a blank is a comment for some servers only".into());
                 }
-                while let Some(c) = chars.next_if(|&c| c != '\n') {
-                    in_one_part(c, in_brackets)?;
-                    if c == '\r' && chars.peek().is_some_and(|&next| next != '\n') {
-                        return Err("a carriage return ends a comment for some servers only".into());
-                    }
-                }
+                line_comment(&mut chars, in_brackets)?;
             }
-            '#' => return Err("a `#` in SQL is a comment for some servers only".to_owned()),
+            '#' if hash == Hash::Comment => line_comment(&mut chars, in_brackets)?,
             '/' if chars.next_if_eq(&'*').is_some() => {
                 if matches!(chars.peek(), Some('!' | 'M' | '+')) && chars.peek() != Some(&'+') {
                     return Err("a comment that some servers execute".to_owned());
@@ -164,6 +187,17 @@ fn tokens(text: &str) -> Result<Vec<String>, String> {
 fn in_one_part(c: char, in_brackets: bool) -> Result<(), String> {
     if in_brackets && c == ']' {
         return Err("brackets in SQL around the beginning of a quote or comment".to_owned());
+    }
+    Ok(())
+}
+
+/// Reads a comment to the end of its line.
+fn line_comment(chars: &mut Chars<'_>, in_brackets: bool) -> Result<(), String> {
+    while let Some(c) = chars.next_if(|&c| c != '\n') {
+        in_one_part(c, in_brackets)?;
+        if c == '\r' && chars.peek().is_some_and(|&next| next != '\n') {
+            return Err("a carriage return ends a comment for some servers only".to_owned());
+        }
     }
     Ok(())
 }
@@ -213,7 +247,7 @@ mod tests {
     use super::check;
 
     #[test]
-    fn only_statements_that_read_pass() {
+    fn statements_that_read_pass() {
         for text in [
             "select 1",
             "(SELECT a FROM t)",
@@ -227,9 +261,17 @@ mod tests {
             "SELECT 1 AS [x y]",
             "SELECT \"setval\", `sleep` FROM \"update\"",
             "WITH \"x\" (\"a\") AS (SELECT 1) SELECT \"lower\"('A') FROM \"x\"",
+            "SELECT a #>> '{b,c}', a #> '{b}' FROM t WHERE a #- '{b}' ? 'c'",
+            "SELECT * FROM #temp",
+            "SELECT 1 # the answer\nFROM t",
+            "SELECT truncate(1.5, 0), edit_distance(a, b), backup FROM t",
         ] {
             assert_eq!(check(text), Ok(()), "{text}");
         }
+    }
+
+    #[test]
+    fn statements_that_may_write_are_refused() {
         for text in [
             "",
             "REPLACE INTO t VALUES (1)",
@@ -252,6 +294,16 @@ mod tests {
             "SELECT 5--1 INTO OUTFILE '/tmp/x'",
             "SELECT 5--\u{a0}1 INTO OUTFILE '/tmp/x'",
             "SELECT 1 -- x\r; DELETE FROM t",
+            "SELECT a #> '\n; DELETE FROM t #'",
+            "SELECT a #> b; DELETE FROM t",
+            "SELECT 1 # x\n; DELETE FROM t",
+            "SELECT 1 # x\r; DELETE FROM t",
+            "SELECT 1 # /*\n; DELETE FROM t # */",
+            "SELECT 1 AS [# ]; DELETE FROM t",
+            "SELECT 1 SHUTDOWN WITH NOWAIT",
+            "SELECT 1 KILL 53",
+            "SELECT 1 BACKUP DATABASE a TO DISK = 'x'",
+            "EXPLAIN TRUNCATE t",
             "SELECT $a$; DELETE FROM t; SELECT $a$",
             "SELECT $$; DELETE FROM t; SELECT $$",
             "SELECT 1 AS [x'y]; DELETE FROM t; SELECT 1 AS [x'y]",

@@ -97,6 +97,12 @@ pub(super) fn check(tool: &str, arguments: &Value) -> Result<(), String> {
             || words.iter().any(|word| word == "http" || word == "request");
     for leaf in &leaves {
         of_leaf(&words, leaf, requests).map_err(|why| format!("`{}`: {why}", leaf.path))?;
+        if requests && leaf.value.as_str().is_some_and(overrides_method) {
+            return Err(format!(
+                "`{}`: a parameter of the URL sets a method that writes",
+                leaf.path
+            ));
+        }
     }
     lists(&words, arguments, 0)
 }
@@ -158,6 +164,18 @@ fn of_leaf(tool: &[String], leaf: &Leaf<'_>, requests: bool) -> Result<(), Strin
         return commands::check(tool, &words);
     }
     Ok(())
+}
+
+/// Returns whether a parameter such as `_method=DELETE` of a URL makes a server handle a request as one that writes.
+fn overrides_method(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    lower.match_indices("_method=").any(|(at, name)| {
+        // Each of these marks also ends the value before it, so that no part of the text is read twice.
+        lower[..at].ends_with(['?', '&', ';']) && {
+            let mut rest = lower[at + name.len()..].split(['?', '&', ';', '#']);
+            writes_method(rest.next().unwrap_or_default(), true)
+        }
+    })
 }
 
 /// Returns whether an argument is a statement in a graph query language, by its name or by that of the tool.
@@ -322,9 +340,15 @@ fn looks_like_sql(text: &str) -> bool {
         "attach", "pragma", "set", "do", "begin", "lock", "explain", "show", "reindex", "rename",
         "use", "load", "upsert", "detach",
     ];
+    let first = first.to_lowercase();
+    // Without these, an `UPDATE` is a search such as `update state` for documentation.
+    let is_search = first == "update"
+        && !text.contains(['=', ';'])
+        && !text.to_lowercase().contains("statistics");
     comment
-        || starts.contains(&first.to_lowercase().as_str())
+        || starts.contains(&first.as_str())
             && text.trim().contains(char::is_whitespace)
+            && !is_search
 }
 
 /// Refuses a text in a graph query language that has a clause which writes.

@@ -3,7 +3,7 @@
 use super::{
     argv::{Args, Refusal},
     git,
-    paths::{is_device, is_system},
+    paths::{is_device, is_system, is_system_target},
 };
 use crate::words::Words;
 
@@ -46,7 +46,8 @@ const OUTPUTS: &[&str] = &[
 /// Commands for which the options in [`OUTPUTS`] do not name a file to write.
 static READERS: Words = Words::new(
     "ls grep ps df stat find cut tr git python diff tree cd wc head tail date pgrep lsof ss netstat \
-    test [ base64 xargs awk file du uniq paste column rg fd",
+    test [ base64 xargs awk file du uniq paste column rg fd cat tail nl od xxd hexdump strings cmp comm \
+    jq md5sum sha256sum sha512sum cksum ping dig nslookup ip top free vmstat iostat",
 );
 
 /// Checks the files that a command would change.
@@ -57,6 +58,7 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
         return refuse(path);
     }
     match name {
+        "tar" | "gtar" | "bsdtar" => absolute_names(args),
         "cat" | "tail" | "od" | "xxd" | "strings" | "wc" | "grep" | "sort" | "base64"
         | "md5sum" | "sha256sum" => endless(name, args),
         "chmod" => setuid(args),
@@ -76,17 +78,22 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
 fn changed<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
     let mut all = args.operands();
     match name {
-        "rm" | "unlink" | "rmdir" | "mv" | "tee" | "truncate" | "touch" | "mkdir" | "mknod"
-        | "mkfifo" | "chmod" | "chown" | "chgrp" | "chattr" | "setfacl" | "patch" | "trash"
-        | "gzip" | "bzip2" | "xz" | "zstd" | "dos2unix" | "sponge" | "shuf" | "vim" | "vi"
-        | "nano" | "emacs" => all.find(|path| is_system(path)),
-        "cp" | "ln" | "install" if target_folder(args).is_some_and(is_system) => {
+        "rm" | "unlink" | "rmdir" | "tee" | "truncate" | "touch" | "mkdir" | "mknod" | "mkfifo"
+        | "chmod" | "chown" | "chgrp" | "chattr" | "setfacl" | "patch" | "trash" | "gzip"
+        | "bzip2" | "xz" | "zstd" | "dos2unix" | "sponge" | "shuf" | "vim" | "vi" | "nano"
+        | "emacs" => all.find(|path| is_system(path)),
+        "mv" => {
+            let target = target_folder(args).or_else(|| args.operands().last());
+            all.find(|path| is_system_target(path) || is_system(path) && target != Some(*path))
+        }
+        "cp" | "ln" | "install" if target_folder(args).is_some_and(is_system_target) => {
             target_folder(args)
         }
-        "cp" | "ln" | "install" | "rsync" | "scp" | "ditto" | "link" | "cpio" | "pax"
-        | "convert" | "pdftotext" | "pdftoppm" | "wkhtmltopdf" | "wkhtmltoimage" => {
-            all.last().filter(|path| is_system(path))
+        "cp" | "ln" | "install" | "scp" | "rsync" => {
+            all.last().filter(|path| is_system_target(path))
         }
+        "ditto" | "link" | "cpio" | "pax" | "convert" | "pdftotext" | "pdftoppm"
+        | "wkhtmltopdf" | "wkhtmltoimage" => all.last().filter(|path| is_system(path)),
         "magick" if args.first() != "identify" => all.last().filter(|path| is_system(path)),
         "zip" => all.next().filter(|path| is_system(path)),
         "tar" | "gtar" | "bsdtar" => archive(args).filter(|path| is_system(path)),
@@ -135,6 +142,25 @@ fn target_folder(args: Args<'_>) -> Option<&str> {
     args.grouped('t').next().or_else(|| long.next())
 }
 
+/// Returns whether `tar` has a letter in its options, which can begin without a dash.
+fn has_letter(args: Args<'_>, letter: &str) -> bool {
+    let first = args.first();
+    !first.starts_with('-') && first.contains(letter) || args.short(letter, "fCbTXgKVHNI")
+}
+
+/// Returns whether `tar` unpacks an archive.
+pub(super) fn extracts(args: Args<'_>) -> bool {
+    has_letter(args, "x") || args.long("extract", 3) || args.long("get", 3)
+}
+
+/// Refuses to unpack the absolute paths in an archive.
+fn absolute_names(args: Args<'_>) -> Result<(), Refusal> {
+    if extracts(args) && (has_letter(args, "P") || args.long("absolute-names", 3)) {
+        return Err("`tar` unpacks to the paths that the archive names".to_owned());
+    }
+    Ok(())
+}
+
 /// Returns the archive that `tar` creates or changes.
 fn archive(args: Args<'_>) -> Option<&str> {
     let first = args.first();
@@ -157,6 +183,7 @@ fn listed<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
     };
     match name {
         "tree" => grouped("o"),
+        "ss" => grouped("D"),
         "tcpdump" | "tshark" | "dumpcap" => grouped("w"),
         "pg_dump" | "pg_dumpall" => {
             grouped("f").or_else(|| args.values(&["--file"]).find(|path| is_system(path)))
@@ -211,7 +238,8 @@ fn converted(args: Args<'_>) -> Option<&str> {
 /// Returns a system file that a command would write because of an option, if there is one.
 fn output<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
     let reads = READERS.has(name);
-    args.values(OUTPUTS).find(|path| !reads && path.contains(['/', '~', '$']) && is_system(path))
+    args.values(OUTPUTS)
+        .find(|path| !reads && path.contains(['/', '~', '$']) && is_system_target(path))
 }
 
 /// Refuses reading from devices that have no end.

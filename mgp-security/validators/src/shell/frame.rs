@@ -5,11 +5,13 @@ use super::argv::Refusal;
 /// The maximum depth of commands that run other commands.
 const MAX_DEPTH: usize = 8;
 
-/// The context of a command: the number of commands that it is nested in, and its standard input.
+/// The context of a command: the number of commands that it is nested in, its standard input, and its working folder.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Frame<'a> {
     depth: usize,
     pub(super) stdin: Stdin<'a>,
+    /// The working folder that the call names.
+    pub(super) folder: Option<&'a str>,
 }
 
 /// The standard input of a command.
@@ -27,7 +29,12 @@ pub(super) enum Stdin<'a> {
 
 impl<'a> Frame<'a> {
     pub(super) fn new(stdin: Stdin<'a>) -> Self {
-        Self { depth: 0, stdin }
+        Self { depth: 0, stdin, folder: None }
+    }
+
+    /// Sets the working folder.
+    pub(super) fn within(self, folder: Option<&'a str>) -> Self {
+        Self { folder, ..self }
     }
 
     /// Returns the context for a command that is run by the command of this context.

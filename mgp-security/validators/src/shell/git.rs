@@ -217,9 +217,7 @@ pub(super) fn written(args: Args<'_>) -> Option<&str> {
     ];
     let (global, sub, own) = parts(args);
     let mut folders = global.values(&["-C", "--work-tree", "--git-dir"]);
-    let reads = READERS.has(sub) && outputs(own).next().is_none()
-        || matches!(sub, "branch" | "remote" | "tag" | "reflog" | "stash" | "worktree" | "config")
-            && lists(sub, own);
+    let reads = reads(args);
     if let Some(folder) = folders.find(|folder| !reads && is_system(folder)) {
         return Some(folder);
     }
@@ -239,6 +237,14 @@ pub(super) fn written(args: Args<'_>) -> Option<&str> {
         _ => None,
     };
     target.or_else(|| outputs(own).find(|path| is_system(path)))
+}
+
+/// Returns whether git writes neither to the folder in which it runs nor to its work tree.
+pub(super) fn reads(args: Args<'_>) -> bool {
+    let (_, sub, own) = parts(args);
+    READERS.has(sub) && outputs(own).next().is_none()
+        || matches!(sub, "branch" | "remote" | "tag" | "reflog" | "stash" | "worktree" | "config")
+            && lists(sub, own)
 }
 
 /// Returns whether a subcommand that is not in [`READERS`] only prints something with these arguments.

@@ -2,12 +2,12 @@
 
 use super::{
     argv::{Args, Refusal, long_name},
-    environment, files,
+    environment, files, folder,
     frame::Frame,
     interpreters::{is_interpreter, own_options},
     lex::{Grammar, Word, is_name, read},
     paths::is_system,
-    programs, runners, stdin, tables, targets,
+    powershell, programs, runners, stdin, tables, targets,
 };
 use crate::hidden::{hidden, imitates_ascii};
 use crate::words::has;
@@ -121,6 +121,8 @@ fn named(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     }
     runners::check(name, args, frame)?;
     files::check(name, args)?;
+    folder::check(name, args, frame)?;
+    powershell::check(name, args)?;
     programs::check(name, args, frame)?;
     targets::check(name, args)?;
     stdin::check(name, args, frame)

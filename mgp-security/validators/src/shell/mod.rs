@@ -4,12 +4,14 @@ mod argv;
 mod environment;
 mod files;
 mod filters;
+mod folder;
 mod frame;
 mod git;
 mod interpreters;
 mod judge;
 mod lex;
 mod paths;
+mod powershell;
 mod programs;
 mod runners;
 mod stdin;
@@ -71,7 +73,7 @@ pub(crate) fn check(tool: &str, arguments: &Value) -> Result<(), String> {
         }
     }
     environment::check_all(arguments)?;
-    if objects(tool, arguments)? > 0 {
+    if objects(tool, arguments, &[])? > 0 {
         return Ok(());
     }
     // No key is known, so the command might be under a key that only this tool uses.
@@ -82,63 +84,83 @@ pub(crate) fn check(tool: &str, arguments: &Value) -> Result<(), String> {
     }
 }
 
-/// Checks the commands in an object and in the objects below it; returns how many there were.
-fn objects(tool: &str, value: &Value) -> Result<usize, String> {
-    match value {
-        Value::Array(items) => items.iter().map(|item| objects(tool, item)).sum(),
-        Value::Object(members) => {
-            let mut judged = 0;
-            let (mut vector, mut more) = (Vec::new(), Vec::new());
-            for (key, value) in members.iter().filter(|(_, value)| !value.is_object()) {
-                if is_vector(key) && !value.is_null() {
-                    vector.extend(words(key, value)?);
-                } else if adds_arguments(key, value) {
-                    more.extend(words(key, value)?);
-                }
-            }
-            let frame = Frame::new(input(members));
-            let all: Vec<Word> = vector.iter().chain(&more).cloned().collect();
-            let in_shell = members.get("shell") == Some(&Value::Bool(true)) && !all.is_empty();
-            let (mut named, mut length) = (false, 0_usize);
-            for (key, value) in members {
-                let program = PROGRAMS.contains(&key_words(key).concat().as_str());
-                if is_command(key, value) || program && !vector.is_empty() && value.is_string() {
-                    named |= !is_absent(value);
-                    let count = value.as_array().map_or(1, Vec::len);
-                    length = length.saturating_add(all.len().saturating_mul(count));
-                    if length > all.len().max(MAX_WORDS) {
-                        return Err("too many commands with arguments".to_owned());
-                    }
-                    judged += texts(key, value, &all, frame)?;
-                    with_program(tool, value, &all, frame)?;
-                    if let Value::String(text) = value
-                        && in_shell
-                    {
-                        joined(text, &all, frame)?;
-                    }
-                } else if !is_vector(key) || value.is_object() {
-                    judged += objects(tool, value)?;
-                }
-            }
-            if !named && !vector.is_empty() {
-                judge::judge(&vector, frame)?;
-                // The tool might be named after the program to which the vector is passed.
-                let mut own = vec![Word::literal(tool)];
-                own.extend(vector);
-                judge::judge(&own, frame)?;
-                judged += 1;
-            }
-            Ok(judged)
+/// The context of the commands in an object, and the working folders that they can have.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place<'a> {
+    frame: Frame<'a>,
+    folders: &'a [String],
+}
+
+impl Place<'_> {
+    /// Checks an argument vector in each of the working folders.
+    fn judge(self, words: &[Word]) -> Result<(), String> {
+        if self.folders.is_empty() {
+            return judge::judge(words, self.frame);
         }
-        _ => Ok(0),
+        let mut frames = self.folders.iter().map(|folder| self.frame.within(Some(folder.as_str())));
+        frames.try_for_each(|frame| judge::judge(words, frame))
     }
 }
 
+/// Checks the commands in an object and in the objects below it; returns how many there were. `above` are the working
+/// folders of the objects above it.
+fn objects(tool: &str, value: &Value, above: &[String]) -> Result<usize, String> {
+    let members = match value {
+        Value::Array(items) => return items.iter().map(|item| objects(tool, item, above)).sum(),
+        Value::Object(members) => members,
+        _ => return Ok(0),
+    };
+    let folders = folder::folders_of(above, members)?;
+    folder::check_outputs(&folders, members)?;
+    let mut judged = 0;
+    let (mut vector, mut more) = (Vec::new(), Vec::new());
+    for (key, value) in members.iter().filter(|(_, value)| !value.is_object()) {
+        if is_vector(key) && !value.is_null() {
+            vector.extend(words(key, value)?);
+        } else if adds_arguments(key, value) {
+            more.extend(words(key, value)?);
+        }
+    }
+    let place = Place { frame: Frame::new(input(members)), folders: &folders };
+    let all: Vec<Word> = vector.iter().chain(&more).cloned().collect();
+    let in_shell = members.get("shell") == Some(&Value::Bool(true)) && !all.is_empty();
+    let (mut named, mut length) = (false, 0_usize);
+    for (key, value) in members {
+        let program = PROGRAMS.contains(&key_words(key).concat().as_str());
+        if is_command(key, value) || program && !vector.is_empty() && value.is_string() {
+            named |= !is_absent(value);
+            let count = value.as_array().map_or(1, Vec::len) * folders.len().max(1);
+            length = length.saturating_add(all.len().saturating_mul(count));
+            if length > (all.len() * folders.len().max(1)).max(MAX_WORDS) {
+                return Err("too many commands with arguments".to_owned());
+            }
+            judged += texts(key, value, &all, place)?;
+            with_program(tool, value, &all, place)?;
+            if let Value::String(text) = value
+                && in_shell
+            {
+                joined(text, &all, place)?;
+            }
+        } else if !is_vector(key) || value.is_object() {
+            judged += objects(tool, value, &folders)?;
+        }
+    }
+    if !named && !vector.is_empty() {
+        place.judge(&vector)?;
+        // The tool might be named after the program to which the vector is passed.
+        let mut own = vec![Word::literal(tool)];
+        own.extend(vector);
+        place.judge(&own)?;
+        judged += 1;
+    }
+    Ok(judged)
+}
+
 /// Checks the line that a shell executes, if a server joins a command and its arguments without quotes.
-fn joined(command: &str, arguments: &[Word], frame: Frame<'_>) -> Result<(), String> {
+fn joined(command: &str, arguments: &[Word], place: Place<'_>) -> Result<(), String> {
     let arguments = arguments.iter().map(|word| word.text.as_str());
     let line: Vec<&str> = [command].into_iter().chain(arguments).collect();
-    framed(&line.join(" "), frame)
+    framed(&line.join(" "), place)
 }
 
 fn is_vector(key: &str) -> bool {
@@ -204,7 +226,7 @@ fn with_program(
     tool: &str,
     value: &Value,
     vector: &[Word],
-    frame: Frame<'_>,
+    place: Place<'_>,
 ) -> Result<(), String> {
     let own = key_words(tool);
     let Some(program) = own.iter().find(|word| TOOL_PROGRAMS.contains(&word.as_str())) else {
@@ -221,7 +243,7 @@ fn with_program(
     }
     let program = Word::literal(program);
     let all: Vec<Word> = [program].into_iter().chain(words).chain(vector.to_vec()).collect();
-    judge::judge(&all, frame)
+    place.judge(&all)
 }
 
 /// Returns the standard input of a command; `members` are the members of the object that contains the command.
@@ -236,14 +258,14 @@ fn input(members: &Map<String, Value>) -> Stdin<'_> {
 }
 
 /// Checks the value of a key that contains commands; returns how many there were.
-fn texts(key: &str, value: &Value, vector: &[Word], frame: Frame<'_>) -> Result<usize, String> {
+fn texts(key: &str, value: &Value, vector: &[Word], place: Place<'_>) -> Result<usize, String> {
     match value {
         value if is_absent(value) => Ok(0),
-        Value::String(text) if vector.is_empty() => framed(text, frame).map(|()| 1),
+        Value::String(text) if vector.is_empty() => framed(text, place).map(|()| 1),
         Value::String(text) => {
             let mut all = simple(text)?;
             all.extend_from_slice(vector);
-            judge::judge(&all, frame).map(|()| 1)
+            place.judge(&all).map(|()| 1)
         }
         // The value is a list of command lines, or of argument vectors.
         Value::Array(items)
@@ -256,22 +278,22 @@ fn texts(key: &str, value: &Value, vector: &[Word], frame: Frame<'_>) -> Result<
                     item if is_absent(item) => {
                         return Err(format!("`{key}` has an item that is not a command"));
                     }
-                    Value::Object(_) => drop(objects("", item)?),
-                    _ => drop(texts(key, item, vector, frame)?),
+                    Value::Object(_) => drop(objects("", item, place.folders)?),
+                    _ => drop(texts(key, item, vector, place)?),
                 }
             }
             // A server might also treat the list as a single argument vector.
             if items.iter().all(Value::is_string) {
-                judge::judge(&words(key, value)?, frame)?;
+                place.judge(&words(key, value)?)?;
             }
             Ok(1)
         }
         Value::Array(_) => {
             let mut all = words(key, value)?;
             all.extend_from_slice(vector);
-            judge::judge(&all, frame).map(|()| 1)
+            place.judge(&all).map(|()| 1)
         }
-        Value::Object(_) => match objects("", value)? {
+        Value::Object(_) => match objects("", value, place.folders)? {
             0 => Err(format!("`{key}` has no command")),
             judged => Ok(judged),
         },
@@ -316,13 +338,13 @@ fn simple(text: &str) -> Result<Vec<Word>, String> {
 
 /// Checks a single command in the syntax of a shell.
 pub(crate) fn command(text: &str) -> Result<(), String> {
-    framed(text, Frame::default())
+    framed(text, Place::default())
 }
 
-fn framed(text: &str, frame: Frame<'_>) -> Result<(), String> {
+fn framed(text: &str, place: Place<'_>) -> Result<(), String> {
     let words = simple(text)?;
     if words.is_empty() {
         return Err("the command is empty".to_owned());
     }
-    judge::judge(&words, frame)
+    place.judge(&words)
 }

@@ -65,8 +65,8 @@ const HOME: &[&str] = &[
     "library",
 ];
 
-/// Returns whether a path is in a system folder, or is a file of a user that contains keys or determines which programs
-/// start.
+/// Returns whether a path is in a system folder, or is a file of a user or repository that contains keys or determines
+/// which programs start.
 pub(super) fn is_system(path: &str) -> bool {
     let path = path.trim_start_matches("file://").to_ascii_lowercase();
     if path.contains(":\\") || path.starts_with("\\\\") {
@@ -79,6 +79,59 @@ pub(super) fn is_system(path: &str) -> bool {
     {
         return false;
     }
+    let (all, up) = parts(&path);
+    if is_of_git(&all) {
+        return true;
+    }
+    let parts = without_mount(&all);
+    let first = parts.first().copied().unwrap_or_default();
+    if path.starts_with('/') {
+        let globbed = first.contains(['*', '?', '[', '{']);
+        let folder = matches!(first, "home" | "users" | "tmp") && parts.len() == 1;
+        let below = parts.get(2..).unwrap_or_default();
+        // Only macOS has the folder `Library`.
+        let own = first == "users" || first == "home" && below.first() != Some(&"library");
+        return parts.is_empty()
+            || globbed
+            || folder
+            || own && is_of_user(below)
+            || (SYSTEM.contains(&first) && !is_temporary(parts));
+    }
+    if first.starts_with('~') || first == "$home" {
+        let below = parts.get(1..).unwrap_or_default();
+        return below.is_empty() || is_of_user(below);
+    }
+    up > 0 && (parts.is_empty() && up > 2 || SYSTEM[..14].contains(&first) || first == ".ssh")
+}
+
+/// Returns whether a file that is written to a path or folder changes the system. Every user may write in `/tmp`.
+pub(super) fn is_system_target(path: &str) -> bool {
+    let is_shared = path.starts_with('/') && parts(&path.to_ascii_lowercase()).0 == ["tmp"];
+    is_system(path) && !is_shared
+}
+
+/// Returns whether a folder is the root of the file system.
+pub(super) fn is_root(folder: &str) -> bool {
+    let folder = folder.trim_start_matches("file://");
+    folder.starts_with('/') && parts(folder).0.is_empty()
+}
+
+/// Returns the parts of a path without the folder in which some systems have the homes of users.
+fn without_mount<'a, 'p>(parts: &'a [&'p str]) -> &'a [&'p str] {
+    match parts {
+        ["var" | "usr", "home", ..] => &parts[1..],
+        ["system", "volumes", "data", ..] => &parts[3..],
+        _ => parts,
+    }
+}
+
+/// Returns whether a path is a hook or the configuration of git, which executes both.
+fn is_of_git(parts: &[&str]) -> bool {
+    parts.windows(2).any(|two| two[0] == ".git" && matches!(two[1], "hooks" | "config"))
+}
+
+/// Splits a path into its parts without `.` and `..`; also returns the number of folders by which it goes up first.
+fn parts(path: &str) -> (Vec<&str>, usize) {
     let mut up = 0;
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/').filter(|part| !matches!(*part, "" | ".")) {
@@ -88,22 +141,98 @@ pub(super) fn is_system(path: &str) -> bool {
             up += 1;
         }
     }
-    let first = parts.first().copied().unwrap_or_default();
-    if path.starts_with('/') {
-        let globbed = first.contains(['*', '?', '[', '{']);
-        let folder = matches!(first, "home" | "users" | "tmp") && parts.len() == 1;
-        let writable = matches!(
-            parts.as_slice(),
-            ["var" | "private", "tmp", ..] | ["private", "var", "tmp", ..]
-        );
-        return parts.is_empty() || globbed || folder || (SYSTEM.contains(&first) && !writable);
+    (parts, up)
+}
+
+/// Returns whether the parts of an absolute path are below a folder for temporary files.
+fn is_temporary(parts: &[&str]) -> bool {
+    matches!(
+        parts,
+        ["var" | "private", "tmp", ..]
+            | ["var", "folders", ..]
+            | ["private", "var", "tmp" | "folders", ..]
+    )
+}
+
+/// Returns whether a path below a user's home, as its parts, is a file or folder in [`HOME`], or means all files.
+fn is_of_user(parts: &[&str]) -> bool {
+    const RUN: [&str; 4] = ["bin", "autostart", "systemd", "fish"];
+    let is_data = match parts {
+        [".local" | ".config", folder, _, ..] => !RUN.contains(folder),
+        // Caches and builds, and projects that are synchronized.
+        ["library", folder, _, ..] => {
+            matches!(*folder, "caches" | "developer" | "logs" | "mobile documents" | "cloudstorage")
+        }
+        _ => false,
+    };
+    parts.first().is_some_and(|first| *first == "*" || HOME.contains(first) && !is_data)
+}
+
+/// Returns whether a folder or file that an argument names beside a command belongs to the system, so that no command
+/// may write there. The root, a user's home and folders in which projects often are do not count: there, the files that
+/// a command names decide.
+pub(super) fn belongs_to_system(path: &str) -> bool {
+    let folder = path.trim_start_matches("file://").to_ascii_lowercase();
+    if let Some((drive, rest)) = folder.split_once(':').filter(|(drive, _)| drive.len() == 1) {
+        let own = ["windows", "program files", "program files (x86)", "programdata"];
+        let first = rest.split(['/', '\\']).find(|part| !part.is_empty()).unwrap_or_default();
+        return drive.starts_with(|c: char| c.is_ascii_alphabetic()) && own.contains(&first);
     }
-    if first.starts_with('~') || first == "$home" {
-        let below = parts.get(1).copied().unwrap_or_default();
-        let caches = matches!(parts.as_slice(), [_, ".local" | ".config", folder, _, ..] if !matches!(*folder, "bin" | "autostart" | "systemd" | "fish"));
-        return below.is_empty() || below == "*" || (HOME.contains(&below) && !caches);
+    if folder.starts_with("\\\\") {
+        return false;
     }
-    up > 0 && (parts.is_empty() && up > 2 || SYSTEM[..14].contains(&first) || first == ".ssh")
+    if !folder.starts_with('/') {
+        let (parts, _) = parts(&folder);
+        let is_home = parts.len() == 1 && (parts[0].starts_with('~') || parts[0] == "$home");
+        return !is_home && is_system(&folder);
+    }
+    let (parts, _) = parts(&folder);
+    match parts.as_slice() {
+        [] | ["home" | "users" | "tmp"] => false,
+        parts => project_root(parts).is_none() && is_system(&folder),
+    }
+}
+
+/// Returns the number of parts of the folder that has the project, if an absolute path is in a folder in which projects
+/// often are, e.g. in containers, although it is next to folders of the system.
+fn project_root(parts: &[&str]) -> Option<usize> {
+    match parts {
+        _ if is_of_git(parts) => None,
+        ["root", rest @ ..] if !is_of_user(rest) => Some(1),
+        ["opt" | "srv", folder, ..] if !matches!(*folder, "homebrew" | "local") => Some(2),
+        ["usr", "src" | "app", ..]
+        | ["var", "www" | "task" | "app" | "jenkins_home", ..]
+        | ["dev", "shm", ..] => Some(2),
+        ["usr", "local", "src" | "app", ..]
+        | ["var", "lib", "jenkins", ..]
+        | ["applications", _, "htdocs", ..]
+        | ["library", "webserver", "documents", ..] => Some(3),
+        ["usr", "share", "nginx", "html", ..] | ["run", "media", _, _, ..] => Some(4),
+        _ => None,
+    }
+}
+
+/// Returns a path that is relative to a working folder as a path that does not depend on it, if that path is one of the
+/// system. Files in folders of projects (see [`belongs_to_system`]) do not count.
+pub(super) fn system_path_in(folder: &str, path: &str) -> Option<String> {
+    let is_absolute = path.starts_with(['/', '~', '$']) || path.contains("://");
+    if is_absolute || matches!(parts(path), (own, 0) if own.is_empty()) {
+        return None;
+    }
+    let joined = format!("{}/{path}", folder.trim_end_matches('/'));
+    let lower = joined.trim_start_matches("file://").to_ascii_lowercase();
+    if lower.contains('\\') || lower.get(1..2) == Some(":") {
+        return belongs_to_system(&lower).then_some(joined);
+    }
+    let (below, _) = parts(&lower);
+    let folder = folder.trim_start_matches("file://").to_ascii_lowercase();
+    let (above, _) = parts(&folder);
+    let root = project_root(&above).filter(|_| lower.starts_with('/'));
+    // A path may lead to another folder of the same project.
+    let is_own = root.is_some_and(|length| {
+        project_root(&below) == Some(length) && below.starts_with(&above[..length])
+    });
+    (!is_own && is_system(&joined)).then_some(joined)
 }
 
 /// Returns whether a path is below `/dev`, other than harmless ones such as `/dev/null` and `/dev/tty`.

@@ -69,8 +69,11 @@ fn in_arguments(name: &str, args: Args<'_>) -> Result<(), Refusal> {
                     && (own.short("c", "") || own.long("command", 3))
             })
         }
-        // A file name that begins with a bar is a command, whose input or output is the image.
-        _ => words.iter().any(|word| word.rsplit(':').next().unwrap_or(word).starts_with('|')),
+        // A file name that begins with a bar is a command, whose input or output is the image; `msl:` runs a script.
+        _ => words.iter().any(|word| {
+            word.rsplit(':').next().unwrap_or(word).starts_with('|')
+                || word.to_ascii_lowercase().starts_with("msl:")
+        }),
     };
     if executes { Err(format!("`{name}` executes text of its arguments")) } else { Ok(()) }
 }

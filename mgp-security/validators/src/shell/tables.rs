@@ -14,7 +14,8 @@ pub(super) const NEVER: &[(&str, &str)] = &[
         "changes the power state",
         "\
         reboot shutdown halt poweroff telinit init kexec pm-suspend pm-hibernate systemctl-poweroff \
-        rtcwake upsdrvctl ipmitool racadm acpitool gnome-session-quit xfce4-session-logout",
+        rtcwake upsdrvctl ipmitool racadm acpitool gnome-session-quit xfce4-session-logout \
+        stop-computer restart-computer",
     ),
     (
         "changes disks or file systems",
@@ -26,7 +27,7 @@ pub(super) const NEVER: &[(&str, &str)] = &[
         diskutil dd_rescue ddrescue diskpart fstrim trash-empty pivot_root switch_root lvextend \
         vgextend pvmove lvconvert sg_format hdiutil asr gpart gnop multipath veracrypt bcache make-bcache \
         zerofree sfill nwipe dban growpart xfs_growfs btrfstune jfs_tune reiserfstune \
-        rimraf del-cli",
+        rimraf del-cli format-volume clear-disk initialize-disk remove-partition clear-recyclebin",
     ),
     (
         "changes users",
@@ -34,6 +35,7 @@ pub(super) const NEVER: &[(&str, &str)] = &[
         useradd userdel usermod adduser deluser addgroup delgroup groupadd groupdel groupmod passwd \
         chpasswd chgpasswd chsh chfn gpasswd vipw vigr newusers pwconv faillock chage groupmems lchsh \
         luseradd lusermod lpasswd luserdel homectl dscl sysadminctl pw smbpasswd pdbedit authconfig \
+        new-localuser remove-localuser set-localuser add-localgroupmember \
         authselect pam-auth-update grpconv pwunconv kadmin samba-tool",
     ),
     (
@@ -44,6 +46,8 @@ pub(super) const NEVER: &[(&str, &str)] = &[
         kldunload kextload kextunload kmutil kpatch initctl rc-service rc-update invoke-rc.d sv s6-svc \
         supervisorctl setsebool semanage semodule apparmor_parser ipset ebtables arptables brctl ovs-vsctl \
         iwconfig hwclock ntpdate adjtimex nssm update-grub grub-mkconfig grub-set-default \
+        set-service stop-service restart-service remove-service new-service set-executionpolicy \
+        set-mppreference add-mppreference register-scheduledtask \
         dracut mkinitcpio update-initramfs bootctl mokutil csrutil nvram bless",
     ),
     (
@@ -54,6 +58,9 @@ pub(super) const NEVER: &[(&str, &str)] = &[
         cpulimit dbus-run-session mshta wscript cscript rundll32 regsvr32 certutil bitsadmin wmic \
         msiexec schtasks del rd erase sc reg bpftrace stap dtrace ansible knife salt salt-call pdsh \
         pssh clush parallel-ssh dsh capistrano run-mailcap see xdg-open gtester jjs bsh lftp msfconsole \
+        invoke-expression invoke-command icm start-process saps start-job sajb start-threadjob \
+        invoke-item add-type invoke-cimmethod invoke-wmimethod enter-pssession new-pssession \
+        register-objectevent set-itemproperty new-itemproperty remove-itemproperty \
         byebug ghci-ng scriptreplay gcore uftrace certbot pexec zsoelim iexpress installutil msbuild cmstp",
     ),
 ];
@@ -217,7 +224,13 @@ pub(super) const RISKY: &[Risky] = &[
     ),
     risky("tcpdump", "z", "iwrsCGFBcjMTUVW", "postrotate-command", ""),
     risky("nmap", "", "", "script interactive datadir servicedb", ""),
-    risky("openssl", "", "", "engine provider provider-path loadengine config engine_impl", ""),
+    risky(
+        "openssl",
+        "",
+        "",
+        "engine provider provider-path loadengine config engine_impl pre post",
+        "",
+    ),
     risky(
         "gpg gpg2",
         "",

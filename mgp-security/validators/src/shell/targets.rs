@@ -167,7 +167,8 @@ const CLIENTS: &[Client] = &[
         "ffmpeg ffprobe mpv vlc yt-dlp youtube-dl gallery-dl wkhtmltopdf wkhtmltoimage chromium \
         google-chrome chrome firefox weasyprint pandoc convert magick rclone aws grpcurl websocat wscat \
         ab wrk hey siege k6 vegeta oha nikto sqlmap ffuf gobuster dirb wfuzz pip npm yarn pnpm go cargo \
-        podman docker helm kubectl gh glab openssl",
+        podman docker helm kubectl gh glab openssl invoke-webrequest iwr invoke-restmethod irm \
+        start-bitstransfer",
         "odmHtTc",
         "header output data message body title notes",
         Operands::Schemes,

@@ -57,25 +57,11 @@ pub(super) struct SchemaDiff<'a> {
 }
 
 /// The keywords that this module compares itself, and those that have no effect of their own on the valid values.
+#[rustfmt::skip]
 const STRUCTURE: &[&str] = &[
-    "$ref",
-    "$dynamicRef",
-    "$recursiveRef",
-    "$defs",
-    "definitions",
-    "$schema",
-    "$id",
-    "$anchor",
-    "$dynamicAnchor",
-    "$recursiveAnchor",
-    "properties",
-    "required",
-    "additionalProperties",
-    "items",
-    "prefixItems",
-    "anyOf",
-    "oneOf",
-    "allOf",
+    "$ref", "$dynamicRef", "$recursiveRef", "$defs", "definitions", "$schema", "$id", "$anchor",
+    "$dynamicAnchor", "$recursiveAnchor", "properties", "required", "additionalProperties", "items",
+    "prefixItems", "anyOf", "oneOf", "allOf",
 ];
 
 static ANYTHING: Value = Value::Bool(true);

@@ -32,5 +32,5 @@ pub(crate) fn server(settings: &Settings) -> Server {
             mgp.server_id.clone_from(&settings.server_id);
         }
     });
-    server.around(fault::FaultLayer::new(settings))
+    server.around(fault::layer(settings))
 }

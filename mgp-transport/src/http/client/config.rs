@@ -45,8 +45,9 @@ pub struct HttpClientConfig {
     pub retry: Duration,
     /// The maximum time that a server can make the client wait before it resumes a stream. Default: 60 s.
     pub max_retry: Duration,
-    /// The maximum number of consecutive attempts to resume the stream of a request without receiving a new event.
-    /// After as many failures of the session's GET stream, the client tries to open it only every
+    /// The maximum number of consecutive failed attempts to resume the stream of a request. If the server accepts as
+    /// many attempts without sending an event, the client waits at least [`retry`](Self::retry) before each further
+    /// one. After as many failures of the session's GET stream, the client tries to open it only every
     /// [`max_retry`](Self::max_retry). Default: 10.
     pub max_reconnects: u32,
     /// The maximum number of times that one request is sent again with other credentials. Default: 3.

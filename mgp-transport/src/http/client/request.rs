@@ -109,6 +109,15 @@ impl RequestState {
     }
 }
 
+/// The consecutive attempts to resume a stream that brought no event.
+#[derive(Default)]
+struct Attempts {
+    /// The attempts since the last one that the server accepted.
+    failed: u32,
+    /// The streams that the server opened, and ended without an event.
+    empty: u32,
+}
+
 /// The reason why reading a stream ended.
 enum StreamEnd {
     /// The answer was received; the rest of the body has not been read.
@@ -291,7 +300,7 @@ impl Core {
         session_ref: Option<SessionRef>,
     ) -> Result<(), RpcError> {
         let mut reader = SseReader::new(self.sender.config.event_bytes);
-        let mut attempts = 0;
+        let mut attempts = Attempts::default();
         loop {
             let progress = reader.progress();
             let end = self.read_stream(&mut body, &mut reader, from, Some(request.number)).await?;
@@ -303,7 +312,7 @@ impl Core {
                 StreamEnd::Cut(why) => why,
             };
             if reader.progress() > progress {
-                attempts = 0;
+                attempts = Attempts::default();
             }
             // Only streams in a session can be resumed; modern requests and handshakes have no session.
             let Some(session_ref) = session_ref else { return Err(Fault::Cut(why).into()) };
@@ -312,11 +321,14 @@ impl Core {
     }
 
     /// Tries to resume a stream that was cut, until the server accepts the request or the attempts are used up.
+    ///
+    /// A server can end each stream after a moment, so that its clients poll for the answer (2025-11-25). So an
+    /// accepted attempt does not count as a failure; the time limit of the call ends such polling.
     async fn resume(
         &self,
         reader: &mut SseReader,
         session_ref: SessionRef,
-        attempts: &mut u32,
+        attempts: &mut Attempts,
         mut why: String,
     ) -> Result<Incoming, RpcError> {
         let Some(last) = reader.last_id().cloned() else {
@@ -326,15 +338,19 @@ impl Core {
             .into());
         };
         loop {
-            if *attempts >= self.sender.config.max_reconnects {
-                let tries = format!("{why}; gave up after {attempts} attempts to resume");
+            let failed = attempts.failed;
+            if failed >= self.sender.config.max_reconnects {
+                let tries = format!("{why}; gave up after {failed} attempts to resume");
                 return Err(Fault::Cut(tries).into());
             }
-            *attempts += 1;
-            sleep(self.retry_delay(reader)).await;
+            attempts.failed += 1;
+            sleep(self.delay_before_resuming(reader, attempts)).await;
             reader.reconnect();
             match self.open_stream(session_ref, Some(&last)).await {
-                Ok(StreamResponse::Open(body)) => return Ok(body),
+                Ok(StreamResponse::Open(body)) => {
+                    *attempts = Attempts { failed: 0, empty: attempts.empty.saturating_add(1) };
+                    return Ok(body);
+                }
                 Ok(StreamResponse::Refused(status, error))
                     if !status.is_server_error()
                         && status != StatusCode::CONFLICT
@@ -363,6 +379,14 @@ impl Core {
     pub(super) fn retry_delay(&self, reader: &SseReader) -> Duration {
         let requested = reader.retry().unwrap_or(self.sender.config.retry);
         requested.min(self.sender.config.max_retry).max(MIN_RETRY_DELAY)
+    }
+
+    /// Returns the wait before a stream is resumed. After many streams without an event it is at least the usual one,
+    /// however short the server's value.
+    fn delay_before_resuming(&self, reader: &SseReader, attempts: &Attempts) -> Duration {
+        let config = &self.sender.config;
+        let requested = self.retry_delay(reader);
+        if attempts.empty < config.max_reconnects { requested } else { requested.max(config.retry) }
     }
 
     /// Sends a GET for a stream of this session: a new GET stream, or the continuation of a stream after event `last`.

@@ -37,9 +37,14 @@ impl Answer {
 }
 
 impl HttpSender {
-    /// Reads the text of a JSON body, without parsing it; `None` if the body is empty.
+    /// Reads the text of a JSON body, without parsing it; `None` if the body is empty. A byte order mark, which some
+    /// servers write, is left out.
     pub(super) async fn read(&self, body: Incoming) -> Result<Option<ByteString>, RpcError> {
         let text = read_body(body, self.config.response_bytes, "the answer").await?;
+        let text = match text.strip_prefix('\u{feff}') {
+            Some(rest) => text.slice_ref(rest),
+            None => text,
+        };
         Ok(Some(text).filter(|text| !text.trim().is_empty()))
     }
 

@@ -135,7 +135,13 @@ impl<'a> Envelope<'a> {
         if id.is_none() && raw_id.is_some_and(|raw| raw != "null") {
             return ignored;
         }
-        let outcome = match (self.result, self.error) {
+        // Many libraries write both members, and `null` for the one that does not apply.
+        let (result, error) = match (self.result, self.error) {
+            (Some(result), Some(error)) if error.get() == "null" => (Some(result), None),
+            (Some(result), Some(error)) if result.get() == "null" => (None, Some(error)),
+            members => members,
+        };
+        let outcome = match (result, error) {
             (Some(result), None) => Ok(Payload::from_trusted(line.slice_ref(result.get()))),
             (None, Some(error)) => match serde_json::from_str::<RpcError>(error.get()) {
                 Ok(error) => Err(error),

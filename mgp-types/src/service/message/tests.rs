@@ -110,7 +110,7 @@ fn bad_messages_are_answered_under_the_id_they_gave() {
     refused(r#"{"jsonrpc":"2.0","id":1,"method":1}"#, -32600, 1);
     refused(r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":null}"#, -32600, 1);
     refused(r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, -32600, None);
-    refused(r#"{"jsonrpc":"2.0","id":1.0,"method":"ping"}"#, -32600, None);
+    refused(r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, -32600, None);
     refused(r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#, -32600, 2);
     refused(r#"{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}"#, -32600, 1);
 }
@@ -139,6 +139,41 @@ fn a_broken_response_is_never_answered() {
     assert!(matches!(
         parse(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"x"}}"#),
         Message::Response { id: None, outcome: Err(_) }
+    ));
+}
+
+/// Servers in languages whose numbers are floats repeat the id `1` as `1.0`.
+#[test]
+fn an_id_that_is_a_whole_float_is_an_integer() {
+    assert!(matches!(
+        parse(r#"{"jsonrpc":"2.0","id":1.0,"result":{}}"#),
+        Message::Response { id: Some(Id::Number(1)), outcome: Ok(_) }
+    ));
+    assert!(matches!(
+        parse(r#"{"jsonrpc":"2.0","id":1.0,"method":"ping"}"#),
+        Message::Request { id: Id::Number(1), .. }
+    ));
+}
+
+/// Many JSON-RPC libraries write both members, and `null` for the one that does not apply (JSON-RPC 1.0).
+#[test]
+fn a_response_whose_other_member_is_null_is_read() {
+    for rest in [r#""result":{"a":1},"error":null}"#, r#""error":null,"result":{"a":1}}"#] {
+        let line = format!(r#"{{"jsonrpc":"2.0","id":7,{rest}"#);
+        let Message::Response { id: Some(Id::Number(7)), outcome: Ok(result) } = parse(&line)
+        else {
+            panic!("{line}")
+        };
+        assert_eq!(result.as_str(), r#"{"a":1}"#);
+    }
+    let line =
+        r#"{"jsonrpc":"2.0","id":7,"result":null,"error":{"code":-32601,"message":"unknown"}}"#;
+    let Message::Response { outcome: Err(error), .. } = parse(line) else { panic!("an error") };
+    assert_eq!((error.code().0, error.message()), (-32601, "unknown"));
+    // A result of null alone stays a result.
+    assert!(matches!(
+        parse(r#"{"jsonrpc":"2.0","id":7,"result":null}"#),
+        Message::Response { outcome: Ok(_), .. }
     ));
 }
 

@@ -1,4 +1,4 @@
-//! Writes an audit log to a directory from lines of JSON, or verifies one (MGP §6); `accept gov.audit` runs it.
+//! Writes an audit log to a directory from lines of JSON, or verifies one (MGP §6).
 //!
 //! - `auditlog write DIR` reads one event of §6.3 per line of standard input, and prints `ack SEQ` once it is durable.
 //! - `auditlog verify DIR` prints `ok N`, or `bad SEQ: why` for the first record that has been changed.

@@ -1,7 +1,5 @@
 //! The acceptance check `mcp.faults`: hostile and careless HTTP clients, each against its own server process.
 
-mod body;
-mod sessions;
 mod slow;
 
 use super::Verdict;
@@ -16,11 +14,8 @@ use std::ffi::OsString;
 type Fault = (&'static str, fn(&Served) -> Outcome<String>);
 
 const FAULTS: &[Fault] = &[
-    ("a 1 GiB body that says its length", |served| body::gigabyte(served, body::Framing::Length)),
-    ("a 1 GiB body in chunks", |served| body::gigabyte(served, body::Framing::Chunks)),
     ("heads that drip", |served| slow::drip(served, slow::Part::Head)),
     ("bodies that drip", |served| slow::drip(served, slow::Part::Body)),
-    ("10,000 idle sessions", sessions::idle),
 ];
 
 /// Runs each fault against a new server, prints a line for each, and checks that the server still replies afterwards.
@@ -50,11 +45,6 @@ pub(super) fn all() -> Outcome<Verdict> {
         figure: format!("{} of {all} faults survived", all - failed),
         bound: "all".to_owned(),
     })
-}
-
-/// Formats a number of bytes in MiB.
-fn mebibytes(bytes: u64) -> String {
-    format!("{} MiB", bytes >> 20)
 }
 
 /// Returns the HTTP head of a request to the server on this port; `more` are further header lines with their ends.

@@ -1,11 +1,9 @@
-//! The acceptance checks of governance that are more than test binaries: the audit log, the cost of decisions, tool
-//! definitions and their review, and validators.
+//! The acceptance checks of governance that are more than test binaries: the cost of decisions, tool definitions
+//! and their review, and validators.
 
-mod kills;
 mod review;
 mod tooldef;
 mod validators;
-mod writer;
 
 use super::Verdict;
 use crate::{
@@ -24,11 +22,6 @@ const MAX_GOVERNED: f64 = 20_000.0;
 
 /// The maximum time of one decision, in nanoseconds.
 const MAX_DECISION_NS: f64 = 1_000.0;
-
-/// Runs the part of `gov.audit` that kills the writers of audit logs.
-pub(super) fn audit() -> Outcome<Verdict> {
-    kills::all(&release_program("auditlog")?)
-}
 
 /// Runs `gov.cost`: counts the instructions of a governed call, and times decisions.
 pub(super) fn cost(rigour: Rigour) -> Outcome<Verdict> {

@@ -165,20 +165,9 @@ mod tests {
     #[test]
     fn a_token_is_valid_unless_its_name_has_a_defect() {
         assert!(opens("JWT_OK") && opens("JWT_VALID"));
-        let wrong = [
-            "JWT_WRONG_AUD",
-            "JWT_NO_AUD",
-            "JWT_WRONG_ISS",
-            "JWT_EXPIRED",
-            "JWT_NBF_FUTURE",
-            "JWT_ALG_NONE",
-            "JWT_NONE",
-            "JWT_HS256_CONFUSION",
-            "JWT_UNKNOWN_KID",
-            "JWT_BAD_SIG",
-            "JWT_TAMPERED",
-        ];
-        for name in wrong {
+        let wrong = "JWT_WRONG_AUD JWT_NO_AUD JWT_WRONG_ISS JWT_EXPIRED JWT_NBF_FUTURE JWT_ALG_NONE \
+             JWT_NONE JWT_HS256_CONFUSION JWT_UNKNOWN_KID JWT_BAD_SIG JWT_TAMPERED";
+        for name in wrong.split(' ') {
             assert!(!opens(name), "{name}");
         }
     }

@@ -67,7 +67,7 @@ impl Render for DisconnectResult {
                 backup.display()
             ));
         }
-        out.line(
+        out.hint(
             "next: restart the host; what its agent may use in mgp stays: `mgp access matrix`",
         );
     }

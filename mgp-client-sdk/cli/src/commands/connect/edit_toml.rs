@@ -1,5 +1,6 @@
 //! Edits single tables in the TOML file of a host and keeps every other byte.
 
+use mgp_discovery::keep_line_ends;
 use mgp_types::Extras;
 use serde_json::Value as Json;
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike, Value, value};
@@ -23,7 +24,7 @@ pub(super) fn put(text: &str, path: &[String], name: &str, entry: &str) -> Resul
         own.insert(name, value(of_json(&member)));
     }
     table_or_new(&mut document, path)?.insert(name, Item::Table(own));
-    Ok(document.to_string())
+    Ok(keep_line_ends(text, document.to_string()))
 }
 
 pub(super) fn insert(
@@ -36,7 +37,7 @@ pub(super) fn insert(
     let item = table_or_new(&mut parse(removed)?, path)?.remove(name);
     let item = item.ok_or_else(|| format!("the stored text of `{name}` is damaged"))?;
     table_or_new(&mut document, path)?.insert(name, item);
-    Ok(Some(document.to_string()))
+    Ok(Some(keep_line_ends(text, document.to_string())))
 }
 
 pub(super) fn remove(
@@ -49,7 +50,7 @@ pub(super) fn remove(
     // The second returned text is a document that contains only the removed table, at the same path.
     let mut removed = DocumentMut::new();
     table_or_new(&mut removed, path)?.insert(name, item);
-    Ok(Some((document.to_string(), removed.to_string())))
+    Ok(Some((keep_line_ends(text, document.to_string()), removed.to_string())))
 }
 
 /// Returns the table at a path; a missing one is created without a header of its own.
@@ -150,6 +151,10 @@ mod tests {
         let (without, removed) = remove(&with, &servers(), "mgp").unwrap().unwrap();
         assert_eq!(without, FILE);
         assert!(removed.contains("/bin/mgp"));
+        let returns = |text: &str| text.replace('\n', "\r\n");
+        assert_eq!(put(&returns(FILE), &servers(), "mgp", entry).unwrap(), returns(&with));
+        let (without, _) = remove(&returns(&with), &servers(), "mgp").unwrap().unwrap();
+        assert_eq!(without, returns(FILE));
         assert_eq!(
             put("", &servers(), "mgp", r#"{"command": "m"}"#).unwrap(),
             "[mcp_servers.mgp]\ncommand = \"m\"\n"

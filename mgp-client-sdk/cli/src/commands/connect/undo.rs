@@ -130,7 +130,7 @@ impl Render for UndoResult {
             }
         }
         if !self.is_list && !self.rows.is_empty() {
-            out.line(
+            out.hint(
                 "next: restart the host; your servers and grants stay for the next `mgp setup`",
             );
         }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::output::{Cell, Color, Output, Render, plural};
+use crate::state_option;
 
 /// The findings of `mgp doctor`.
 #[derive(Debug, Serialize)]
@@ -89,7 +90,7 @@ impl Render for Report {
         checks.sort_by_key(|check| (check.server.is_some(), check.level));
         let rows = checks.iter().map(|check| {
             let what = match &check.fix {
-                Some(fix) => format!("{}; fix: {fix}", check.what),
+                Some(fix) => format!("{}; fix: {}", check.what, state_option::add_to(fix)),
                 None => check.what.clone(),
             };
             [check.level.cell(), check.server.as_deref().unwrap_or(check.about).into(), what.into()]
@@ -98,7 +99,7 @@ impl Render for Report {
         let Self { servers, broken, tools, tokens, .. } = self;
         if *servers == 0 {
             // After a failed check, its remedy is the next step.
-            out.line(match self.level {
+            out.hint(match self.level {
                 Level::Fail => "no server was checked",
                 _ => {
                     "no server was checked; next: `mgp setup` copies the servers of your hosts, `mgp servers add` adds one"

@@ -134,7 +134,7 @@ async fn check_log(folder: &Path) -> Check {
                 .with_fix(RESTORE)
         }
         Ok(Err(error)) => Check::new("audit", Level::Fail, error.to_string())
-            .with_fix("keep the log as evidence, and set `dir = \"audit-2\"` below `[kernel.audit]` for a new one"),
+            .with_fix("keep the log as evidence, set `dir = \"audit-2\"` below `[kernel.audit]` for a new one, and start the kernel, e.g. with `mgp servers ls`"),
         Err(_) => Check::new("audit", Level::Warn, "the log is too long to be verified here")
             .with_fix("run `mgp audit verify`"),
     }
@@ -162,7 +162,7 @@ pub(super) async fn check_keys(global: &Global) -> Option<Check> {
     Some(match ApiKeys::open(FileKeys::new(&file)).await {
         Ok(keys) => Check::new("keys", Level::Ok, format!("{keys:?}")),
         Err(error) => Check::new("keys", Level::Fail, error.to_string()).with_fix(format!(
-            "repair `{}`, or create new keys with `mgp keys add`",
+            "repair `{}`, or move it away and create new keys with `mgp keys add`",
             file.display()
         )),
     })

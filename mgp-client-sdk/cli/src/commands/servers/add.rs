@@ -107,14 +107,14 @@ impl Render for AddResult {
     fn render(&self, out: &mut Output) {
         out.line(format!("added {} to {}", self.id, self.file.display()));
         for note in &self.notes {
-            out.line(format!("  {note}"));
+            out.hint(format!("  {note}"));
         }
         for granted in &self.granted {
             granted.render(out);
         }
         if let Some(first) = self.granted.first() {
             let (id, agent) = (&self.id, first.agent());
-            out.line(format!(
+            out.hint(format!(
                 "to change who may use it: `mgp access revoke {agent} {id}`, `mgp access grant AGENT {id}`; next time `--agent NAME` chooses"
             ));
         }

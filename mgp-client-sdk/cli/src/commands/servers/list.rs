@@ -24,7 +24,7 @@ pub(crate) struct ServerList {
 impl Render for ServerList {
     fn render(&self, out: &mut Output) {
         if self.servers.is_empty() {
-            return out.line(
+            return out.hint(
                 "no servers; add one with `mgp servers add`, or copy those of other hosts with `mgp import`",
             );
         }
@@ -71,8 +71,13 @@ fn render_server(server: &KernelServer, out: &mut Output) {
     ];
     out.status_line(&state_cell(server), &server.id);
     for (name, text) in lines {
-        if let Some(text) = text {
-            out.line(format!("  {name:14}{text}"));
+        let Some(text) = text else { continue };
+        let line = format!("  {name:14}{text}");
+        // Only these texts are the kernel's; the others quote the server or its entry.
+        if matches!(name, "error" | "last failure" | "lacks") {
+            out.hint(line);
+        } else {
+            out.line(line);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::args::Global;
 use crate::commands::import::planned_config;
 use crate::exit::{CliResult, Failure};
 use crate::operator::admit_edit;
-use crate::output::{Output, first_line, print_note};
+use crate::output::{Output, first_line, print_note, print_stderr};
 use crate::{prompt, state};
 
 /// The maximum number of values that one setting of a server can have.
@@ -120,7 +120,10 @@ pub(super) async fn add(global: &Global, add: &Add) -> CliResult {
     let planned = plan(&file, &offer.import(&id, &given(add, &needs)))?;
     let mut out = Output::default();
     card(&mut out, &offer, &id, &needs, &planned_config(&file, &planned)?);
-    print_note(global, out.text().trim_end());
+    // The texts of the registry are shown unchanged.
+    if !global.json {
+        print_stderr(out.text().trim_end());
+    }
     if add.dry_run {
         print_note(global, "mgp: nothing was written (--dry-run)");
         return Ok(());

@@ -91,7 +91,7 @@ impl Render for FoundServers {
         });
         out.table(["NAME", "VERSION", "RUNS", "DESCRIPTION"], rows);
         let name = &self.servers[0].name;
-        out.line(format!(
+        out.hint(format!(
             "{} servers searched; add one with `mgp servers add {name}`",
             self.searched
         ));

@@ -26,7 +26,9 @@ use crate::commands::tools::{fetch_tools, needs_decision};
 use crate::config_file::ConfigFile;
 use crate::exit::{CliResult, Failure};
 use crate::operator::admit_edit;
-use crate::output::{Cell, Color, Output, Render, first_line, plural, print, print_note};
+use crate::output::{
+    Cell, Color, Output, Render, first_line, plural, print, print_note, print_stderr,
+};
 use crate::{control, prompt};
 
 /// The time that the command waits for an updated server to start and to list its tools.
@@ -97,7 +99,7 @@ impl ServerUpdate {
 impl Render for UpdateReport {
     fn render(&self, out: &mut Output) {
         if self.0.is_empty() {
-            return out.line(
+            return out.hint(
                 "no server came from the registry; `mgp servers add NAME` adds one that can be updated",
             );
         }
@@ -121,17 +123,17 @@ impl Render for UpdateReport {
                 out.line(format!("  {change}"));
             }
             for tool in &server.waiting {
-                out.line(format!(
+                out.hint(format!(
                     "  {tool} changed; agents cannot call it until `mgp tools approve {}`",
                     server.id
                 ));
             }
-            let back = format!("  back: mgp servers update {}", server.id);
+            let back = format!("  back: `mgp servers update {}", server.id);
             match server.status {
                 "updated" if server.is_bundle => {
-                    out.line(format!("{back} --bundle FILE, with the earlier file"));
+                    out.hint(format!("{back} --bundle FILE`, with the earlier file"));
                 }
-                "updated" => out.line(format!("{back} --version {}", server.from)),
+                "updated" => out.hint(format!("{back} --version {}`", server.from)),
                 _ => {}
             }
         }
@@ -478,8 +480,8 @@ fn confirm(global: &Global, update: &Update, plans: &[PlannedUpdate]) -> CliResu
     for plan in newer() {
         let report = &plan.report;
         print_note(global, &format!("{}  {} → {}", report.id, report.from, report.to));
-        for change in &report.changes {
-            print_note(global, &format!("  {change}"));
+        for change in report.changes.iter().filter(|_| !global.json) {
+            print_stderr(&format!("  {change}"));
         }
     }
     match prompt::confirm(global, &format!("Update {}?", plural(newer().count(), "server")))? {

@@ -11,7 +11,7 @@ use mgp_types::mgp::{KernelTool, KernelToolDecisionParams, ToolStanding};
 use super::{fetch_tools, find_tool, needs_decision, own_name};
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
-use crate::output::{ActionReport, print_note};
+use crate::output::{ActionReport, print_note, print_stderr};
 use crate::{control, prompt};
 
 /// The maximum number of decisions that are sent at once. Each answer waits until the kernel has read the tools of the
@@ -96,8 +96,9 @@ pub(super) async fn run(global: &Global, approve: &Approve) -> CliResult {
     }
     for tool in &tools {
         print_note(global, &format!("{} is {}", tool.tool_id, tool.standing.as_str()));
-        for reason in &tool.reasons {
-            print_note(global, &format!("  {reason}"));
+        // A reason quotes the definition, which is shown unchanged.
+        for reason in tool.reasons.iter().filter(|_| !global.json) {
+            print_stderr(&format!("  {reason}"));
         }
     }
     if !approve.yes && approve.fingerprint.is_none() {

@@ -1,6 +1,8 @@
 //! The command `mgp tools call`: calls a tool as an agent, under the rules for that agent.
 
 use std::io::Read as _;
+use std::pin::pin;
+use std::time::Duration;
 
 use clap::Args;
 use mgp_client_sdk::ToolResult as _;
@@ -9,6 +11,7 @@ use mgp_types::mcp::CallToolResult;
 use mgp_types::mgp::KernelTool;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use tokio::time::sleep;
 
 use super::super::known_names::disabled_server_of;
 use super::super::streamed_call::print_stream;
@@ -22,6 +25,9 @@ use crate::socket_hello::DEFAULT_AGENT;
 
 /// The maximum length of a tool's arguments on standard input, in bytes.
 const MAX_ARGUMENT_BYTES: u64 = 16 << 20;
+
+/// The time after which the command prints that the call is not answered yet.
+const NOTE_DELAY: Duration = Duration::from_secs(3);
 
 /// `mgp tools call`.
 #[derive(Clone, Debug, Args)]
@@ -76,8 +82,11 @@ pub(super) async fn run(global: &Global, call: &Call) -> CliResult {
     let agent = &*calling_agent(global, call).await?;
     let client = control::connect_or_start_as(global, agent).await?;
     let running = client.call(&call.tool).args(arguments);
-    let outcome =
-        if call.stream { print_stream(global, running.stream()).await? } else { running.await };
+    let outcome = if call.stream {
+        print_stream(global, running.stream()).await?
+    } else {
+        with_note(global, running.into_future()).await
+    };
     if let Err(error) = &outcome
         && error.code() == ErrorCode::TOOL_NOT_FOUND
         // A process that a host started is not allowed to ask about servers; it gets the kernel's error unchanged.
@@ -94,6 +103,14 @@ pub(super) async fn run(global: &Global, call: &Call) -> CliResult {
                 "{error}; `mgp why {agent} {}` shows what would let it run",
                 call.tool
             )),
+            ErrorCode::INVALID_TOOL_ARGS
+                if call.arguments.is_none()
+                    && error.to_string().contains("is not of type \"string\"") =>
+            {
+                Failure::failed(format!(
+                    "{error}; a text that looks like JSON is given in quotation marks: NAME='\"5\"'"
+                ))
+            }
             _ => Failure::from(error),
         }
     })?;
@@ -105,6 +122,19 @@ pub(super) async fn run(global: &Global, call: &Call) -> CliResult {
         print(global, &CallOutput(result))?;
     }
     if failed { Err(Failure::failed("the tool reported an error")) } else { Ok(()) }
+}
+
+/// Waits for a call; if that takes long, prints where the question is found for which the call perhaps waits.
+async fn with_note<T>(global: &Global, call: impl Future<Output = T>) -> T {
+    let mut call = pin!(call);
+    tokio::select! {
+        outcome = &mut call => outcome,
+        () = sleep(NOTE_DELAY) => {
+            let note = "mgp: still waiting; if the call needs a decision, `mgp approvals ls` in another terminal shows it";
+            print_note(global, note);
+            call.await
+        }
+    }
 }
 
 /// Returns the agent of a call: the named one, else `default`. If `default` does not see the tool, returns the only

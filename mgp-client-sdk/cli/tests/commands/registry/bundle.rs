@@ -82,7 +82,7 @@ fn a_bundle_is_added_and_replaced() {
 
     let other = bundle(&home, "1.1.0");
     let updated = home.succeed(&["servers", "update", "desk", "--bundle", &other, "--yes"]);
-    let back = "  back: mgp servers update desk --bundle FILE, with the earlier file\n";
+    let back = "  back: `mgp servers update desk --bundle FILE`, with the earlier file\n";
     assert!(updated.contains(back), "{updated}");
     home.fail(
         1,

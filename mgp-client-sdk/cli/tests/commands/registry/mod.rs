@@ -151,7 +151,7 @@ fn update_and_return(home: Home, with: &dyn Fn(&[&str]) -> Vec<String>) {
     let updated = run(home, &with(&["servers", "update", "desk", "--yes"]));
     assert_eq!(updated.code, Some(0), "{updated:?}");
     assert!(updated.out.contains("desk.echo changed; agents cannot call it"), "{updated:?}");
-    assert!(updated.out.contains("back: mgp servers update desk --version 1.0.0"), "{updated:?}");
+    assert!(updated.out.contains("back: `mgp servers update desk --version 1.0.0`"), "{updated:?}");
     home.fail(1, &["tools", "call", "desk.echo", "message=hi", "--agent", "default"], "");
     let back = run(home, &with(&["servers", "update", "desk", "--yes", "--version", "1.0.0"]));
     assert_eq!(back.code, Some(0), "{back:?}");
@@ -319,7 +319,7 @@ fn a_package_with_a_version_is_updated_to_a_named_one_and_others_by_hand() {
     assert_eq!(fs::read_to_string(home.own()).unwrap(), text);
 
     let done = update("files", "1.3.0", "--yes");
-    assert!(done.out.contains("back: mgp servers update files --version 1.2.0"), "{done:?}");
+    assert!(done.out.contains("back: `mgp servers update files --version 1.2.0`"), "{done:?}");
     assert_eq!(update("git", "2.1", "--yes").code, Some(0));
     let after = fs::read_to_string(home.own()).unwrap();
     let expected =

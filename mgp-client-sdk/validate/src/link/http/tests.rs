@@ -193,3 +193,28 @@ async fn a_modern_call_repeats_the_arguments_that_its_tool_wants_in_headers() {
     }
     assert_eq!(last["result"]["has_header"], true, "{last}");
 }
+
+#[tokio::test]
+async fn the_end_of_a_connection_ends_the_session_at_the_server() {
+    let (ended, ends) = std::sync::mpsc::channel();
+    let url = serve(move |head, body| {
+        if head.starts_with("delete") {
+            ended.send(head.to_owned()).unwrap();
+        }
+        let session = "mcp-session-id: s7\r\nconnection: close";
+        result(&body["id"], &json!({})).replacen("connection: close", session, 1)
+    });
+    let headers = [("authorization".to_owned(), "k".to_owned())];
+    for is_opened in [true, false] {
+        let mut link = open(&url, &headers, Some(Duration::from_secs(10))).unwrap();
+        if is_opened {
+            send(&link, json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize" })).await;
+            let received = link.input.recv().await;
+            assert!(matches!(received, Some(Received::Message(_))), "{received:?}");
+        }
+        link.close().await;
+        let head = ends.try_recv().unwrap_or_default();
+        let is_ended = head.contains("mcp-session-id: s7") && head.contains("authorization: k");
+        assert_eq!(is_ended, is_opened, "{head}");
+    }
+}

@@ -88,6 +88,23 @@ async fn an_unknown_key_causes_one_fetch_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_new_key_without_a_key_id_is_fetched() {
+    let nameless = |signer: Signer| {
+        let mut key = signer.public();
+        key["kid"] = Value::Null;
+        key
+    };
+    let issuer = Issuer::new(&[nameless(ed25519_other())]);
+    let server = remote(&issuer);
+    let token = ed25519().sign(&json!({"alg": "EdDSA"}), &good());
+    refused(&verify(&server, &token).await);
+    issuer.publish(Some(&[nameless(ed25519())]));
+    advance(Duration::from_mins(1)).await;
+    assert!(verify(&server, &token).await.is_ok());
+    assert_eq!(issuer.asked(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_key_that_was_withdrawn_ends_with_the_next_fetch() {
     let issuer = Issuer::new(&[ed25519().public(), p256().public()]);
     let server = remote(&issuer);

@@ -36,7 +36,7 @@ struct IssuerState {
     ttl: Duration,
     /// The scope that each request to the MCP server needs; `None` if requests need no scope.
     needs: Option<String>,
-    /// If set, the token endpoint answers every request with this status.
+    /// If set, the token endpoint and the revocation endpoint answer every request with this status.
     token_fault: Option<StatusCode>,
     /// If `true`, clients can register themselves.
     registers: bool,
@@ -129,6 +129,7 @@ pub(crate) fn router(issuer: Arc<Issuer>) -> Router {
         .route("/authorize", get(authorize))
         .route("/device", post(device))
         .route("/token", post(token))
+        .route("/revoke", post(revoke))
         .route("/test/{what}", get(control))
         .with_state(issuer)
 }
@@ -147,6 +148,7 @@ async fn metadata(State(issuer): State<Arc<Issuer>>) -> Json<Value> {
         "token_endpoint": format!("{origin}/token"),
         "registration_endpoint": registration,
         "device_authorization_endpoint": format!("{origin}/device"),
+        "revocation_endpoint": format!("{origin}/revoke"),
         "code_challenge_methods_supported": ["S256"],
         "token_endpoint_auth_methods_supported": ["none", "client_secret_post"],
     }))
@@ -232,6 +234,24 @@ async fn token(State(issuer): State<Arc<Issuer>>, Form(form): Form<Fields>) -> R
         }
         _ => refuse("unsupported_grant_type"),
     }
+}
+
+/// Revokes one token (RFC 7009), and adds that to the log.
+async fn revoke(State(issuer): State<Arc<Issuer>>, Form(form): Form<Fields>) -> StatusCode {
+    let mut state = issuer.state.lock();
+    let token = form.get("token").map_or("", String::as_str);
+    if let Some(status) = state.token_fault {
+        return status;
+    }
+    if !form.contains_key("client_id") {
+        return StatusCode::UNAUTHORIZED;
+    }
+    if let Some(login) = state.refresh.remove(token) {
+        state.log.push(format!("revoke refresh {}", login.user));
+    } else if let Some((login, _)) = state.access.remove(token) {
+        state.log.push(format!("revoke access {}", login.user));
+    }
+    StatusCode::OK
 }
 
 /// Serves `/test/…`: tests use it to change which tokens are valid and how the server answers, and to read the log.

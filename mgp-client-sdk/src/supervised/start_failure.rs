@@ -1,0 +1,88 @@
+//! The reasons for which a start of a supervised server failed, and whether another start would fail in the same way.
+
+use std::io::ErrorKind;
+
+use mgp_lifecycle::ConnectError;
+use mgp_transport::{ChildError, ExitReport};
+use mgp_types::ErrorCode;
+use mgp_types::service::{Exit, HttpFailure};
+
+use super::authorization::AuthorizationFailed;
+use crate::error::Error;
+
+/// Describes why a program did not start, and returns whether another start would fail in the same way.
+pub(super) fn spawn_failure(error: &ChildError) -> (String, bool) {
+    if let ChildError::NoDirectory(_) = error {
+        return (format!("{error}; create it, or correct `cwd`"), true);
+    }
+    let ChildError::Start { program, source } = error else {
+        let source = std::error::Error::source(error);
+        let source = source.map_or(String::new(), |source| format!(": {source}"));
+        return (format!("{error}{source}"), false);
+    };
+    let remedy = match source.kind() {
+        ErrorKind::NotFound => "; install it, or correct `command` or `cwd`",
+        ErrorKind::PermissionDenied => "; run `chmod +x` on it, or correct `command` or `cwd`",
+        _ => "",
+    };
+    let program = program.display();
+    (format!("program \"{program}\" did not start: {source}{remedy}"), !remedy.is_empty())
+}
+
+/// Describes why a handshake failed, without any text from the server.
+pub(super) fn failure_cause(error: &Error) -> String {
+    let (Error::Connect(ConnectError::Refused(refusal)) | Error::Call(refusal)) = error else {
+        // These texts are written by this workspace, so they contain no text from the server.
+        return error.to_string();
+    };
+    if let Some(failed) = AuthorizationFailed::from_error(refusal) {
+        return failed.to_string();
+    }
+    let code = refusal.code();
+    match HttpFailure::from_error(refusal) {
+        Some(HttpFailure::Status(401) | HttpFailure::StatusWithError(401)) => {
+            "the server requires credentials (HTTP 401): log in, or set a header, and start it again"
+                .to_owned()
+        }
+        Some(HttpFailure::Status(300..=399)) => {
+            "the server redirects to another URL; use that one if you trust it".to_owned()
+        }
+        Some(HttpFailure::StatusWithError(status)) => {
+            format!("the handshake was refused with HTTP {status} and code {code}")
+        }
+        None | Some(HttpFailure::NoAnswer) => format!("the handshake was refused with {code}"),
+        // This message is also written by this workspace, except for the server's challenge at its end.
+        Some(_) => {
+            let message = refusal.message();
+            message.split_once(" (challenge: ").map_or(message, |(ours, _)| ours).to_owned()
+        }
+    }
+}
+
+/// Returns whether another handshake would fail in the same way, e.g. without credentials.
+pub(super) fn is_permanent(error: &Error) -> bool {
+    let (Error::Connect(ConnectError::Refused(refusal)) | Error::Call(refusal)) = error else {
+        use ConnectError::{Deferred, TimedOut};
+        return !matches!(error, Error::Connect(TimedOut(_) | Deferred(_)) | Error::Unaudited(_));
+    };
+    if AuthorizationFailed::from_error(refusal).is_some() {
+        return true;
+    }
+    match HttpFailure::from_error(refusal) {
+        Some(HttpFailure::Status(status) | HttpFailure::StatusWithError(status)) => {
+            matches!(status, 300..=399 | 401 | 403 | 407)
+        }
+        // The server cannot be reached, and the error's hints do not allow a retry, e.g. because the server's
+        // certificate is not trusted.
+        Some(HttpFailure::Unreachable) => {
+            refusal.as_recovery().is_some_and(|hints| !hints.is_retryable())
+        }
+        Some(_) => false,
+        None => matches!(refusal.code(), ErrorCode::AUTH_REQUIRED | ErrorCode::AUTH_EXPIRED),
+    }
+}
+
+pub(super) fn exit(report: ExitReport) -> Exit {
+    let how = format!("the server {report}");
+    if report.is_success() { Exit::success(how) } else { Exit::failure(how) }
+}

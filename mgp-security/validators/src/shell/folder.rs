@@ -1,0 +1,195 @@
+//! Commands in a working folder that the call names: relative paths lead below it.
+
+use super::{
+    argv::{Args, Refusal},
+    files,
+    frame::Frame,
+    git,
+    lex::Word,
+    paths::{belongs_to_system, is_root, system_path_in},
+};
+use crate::{argument_values::key_words, words::Words};
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+
+/// Keys of arguments that contain the working folder of a command.
+static FOLDERS: Words = Words::new(
+    "\
+    cwd cwdpath currentdir currentdirectory currentfolder dir directory folder workdir workingdir \
+    workingdirectory workdirectory workingfolder workfolder workingpath workpath chdir basedir \
+    basedirectory basepath rootdir rootdirectory rootpath projectdir projectdirectory projectroot \
+    projectpath projectfolder repodir repopath reporoot repositorypath workspace workspacedir \
+    workspacefolder workspacepath workspaceroot rundir runin execdir pwd directorypath dirpath \
+    folderpath targetdir targetdirectory",
+);
+/// The maximum number of working folders for one command.
+const MAX_FOLDERS: usize = 6;
+/// The maximum length of all working folders for one command together, in bytes. Each word of a command is also read as
+/// a path below each folder.
+const MAX_FOLDER: usize = 512;
+/// Letters of short options with which programs get the name of a file or folder to write.
+const VALUED: &str = "oOPDcdCtfwar";
+/// The maximum length of a group of short options with its value, in bytes; no path is longer.
+const MAX_VALUE: usize = 4096;
+
+/// Keys of arguments that contain a file to which a server writes what a command prints.
+static OUTPUTS: Words = Words::new(
+    "\
+    output outfile outputfile outputpath outputfilename outputto out outpath stdout stdoutfile \
+    stdoutpath stdoutto stderr stderrfile stderrpath stderrto logfile logpath logto redirect \
+    redirectto redirectstdout redirectstderr redirectoutput saveto saveas savepath saveoutput \
+    saveoutputto writeto appendto tee teeto dest destination resultfile resultpath",
+);
+
+/// Commands that write no files in the folder in which they run, unless an option or operand names a file.
+static READERS: Words = Words::new(
+    "\
+    ls dir cat tac nl head tail grep egrep fgrep zgrep zcat rg ag ack find fd tree stat file wc sort \
+    uniq cut tr paste column rev diff cmp comm md5sum sha sha256sum sha512sum cksum xxd od hexdump \
+    strings base64 jq yq awk gawk mawk sed du df pwd cd echo printf true false test [ date cal uptime \
+    whoami id groups hostname uname arch nproc env printenv which whereis type command time timeout \
+    nice xargs ps pgrep top free vmstat iostat lsof ss netstat ip ping dig nslookup host readlink \
+    realpath basename dirname sleep seq expr locale getent dmesg lscpu lsblk lsusb lspci man nginx \
+    openssl kill",
+);
+/// Programs with subcommands that only show something.
+static SHOWERS: Words =
+    Words::new("docker podman kubectl helm systemctl journalctl dpkg rpm apt apt-cache");
+static SHOWS: Words = Words::new(
+    "\
+    ps logs images inspect get describe top stats version info status list ls show is-active \
+    is-enabled history search config explain policy -u -l -q -s -qa -qi -ql -L -n -f --version",
+);
+
+/// Returns the working folders for the commands in an object: those of the objects above it and its own, of which a
+/// relative one may be below each of the former.
+///
+/// # Errors
+/// A description of the reason if there are too many, or if they are too long.
+pub(super) fn folders_of<'a>(
+    above: &'a [String],
+    members: &Map<String, Value>,
+) -> Result<Cow<'a, [String]>, String> {
+    let mut all = Cow::Borrowed(above);
+    let below = members.iter().filter(|(_, value)| value.is_object());
+    let nested =
+        below.filter(|(key, _)| key_words(key).last().is_some_and(|last| is_options(last)));
+    let nested = nested.filter_map(|(_, value)| value.as_object()).flatten();
+    for (key, value) in members.iter().chain(nested) {
+        let Some(text) = value.as_str().map(str::trim).filter(|text| !text.is_empty()) else {
+            continue;
+        };
+        if !FOLDERS.has(&key_words(key).concat()) {
+            continue;
+        }
+        let is_absolute = text.starts_with(['/', '~', '$']) || text.contains(':');
+        let joined = above.iter().map(|folder| format!("{folder}/{text}"));
+        for folder in joined.filter(|_| !is_absolute).chain([text.to_owned()]) {
+            if !all.contains(&folder) {
+                all.to_mut().push(folder);
+            }
+        }
+        if all.iter().map(String::len).sum::<usize>() > MAX_FOLDER {
+            return Err(format!("the working folders are longer than {MAX_FOLDER} bytes"));
+        }
+        if all.len() > MAX_FOLDERS {
+            return Err(format!("a command has more than {MAX_FOLDERS} working folders"));
+        }
+    }
+    Ok(all)
+}
+
+fn is_options(word: &str) -> bool {
+    matches!(word, "options" | "opts" | "config" | "settings" | "context" | "params")
+}
+
+/// Checks the files that an object names for what its commands, or those of the objects above it, print.
+pub(super) fn check_outputs(
+    folders: &[String],
+    members: &Map<String, Value>,
+) -> Result<(), Refusal> {
+    for (key, value) in members {
+        let Some(text) = value.as_str().map(str::trim) else { continue };
+        if !OUTPUTS.has(&key_words(key).concat()) {
+            continue;
+        }
+        let path = text.trim_start_matches(['>', ' ']);
+        // A word such as `pipe` or `json` is not a file.
+        let is_path = path.contains(['/', '.']) || key_words(key).len() > 1;
+        let mut relative = folders.iter().filter(|_| is_path);
+        if belongs_to_system(path) || relative.any(|f| system_path_in(f, path).is_some()) {
+            return Err(format!("`{key}` is a file of the system"));
+        }
+    }
+    Ok(())
+}
+
+/// Checks a command in the working folder that the call names.
+pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
+    let Some(folder) = frame.folder else { return Ok(()) };
+    let in_system = belongs_to_system(&format!("{folder}/x"));
+    if in_system && !reads(name, args) || is_root(folder) && unpacks(name, args) {
+        return Err(format!(
+            "`{name}` can write to its working folder, which belongs to the system"
+        ));
+    }
+    // Options of `openssl` have long names after one dash.
+    let has_groups = name != "openssl";
+    let words = args.0.iter().flat_map(|word| resolved(word, folder, has_groups));
+    let words: Vec<Word> = words.collect();
+    files::check(name, Args(&words))
+}
+
+fn reads(name: &str, args: Args<'_>) -> bool {
+    match name {
+        "git" => git::reads(args),
+        name if SHOWERS.has(name) => SHOWS.has(args.first()),
+        name => READERS.has(name),
+    }
+}
+
+/// Returns whether a command writes to paths that an archive contains, and does not name an absolute folder for them.
+fn unpacks(name: &str, args: Args<'_>) -> bool {
+    let targets: &'static [&'static str] = match name {
+        "tar" | "gtar" | "bsdtar" if files::extracts(args) => &["-C", "--directory"],
+        "unzip" | "patch" => &["-d", "--directory"],
+        "7z" => &["-o"],
+        "cpio" | "pax" | "unrar" => &[],
+        _ => return false,
+    };
+    !args.values(targets).any(|target| target.starts_with('/'))
+}
+
+/// Returns a word with the paths in it that lead to the system as paths that do not depend on the folder. If
+/// `has_groups` is set, an option with a value such as `-oFILE` is kept, and followed by the option and the value as
+/// two words.
+fn resolved(word: &Word, folder: &str, has_groups: bool) -> Vec<Word> {
+    let text = word.text.as_str();
+    let with_text = |text: String| Word { text, unset: None, ..word.clone() };
+    let system = |path: &str| {
+        // In quotes, a text such as `{"a": 1}` is not a pattern of names in the root.
+        let is_data = !word.expands && path.starts_with(['{', '[']) && !path.contains("..");
+        if is_data && is_root(folder) { None } else { system_path_in(folder, path) }
+    };
+    if let Some((name, value)) = text.split_once('=')
+        && let Some(path) = system(value)
+    {
+        return vec![with_text(format!("{name}={path}"))];
+    }
+    let Some(rest) = text.strip_prefix('-') else {
+        return vec![system(text).map_or_else(|| word.clone(), with_text)];
+    };
+    let mut all = vec![word.clone()];
+    if !has_groups || rest.starts_with('-') || rest.len() > MAX_VALUE {
+        return all;
+    }
+    // A letter whose option has a value takes all that follows its first place.
+    for letter in VALUED.chars() {
+        if let Some((_, value)) = rest.split_once(letter)
+            && let Some(path) = system(value)
+        {
+            all.extend([with_text(format!("-{letter}")), with_text(path)]);
+        }
+    }
+    all
+}
