@@ -119,7 +119,10 @@ fn start(global: &Global, command: Command) -> CliResult {
             // The steps of the demo are refusals and crashes, about which the log would warn.
             let is_demo = matches!(command, Command::Demo) && global.verbose == 0;
             log::init_stderr(if is_demo { "error" } else { log::level(global.verbose) });
-            block_on(dispatch(global, command))
+            // A judged program may be a kernel, which does not start below a keeper.
+            let has_keeper = !matches!(command, Command::Validate(_));
+            let work = dispatch(global, command);
+            if has_keeper { block_on(work) } else { run_async(work) }
         }
     }
 }

@@ -7,12 +7,16 @@ use crate::world::{Raw, Received};
 
 #[tokio::test]
 async fn odd_chunks_are_dropped_and_the_result_counts() {
-    for capabilities in [
-        r#"{"mgp":{"version":"0.3.0","extensions":["streaming"]}}"#,
+    // The text of a chunk whose `request_id` is the number of the request as text counts.
+    for (capabilities, text) in [
+        (r#"{"mgp":{"version":"0.3.0","extensions":["streaming"]}}"#, "b"),
         // One implementation sends all its extensions in this member, whatever the client offered.
-        r#"{"experimental":{"mgp":{"version":"0.6.0","extensions":["permissions","streaming"]}}}"#,
+        (
+            r#"{"experimental":{"mgp":{"version":"0.6.0","extensions":["permissions","streaming"]}}}"#,
+            "b",
+        ),
         // This server negotiated nothing, so the client must ignore its chunks.
-        "{}",
+        ("{}", ""),
     ] {
         let (client, mut raw) = Raw::server(capabilities).await;
         let reading = tokio::spawn(Received::all(client.call("t").stream()));
@@ -37,7 +41,7 @@ async fn odd_chunks_are_dropped_and_the_result_counts() {
         ))
         .await;
         let received = reading.await.unwrap();
-        assert_eq!((received.text().as_str(), received.result_text().as_str()), ("", "whole"));
+        assert_eq!((received.text().as_str(), received.result_text().as_str()), (text, "whole"));
     }
 }
 

@@ -142,7 +142,9 @@ pub fn is_clearly_complete(result: &str) -> bool {
 fn may_name_result_type(text: &str) -> bool {
     // The escapes of its letters begin with one of these; most escapes in results (of other letters, control characters
     // and HTML) do not.
-    ["\"resultType\"", r"\u005", r"\u006", r"\u007"].iter().any(|part| text.contains(part))
+    let may_be_escape = |part: &str| text.contains(part);
+    text.contains("\"resultType\"")
+        || text.contains(r"\u00") && [r"\u005", r"\u006", r"\u007"].into_iter().any(may_be_escape)
 }
 
 /// The values of all members `resultType` of a result; of different values, the first two.

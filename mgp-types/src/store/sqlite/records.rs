@@ -14,12 +14,12 @@ use crate::{Object, Payload, Timestamp};
 pub(super) type EventRow = (String, String);
 
 pub(super) fn revision(conn: &Connection) -> rusqlite::Result<u64> {
-    conn.query_row("SELECT revision FROM store_state", [], |row| number(row, 0))
+    conn.prepare_cached("SELECT revision FROM store_state")?.query_row([], |row| number(row, 0))
 }
 
 pub(super) fn load(conn: &Connection, space: &str) -> Result<LoadedRecords, StoreError> {
     let records = conn
-        .prepare(
+        .prepare_cached(
             "SELECT key, value, revision FROM store_record WHERE space = ?1 AND value IS NOT NULL",
         )?
         .query_map([space], record)?
@@ -32,13 +32,14 @@ pub(super) fn changes(
     space: &str,
     since: u64,
 ) -> Result<LoadedRecords, StoreError> {
-    let forgotten =
-        conn.query_row("SELECT forgotten FROM store_state", [], |row| number(row, 0))?;
+    let forgotten = conn
+        .prepare_cached("SELECT forgotten FROM store_state")?
+        .query_row([], |row| number(row, 0))?;
     if since < forgotten {
         return Err(StoreError::TooOld);
     }
     let records = conn
-        .prepare(
+        .prepare_cached(
             "SELECT key, value, revision FROM store_record WHERE space = ?1 AND revision > ?2",
         )?
         .query_map((space, integer(since)), record)?
@@ -55,11 +56,9 @@ pub(super) fn commit(
     for expected in &change.expected {
         check(conn, expected)?;
     }
-    let revision = conn.query_row(
-        "UPDATE store_state SET revision = revision + 1 RETURNING revision",
-        [],
-        |row| number(row, 0),
-    )?;
+    let revision = conn
+        .prepare_cached("UPDATE store_state SET revision = revision + 1 RETURNING revision")?
+        .query_row([], |row| number(row, 0))?;
     let mut is_gone = false;
     for write in &change.writes {
         is_gone |= put(conn, write, revision)?;
@@ -79,17 +78,19 @@ pub(super) fn pending(
     limit: usize,
 ) -> Result<Vec<PendingEvent>, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    conn.prepare("SELECT number, event FROM store_event WHERE log = ?1 ORDER BY number LIMIT ?2")?
-        .query_map((log, limit), |row| Ok((number(row, 0)?, row.get::<_, String>(1)?)))?
-        .map(|row| {
-            let (number, event) = row?;
-            let event = serde_json::from_str(&event).unwrap_or_else(|error| {
-                tracing::error!(number, log, %error, "unreadable pending event replaced");
-                unreadable(number)
-            });
-            Ok(PendingEvent::new(number, event))
-        })
-        .collect()
+    conn.prepare_cached(
+        "SELECT number, event FROM store_event WHERE log = ?1 ORDER BY number LIMIT ?2",
+    )?
+    .query_map((log, limit), |row| Ok((number(row, 0)?, row.get::<_, String>(1)?)))?
+    .map(|row| {
+        let (number, event) = row?;
+        let event = serde_json::from_str(&event).unwrap_or_else(|error| {
+            tracing::error!(number, log, %error, "unreadable pending event replaced");
+            unreadable(number)
+        });
+        Ok(PendingEvent::new(number, event))
+    })
+    .collect()
 }
 
 /// Returns a substitute for an event that cannot be decoded, so that later events are not blocked and no number is
@@ -114,11 +115,10 @@ pub(super) fn settle(conn: &Connection, log: &str, through: u64) -> Result<(), S
 
 fn check(conn: &Connection, expected: &Expectation) -> Result<(), StoreError> {
     let found = conn
-        .query_row(
+        .prepare_cached(
             "SELECT revision FROM store_record WHERE space = ?1 AND key = ?2 AND value IS NOT NULL",
-            (expected.space, &expected.key),
-            |row| number(row, 0),
-        )
+        )?
+        .query_row((expected.space, &expected.key), |row| number(row, 0))
         .optional()?;
     if found == expected.revision {
         return Ok(());
@@ -138,11 +138,11 @@ fn put(conn: &Connection, write: &Write, revision: u64) -> rusqlite::Result<bool
         )?;
         return Ok(gone != 0);
     };
-    conn.execute(
+    conn.prepare_cached(
         "INSERT INTO store_record VALUES (?1, ?2, ?3, ?4) ON CONFLICT (space, key)
          DO UPDATE SET value = excluded.value, revision = excluded.revision",
-        (space, key, value.as_str(), revision),
-    )?;
+    )?
+    .execute((space, key, value.as_str(), revision))?;
     Ok(false)
 }
 
@@ -167,13 +167,13 @@ fn forget(conn: &Connection) -> rusqlite::Result<()> {
 }
 
 fn add(conn: &Connection, events: &[EventRow]) -> Result<(), StoreError> {
-    let waiting = conn.query_row("SELECT count(*) FROM store_event", [], |row| {
-        row.get::<_, u32>(0).map(|waiting| waiting as usize)
-    })?;
+    let waiting = conn
+        .prepare_cached("SELECT count(*) FROM store_event")?
+        .query_row([], |row| row.get::<_, u32>(0).map(|waiting| waiting as usize))?;
     if waiting + events.len() > MAX_PENDING {
         return Err(PENDING_FULL);
     }
-    let mut insert = conn.prepare("INSERT INTO store_event (log, event) VALUES (?1, ?2)")?;
+    let mut insert = conn.prepare_cached("INSERT INTO store_event (log, event) VALUES (?1, ?2)")?;
     for (log, event) in events {
         insert.execute((log, event))?;
     }

@@ -141,7 +141,8 @@ impl ChangeWatcher {
     }
 
     fn try_check(&mut self, conn: &Connection, news: &watch::Sender<u64>) -> rusqlite::Result<()> {
-        let version = conn.query_row("PRAGMA data_version", [], |row| row.get(0))?;
+        let version =
+            conn.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
         if self.seen != Some(version) {
             notify(news, records::revision(conn)?);
             self.seen = Some(version);
