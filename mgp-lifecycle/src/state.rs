@@ -71,7 +71,7 @@ struct Shared {
     current: Mutex<ServerState>,
     /// The reason for the latest change; it is written only while the lock of `current` is held.
     reason: Mutex<Option<Arc<str>>>,
-    /// `true` if the supervisor of the server will start it again without a request; `None` if there is no supervisor.
+    /// `true` if the supervisor of the server will start it again without a request; `None` without a supervisor.
     is_start_pending: Mutex<Option<bool>>,
     latest: watch::Sender<ServerState>,
     changes: broadcast::Sender<Transition>,
