@@ -186,33 +186,3 @@ fn public_item(text: &str) -> Option<(&'static str, &str)> {
 fn join(before: &str, name: &str, separator: &str) -> String {
     if before.is_empty() { name.to_owned() } else { format!("{before}{separator}{name}") }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn items_modules_and_reexports_are_listed() {
-        let lib = Source::new(
-            "src/lib.rs",
-            "mod a;\npub mod b;\npub use a::{A, run};\npub use std::fmt;\npub(crate) use a::C;\n",
-        );
-        let a = Source::new(
-            "src/a.rs",
-            "pub struct A;\npub async fn run() {}\npub struct C;\n#[cfg(test)]\npub fn t() {}\n",
-        );
-        let b = Source::new(
-            "src/b/mod.rs",
-            "pub use super::a::A as B;\npub const fn c() {}\nfn d() {}\n",
-        );
-        let files = [("", &lib), ("a", &a), ("b", &b)];
-        let listing = Listing { files: files.map(|(name, file)| (name.to_owned(), file)).into() };
-        let mut lines = BTreeSet::new();
-        listing.module("", "", 0, &mut lines);
-        let lines: Vec<_> = lines.into_iter().collect();
-        assert_eq!(
-            lines,
-            ["fn b::c", "fn run", "mod b", "struct A", "struct b::B", "use fmt = std::fmt"]
-        );
-    }
-}

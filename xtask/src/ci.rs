@@ -4,10 +4,10 @@ use crate::{
     accept, api, conformance,
     flags::Flags,
     publish,
-    run::{Failure, Outcome, Program, Rigour, has, now, root, seconds},
+    run::{Failure, Outcome, Program, Rigour, has, now, root, seconds, target},
     schema, site, spec, tidy,
 };
-use std::time::Duration;
+use std::{path::Path, thread, time::Duration};
 
 /// One step: its name, the program it needs, and the function that runs it.
 struct Step {
@@ -95,41 +95,69 @@ fn test() -> Outcome {
     all.without("UPDATE_GOLDEN").run()
 }
 
+/// Runs the examples of the documentation. Each is a small program of its own, for which a single codegen unit and no
+/// debug information of the standard library save time; the flags do not concern the packages.
 fn doctest() -> Outcome {
-    Program::cargo(&["test", "--doc", "--workspace", "--no-fail-fast"]).run()
+    Program::cargo(&["test", "--doc", "--workspace", "--no-fail-fast"])
+        .env("RUSTDOCFLAGS", "-Ccodegen-units=1 -Cstrip=debuginfo")
+        .run()
 }
 
-/// The feature sets with which each package must build; the tests enable all features. A feature of `mgp-types` that
-/// the sets of another package enable, e.g. `service`, needs no set of its own.
-const FEATURES: &[(&str, &[&str])] = &[
-    ("mgp-types", &["", "service,schema", "sqlite"]),
-    ("mgp-transport", &["", "http", "tls"]),
-    ("mgp-security", &["", "auth", "schemas", "sqlite", "validators"]),
-    ("mgp-stream", &["", "sqlite"]),
-    ("mgp-validators", &["", "python", "javascript", "typescript"]),
-    ("mgp-toolindex", &["", "lexicon", "fastembed,hub"]),
-    ("mgp-server-sdk", &["", "macros", "http", "tls"]),
-    ("mgp-client-sdk", &["", "http", "auth"]),
+/// The feature sets with which each package must build, in two halves that take the same time.
+///
+/// The tests enable all features, and the step `package` builds those of `mgp`, e.g. `auth`, `tls` and `javascript`. A
+/// feature of `mgp-types` that the sets of another package enable, e.g. `sqlite`, needs no set of its own.
+const FEATURES: [&[(&str, &[&str])]; 2] = [
+    &[
+        ("mgp-transport", &["", "http"]),
+        ("mgp-security", &["", "auth,schemas", "sqlite,validators"]),
+        ("mgp-server-sdk", &["", "macros", "http"]),
+    ],
+    &[
+        ("mgp-types", &["", "service,schema"]),
+        ("mgp-stream", &["", "sqlite"]),
+        ("mgp-validators", &["", "python", "typescript"]),
+        ("mgp-toolindex", &["", "lexicon", "fastembed,hub"]),
+        ("mgp-client-sdk", &["", "http"]),
+    ],
 ];
 
+/// Checks both halves at once, because each keeps a single core busy: a set differs from the one before in `mgp-types`,
+/// on which all other packages depend. Cargo locks its build folder, so the second half has a folder of its own.
 fn features() -> Outcome {
-    for (package, sets) in FEATURES {
+    let own_folder = target()?.join("features");
+    let [first, second] = FEATURES;
+    thread::scope(|scope| {
+        let other = scope.spawn(|| feature_sets(second, Some(&own_folder)));
+        let outcome = feature_sets(first, None);
+        let other = other.join().unwrap_or_else(|_| Err(Failure::new("a thread panicked")));
+        outcome.and(other)
+    })
+}
+
+/// Checks that packages build with each of their feature sets, in a build folder.
+fn feature_sets(packages: &[(&str, &[&str])], folder: Option<&Path>) -> Outcome {
+    for (package, sets) in packages {
         for set in *sets {
             // Uses the compiler, not clippy: clippy takes 50 % longer, and finds nothing more in most sets.
             let what =
                 ["rustc", "--lib", "--no-default-features", "--profile", "check", "--package"];
             let set = [*package, "--features", *set, "--", "-D", "warnings"];
-            Program::cargo(&what).args(&set).run()?;
+            let mut check = Program::cargo(&what).args(&set);
+            if let Some(folder) = folder {
+                check = check.quietly("CARGO_TARGET_DIR", folder);
+            }
+            check.run()?;
         }
     }
-    // Tests `mgp-types` alone, because the tests of its schemas need a feature that no other package enables.
-    Program::cargo(&["test", "--tests", "--all-features", "--package", "mgp-types"])
-        .without("UPDATE_GOLDEN")
-        .run()
+    Ok(())
 }
 
+/// Builds the documentation of the published packages.
 fn doc() -> Outcome {
-    Program::cargo(&["doc", "--workspace", "--no-deps", "--all-features"])
+    let packages = ["doc", "--workspace", "--exclude", "xtask", "--exclude", "mgp-programs"];
+    Program::cargo(&packages)
+        .args(&["--exclude", "mgp-testkit", "--no-deps", "--all-features"])
         .env("RUSTDOCFLAGS", "-D warnings")
         .run()
 }

@@ -346,27 +346,6 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_read_by_its_length() {
-        let all = answers(
-            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 400 No\r\nContent-Length: 27\r\n\r\n{\"error\":{\"code\":-32700}}\n\nHTTP/1.1 200 OK\r\ncontent-length:0\r\n\r\n",
-            3,
-        );
-        assert_eq!(all[0].code(), Some(-32700));
-        let statuses: Vec<_> = all.iter().map(|answer| answer.status).collect();
-        assert_eq!(statuses, [Status::Of(400), Status::Of(200), Status::Closed]);
-    }
-
-    #[test]
-    fn events_and_chunks_are_read() {
-        let events = answers(
-            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n25\r\nevent: message\ndata: {\"result\": {}}\n\n\r\n",
-            1,
-        );
-        assert_eq!(events[0].message().unwrap()["result"], serde_json::json!({}));
-        assert_eq!(unchunked(b"2\r\nab\r\n1;x=y\r\nc\r\n0\r\n\r\n"), (b"abc".to_vec(), Some(22)));
-    }
-
-    #[test]
     fn a_closed_connection_is_not_a_reply() {
         assert_eq!(answers("", 1)[0].status, Status::Closed);
         assert_eq!(answers("noise\r\n\r\n", 1)[0].status, Status::Closed);

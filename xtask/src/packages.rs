@@ -108,36 +108,3 @@ fn major_on_path() -> Option<u32> {
 fn major(version: &str) -> Option<u32> {
     version.trim().strip_prefix('v')?.split('.').next()?.parse().ok()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_of_node_are_read() {
-        for (text, expected) in
-            [("v22.19.0\n", Some(22)), ("v9.0.0", Some(9)), ("22.1.0", None), ("", None)]
-        {
-            assert_eq!(major(text), expected, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_list_is_installed_once() {
-        let folder = std::env::temp_dir().join(format!("xtask-packages-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let mut times = 0;
-        let mut install = |wanted: &[&str]| {
-            let wanted: Vec<_> = wanted.iter().map(ToString::to_string).collect();
-            once(&folder, &wanted, || {
-                times += 1;
-                Ok(())
-            })
-        };
-        for wanted in [&["a", "b"][..], &["a", "b"], &["a"], &["a"]] {
-            install(wanted).unwrap();
-        }
-        fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(times, 2);
-    }
-}

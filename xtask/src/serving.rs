@@ -120,23 +120,3 @@ pub(crate) fn kill_group(leader: u32) {
         .stderr(Stdio::null())
         .status();
 }
-
-#[cfg(all(test, unix))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_that_exits_is_not_waited_for() {
-        let log = std::env::temp_dir().join(format!("xtask-serving-{}", std::process::id()));
-        let words = ["sh", "-c", "exit 3"].map(OsString::from);
-        let failure = Served::words(&words, &log).unwrap_err();
-        assert!(failure.to_string().contains("ended"), "{failure}");
-        let _ = std::fs::remove_file(log);
-    }
-
-    #[test]
-    fn memory_is_read() {
-        assert!(memory(std::process::id(), "VmHWM").is_none_or(|bytes| bytes > 1 << 16));
-        assert_eq!(memory(std::process::id(), "VmNothing"), None);
-    }
-}

@@ -20,7 +20,7 @@ pub(crate) fn folder_of_examples(folder: &Path) -> Outcome<usize> {
     let files = examples(folder)?;
     let mut failed = 0;
     for (file, text) in &files {
-        match check_example(file, text) {
+        match mgp_types::spec::check_example(file, text) {
             Ok(name) => println!("{file} {name} ok"),
             Err(failure) => {
                 failed += 1;
@@ -35,13 +35,8 @@ pub(crate) fn folder_of_examples(folder: &Path) -> Outcome<usize> {
     Ok(files.len())
 }
 
-/// Reads an example with the Rust type that its file name and contents select; returns the name of the type.
-pub(crate) fn check_example(file: &str, text: &str) -> Outcome<String> {
-    mgp_types::spec::check_example(file, text).map(str::to_owned).context(file)
-}
-
 /// Returns the names and texts of the JSON files of a folder, sorted by name.
-pub(crate) fn examples(folder: &Path) -> Outcome<Vec<(String, String)>> {
+fn examples(folder: &Path) -> Outcome<Vec<(String, String)>> {
     let entries = fs::read_dir(folder).context(folder.display())?;
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use mgp_client_sdk::auth::{MemoryTokens, OAuth, TokenStore as _};
+use mgp_client_sdk::auth::{MemoryTokens, OAuth, TokenEntry, TokenStore, TokenStoreError};
 use mgp_types::ErrorCode;
 
-use crate::world::{DOCUMENT, ONE, Person, SECRET, SERVER, TWO, World};
+use crate::world::{DOCUMENT, ONE, SECRET, SERVER, TWO, World};
 
 #[tokio::test]
 async fn no_credentials_follow_a_server_to_another_issuer() {
@@ -128,25 +128,30 @@ async fn tokens_that_another_process_renewed_are_used() {
     world.check();
 }
 
+/// A store that cannot be written and, unless it is empty, cannot be read either.
+struct FaultyStore {
+    is_empty: bool,
+}
+
+#[async_trait::async_trait]
+impl TokenStore for FaultyStore {
+    async fn load(&self, server: &str, _: &str) -> Result<Option<TokenEntry>, TokenStoreError> {
+        self.latest(server).await
+    }
+
+    async fn latest(&self, _: &str) -> Result<Option<TokenEntry>, TokenStoreError> {
+        if self.is_empty { Ok(None) } else { Err(TokenStoreError::Other("broken".to_owned())) }
+    }
+
+    async fn save(&self, _: TokenEntry) -> Result<(), TokenStoreError> {
+        Err(TokenStoreError::Other("full".to_owned()))
+    }
+}
+
 #[tokio::test]
 async fn a_store_that_cannot_be_trusted_is_an_error() {
-    use mgp_client_sdk::auth::{TokenEntry, TokenStore, TokenStoreError};
-    struct Broken;
-    #[async_trait::async_trait]
-    impl TokenStore for Broken {
-        async fn load(&self, _: &str, _: &str) -> Result<Option<TokenEntry>, TokenStoreError> {
-            Err(TokenStoreError::Other("broken".to_owned()))
-        }
-        async fn latest(&self, _: &str) -> Result<Option<TokenEntry>, TokenStoreError> {
-            Err(TokenStoreError::Other("broken".to_owned()))
-        }
-        async fn save(&self, _: TokenEntry) -> Result<(), TokenStoreError> {
-            Err(TokenStoreError::Other("broken".to_owned()))
-        }
-    }
     let world = World::new(|_| {});
-    let oauth =
-        OAuth::new(SERVER, world.fetcher()).browser(Person(Arc::clone(&world))).store(Broken);
+    let oauth = world.oauth().store(FaultyStore { is_empty: false });
     let error = world.call(&oauth, "").await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::INTERNAL_ERROR);
     assert!(error.message().contains("broken"), "{error}");
@@ -154,22 +159,8 @@ async fn a_store_that_cannot_be_trusted_is_an_error() {
 
 #[tokio::test]
 async fn a_login_that_cannot_be_stored_is_still_used() {
-    use mgp_client_sdk::auth::{TokenEntry, TokenStore, TokenStoreError};
-    struct Full;
-    #[async_trait::async_trait]
-    impl TokenStore for Full {
-        async fn load(&self, _: &str, _: &str) -> Result<Option<TokenEntry>, TokenStoreError> {
-            Ok(None)
-        }
-        async fn latest(&self, _: &str) -> Result<Option<TokenEntry>, TokenStoreError> {
-            Ok(None)
-        }
-        async fn save(&self, _: TokenEntry) -> Result<(), TokenStoreError> {
-            Err(TokenStoreError::Other("full".to_owned()))
-        }
-    }
     let world = World::new(|s| s.refreshes = true);
-    let oauth = world.oauth().store(Full);
+    let oauth = world.oauth().store(FaultyStore { is_empty: true });
     world.call(&oauth, "").await.unwrap();
     world.revoke();
     world.call(&oauth, "").await.unwrap();

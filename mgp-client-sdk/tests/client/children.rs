@@ -9,7 +9,7 @@ pub(crate) use mgp_testkit::example;
 use mgp_transport::ChildCommand;
 use mgp_types::ErrorCode;
 use mgp_types::mcp::Era;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::script::plain;
 
@@ -108,10 +108,5 @@ async fn dropping_the_client_kills_the_server() {
     let pid = client.pid().unwrap().to_string();
     assert!(is_alive(&pid));
     drop(client);
-    let gone = async {
-        while is_alive(&pid) {
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(Duration::from_secs(5), gone).await.unwrap();
+    mgp_testkit::until("the server is killed", async || !is_alive(&pid)).await;
 }

@@ -75,6 +75,8 @@ async fn progress_keeps_a_call_alive_up_to_its_cap() {
     let began = Instant::now();
     let error = client.call("endless").await.unwrap_err();
     assert_eq!((error.code(), began.elapsed().as_secs()), (ErrorCode::TIMEOUT, 60));
+    let words = "not finished within 60s, although it reported progress; it may have run";
+    assert!(error.message().starts_with(words), "{error}");
     server.abort();
 }
 

@@ -125,12 +125,7 @@ async fn a_supervised_server_behind_a_failing_proxy_is_replaced() {
     supervised.start().await;
     supervised.ready().await.unwrap();
     is_down.store(true, Ordering::Relaxed);
-    let replaced = async {
-        while supervised.restarts() == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(Duration::from_secs(10), replaced).await.unwrap();
+    mgp_testkit::until("the server is replaced", async || supervised.restarts() > 0).await;
     is_down.store(false, Ordering::Relaxed);
     let client = timeout(Duration::from_secs(20), supervised.ready()).await.unwrap().unwrap();
     assert_eq!(client.call("t").await.unwrap().to_text(), "done");

@@ -161,6 +161,12 @@ async fn an_address_without_an_endpoint_is_reported() {
         Server::start(|_| Response::Whole(200, Vec::new(), "text/html", "<p>hi".to_owned())).await;
     let error = client().connect_url(&page.url).await.unwrap_err();
     assert!(error.to_string().contains("text/html"), "{error}");
+    let packed = Server::start(|_| {
+        let gzip = vec![("Content-Encoding", "gzip".to_owned())];
+        Response::Whole(200, gzip, "application/json", "{}".to_owned())
+    });
+    let error = client().connect_url(&packed.await.url).await.unwrap_err();
+    assert!(error.to_string().contains("Content-Encoding: gzip"), "{error}");
     for (code, word) in [(404, "no MCP endpoint"), (405, "HTTP+SSE"), (502, "502")] {
         let server = Server::start(move |_| status(code)).await;
         let error = client().connect_url(&server.url).await.unwrap_err();

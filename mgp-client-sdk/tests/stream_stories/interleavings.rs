@@ -54,7 +54,7 @@ pub(crate) fn play<F: Future<Output = ()>>(
 
 #[test]
 fn every_order_leaves_a_prefix_and_nothing_else() {
-    play(160, Duration::from_secs(20), one);
+    play(80, Duration::from_secs(20), one);
 }
 
 async fn one(mut dice: Random) {

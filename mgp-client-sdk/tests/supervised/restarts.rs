@@ -9,9 +9,9 @@ use mgp_client_sdk::{
 };
 use mgp_testkit::until;
 use mgp_types::mcp::Era;
-use mgp_types::mgp::{AuditEvent, ServerState, ShutdownReason};
+use mgp_types::mgp::{AuditEvent, RestartPolicy, ServerState, ShutdownReason};
 use mgp_types::service::{
-    AuditError, AuditFuture, AuditSink, CallRecord, Stack, Ticket, around, gate,
+    AuditError, AuditFuture, AuditSink, CallRecord, MemoryAudit, Stack, Ticket, around, gate,
 };
 use mgp_types::{ErrorCode, RpcError};
 use tokio::time::{Instant, sleep, timeout};
@@ -64,20 +64,32 @@ async fn a_server_that_exits_is_restarted_and_called_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_ends_at_the_probe_is_connected_in_the_legacy_era_at_its_next_start() {
+async fn a_server_that_ends_at_the_probe_is_started_in_the_legacy_era_without_a_restart() {
     let hello = HELLO.strip_prefix("read -r _; ").unwrap();
     let server = script(&format!(
         r#"read -r first; case "$first" in *'"initialize"'*) ;; *) exit 1;; esac; {hello}sleep 60"#
     ));
-    let server = Client::builder("test", "1").supervise(server, quick(3)).unwrap();
-    server.start().await;
-    let client = again(&server, 1).await;
-    assert_eq!(client.server().era, Era::Legacy);
-    assert_eq!(server.restarts(), 1);
-    // Later starts send no probe either.
-    kill(&client);
-    again(&server, 2).await;
-    assert_eq!(server.restarts(), 2);
+    let (_, log) = recorded();
+    for policy in [RestartPolicy::Never, RestartPolicy::OnFailure] {
+        let mut config = quick(3);
+        config.policy = policy.clone();
+        let builder =
+            Client::builder("test", "1").server_id("old").audit(Arc::<MemoryAudit>::clone(&log));
+        let server = builder.supervise(server.clone(), config).unwrap();
+        server.start().await;
+        let client = again(&server, 0).await;
+        assert_eq!(client.server().era, Era::Legacy);
+        assert_eq!(server.restarts(), 0);
+        if policy == RestartPolicy::OnFailure {
+            // Later starts send no probe either.
+            kill(&client);
+            again(&server, 1).await;
+            assert_eq!(server.restarts(), 1);
+        }
+    }
+    let has_failed =
+        |(what, result): &(String, String)| what == "SERVER_CONNECTED" && result == "FAILURE";
+    assert!(!recorded_events(&log).iter().any(has_failed), "{:?}", recorded_events(&log));
 }
 
 /// An audit log that refuses its first event only.

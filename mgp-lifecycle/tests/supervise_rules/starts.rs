@@ -44,6 +44,30 @@ fn an_end_before_it_was_ready_is_a_failed_start() {
 }
 
 #[test]
+fn a_start_that_continues_is_not_a_restart_whatever_the_policy() {
+    let mut world = World::new(config("never"));
+    world.send(SupervisorEvent::Start);
+    world.send(SupervisorEvent::StartContinues);
+    assert_eq!((world.path(9).as_str(), world.starts.len()), ("registered connecting", 2));
+    assert_eq!((world.stops.len(), world.machine.restarts()), (1, 0));
+    world.send(SupervisorEvent::Ready);
+    assert!(world.is(&ServerState::Connected));
+    // Only a start can continue.
+    world.send(SupervisorEvent::StartContinues);
+    assert!(world.is(&ServerState::Connected));
+
+    let mut world = World::new(config("always"));
+    world.stops_at_once = false;
+    world.send(SupervisorEvent::Start);
+    world.send(SupervisorEvent::StartContinues);
+    world.send(SupervisorEvent::Start);
+    assert!(world.machine.is_restart_decided());
+    world.send(SupervisorEvent::Stop(ShutdownReason::OperatorRequest));
+    world.send(SupervisorEvent::Stopped);
+    assert_eq!((world.path(2).as_str(), world.starts.len()), ("connecting disconnected", 1));
+}
+
+#[test]
 fn the_next_start_waits_until_the_process_tree_has_ended() {
     let mut world = World::connected(SuperviseConfig::default());
     world.stops_at_once = false;

@@ -1,4 +1,6 @@
-//! Tests that ten thousand calls, whose callers drop them at random points, leave nothing behind.
+//! Tests that calls, whose callers drop them at random points, leave nothing behind.
+//!
+//! The environment variable `CALLS` sets their number; 2,500 by default.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,9 +15,13 @@ use tokio::task::JoinSet;
 
 use super::pair::{Alive, CountingOutlet, Pair, quiet, server};
 
-const CALLS: usize = 10_000;
 const CONNECTIONS: usize = 4;
 const CONCURRENT: usize = 100;
+
+/// Returns the number of calls in a test.
+fn calls_in_a_test() -> usize {
+    std::env::var("CALLS").ok().and_then(|count| count.parse().ok()).unwrap_or(2_500)
+}
 
 /// The moment at which a caller drops its call.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +78,7 @@ fn one(random: &mut Random, pair: &Pair, counter: &Arc<CountingOutlet>) -> (Pend
 }
 
 async fn dropped_calls_leave_nothing(seed: u64) {
-    let alive = Alive::default();
+    let (count, alive) = (calls_in_a_test(), Alive::default());
     let zoo = server(&alive);
     let calls = zoo.monitor();
     let served = zoo.into_stack().unwrap();
@@ -95,7 +101,7 @@ async fn dropped_calls_leave_nothing(seed: u64) {
     let (mut random, counter) = (Random(seed), Arc::new(CountingOutlet::default()));
     let mut answered = 0;
     let mut running = JoinSet::new();
-    for number in 0..CALLS {
+    for number in 0..count {
         let (call, drop_point) = one(&mut random, &pairs[number % CONNECTIONS], &counter);
         running.spawn(make(call, drop_point));
         if running.len() == CONCURRENT {
@@ -107,10 +113,10 @@ async fn dropped_calls_leave_nothing(seed: u64) {
     }
     // Both answered and dropped calls must be frequent, because the test would otherwise cover too little.
     assert!(
-        answered > CALLS / 10 && answered < CALLS * 9 / 10,
-        "{answered} of {CALLS} were answered"
+        answered > count / 10 && answered < count * 9 / 10,
+        "{answered} of {count} were answered"
     );
-    assert!(alive.ever() > CALLS / 4, "only {} tools ran", alive.ever());
+    assert!(alive.ever() > count / 4, "only {} tools ran", alive.ever());
     quiet(&pairs, &calls, &alive).await;
     assert_eq!(ends.load(Ordering::SeqCst), 0);
     // All connections still work afterwards.

@@ -11,6 +11,7 @@ mod idle_sessions;
 mod large_bodies;
 #[path = "../core_cleanup/memory.rs"]
 mod memory;
+mod multipart;
 mod noise;
 mod other_audience;
 mod other_tenant;

@@ -12,9 +12,9 @@ use tokio::time::timeout;
 use super::direct::{open, open_to_all, piece, send};
 use super::world::{Hold, server};
 
-#[path = "../../../xtask/programs/src/bin/fuzz_lines/corpus.rs"]
+#[path = "../../../mgp-transport/tests/transport/fuzz_lines/corpus.rs"]
 mod corpus;
-#[path = "../../../xtask/programs/src/bin/fuzz_lines/mutate.rs"]
+#[path = "../../../mgp-transport/tests/transport/fuzz_lines/mutate.rs"]
 mod mutate;
 
 /// The statuses of all responses; `docs/carriers.md` lists them.
@@ -152,7 +152,7 @@ async fn attacked(seed: u64, all: &[Dice]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 6, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_request_is_answered(seed in any::<u64>(), all in prop::collection::vec(dice(), REQUESTS)) {

@@ -25,7 +25,7 @@ async fn pattern((a, b): (u8, u8)) -> String {
     (a + b).to_string()
 }
 
-#[derive(Deserialize, JsonSchema)]
+/// Arguments of a tool.
 struct More {
     more: String,
 }

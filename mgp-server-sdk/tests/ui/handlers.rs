@@ -5,6 +5,7 @@
 use mgp_server_sdk::prelude::*;
 
 #[derive(Deserialize)]
+#[serde(crate = "mgp_server_sdk::reexports::serde")]
 struct NoSchema {
     name: String,
 }

@@ -69,6 +69,14 @@ impl Tests {
         self.each
     }
 
+    /// Returns the package, and the beginning of the paths in it of the files that contain the tests.
+    #[cfg(test)]
+    pub(super) fn files(&self) -> (&'static str, String) {
+        let is_library = self.binary == LIBRARY;
+        let begin = if is_library { "src/".to_owned() } else { format!("tests/{}", self.binary) };
+        (self.package, begin)
+    }
+
     /// Selects the tests whose names contain any of these words.
     pub(super) const fn any(mut self, filters: &'static [&'static str]) -> Self {
         self.any = filters;

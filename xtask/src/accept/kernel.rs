@@ -1,4 +1,5 @@
-//! A kernel for an acceptance check: its folder, its configuration, and the `mgp` commands that use it.
+//! A kernel for the checks of `accept`, `conformance` and `interop`: its folder, its configuration, and the `mgp`
+//! commands that use it.
 
 use crate::{
     exchange,
@@ -16,22 +17,20 @@ use std::{
 };
 
 /// The time within which the kernel must list the tools of its servers.
-const LIST_TIMEOUT: Duration = Duration::from_mins(1);
+const LIST_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A kernel and the `mgp` commands for it, with their own configuration and state in a folder below the target folder.
 #[derive(Debug)]
-pub(super) struct Kernel {
-    pub(super) place: PathBuf,
-    pub(super) program: PathBuf,
+pub(crate) struct Kernel {
+    pub(crate) place: PathBuf,
+    pub(crate) program: PathBuf,
     /// Environment variables for all commands, which the kernel and its servers inherit.
-    pub(super) env: Vec<(&'static str, OsString)>,
-    /// Variables of the environment that the commands do not inherit.
-    pub(super) unset: Vec<&'static str>,
+    pub(crate) env: Vec<(&'static str, OsString)>,
 }
 
 impl Kernel {
     /// Builds `mgp`, and creates the folder with an empty state.
-    pub(super) fn new(name: &str) -> Outcome<Self> {
+    pub(crate) fn new(name: &str) -> Outcome<Self> {
         let place = target()?.join(name);
         let state = place.join("state");
         if state.exists() {
@@ -39,11 +38,11 @@ impl Kernel {
         }
         fs::create_dir_all(place.join("home")).context(place.display())?;
         let program = debug_programs(&["conformance_server"])?.join("mgp");
-        Ok(Self { place, program, env: Vec::new(), unset: Vec::new() })
+        Ok(Self { place, program, env: Vec::new() })
     }
 
     /// Creates an empty home folder of a person who uses the kernel; returns it, and the person's folder for work.
-    pub(super) fn person(&mut self) -> Outcome<(PathBuf, PathBuf)> {
+    pub(crate) fn person(&mut self) -> Outcome<(PathBuf, PathBuf)> {
         let folder = self.place.join("person");
         if folder.exists() {
             fs::remove_dir_all(&folder).context(folder.display())?;
@@ -57,20 +56,20 @@ impl Kernel {
     }
 
     /// Returns the folder that package installers get as their home folder.
-    pub(super) fn home(&self) -> PathBuf {
+    pub(crate) fn home(&self) -> PathBuf {
         self.place.join("home")
     }
 
-    pub(super) fn config(&self) -> PathBuf {
+    pub(crate) fn config(&self) -> PathBuf {
         self.place.join("mgp.toml")
     }
 
-    pub(super) fn configure(&self, text: &str) -> Outcome {
+    pub(crate) fn configure(&self, text: &str) -> Outcome {
         fs::write(self.config(), text).context("mgp.toml")
     }
 
     /// Returns a command of `mgp` with these arguments, which uses the state in this folder.
-    pub(super) fn mgp(&self, args: &[&str]) -> Command {
+    pub(crate) fn mgp(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(args).stdin(Stdio::null()).current_dir(&self.place);
         self.inherit(&mut command);
@@ -78,16 +77,13 @@ impl Kernel {
     }
 
     /// Makes a program, and the commands of `mgp` that it starts, use the state in this folder.
-    pub(super) fn inherit(&self, command: &mut Command) {
+    pub(crate) fn inherit(&self, command: &mut Command) {
         command.env("MGP_STATE", self.place.join("state"));
-        for name in &self.unset {
-            command.env_remove(name);
-        }
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
     }
 
     /// Starts `mgp serve` on a free port.
-    pub(super) fn serve(&self, more: &[&str]) -> Outcome<Served> {
+    pub(crate) fn serve(&self, more: &[&str]) -> Outcome<Served> {
         let command = |port: u16| {
             let mut command = self.mgp(&["serve", "--http", &format!("127.0.0.1:{port}")]);
             command.args(more).arg("--config").arg(self.config());
@@ -97,7 +93,7 @@ impl Kernel {
     }
 
     /// Runs a command that must succeed, and returns what it prints.
-    pub(super) fn run(&self, args: &[&str]) -> Outcome<String> {
+    pub(crate) fn run(&self, args: &[&str]) -> Outcome<String> {
         let (success, printed, errors) = self.outcome(args)?;
         if success {
             Ok(printed)
@@ -107,20 +103,20 @@ impl Kernel {
     }
 
     /// Runs a command, and returns whether it succeeded, its output and its errors.
-    pub(super) fn outcome(&self, args: &[&str]) -> Outcome<(bool, String, String)> {
+    pub(crate) fn outcome(&self, args: &[&str]) -> Outcome<(bool, String, String)> {
         let output = self.mgp(args).output().context(args.join(" "))?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Ok((output.status.success(), text(&output.stdout), text(&output.stderr)))
     }
 
     /// Runs a command that must succeed, and returns the JSON that it prints.
-    pub(super) fn json(&self, args: &[&str]) -> Outcome<Value> {
+    pub(crate) fn json(&self, args: &[&str]) -> Outcome<Value> {
         let printed = self.run(&[&["--json"], args].concat())?;
         serde_json::from_str(&printed).context(args.join(" "))
     }
 
     /// Waits until the listed tools meet the condition, and returns them.
-    pub(super) fn tools(&self, is_ready: impl Fn(&[Value]) -> bool) -> Outcome<Vec<Value>> {
+    pub(crate) fn tools(&self, is_ready: impl Fn(&[Value]) -> bool) -> Outcome<Vec<Value>> {
         let end = now() + LIST_TIMEOUT;
         loop {
             // Ignores failures, because the kernel might still be starting.
@@ -138,12 +134,12 @@ impl Kernel {
 }
 
 /// Returns a path as text.
-pub(super) fn path_text(path: &Path) -> String {
+pub(crate) fn path_text(path: &Path) -> String {
     path.display().to_string()
 }
 
 /// Sends a request over HTTP in the protocol revision 2026-07-28, with these client capabilities; returns its result.
-pub(super) fn ask(port: u16, capabilities: &Value, method: &str, params: Value) -> Outcome<Value> {
+pub(crate) fn ask(port: u16, capabilities: &Value, method: &str, params: Value) -> Outcome<Value> {
     let answer = exchange::ask(port, capabilities, method, params, Duration::from_mins(1));
     let mut message = answer.message().context(method)?;
     if message["result"].is_null() {

@@ -6,12 +6,11 @@ mod binaries;
 mod console;
 mod contract;
 mod day;
-mod faults;
 mod fresh;
 mod gov;
 mod index;
 mod install;
-mod kernel;
+pub(crate) mod kernel;
 mod ping;
 mod real;
 mod rows;
@@ -20,7 +19,6 @@ mod setup;
 mod spec;
 mod stream;
 mod table;
-mod upgrade;
 mod wire;
 
 use crate::{
@@ -86,9 +84,6 @@ impl Verdict {
     }
 }
 
-/// The checks that are fast enough for `ci`. Checks that are test binaries are not listed, because `ci` runs all tests.
-const QUICK: &[&str] = &["core.spec"];
-
 /// Runs the named checks, or lists all of them.
 pub(crate) fn accept(flags: &Flags) -> Outcome {
     if flags.words().is_empty() {
@@ -105,29 +100,27 @@ pub(crate) fn accept(flags: &Flags) -> Outcome {
         })?;
         checks.push(check);
     }
-    run_all(
-        checks,
-        &Options {
-            rigour: Rigour::from_strict(flags.has("--strict")),
-            data: flags.value("--data").map(PathBuf::from),
-        },
-    )
+    let options = Options {
+        rigour: Rigour::from_strict(flags.has("--strict")),
+        data: flags.value("--data").map(PathBuf::from),
+    };
+    let failed: Vec<_> = checks
+        .into_iter()
+        .filter(|check| !check.passes(&options))
+        .map(|check| check.name)
+        .collect();
+    if failed.is_empty() { Ok(()) } else { Err(Failure::new(failed.join(", "))) }
 }
 
-/// Runs the quick checks, for `ci`; skips them if their material is not beside the repository.
+/// Reads the examples of the specification, for `ci`; skips them if they are not beside the repository. The other
+/// checks take longer, or are tests, which `ci` runs anyway.
 pub(crate) fn quick() -> Outcome {
     if shared("").is_none() {
         println!("the material of the checks does not lie beside the repository; skipped");
         return Ok(());
     }
-    let quick = CHECKS.iter().filter(|check| QUICK.contains(&check.name));
-    run_all(quick, &Options { rigour: Rigour::Lenient, data: None })
-}
-
-fn run_all<'a>(checks: impl IntoIterator<Item = &'a Check>, options: &Options) -> Outcome {
-    let failed: Vec<_> =
-        checks.into_iter().filter(|check| !check.passes(options)).map(|check| check.name).collect();
-    if failed.is_empty() { Ok(()) } else { Err(Failure::new(failed.join(", "))) }
+    let verdict = spec::core_spec()?;
+    if verdict.pass { Ok(()) } else { Err(Failure::new(verdict.figure)) }
 }
 
 /// Returns a file or folder in `../shared`, the material beside the repository, if it exists.

@@ -206,16 +206,3 @@ fn percentile(times: &[Duration], part: usize) -> Duration {
 fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn percentiles_are_measured_values() {
-        let times: Vec<_> = (1..=200).map(Duration::from_millis).collect();
-        assert_eq!(percentile(&times, 50), Duration::from_millis(100));
-        assert_eq!(percentile(&times, 99), Duration::from_millis(198));
-        assert_eq!(percentile(&[], 99), WORST);
-    }
-}

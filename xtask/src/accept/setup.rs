@@ -248,27 +248,8 @@ impl Home {
         if listed["tools"].as_array().is_none_or(Vec::is_empty) {
             return Err(Failure::new(format!("no tools: {listed}")));
         }
-        let wish = json!({ "name": "mgp_tools_discover", "arguments": { "query": host.wish } });
-        let found = peer.request("tools/call", wish)?;
-        let text = found["content"][0]["text"].as_str().context("the tools that were found")?;
-        let tools: Value = serde_json::from_str(text).context("the tools that were found")?;
-        let is_wanted = |tool: &Value| {
-            tool["server_id"].as_str().zip(tool["name"].as_str()) == host.tool.split_once('.')
-        };
-        if !tools["tools"].as_array().is_some_and(|tools| tools.iter().any(is_wanted)) {
-            return Err(Failure::new(format!(
-                "`{}` does not find {}: {text}",
-                host.wish, host.tool
-            )));
-        }
         let arguments = host.arguments.replace("WORK", &path_text(&self.work));
-        let arguments: Value = serde_json::from_str(&arguments).context(host.tool)?;
-        let called =
-            peer.request("tools/call", json!({ "name": host.tool, "arguments": arguments }))?;
-        match called["isError"].as_bool() {
-            Some(true) => Err(Failure::new(format!("{}: {called}", host.tool))),
-            _ => Ok(()),
-        }
+        peer.find_and_call(host.wish, host.tool, &arguments)
     }
 }
 
@@ -305,6 +286,27 @@ impl Peer {
             writeln!(peer.input, "{ready}")?;
         }
         Ok(peer)
+    }
+
+    /// Finds a tool, given as `SERVER.TOOL`, by a search, and calls it.
+    pub(super) fn find_and_call(&mut self, wish: &str, tool: &str, arguments: &str) -> Outcome {
+        let search = json!({ "name": "mgp_tools_discover", "arguments": { "query": wish } });
+        let found = self.request("tools/call", search)?;
+        let text = found["content"][0]["text"].as_str().context("the tools that were found")?;
+        let tools: Value = serde_json::from_str(text).context("the tools that were found")?;
+        let is_wanted = |found: &Value| {
+            found["server_id"].as_str().zip(found["name"].as_str()) == tool.split_once('.')
+        };
+        if !tools["tools"].as_array().is_some_and(|tools| tools.iter().any(is_wanted)) {
+            return Err(Failure::new(format!("`{wish}` does not find {tool}: {text}")));
+        }
+        let arguments: Value = serde_json::from_str(arguments).context(tool)?;
+        let call = json!({ "name": tool, "arguments": arguments });
+        let called = self.request("tools/call", call)?;
+        if called["isError"] == true {
+            return Err(Failure::new(format!("{tool}: {called}")));
+        }
+        Ok(())
     }
 
     /// Sends a request, and returns its result.

@@ -4,38 +4,20 @@
 use super::{Options, Verdict, shared};
 use crate::{
     corpus::{self, Summary},
-    run::{Context, Outcome, Program},
+    run::{Context, Outcome},
 };
 
 /// The corpus in the shared material.
 const CORPUS: &str = "corpora/rpc_invalid.public.jsonl";
 /// The minimum share of corpus rows to which the server reacts as their labels require.
 const MIN_RATIO: f64 = 0.98;
-/// The number of lines that the program `fuzz_lines` mutates and tests; `SEED` is the seed of the mutations.
-const LINES: &str = "10000000";
-const SEED: &str = "20260228";
 
-/// Runs the labelled rows for stdio, then the mutated lines.
+/// Runs the labelled rows for stdio.
 pub(super) fn core_wire(options: &Options) -> Outcome<Verdict> {
-    let rows = match shared(CORPUS) {
-        Some(file) => judged(corpus::stdio(&file, &[])?),
-        None => options.skip("the corpus", "it does not lie beside the repository")?,
-    };
-    // `fuzz_lines` exits with a failure on a panic, a wrong answer or growing memory.
-    let program = ["run", "--release", "-p", "mgp-programs", "--bin", "fuzz_lines"];
-    let fuzz = Program::cargo(&program).args(&["--", "--seed", SEED, "--n", LINES]).run();
-    if let Err(failure) = &fuzz {
-        println!("{failure}");
+    match shared(CORPUS) {
+        Some(file) => Ok(judged(corpus::stdio(&file, &[])?)),
+        None => options.skip("the corpus", "it does not lie beside the repository"),
     }
-    let lines = Verdict {
-        pass: fuzz.is_ok(),
-        figure: format!(
-            "{LINES} mutated lines {}",
-            if fuzz.is_ok() { "survived" } else { "NOT survived" }
-        ),
-        bound: "no panic, no growth".to_owned(),
-    };
-    Ok(rows.and(lines))
 }
 
 /// Sends the labelled rows for HTTP to the conformance server.

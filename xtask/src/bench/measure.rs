@@ -56,26 +56,17 @@ impl Run {
     }
 }
 
-/// Makes `calls` calls after a warm-up that is not measured.
+/// Makes `calls` calls after a warm-up that is not measured; `more` are further flags of the load generator, e.g.
+/// `--alone` to leave the child processes of the server out of the figures.
 pub(super) fn run(
     generator: &Generator,
     server: &Server,
     load: Load,
     calls: usize,
+    more: &[&str],
 ) -> Outcome<Run> {
     let warm = (calls / 10).min(2000);
-    drive(generator, &server.command, load, calls, warm, &[])
-}
-
-/// Does the same as [`run`], but leaves the child processes of the server out of the figures.
-pub(super) fn run_alone(
-    generator: &Generator,
-    server: &Server,
-    load: Load,
-    calls: usize,
-) -> Outcome<Run> {
-    let warm = (calls / 10).min(2000);
-    drive(generator, &server.command, load, calls, warm, &["--alone"])
+    drive(generator, &server.command, load, calls, warm, more)
 }
 
 /// Counts the server's instructions for one call with callgrind.
@@ -183,24 +174,4 @@ fn total_allocations(text: &str) -> Option<(u64, u64)> {
 #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
 pub(super) fn per_call(few: u64, many: u64, lengths: Lengths) -> f64 {
     many.saturating_sub(few) as f64 / (lengths.1 - lengths.0) as f64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn totals_are_read() {
-        assert_eq!(total_instructions("events: Ir\nsummary: 1234\n"), Some(1234));
-        assert_eq!(total_instructions("fn=a\n1 2\ntotals: 99\n"), Some(99));
-        let log = "==1== Total:     1,234 bytes in 56 blocks\n==1== At t-gmax: 1 bytes";
-        assert_eq!(total_allocations(log), Some((56, 1234)));
-        assert_eq!(total_allocations("nothing"), None);
-    }
-
-    #[test]
-    fn start_up_cancels() {
-        let figure = per_call(1000, 3000, Lengths(100, 300));
-        assert!((figure - 10.0).abs() < 1e-9);
-    }
 }

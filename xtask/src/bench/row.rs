@@ -122,12 +122,4 @@ mod tests {
         assert!(row(None, Some(0.5)).missed() && row(Some(f64::NAN), Some(0.5)).missed());
         assert!(!row(Some(9.0), None).missed() && row(None, None).missed());
     }
-
-    #[test]
-    fn rows_are_shown() {
-        let rows = [row(Some(0.6), Some(0.5))];
-        assert!(text(&rows).contains("MISSED") && text(&rows).contains("p50 0.25"));
-        assert!(markdown(&rows).contains("| search | ms | 0.60 | <= 0.50 |"));
-        assert_eq!(rows[0].json()["beside"]["p50"], 0.25);
-    }
 }

@@ -66,6 +66,12 @@ pub(super) fn counted(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> 
     Ok(vec![echo_row, blocks, bytes, list_row])
 }
 
+/// Returns the servers whose times and memory are compared.
+fn servers(programs: &Programs) -> [&Server; 5] {
+    let Programs { ours, ours_multi, rmcp_stdio, rmcp_pipes, bare, .. } = programs;
+    [ours, ours_multi, rmcp_stdio, rmcp_pipes, bare]
+}
+
 /// Measures CPU time, start time and memory in rounds in which all servers take turns.
 pub(super) fn timed(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> {
     let (rounds, share) = match effort {
@@ -78,20 +84,14 @@ pub(super) fn timed(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> {
         ("echo 64 B, depth 64", echo(64, 64), 40_000, 0.27),
         ("echo 256 KiB, depth 1", echo(262_144, 1), 800, 0.85),
     ];
-    let servers = [
-        &programs.ours,
-        &programs.ours_multi,
-        &programs.rmcp_stdio,
-        &programs.rmcp_pipes,
-        &programs.bare,
-    ];
+    let servers = servers(programs);
     let mut rows = Vec::new();
     let mut memory = [0.0f64; 5];
     for (name, load, calls, ratio) in cells {
         let mut times = [const { Vec::new() }; 5];
         for _ in 0..rounds {
             for (place, server) in servers.iter().enumerate() {
-                let figures = run(&programs.generator, server, load, calls / share)?;
+                let figures = run(&programs.generator, server, load, calls / share, &[])?;
                 times[place].push(figures.cpu_us());
                 if load.payload == 64 {
                     memory[place] = memory[place].max(figures.memory_mib());
@@ -103,7 +103,8 @@ pub(super) fn timed(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> {
     let mut starts = [const { Vec::new() }; 5];
     for _ in 0..rounds * 4 {
         for (place, server) in servers.iter().enumerate() {
-            starts[place].push(run(&programs.generator, server, echo(64, 1), 1)?.start_ms());
+            let figures = run(&programs.generator, server, echo(64, 1), 1, &[])?;
+            starts[place].push(figures.start_ms());
         }
     }
     rows.push(row("start to initialise", "ms", &starts, Bound::Ratio(1.0)));
@@ -113,16 +114,11 @@ pub(super) fn timed(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> {
 
 /// Measures only the peak memory of all servers.
 pub(super) fn memory(programs: &Programs) -> Outcome<Row> {
-    let servers = [
-        &programs.ours,
-        &programs.ours_multi,
-        &programs.rmcp_stdio,
-        &programs.rmcp_pipes,
-        &programs.bare,
-    ];
+    let servers = servers(programs);
     let mut memory = [const { Vec::new() }; 5];
     for (place, server) in servers.iter().enumerate() {
-        memory[place].push(run(&programs.generator, server, echo(64, 16), 20_000)?.memory_mib());
+        let figures = run(&programs.generator, server, echo(64, 16), 20_000, &[])?;
+        memory[place].push(figures.memory_mib());
     }
     Ok(memory_row(&memory))
 }

@@ -217,13 +217,4 @@ mod tests {
         let first = super::page("", "## http", "## http\n\nnew\n");
         assert_eq!(first, "# Benchmarks\n\n## http\n\nnew\n");
     }
-
-    #[test]
-    fn rows_are_shown() {
-        let rows = [row(6.6, Bound::Ratio(0.65))];
-        assert!(text(&rows).contains("0.66x"));
-        let section = markdown(&rows, Transport::Stdio, Effort::Quick, false);
-        assert!(section.contains("| echo | us | 6.60 |"));
-        assert_eq!(rows[0].json()["pass"], false);
-    }
 }

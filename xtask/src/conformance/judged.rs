@@ -145,13 +145,4 @@ mod tests {
         assert_eq!((failed.verdict, failed.passed), (Verdict::Fail, 1));
         assert_eq!(failed.faults, [format!("{ADDED}: because")]);
     }
-
-    #[test]
-    fn a_folder_is_named_after_its_scenario_and_the_time() {
-        assert_eq!(
-            without_time("auth/iss-normalized-2026-11-20T12-21-46-180Z"),
-            "auth/iss-normalized"
-        );
-        assert_eq!(without_time("ping"), "ping");
-    }
 }

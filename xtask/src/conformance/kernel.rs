@@ -7,17 +7,16 @@
 
 use super::{example, suite::Tried};
 use crate::{
+    accept::kernel,
     exchange,
     packages::{self, Node},
-    run::{Context, Failure, Outcome, debug_programs, emptied, now, target},
+    run::{Context, Failure, Outcome},
     serving::Served,
 };
 use serde_json::{Value, json};
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
-    thread,
     time::Duration,
 };
 
@@ -30,10 +29,7 @@ const TYPESCRIPT: &[&str] =
 const EVERYTHING_PY: &str = include_str!("peers/everything.py");
 const EVERYTHING_MJS: &str = include_str!("peers/everything.mjs");
 
-/// The time within which the kernel must list the tools of the server.
-const DISCOVERY_TIMEOUT: Duration = Duration::from_mins(1);
-
-/// The time limit of a `tools/list` request to the kernel.
+/// The time limit of a `tools/list` request to the server.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The id of the server in the kernel's configuration.
@@ -109,30 +105,17 @@ pub(super) struct Kernel {
 impl Kernel {
     /// Starts the server and the kernel, and waits until the kernel lists the server's tools.
     pub(super) fn start(peer: Peer) -> Outcome<Self> {
-        let mgp = debug_programs(&["conformance_server"])?.join("mgp");
-        let folder = target()?.join("conformance").join(format!("behind-{peer:?}").to_lowercase());
-        fs::create_dir_all(folder.join("home")).context(folder.display())?;
-        let server = peer.start(&folder)?;
+        let name = format!("conformance/behind-{peer:?}").to_lowercase();
+        let mut own = kernel::Kernel::new(&name)?;
+        let server = peer.start(&own.place)?;
         let tools = tools(server.port())?;
-        let state = emptied(folder.join("state"))?;
-        let configuration = folder.join("mgp.toml");
-        fs::write(&configuration, configure(server.port(), &tools))?;
-        let command = |port: u16| {
-            let mut command = Command::new(mgp);
-            command.args(["serve", "--no-auth", "--http", &format!("127.0.0.1:{port}")]);
-            command.arg("--config").arg(&configuration).arg("--state").arg(state);
-            command.env("HOME", folder.join("home"));
-            Ok(command)
-        };
-        let kernel = Served::start(command, &folder.join("kernel.log"))?;
-        let end = now() + DISCOVERY_TIMEOUT;
-        // Allows a longer list, because the kernel also lists tools of its own.
-        while self::tools(kernel.port())?.len() < tools.len() {
-            if now() > end {
-                return Err(Failure::new("the kernel does not list the tools of the server"));
-            }
-            thread::sleep(Duration::from_millis(100));
-        }
+        let home = own.home();
+        own.env.push(("HOME", home.into()));
+        own.configure(&configure(server.port(), &tools))?;
+        let kernel = own.serve(&["--no-auth"])?;
+        own.tools(|listed| {
+            listed.iter().filter(|tool| tool["server_id"] == SERVER).count() >= tools.len()
+        })?;
         Ok(Self { kernel, _server: server })
     }
 
@@ -173,24 +156,4 @@ fn tools(port: u16) -> Outcome<Vec<String>> {
     let listed = answer.message().unwrap_or(Value::Null);
     let tools = listed["result"]["tools"].as_array().context(format!("tools/list: {listed}"))?;
     Ok(tools.iter().filter_map(|tool| tool["name"].as_str()).map(str::to_owned).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn peers_have_names() {
-        for (name, peer) in [(None, Peer::Ours), (Some("ts"), Peer::TypeScript)] {
-            assert_eq!(Peer::named(name).unwrap(), peer);
-        }
-        assert!(Peer::named(Some("ruby")).is_err());
-    }
-
-    #[test]
-    fn every_tool_is_pinned_and_safe() {
-        let text = configure(80, &["a".to_owned(), "b".to_owned()]);
-        assert!(text.contains(r#"pinned = ["peer.a", "peer.b"]"#), "{text}");
-        assert!(text.contains(r#"risk = { "a" = "safe", "b" = "safe" }"#), "{text}");
-    }
 }

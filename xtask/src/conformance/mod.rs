@@ -1,7 +1,5 @@
-//! The command `conformance`: runs the official conformance suite of MCP against our server, our client or a kernel,
-//! and compares the results with a strict baseline.
+//! The command `conformance`: runs the official conformance suite of MCP against our server, our client or a kernel.
 
-mod baseline;
 mod judged;
 mod kernel;
 mod sets;
@@ -13,7 +11,6 @@ use crate::{
     run::{Failure, Outcome, Rigour, debug_programs, now, seconds, target},
     serving::Served,
 };
-use baseline::{Baseline, Whole};
 use judged::{Judged, Verdict};
 use kernel::{Kernel, Peer};
 use sets::{ALL, EXTENSIONS, Requirements, Scenarios, Set, Side};
@@ -42,8 +39,7 @@ pub(crate) fn conformance(flags: &Flags) -> Outcome {
         both || flags.has("--server") && set.side == Side::Server
             || flags.has("--client") && set.side == Side::Client
     };
-    let baseline = Baseline::load()?;
-    let mut stage = Stage::new(&suite, &baseline);
+    let mut stage = Stage::new(&suite);
     let (mut wrong, mut totals) = (Vec::new(), Vec::new());
     for set in ALL.iter().filter(wanted) {
         let requirements = suite.requirements(set)?;
@@ -52,9 +48,11 @@ pub(crate) fn conformance(flags: &Flags) -> Outcome {
             Some(only) if belongs(set, &requirements, only) => vec![stage.alone(set, only)?],
             Some(_) => continue,
         };
-        let whole = if flags.value("--only").is_none() { Whole::Yes } else { Whole::No };
-        wrong.extend(baseline.against(set, &run, whole));
-        totals.push(Total::of(set, &requirements, &run, &baseline));
+        let bad = run.iter().filter(|judged| judged.verdict.is_bad());
+        wrong.extend(bad.map(|judged| {
+            format!("{} {}: {}", set.shown(), judged.scenario, judged.verdict.word())
+        }));
+        totals.push(Total::of(set, &requirements, &run));
     }
     if totals.is_empty() {
         return Err(Failure::new("there is no such scenario in these sets"));
@@ -84,7 +82,7 @@ fn through_kernel(
     only: Option<&str>,
 ) -> Outcome<(Vec<Total>, Vec<String>)> {
     let kernel = Kernel::start(peer)?;
-    let (baseline, mut totals, mut not) = (Baseline::default(), Vec::new(), Vec::new());
+    let (mut totals, mut not) = (Vec::new(), Vec::new());
     for set in ALL.iter().filter(|set| set.side == Side::Server) {
         let requirements = suite.requirements(set)?;
         let (tried, start) = (kernel.tried(), now());
@@ -96,14 +94,14 @@ fn through_kernel(
             Some(_) => continue,
         };
         for judged in &run {
-            print(set, &requirements, judged, &baseline);
+            print(set, &requirements, judged);
             let is_required = requirements.of(set.side).contains(&judged.scenario);
             let is_known = judged.scenario == EARLY_ANSWERS && judged.verdict == Verdict::Warned;
             if is_required && !is_known && judged.verdict != Verdict::Pass {
                 not.push(format!("{} {}", set.shown(), judged.scenario));
             }
         }
-        let total = Total::of(set, &requirements, &run, &baseline);
+        let total = Total::of(set, &requirements, &run);
         let took = seconds(start.elapsed());
         println!("kernel before {}: {} in {took}", peer.shown(), total.shown());
         totals.push(total);
@@ -140,15 +138,13 @@ fn belongs(set: &Set, requirements: &Requirements, scenario: &str) -> bool {
 /// Runs the acceptance check `mcp.required`: all scenarios that the two revisions require.
 pub(crate) fn required() -> Outcome<Accepted> {
     let suite = Suite::install()?;
-    let baseline = Baseline::load()?;
-    let mut stage = Stage::new(&suite, &baseline);
+    let mut stage = Stage::new(&suite);
     let (mut figures, mut bounds, mut pass) = (Vec::new(), Vec::new(), true);
     for set in ALL.iter().filter(|set| set.scenarios == Scenarios::Required) {
         let requirements = suite.requirements(set)?;
         let run = stage.run(set)?;
-        let total = Total::of(set, &requirements, &run, &baseline);
-        pass &=
-            total.required == set.required && baseline.against(set, &run, Whole::Yes).is_empty();
+        let total = Total::of(set, &requirements, &run);
+        pass &= total.required == set.required && !run.iter().any(|one| one.verdict.is_bad());
         figures.push(format!("{} {}/{}", set.shown(), total.required, set.required));
         bounds.push(format!("{0}/{0}", set.required));
     }
@@ -159,15 +155,13 @@ pub(crate) fn required() -> Outcome<Accepted> {
 /// servers.
 pub(crate) fn extensions() -> Outcome<Accepted> {
     let suite = Suite::install()?;
-    // Uses an empty baseline, because this check allows no known failures.
-    let baseline = Baseline::default();
-    let mut stage = Stage::new(&suite, &baseline);
+    let mut stage = Stage::new(&suite);
     let (mut passed, mut all, mut not) = (0, 0, Vec::new());
     for (name, scenarios) in EXTENSIONS {
         let set = Set::named(name).ok_or_else(|| Failure::new(format!("no set {name}")))?;
         for scenario in *scenarios {
             let judged = stage.alone(set, scenario)?;
-            print(set, &Requirements::default(), &judged, &baseline);
+            print(set, &Requirements::default(), &judged);
             all += 1;
             if judged.verdict == Verdict::Pass {
                 passed += 1;
@@ -187,14 +181,13 @@ pub(crate) fn extensions() -> Outcome<Accepted> {
 /// The suite with our server and our client, each of which is prepared when a scenario first needs it.
 struct Stage<'a> {
     suite: &'a Suite,
-    baseline: &'a Baseline,
     host: Option<Served>,
     client: Option<Tried>,
 }
 
 impl<'a> Stage<'a> {
-    fn new(suite: &'a Suite, baseline: &'a Baseline) -> Self {
-        Self { suite, baseline, host: None, client: None }
+    fn new(suite: &'a Suite) -> Self {
+        Self { suite, host: None, client: None }
     }
 
     fn tried(&mut self, side: Side) -> Outcome<Tried> {
@@ -222,7 +215,7 @@ impl<'a> Stage<'a> {
         let run = self.suite.run(set, &tried)?;
         let requirements = self.suite.requirements(set)?;
         for judged in &run {
-            print(set, &requirements, judged, self.baseline);
+            print(set, &requirements, judged);
         }
         println!("{} in {}", set.shown(), seconds(start.elapsed()));
         Ok(run)
@@ -239,14 +232,13 @@ fn example(name: &str) -> Outcome<PathBuf> {
     Ok(debug_programs(&[name])?.join("examples").join(name))
 }
 
-/// Prints the verdict on a scenario, and the reasons of a failure unless it is a known one.
-fn print(set: &Set, requirements: &Requirements, judged: &Judged, baseline: &Baseline) {
+/// Prints the verdict on a scenario, and the reasons of a failure.
+fn print(set: &Set, requirements: &Requirements, judged: &Judged) {
     let Judged { scenario, verdict, passed, faults } = judged;
-    let is_known = verdict.is_bad() && baseline.lists(set, scenario);
-    let word = if is_known { "known" } else { verdict.word() };
+    let word = verdict.word();
     let mark = if requirements.of(set.side).contains(scenario) { "required" } else { "" };
     println!("{:18} {word:8} {mark:9} {scenario:46} {passed:3} checks", set.shown());
-    for fault in faults.iter().filter(|_| !is_known) {
+    for fault in faults {
         println!("{:27} {fault}", "");
     }
 }
@@ -257,19 +249,18 @@ struct Total {
     of: usize,
     /// The number of required scenarios that passed.
     required: usize,
-    /// The counts of the other scenarios: passed, known to fail, vacuous, and all.
-    more: [usize; 4],
+    /// The counts of the other scenarios: passed, vacuous, and all.
+    more: [usize; 3],
     checks: usize,
 }
 
 impl Total {
-    fn of(set: &Set, requirements: &Requirements, run: &[Judged], baseline: &Baseline) -> Self {
+    fn of(set: &Set, requirements: &Requirements, run: &[Judged]) -> Self {
         let is_required = |one: &Judged| requirements.of(set.side).contains(&one.scenario);
         let is_passed = |one: &Judged| one.verdict == Verdict::Pass;
         let count = |which: &dyn Fn(&Judged) -> bool| run.iter().filter(|one| which(one)).count();
         let more = [
             count(&|one| !is_required(one) && is_passed(one)),
-            count(&|one| !is_required(one) && baseline.lists(set, &one.scenario)),
             count(&|one| !is_required(one) && one.verdict == Verdict::Vacuous),
             count(&|one| !is_required(one)),
         ];
@@ -283,10 +274,10 @@ impl Total {
     }
 
     fn shown(&self) -> String {
-        let Self { name, of, required, more: [passed, listed, vacuous, all], checks } = self;
+        let Self { name, of, required, more: [passed, vacuous, all], checks } = self;
         format!(
-            "{name}: {required}/{of} required, {passed}/{all} more \
-             ({listed} known to fail, {vacuous} vacuous), {checks} checks"
+            "{name}: {required}/{of} required, {passed}/{all} more ({vacuous} vacuous), \
+             {checks} checks"
         )
     }
 }

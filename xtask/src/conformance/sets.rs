@@ -58,7 +58,7 @@ pub(super) const ALL: &[Set] = &[
 ];
 
 impl Set {
-    /// Returns the name of the set in tables and in the baseline, e.g. `server 2026-07-28`.
+    /// Returns the name of the set in tables, e.g. `server 2026-07-28`.
     pub(super) fn shown(&self) -> String {
         format!("{} {}", self.side.word(), self.name)
     }
@@ -160,27 +160,5 @@ impl Requirements {
     pub(super) fn run(&self, side: Side) -> impl Iterator<Item = &str> {
         let more = self.more.iter().filter(move |more| more.leg == side.word());
         self.of(side).iter().map(String::as_str).chain(more.map(|more| more.scenario.as_str()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sets_are_found_by_the_names_that_are_used() {
-        for (name, scenarios) in EXTENSIONS {
-            assert!(Set::named(name).is_some() && !scenarios.is_empty(), "{name}");
-        }
-        assert_eq!(ALL.iter().map(|set| set.required).sum::<usize>(), 117);
-    }
-
-    #[test]
-    fn requirements_are_read() {
-        let text = "# a comment\n\nrevision: x\nserver:\n  - a\n  - b-c\n\nclient:\n  - auth/d\nnot_scored:\n  - scenario: e\n    leg: server\n    reason: extension\n    note: >-\n      words: more\n  - scenario: f\n    leg: client\n";
-        let read = Requirements::read(text);
-        assert_eq!(read.of(Side::Server), ["a", "b-c"]);
-        assert_eq!(read.run(Side::Server).collect::<Vec<_>>(), ["a", "b-c", "e"]);
-        assert_eq!(read.run(Side::Client).collect::<Vec<_>>(), ["auth/d", "f"]);
     }
 }

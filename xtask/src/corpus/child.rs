@@ -29,12 +29,7 @@ pub(super) fn prober() -> Outcome<String> {
 
 /// Runs the client for a row, and judges its report.
 pub(super) fn run(row: &Row, prober: Option<&str>) -> Report {
-    let mut report = Report::default();
-    match attempt(row, prober, &mut report) {
-        Ok(()) => report.ok = true,
-        Err(why) => report.why = why,
-    }
-    report
+    Report::of(|report| attempt(row, prober, report))
 }
 
 fn attempt(row: &Row, prober: Option<&str>, report: &mut Report) -> Result<(), String> {

@@ -37,15 +37,7 @@ struct Reaction {
 }
 
 pub(super) fn run(row: &Row, command: &[String]) -> Report {
-    let mut report = Report::default();
-    report.why = match attempt(row, command, &mut report) {
-        Ok(()) => {
-            report.ok = true;
-            String::new()
-        }
-        Err(why) => why,
-    };
-    report
+    Report::of(|report| attempt(row, command, report))
 }
 
 fn attempt(row: &Row, command: &[String], report: &mut Report) -> Result<(), String> {

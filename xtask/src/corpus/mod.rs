@@ -16,7 +16,7 @@ use crate::{
     flags::Flags,
     run::{Context, Failure, Outcome, now, release_example, seconds},
 };
-pub(crate) use http::{alive, http};
+pub(crate) use http::http;
 use row::Row;
 use serde_json::{Value, json};
 pub(crate) use server::Server;
@@ -41,6 +41,18 @@ pub(crate) struct Summary {
     pub(crate) rows: usize,
     pub(crate) ok: usize,
     pub(crate) alive: usize,
+}
+
+impl Report {
+    /// Runs a row; its error is the reason why the row does not match its label.
+    fn of(attempt: impl FnOnce(&mut Self) -> Result<(), String>) -> Self {
+        let mut report = Self::default();
+        match attempt(&mut report) {
+            Ok(()) => report.ok = true,
+            Err(why) => report.why = why,
+        }
+        report
+    }
 }
 
 impl Summary {

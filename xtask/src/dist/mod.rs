@@ -123,7 +123,7 @@ impl Release {
         files.extend(npm::pack(self)?);
         files.push(deb::pack(self)?);
         files.push(("mgp.rb".to_owned(), texts::formula(self, &sum).into_bytes()));
-        files.push(("Containerfile".to_owned(), texts::containerfile().into_bytes()));
+        files.push(("Containerfile".to_owned(), texts::CONTAINERFILE.into()));
         files.push((format!("{}.cdx.json", self.name()), sbom::write(self)?));
         Ok(files)
     }

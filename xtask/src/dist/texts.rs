@@ -10,7 +10,7 @@ pub(super) const SUMMARY: &str = "One MCP server in front of all your MCP and MG
 
 pub(super) const DETAIL: &str = "mgp starts and supervises tool servers, decides and records every call, and offers any AI host one short list of tools.";
 
-const CONTAINERFILE: &str = include_str!("Containerfile");
+pub(super) const CONTAINERFILE: &str = include_str!("Containerfile");
 
 /// Returns the address of a release, below the repository that the packages name.
 pub(super) fn release_url(version: &str) -> String {
@@ -31,10 +31,6 @@ pub(super) fn checksums(files: &[(String, Vec<u8>)]) -> String {
         let _ = writeln!(lines, "{}  {name}", sha256(bytes));
         lines
     })
-}
-
-pub(super) fn containerfile() -> String {
-    CONTAINERFILE.to_owned()
 }
 
 /// Returns the Homebrew formula for the archive.

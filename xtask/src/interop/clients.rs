@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use std::{process::Command, time::Duration};
 
 /// The time limit of one conversation, long enough for a busy machine.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A foreign SDK that is used as a client: its package, and each mode with the protocol revision it negotiates.
 pub(super) struct Sdk {
@@ -42,7 +42,7 @@ pub(super) const SDKS: &[Sdk] = &[
 
 impl Sdk {
     /// Returns the command of the driver script that calls tools; the caller appends a mode and a server.
-    pub(super) fn driven(&self, places: &Places) -> Outcome<Command> {
+    fn driven(&self, places: &Places) -> Outcome<Command> {
         self.runs(places, "")
     }
 
@@ -115,7 +115,7 @@ fn talk(sdk: &Sdk, mode: &str, cell: &Cell, stage: &Stage) -> Outcome<String> {
 }
 
 /// Runs a driver script that makes all calls, and checks its report.
-pub(super) fn converse(mut command: Command, cell: &Cell, places: &Places) -> Outcome {
+fn converse(mut command: Command, cell: &Cell, places: &Places) -> Outcome {
     at_home(&mut command, places);
     let errors = places.log(&cell.name, "stderr");
     let ended = child::run(command, &calls().to_string(), &errors, TIMEOUT)?;
@@ -161,7 +161,7 @@ fn judge(text: &str) -> Outcome {
 }
 
 /// Checks the recorded traffic: the negotiated revision, and that no line to the plain client mentions MGP.
-pub(super) fn plain(traffic: &Traffic, revision: &str) -> Outcome<String> {
+fn plain(traffic: &Traffic, revision: &str) -> Outcome<String> {
     if let Some(line) = mgp_named(&traffic.down) {
         return Err(Failure::new(format!("a plain peer saw {line}")));
     }

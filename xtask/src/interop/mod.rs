@@ -1,12 +1,12 @@
 //! The command `interop`: runs conversations between our programs and real programs of others, over stdio and HTTP. The
-//! conversations cover each combination of a client and a server with and without MGP, and foreign clients that use
-//! foreign servers through our kernel.
+//! conversations cover each combination of a client and a server of which one or both are without MGP, and foreign
+//! clients that use foreign servers through our kernel.
 //!
 //! Each conversation is called a cell, and is a row of the printed table. The same builds of our programs are used with
 //! all peers.
 
 mod clients;
-mod http;
+mod http_servers;
 mod install;
 mod kernel;
 mod ours;
@@ -14,11 +14,12 @@ mod peers;
 mod pins;
 mod relay;
 mod servers;
+mod tap;
 
 use crate::{
     accept::Verdict,
     flags::Flags,
-    run::{Context, Failure, Outcome, Program, Rigour, now, release_example, seconds, target},
+    run::{Context, Failure, Outcome, Rigour, debug_programs, now, release_example, seconds},
 };
 use install::Places;
 use pins::Pin;
@@ -40,7 +41,6 @@ enum Quadrant {
     PlainClient,
     PlainServer,
     BothPlain,
-    BothMgp,
     Between,
 }
 
@@ -50,7 +50,6 @@ impl Quadrant {
             Self::PlainClient => "plain client, MGP server",
             Self::PlainServer => "MGP client, plain server",
             Self::BothPlain => "plain client, plain server",
-            Self::BothMgp => "MGP client, MGP server",
             Self::Between => "plain client, kernel, plain servers",
         }
     }
@@ -77,7 +76,7 @@ type Run = Box<dyn Fn(&Cell, &Stage) -> Outcome<String>>;
 #[derive(Debug)]
 struct Stage {
     places: Places,
-    programs: [OnceCell<Result<PathBuf, String>>; 4],
+    programs: [OnceCell<Result<PathBuf, String>>; 3],
     kernel: OnceCell<Result<kernel::World, String>>,
 }
 
@@ -85,7 +84,6 @@ struct Stage {
 #[derive(Debug, Clone, Copy)]
 enum Ours {
     Echo,
-    Workbench,
     CallTool,
     /// The program `mgp`, built in the dev profile because an optimised build takes long.
     Mgp,
@@ -101,13 +99,8 @@ impl Stage {
     fn program(&self, ours: Ours) -> Outcome<PathBuf> {
         let build = || match ours {
             Ours::Echo => release_example("mgp-server-sdk", "echo", &[]),
-            Ours::Workbench => release_example("mgp-server-sdk", "workbench", &[]),
             Ours::CallTool => release_example("mgp-client-sdk", "call_tool", &[]),
-            Ours::Mgp => {
-                let build = ["build", "--quiet", "-p", "mgp"];
-                Program::cargo(&build).args(&["--bin", "mgp"]).run()?;
-                Ok(target()?.join("debug/mgp"))
-            }
+            Ours::Mgp => Ok(debug_programs(&["conformance_server"])?.join("mgp")),
         };
         let built = self.programs[ours as usize]
             .get_or_init(|| build().map_err(|failure: Failure| failure.to_string()));
@@ -156,13 +149,15 @@ pub(crate) fn interop(flags: &Flags) -> Outcome {
 
 /// Runs the part of the acceptance check `sdk.cells` that needs foreign peers.
 pub(crate) fn verdict(rigour: Rigour) -> Outcome<Verdict> {
-    let others = [http::PREFIX, kernel::PREFIX, peers::PREFIX];
+    let others = [http_servers::PREFIX, kernel::PREFIX, peers::PREFIX];
     judged(&|cell| !others.iter().any(|other| cell.name.starts_with(other)), rigour)
 }
 
-/// Runs the acceptance check `mcp.interop`.
+/// Runs the acceptance check `mcp.interop`: foreign servers at URLs, and foreign clients at the URL of a kernel, which
+/// is a server of the SDK.
 pub(crate) fn over_http(rigour: Rigour) -> Outcome<Verdict> {
-    judged(&|cell| cell.name.starts_with(http::PREFIX), rigour)
+    let over_http = [http_servers::PREFIX, "kernel/http/"];
+    judged(&|cell| over_http.iter().any(|prefix| cell.name.starts_with(prefix)), rigour)
 }
 
 /// Runs the acceptance check `kernel.interop`.
@@ -190,8 +185,7 @@ fn judged(wanted: &dyn Fn(&Cell) -> bool, rigour: Rigour) -> Outcome<Verdict> {
 fn all() -> Vec<Cell> {
     let mut cells = clients::cells();
     cells.extend(servers::cells());
-    cells.extend(ours::cells());
-    cells.extend(http::cells());
+    cells.extend(http_servers::cells());
     cells.extend(kernel::cells());
     cells.extend(peers::cells());
     cells

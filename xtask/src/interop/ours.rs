@@ -1,11 +1,11 @@
-//! Runs our client, the example `call_tool`; has the conversations (cells) in which this client uses our MGP server.
+//! Runs our client, the example `call_tool`.
 
-use super::{Cell, Ours, Quadrant, Stage, relay::Traffic, relayed};
+use super::{Cell, Ours, Stage, relay::Traffic, relayed};
 use crate::{
     child,
     run::{Context, Failure, Outcome},
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::{ffi::OsString, process::Command, time::Duration};
 
 /// The time limit of one call including the start of the server, long enough for a busy machine.
@@ -32,7 +32,6 @@ pub(super) enum Place<'a> {
 pub(super) struct Call<'a> {
     pub(super) era: &'a str,
     pub(super) mgp: Mgp,
-    pub(super) flags: &'a [&'a str],
     pub(super) server: Place<'a>,
     pub(super) tool: &'a str,
     pub(super) arguments: Value,
@@ -50,7 +49,7 @@ impl Call<'_> {
         let traffic = stage.places.log(&cell.name, log);
         let mgp = if self.mgp == Mgp::All { "all" } else { "none" };
         let mut command = Command::new(stage.program(Ours::CallTool)?);
-        command.args(["--era", self.era, "--mgp", mgp, "--timeout", "30000"]).args(self.flags);
+        command.args(["--era", self.era, "--mgp", mgp, "--timeout", "30000"]);
         match self.server {
             Place::Command(server) => {
                 command.args(["--json", "--"]).args(relayed(&traffic)?).args(server)
@@ -110,10 +109,9 @@ impl Seen {
         (result["isError"] == true).then(|| text.to_owned())
     }
 
-    /// Returns the negotiated extensions of MGP; `None` if the server is plain.
-    pub(super) fn negotiated(&self) -> Outcome<Option<Vec<&str>>> {
-        let all = self.one("negotiated")?["mgp"].as_array();
-        Ok(all.map(|all| all.iter().filter_map(Value::as_str).collect()))
+    /// Returns whether extensions of MGP were negotiated.
+    pub(super) fn negotiated_mgp(&self) -> Outcome<bool> {
+        Ok(self.one("negotiated")?["mgp"].is_array())
     }
 
     /// Checks that the client reports this revision, and that the traffic shows it.
@@ -124,45 +122,4 @@ impl Seen {
         }
         Err(Failure::new(format!("settled on {said}, on the wire {sent:?}, expected {revision}")))
     }
-}
-
-/// Returns the cells of our client with our server: all extensions are negotiated, and a call streams chunks.
-pub(super) fn cells() -> Vec<Cell> {
-    let modes = [("auto", "2026-07-28"), ("legacy", "2025-11-25"), ("modern", "2026-07-28")];
-    let cell = |(mode, revision): (&'static str, &'static str)| Cell {
-        name: format!("ours/{mode}"),
-        quadrant: Quadrant::BothMgp,
-        client: "ours, `call_tool`".to_owned(),
-        server: "ours, `workbench`".to_owned(),
-        mode: mode.to_owned(),
-        revision,
-        pins: Vec::new(),
-        run: Box::new(move |cell, stage| talk(mode, cell, stage)),
-    };
-    modes.into_iter().map(cell).collect()
-}
-
-fn talk(era: &str, cell: &Cell, stage: &Stage) -> Outcome<String> {
-    const CHUNKS: usize = 5;
-    let server = [stage.program(Ours::Workbench)?.into_os_string()];
-    let arguments = json!({"chunks": CHUNKS, "bytes": 10, "delay_ms": 1});
-    let flags = &["--stream"];
-    let place = Place::Command(&server);
-    let call = Call { era, mgp: Mgp::All, flags, server: place, tool: "stream", arguments };
-    let seen = call.make(cell, stage, "traffic", |_| {})?;
-    seen.result()?;
-    seen.settled_on(cell.revision)?;
-    let chunks = seen.of("chunk").count();
-    if chunks != CHUNKS {
-        return Err(Failure::new(format!("{chunks} chunks, expected {CHUNKS}")));
-    }
-    let negotiated = seen.negotiated()?.context("MGP is negotiated")?.join(", ");
-    let forced = [server[0].clone(), "--extensions".into(), "all".into()];
-    let all = Call { server: Place::Command(&forced), ..call };
-    let forced = all.make(cell, stage, "all", |_| {})?;
-    let nine = forced.negotiated()?.map_or(0, |all| all.len());
-    if nine < 9 {
-        return Err(Failure::new(format!("{nine} extensions negotiated of nine that were forced")));
-    }
-    Ok(format!("{negotiated}; {chunks} chunks; {nine} extensions when forced"))
 }

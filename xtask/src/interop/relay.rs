@@ -121,24 +121,6 @@ pub(super) fn mgp_named(lines: &[String]) -> Option<&String> {
 mod tests {
     use super::*;
 
-    fn traffic(up: &[&str], down: &[&str]) -> Traffic {
-        let own = |lines: &[&str]| lines.iter().map(ToString::to_string).collect();
-        Traffic { announced: None, up: own(up), down: own(down) }
-    }
-
-    #[test]
-    fn the_revision_is_read_from_either_era() {
-        let legacy = traffic(
-            &[r#"{"method":"initialize","params":{"protocolVersion":"x"}}"#],
-            &[r#"{"id":1,"result":{"protocolVersion":"2025-06-18"}}"#],
-        );
-        assert_eq!(legacy.revision().as_deref(), Some("2025-06-18"));
-        let meta =
-            r#"{"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
-        assert_eq!(traffic(&[meta], &["{}"]).revision().as_deref(), Some("2026-07-28"));
-        assert_eq!(traffic(&["no json"], &[]).revision(), None);
-    }
-
     #[test]
     fn names_of_mgp_are_found_in_any_case() {
         let lines = ["{}".to_owned(), r#"{"_MGP":1}"#.to_owned()];

@@ -175,14 +175,7 @@ pub(super) fn of_server(
 fn talk(server: &Server, era: &str, mgp: Mgp, cell: &Cell, stage: &Stage) -> Outcome<String> {
     let command = (server.command)(&stage.places)?;
     let arguments = (server.arguments)(&stage.places);
-    let call = Call {
-        era,
-        mgp,
-        flags: &[],
-        server: Place::Command(&command),
-        tool: server.tool,
-        arguments,
-    };
+    let call = Call { era, mgp, server: Place::Command(&command), tool: server.tool, arguments };
     let seen = call.make(cell, stage, "traffic", |command| at_home(command, &stage.places))?;
     let text = seen.result()?.to_string();
     // The text of a result may itself be JSON, so one level of escapes is removed.
@@ -229,7 +222,7 @@ pub(super) fn home_folder(places: &Places) -> PathBuf {
 /// server.
 pub(super) fn stays_plain(seen: &Seen, cell: &Cell, mgp: Mgp) -> Outcome {
     seen.settled_on(cell.revision)?;
-    if seen.negotiated()?.is_some() {
+    if seen.negotiated_mgp()? {
         return Err(Failure::new("a plain server is taken for one that speaks MGP"));
     }
     // The offer mentions MGP: in the legacy era only during the handshake, in the modern era in every request.

@@ -62,20 +62,3 @@ fn workspace(crates: &[CrateFile], profiles: &str) -> String {
 fn profiles(manifest: &str) -> &str {
     manifest.find("[profile.").map_or("", |start| &manifest[start..])
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_package_but_the_program_replaces_one_of_the_registry() {
-        let packed = |name: &str| CrateFile { name: name.to_owned(), version: "0.1.0".to_owned() };
-        let manifest =
-            workspace(&[packed("mgp"), packed("mgp-types")], profiles("[a]\n[profile.dev]\n"));
-        assert!(
-            manifest.contains("[patch.crates-io]\nmgp-types = { path = \"mgp-types-0.1.0\" }\n")
-        );
-        assert!(!manifest.contains("mgp-0.1.0"));
-        assert!(manifest.ends_with("\n[profile.dev]\n"));
-    }
-}

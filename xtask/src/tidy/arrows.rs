@@ -1,75 +1,20 @@
-//! The rule of `tidy` about dependencies between the workspace's packages ("arrows").
+//! The rules of `tidy` about dependencies between the workspace's packages ("arrows"): ARCHITECTURE.md lists all of
+//! them. The layers depend on `mgp-types` but not on each other, and the SDKs combine the layers.
 
 use super::Violation;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
-/// A package, and the packages of the workspace on which it is allowed to depend, dev-dependencies included.
-struct Arrows {
-    from: &'static str,
-    to: &'static [&'static str],
-    /// Packages that are allowed as optional dependencies only.
-    optional: &'static [&'static str],
-}
+/// Dependencies that must be optional, as package and dependency.
+const OPTIONAL: [(&str, &str); 2] =
+    [("mgp-security", "mgp-validators"), ("mgp-server-sdk", "mgp-macros")];
 
-/// All allowed dependencies: the layers depend on `mgp-types` but not on each other, and the SDKs combine the layers.
-#[rustfmt::skip]
-const ALLOWED: &[Arrows] = &[
-    Arrows { from: "mgp-types", to: &[], optional: &[] },
-    Arrows { from: "mgp-testkit", to: &["mgp-types"], optional: &[] },
-    Arrows { from: "mgp-transport", to: &["mgp-types"], optional: &[] },
-    Arrows { from: "mgp-security", to: &["mgp-types"], optional: &["mgp-validators"] },
-    Arrows { from: "mgp-validators", to: &["mgp-types"], optional: &[] },
-    Arrows { from: "mgp-lifecycle", to: &["mgp-types"], optional: &[] },
-    Arrows { from: "mgp-stream", to: &["mgp-types"], optional: &[] },
-    Arrows { from: "mgp-discovery", to: &["mgp-types"], optional: &[] },
-    Arrows { from: "mgp-toolindex", to: &["mgp-types"], optional: &[] },
-    Arrows { from: "mgp-server-sdk", to: &["mgp-types", "mgp-transport", "mgp-security",
-        "mgp-lifecycle", "mgp-stream"], optional: &["mgp-macros"] },
-    // The code that the macros generate uses the server SDK, but the package `mgp-macros` itself depends on no package
-    // of the workspace.
-    Arrows { from: "mgp-macros", to: &[], optional: &[] },
-    Arrows { from: "mgp-contract", to: &["mgp-types"], optional: &[] },
-    Arrows { from: "mgp-openapi", to: &["mgp-types", "mgp-server-sdk"], optional: &[] },
-    // The tests of `mgp-client-sdk` use the server SDK for the servers to which they connect.
-    Arrows { from: "mgp-client-sdk", to: &["mgp-types", "mgp-transport", "mgp-security",
-        "mgp-lifecycle", "mgp-stream", "mgp-server-sdk"], optional: &[] },
-    Arrows { from: "mgp-kernel", to: &["mgp-types", "mgp-transport", "mgp-security",
-        "mgp-lifecycle", "mgp-contract", "mgp-discovery", "mgp-toolindex", "mgp-server-sdk",
-        "mgp-client-sdk"], optional: &[] },
-    Arrows { from: "mgp", to: &["mgp-types", "mgp-transport", "mgp-security", "mgp-lifecycle",
-        "mgp-contract", "mgp-discovery", "mgp-toolindex", "mgp-server-sdk", "mgp-client-sdk",
-        "mgp-kernel", "mgp-openapi", "mgp-validate"], optional: &[] },
-    // The tests of this package check a server that is written with the SDK.
-    Arrows { from: "mgp-validate", to: &["mgp-types", "mgp-server-sdk", "mgp-transport"],
-        optional: &[] },
-    // The test programs in `xtask/programs`.
-    Arrows { from: "mgp-programs", to: &["mgp-types", "mgp-transport", "mgp-security",
-        "mgp-toolindex", "mgp-server-sdk"], optional: &[] },
-    // `docs/config.md` is generated from the table of keys in `mgp-discovery`.
-    Arrows { from: "xtask", to: &["mgp-types", "mgp-discovery"], optional: &[] },
-];
-
-/// A dependency of one package of the workspace on another.
-struct Arrow<'a> {
-    from: &'a str,
-    to: &'a str,
-    optional: bool,
-}
-
-/// Refuses dependencies between workspace packages that the table does not allow.
-pub(super) fn allowed(packages: &Value) -> Vec<Violation> {
-    let mut found = Vec::new();
-    for Arrow { from, to, optional } in arrows(packages) {
-        let Some(row) = ALLOWED.iter().find(|row| row.from == from) else {
-            found.push(Violation::new(from, "is not in the table of arrows"));
-            continue;
-        };
-        let listed = row.to.contains(&to) || (optional && row.optional.contains(&to));
-        if !listed {
-            found.push(Violation::new(from, format!("must not depend on {to}")));
-        }
-    }
-    found
+/// Refuses declarations of these dependencies that are not optional.
+pub(super) fn optional(packages: &Value) -> Vec<Violation> {
+    dependencies(packages)
+        .filter(|(from, to, optional)| !optional && OPTIONAL.contains(&(*from, *to)))
+        .map(|(from, to, _)| Violation::new(from, format!("must not always depend on {to}")))
+        .collect()
 }
 
 /// Refuses dependencies between workspace packages for which ARCHITECTURE.md has no line `from → to, to`.
@@ -78,16 +23,14 @@ pub(super) fn written_down(packages: &Value, architecture: Option<&str>) -> Vec<
         return vec![Violation::new("ARCHITECTURE.md", "is missing")];
     };
     let text = text.replace("->", "→");
-    let written = |arrow: &Arrow<'_>| {
+    let written = |(from, to): &(&str, &str)| {
         text.lines().filter_map(|line| line.split_once('→')).any(|(left, right)| {
-            names(left).any(|name| name == arrow.from) && names(right).any(|name| name == arrow.to)
+            names(left).any(|name| name == *from) && names(right).any(|name| name == *to)
         })
     };
     let unwritten = arrows(packages).into_iter().filter(|arrow| !written(arrow));
     unwritten
-        .map(|Arrow { from, to, .. }| {
-            Violation::new("ARCHITECTURE.md", format!("has no line `{from} → {to}`"))
-        })
+        .map(|(from, to)| Violation::new("ARCHITECTURE.md", format!("has no line `{from} → {to}`")))
         .collect()
 }
 
@@ -100,23 +43,15 @@ pub(super) fn no_anyhow(packages: &Value) -> Vec<Violation> {
         .collect()
 }
 
-/// Returns the dependencies between workspace packages, each once; a dependency counts as optional only if all its
-/// declarations are optional.
-fn arrows(packages: &Value) -> Vec<Arrow<'_>> {
+/// Returns the dependencies between workspace packages, each once.
+fn arrows(packages: &Value) -> BTreeSet<(&str, &str)> {
     let ours: Vec<_> = list(packages, "packages").filter_map(|p| p["name"].as_str()).collect();
-    let mut arrows: Vec<Arrow<'_>> = Vec::new();
     // Leaves out dependencies of a package on itself, which enable a feature in its tests, and those on `mgp-testkit`,
     // which the tests of every package are allowed to use.
-    let between = |(from, to, _): &(&str, &str, bool)| {
-        from != to && *to != "mgp-testkit" && ours.contains(to)
-    };
-    for (from, to, optional) in dependencies(packages).filter(between) {
-        match arrows.iter_mut().find(|arrow| arrow.from == from && arrow.to == to) {
-            Some(arrow) => arrow.optional &= optional,
-            None => arrows.push(Arrow { from, to, optional }),
-        }
-    }
-    arrows
+    dependencies(packages)
+        .filter(|(from, to, _)| from != to && *to != "mgp-testkit" && ours.contains(to))
+        .map(|(from, to, _)| (from, to))
+        .collect()
 }
 
 /// Returns all dependencies of the members, as package, dependency and whether it is optional.
@@ -152,17 +87,9 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_on_a_layer_is_refused() {
-        assert_eq!(allowed(&packages("mgp-stream", "mgp-types", false)), []);
-        assert_eq!(allowed(&packages("mgp-stream", "mgp-security", false)).len(), 1);
-        assert_eq!(allowed(&packages("mgp-new", "mgp-types", false)).len(), 1);
-        assert_eq!(allowed(&packages("mgp-types", "mgp-types", false)), []);
-    }
-
-    #[test]
     fn an_optional_arrow_must_be_optional() {
-        assert_eq!(allowed(&packages("mgp-server-sdk", "mgp-macros", true)), []);
-        assert_eq!(allowed(&packages("mgp-server-sdk", "mgp-macros", false)).len(), 1);
+        assert_eq!(optional(&packages("mgp-server-sdk", "mgp-macros", true)), []);
+        assert_eq!(optional(&packages("mgp-server-sdk", "mgp-macros", false)).len(), 1);
     }
 
     #[test]

@@ -112,12 +112,6 @@ mod tests {
     }
 
     #[test]
-    fn rows_with_the_same_figures_are_fine() {
-        check("| echo | us | 4.23 | rmcp 7.51 | 0.56x |", None);
-        check("| HTTP | instructions | 300 | floor 200 | 1.50x |", None);
-    }
-
-    #[test]
     fn another_figure_is_refused() {
         check(
             "| echo | us | 4.00 | rmcp 7.51 | 0.56x |",

@@ -164,16 +164,4 @@ mod tests {
         assert_eq!(lib("//! A.\nmod b;\nfn c() { 1 }\nconst D: u8 = 1;\n"), 2);
         assert_eq!(lib("//! A.\npub mod prelude { pub fn c() {} }\n"), 1);
     }
-
-    #[test]
-    fn modules_uses_and_macros_are_fine() {
-        assert_eq!(
-            lib("//! A.\n#![cfg_attr(docsrs, feature(x))]\nmod b;\npub use b::{C, D};\n"),
-            0
-        );
-        assert_eq!(lib("//! A.\npub(crate) mod b;\n#[cfg(test)]\nmod tests { fn a() {} }\n"), 0);
-        assert_eq!(lib("//! A.\n#[macro_export]\nmacro_rules! m { () => { fn x() {} } }\n"), 0);
-        assert_eq!(lib("//! A.\n#[proc_macro_attribute]\npub fn m() { x() }\n"), 0);
-        assert_eq!(lib("//! A.\ncrate::m! { a }\nm!(b);\npub mod prelude { pub use b::C; }\n"), 0);
-    }
 }

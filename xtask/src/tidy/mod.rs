@@ -70,7 +70,7 @@ pub(crate) fn tidy(_: &Flags) -> Outcome {
 /// Applies every rule, and returns all violations.
 fn check(tree: &Tree) -> Vec<Violation> {
     let architecture = tree.prose("ARCHITECTURE.md");
-    let mut found = arrows::allowed(&tree.packages);
+    let mut found = arrows::optional(&tree.packages);
     found.extend(arrows::written_down(&tree.packages, architecture));
     found.extend(arrows::no_anyhow(&tree.packages));
     found.extend(weight::light_by_default(&tree.packages));

@@ -105,16 +105,6 @@ mod tests {
         assert_eq!(literals("mgp-stream/src/a.rs", r#"f("initialize")"#), 1);
     }
 
-    #[test]
-    fn other_strings_and_other_places_are_free() {
-        assert_eq!(literals("mgp-types/src/a.rs", r#"f("tools/call")"#), 0);
-        assert_eq!(literals("mgp-stream/tests/a.rs", r#"f("tools/call")"#), 0);
-        assert_eq!(literals("mgp-stream/src/a.rs", "/// f(\"tools/call\")\nfn a() {}"), 0);
-        assert_eq!(literals("mgp-stream/src/a.rs", r#"f("tools/ are listed")"#), 0);
-        assert_eq!(literals("mgp-stream/src/a.rs", r#"f("notifications/mgp.")"#), 0);
-        assert_eq!(literals("mgp-stream/src/a.rs", r#"f("failed to initialize")"#), 0);
-    }
-
     #[track_caller]
     fn refused(text: &str, count: usize) {
         assert_eq!(attributes(&Source::new("a/src/b.rs", text)).len(), count, "{text}");
@@ -130,13 +120,6 @@ mod tests {
         refused("#[test]\n#[ignore] fn a() {}", 1);
         refused("#[ignore = \"slow\"] fn a() {}", 1);
         refused("#[should_panic(expected = \"x\")] fn a() {}", 1);
-    }
-
-    #[test]
-    fn honest_attributes_are_fine() {
-        refused("#[expect(dead_code, reason = \"used later\")] fn a() {}", 0);
-        refused("#[serde(rename_all = \"camelCase\")] struct A { allow: bool }", 0);
-        refused("// #[ignore]\nconst A: &str = \"#[ignore]\";", 0);
     }
 
     #[test]

@@ -186,13 +186,6 @@ mod tests {
     }
 
     #[test]
-    fn an_encoder_behind_its_feature_is_fine() {
-        let features =
-            json!({"default": ["small"], "small": [], "encoder": ["dep:ort", "ort?/load"]});
-        check(&features, true, &["small"], 0);
-    }
-
-    #[test]
     fn an_encoder_by_default_is_refused() {
         let features =
             json!({"default": [], "small": [], "encoder": ["dep:ort"], "hub": ["encoder"]});

@@ -98,7 +98,7 @@ fn without_a_terminal_nobody_is_assumed_to_sit_at_the_host() {
 
     // An added server is granted to the agents of the connected hosts.
     let added = home.succeed(&["servers", "add", "echo", "--", &program("echo")]);
-    for expected in ["access for claude-code", "access for default", "`mgp access revoke"] {
+    for expected in ["echo: access for claude-code, default; ", "`mgp access revoke"] {
         assert!(added.contains(expected), "{expected}: {added}");
     }
     let add = ["servers", "add", "own", "--agent", "ada", "--", &program("echo"), "own"];

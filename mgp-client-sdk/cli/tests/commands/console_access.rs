@@ -1,6 +1,7 @@
 //! Tests of the console's page about access: the entries and limits that it shows, the forms that make entries, and the
 //! buttons that revoke them.
 
+use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
 use mgp_testkit::until_blocking;
@@ -9,6 +10,7 @@ use serde_json::{Value, json};
 use crate::console::Browser;
 use crate::hostile::stub;
 use crate::kernel::Kernel;
+use crate::login::get;
 use crate::program::program;
 use crate::world::Home;
 
@@ -178,4 +180,20 @@ fn a_console_shows_the_limits_of_its_kernel_from_whatever_folder_it_is_started()
     let (_, limits) = page.split_once("id=\"limits\"").unwrap();
     assert!(limits.contains(">db</th>") && limits.contains("5 calls in a minute"), "{limits}");
     assert!(limits.contains(">own</th>") && !limits.contains("elsewhere"), "{limits}");
+}
+
+#[test]
+fn commands_on_the_pages_of_another_state_folder_name_it() {
+    let home = Home::new();
+    let folder = home.path("other").display().to_string();
+    let mut command = home.command(&["console", "--print", "--state", &folder]);
+    let mut console = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut link = String::new();
+    BufReader::new(console.stdout.take().unwrap()).read_line(&mut link).unwrap();
+    let (first, _) = link.split_once("/login?").unwrap();
+    let (_, page) = get(first);
+    console.kill().unwrap();
+    console.wait().unwrap();
+    home.run(&["stop", "--state", &folder]);
+    assert!(page.contains(&format!("run `mgp console --state {folder}`")), "{page}");
 }

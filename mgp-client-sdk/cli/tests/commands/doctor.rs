@@ -222,15 +222,23 @@ fn definitions_that_cannot_be_read_are_found() {
 }
 
 #[test]
-fn a_missing_folder_of_a_server_is_named_with_its_remedy() {
+fn a_missing_folder_and_all_unset_variables_are_named_with_their_remedies() {
     let home = Home::new();
     let server = format!("[[servers]]\nid = 'away'\ncommand = '{}'\n", program("echo"));
-    home.write(".config/mgp/servers.toml", &format!("{server}cwd = '/no/such/folder'\n"));
+    let env = "env = { K = '${UNSET_A}', L = '${UNSET_B}', M = '${UNSET_A}' }\n";
+    let other = format!("[[servers]]\nid = 'unset'\ncommand = 'true'\n{env}");
+    home.write(".config/mgp/servers.toml", &format!("{server}cwd = '/no/such/folder'\n{other}"));
     let (report, code) = home.any_json("doctor", &["doctor"]);
     assert_eq!(code, Some(1));
     let found = printed(&report, "away");
     assert!(found.contains("its folder `/no/such/folder` does not exist"), "{report}");
     assert!(found.contains("create it, or correct `cwd`"), "{report}");
+    let checks = report["checks"].as_array().unwrap();
+    let fix = checks.iter().find(|check| check["server"] == "unset").unwrap()["fix"].to_string();
+    for name in ["UNSET_A", "UNSET_B"] {
+        let count = fix.matches(&format!("`mgp secrets set {name}`")).count();
+        assert_eq!(count, 1, "{name}: {fix}");
+    }
 }
 
 #[test]

@@ -341,6 +341,8 @@ fn an_agent_finds_and_calls_what_it_was_granted() {
     assert_eq!(child.wait_with_output().unwrap().stdout, b"read\n");
     home.fail(2, &["tools", "call", "bench.echo", "--arguments", "[]"], "not a JSON object");
     home.fail(2, &["tools", "call", "bench.echo", "hi"], "is not NAME=VALUE");
+    let twice = ["tools", "call", "bench.echo", "message=a", "message=b"];
+    home.fail(2, &twice, "`message` is given twice");
     let number = ["tools", "call", "bench.echo", "message=7", "--agent", "ada"];
     home.fail(1, &number, "a text that looks like JSON is given in quotation marks");
     home.fail(1, &["tools", "call", "bench.nothing", "--agent", "ada"], "nothing");
@@ -462,13 +464,13 @@ fn servers_are_added_and_removed_while_a_kernel_runs() {
     until_blocking("the servers are updated", || ids().is_empty());
 }
 
-/// A shell server with one tool, whose description is the text of a file.
+/// A shell server whose list of tools is the text of a file.
 const SHELL: &str = r#"
 while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/^[^,]*,"id":\([0-9]*\).*/\1/p')
   case "$line" in
     *'"method":"initialize"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1"}}}\n' "$id" ;;
-    *'"method":"tools/list"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"t","description":"%s","inputSchema":{"type":"object"}}]}}\n' "$id" "$(cat "$1")" ;;
+    *'"method":"tools/list"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"tools":%s}}\n' "$id" "$(cat "$1")" ;;
     *'"method":"notifications/'*) ;;
     *) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}\n' "$id" ;;
   esac
@@ -476,52 +478,13 @@ done
 "#;
 
 #[test]
-fn a_changed_definition_waits_for_an_operator() {
+fn an_upgrade_waits_for_an_operator_and_is_one_review() {
     let files = Home::new();
-    let (script, says) = (files.write("s.sh", SHELL), files.write("says", "Reads a file"));
-    let kernel = Kernel::new(&format!(
-        "[[servers]]\nid = 'sh'\ncommand = 'sh'\nargs = ['{}', '{}']\n",
-        script.display(),
-        says.display()
-    ));
-    let home = &kernel.home;
-    let standing = || {
-        let all = home.json("tools-ls", &["tools", "ls"]);
-        all.as_array().unwrap().first().map(|tool| tool["standing"].as_str().unwrap().to_owned())
-    };
-    until_blocking("the definition is checked", || standing().as_deref() == Some("pinned"));
-    home.fail(1, &["tools", "approve", "sh.t"], "needs no decision; its definition is pinned");
-    home.fail(2, &["tools", "approve", "sh.u"], "there is no tool `sh.u`");
-    fs::write(&says, "Sends a file to a stranger").unwrap();
-    home.silent(&["servers", "restart", "sh"]);
-    until_blocking("the definition is checked", || standing().as_deref() == Some("changed"));
-    let lacks = || kernel.server("sh")["lacks"].clone();
-    let why = "1 definition waits for an operator; see `mgp tools ls sh --waiting`";
-    assert_eq!(lacks(), why);
-    let report = home.json("doctor", &["doctor", "--no-start"]);
-    assert!(report.to_string().contains("in the kernel: 1 definition waits"), "{report}");
-    let printed = home.succeed(&["tools", "ls", "--waiting"]);
-    assert!(printed.contains("mgp tools approve sh.t"), "{printed}");
-    home.fail(2, &["tools", "approve", "sh.t"], "add --yes");
-    let ended = home.run(&["tools", "approve", "sh.t", "--yes", "--because", "it is meant so"]);
-    assert!(ended.code == Some(0) && ended.out.starts_with("sh.t: "), "{ended:?}");
-    until_blocking("the definition is checked", || standing().as_deref() == Some("pinned"));
-    until_blocking("the warning is updated", || lacks().is_null());
-    let approved = home.succeed(&["audit", "query", "--type", "dev.cloto.definition_approved"]);
-    assert!(approved.contains("sh.t"), "{approved}");
-}
-
-#[test]
-fn an_upgrade_is_one_review() {
-    let files = Home::new();
-    // With this script, the file `says` contains the complete list of tools.
-    let script =
-        SHELL.replace(r#"[{"name":"t","description":"%s","inputSchema":{"type":"object"}}]"#, "%s");
     let list = |word: &str| {
         let tool = |name: &str| json!({ "name": name, "description": format!("Reads {name} {word}"), "inputSchema": { "type": "object" } });
         Value::from(["one", "two", "three", "four"].map(tool).to_vec()).to_string()
     };
-    let (script, says) = (files.write("s.sh", &script), files.write("says", &list("whole")));
+    let (script, says) = (files.write("s.sh", SHELL), files.write("says", &list("whole")));
     let kernel = Kernel::new(&format!(
         "[[servers]]\nid = 'sh'\ncommand = 'sh'\nargs = ['{}', '{}']\n",
         script.display(),
@@ -529,22 +492,36 @@ fn an_upgrade_is_one_review() {
     ));
     let home = &kernel.home;
     let waiting = || home.json("tools-ls", &["tools", "ls", "--waiting"]).as_array().unwrap().len();
-    let count = || home.json("tools-ls", &["tools", "ls", "sh"]).as_array().unwrap().len();
+    let pinned = || {
+        let all = home.json("tools-ls", &["tools", "ls", "sh"]);
+        all.as_array().unwrap().iter().filter(|tool| tool["standing"] == "pinned").count()
+    };
+    let lacks = || kernel.server("sh")["lacks"].clone();
     let upgrade = |word: &str| {
         fs::write(&says, list(word)).unwrap();
         home.silent(&["servers", "restart", "sh"]);
         until_blocking("the definitions wait", || waiting() == 4);
     };
-    until_blocking("the tools are listed", || count() == 4);
+    until_blocking("the definitions are checked", || pinned() == 4);
     home.fail(1, &["tools", "approve", "--all"], "no definition needs a decision");
+    home.fail(1, &["tools", "approve", "sh.one"], "needs no decision; its definition is pinned");
+    home.fail(2, &["tools", "approve", "sh.u"], "there is no tool `sh.u`");
     upgrade("in part");
+    let why = "4 definitions wait for an operator; see `mgp tools ls sh --waiting`";
+    assert_eq!(lacks(), why);
+    let report = home.json("doctor", &["doctor", "--no-start"]);
+    assert!(report.to_string().contains("in the kernel: 4 definitions wait"), "{report}");
+    let printed = home.succeed(&["tools", "ls", "--waiting"]);
+    assert!(printed.contains("mgp tools approve sh."), "{printed}");
+    home.fail(2, &["tools", "approve", "sh.one"], "add --yes");
     home.fail(
         1,
         &["tools", "approve", "other.*", "--yes"],
         "no definition of `other.*` needs a decision",
     );
     home.fail(2, &["tools", "approve", "sh", "--fingerprint", "x"], "name one tool");
-    let ended = home.run(&["tools", "approve", "sh.t*", "sh.one", "--yes"]);
+    let because = ["--yes", "--because", "it is meant so"];
+    let ended = home.run(&[&["tools", "approve", "sh.t*", "sh.one"][..], &because].concat());
     let shown = "  /description was “Reads one whole”, is “Reads one in part”";
     assert_eq!((ended.code, ended.err.contains(shown)), (Some(0), true), "{ended:?}");
     until_blocking("the definitions are decided", || waiting() == 1);
@@ -554,6 +531,9 @@ fn an_upgrade_is_one_review() {
     upgrade("at last");
     home.succeed(&["tools", "approve", "--all", "--yes"]);
     until_blocking("the definitions are decided", || waiting() == 0);
+    until_blocking("the warning is updated", || lacks().is_null());
+    let approved = home.succeed(&["audit", "query", "--type", "dev.cloto.definition_approved"]);
+    assert!(approved.contains("sh.one"), "{approved}");
 }
 
 #[test]

@@ -118,6 +118,12 @@ impl World {
     fn server(&self) -> Value {
         self.kernel.server("tracker")
     }
+
+    /// Returns the revocations since the log was last read.
+    fn revoked(&self) -> Vec<String> {
+        let log = self.issuer.control("log");
+        log.lines().filter(|line| line.starts_with("revoke ")).map(str::to_owned).collect()
+    }
 }
 
 /// Logs in as a user on the page of a login, and follows the redirect back.
@@ -198,9 +204,7 @@ fn a_login_lasts_until_it_is_revoked_and_then_names_its_remedy() {
 
     world.issuer.control("log");
     world.home().succeed(&["servers", "logout", "tracker"]);
-    let log = world.issuer.control("log");
-    let revoked: Vec<_> = log.lines().filter(|line| line.starts_with("revoke")).collect();
-    assert_eq!(revoked, ["revoke refresh bob", "revoke access bob"]);
+    assert_eq!(world.revoked(), ["revoke refresh bob", "revoke access bob"]);
     world.refuses("x", LOGIN);
     world.home().fail(1, &["servers", "logout", "tracker"], "there is no login");
 }
@@ -215,6 +219,56 @@ fn a_logout_deletes_tokens_that_cannot_be_revoked_and_reports_them() {
     assert!(ended.err.contains("not all were revoked") && ended.err.contains("503"), "{ended:?}");
     assert!(!world.home().path(".local/state/mgp/logins/tracker.json").exists());
     world.refuses("x", "run `mgp servers login tracker`");
+}
+
+#[test]
+fn a_repeated_login_revokes_the_tokens_that_it_replaces() {
+    let world = World::new("");
+    world.log_in("ada", &[]);
+    world.answers("x", "ada");
+    world.issuer.control("log");
+    world.log_in("bob", &[]);
+    assert_eq!(world.revoked(), ["revoke refresh ada", "revoke access ada"]);
+    world.answers("x", "bob");
+}
+
+#[test]
+fn a_logout_at_a_disabled_server_revokes_its_tokens() {
+    let world = World::new("");
+    world.log_in("ada", &[]);
+    world.home().silent(&["servers", "disable", "tracker"]);
+    world.issuer.control("log");
+    world.home().silent(&["servers", "logout", "tracker"]);
+    assert_eq!(world.revoked(), ["revoke refresh ada", "revoke access ada"]);
+}
+
+#[test]
+fn removing_a_server_revokes_and_deletes_all_logins_there() {
+    let world = World::new("login = 'agent'");
+    world.log_in("kernel", &[]);
+    world.log_in("ada", &["--agent", "a"]);
+    world.issuer.control("log");
+    let ended = world.home().run(&["servers", "rm", "tracker"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.err.contains("removed with it: 2 logins"), "{ended:?}");
+    let revoked = world.revoked();
+    for token in ["refresh kernel", "access kernel", "refresh ada", "access ada"] {
+        assert!(revoked.contains(&format!("revoke {token}")), "{revoked:?}");
+    }
+    let left = fs::read_dir(world.home().path(".local/state/mgp/logins")).unwrap();
+    let left: Vec<_> = left.map(|file| file.unwrap().path()).collect();
+    assert!(!left.iter().any(|file| file.extension().is_some_and(|end| end == "json")), "{left:?}");
+}
+
+#[test]
+fn a_server_whose_tokens_cannot_be_revoked_is_removed_and_they_are_reported() {
+    let world = World::new("");
+    world.log_in("ada", &[]);
+    world.issuer.control("token-fault?status=503");
+    let ended = world.home().run(&["servers", "rm", "tracker"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.err.contains("not all were revoked") && ended.err.contains("503"), "{ended:?}");
+    assert!(!world.home().path(".local/state/mgp/logins/tracker.json").exists());
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use mgp_testkit::until_blocking;
+use mgp_testkit::{http_response, serve_http, until_blocking};
 
 use crate::kernel::Kernel;
 use crate::login::TestServer;
@@ -156,18 +156,7 @@ fn a_secret_is_in_no_file_that_others_read() {
 #[test]
 fn a_refused_header_is_explained_in_words_of_the_configuration() {
     let home = Home::new();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    thread::spawn(move || {
-        for mut client in listener.incoming().flatten() {
-            let mut lines = BufReader::new(client.try_clone().unwrap()).lines();
-            // The body is not read; the answer does not depend on it.
-            while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
-            let answer =
-                "HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-            let _ = client.write_all(answer.as_bytes());
-        }
-    });
+    let url = serve_http(|_| http_response(401, "", "")) + "/mcp";
     let header = ["--header", "Authorization=Bearer old"];
     let add = [&["servers", "add", "tracker", "--url", &url][..], &header].concat();
     let added = home.succeed(&add);

@@ -7,6 +7,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
+use mgp_discovery::SecretFile;
 use mgp_testkit::until_blocking;
 
 use crate::kernel::Kernel;
@@ -191,6 +192,35 @@ fn a_change_of_a_server_that_takes_long_is_reported_while_it_lasts() {
 }
 
 #[test]
+fn commands_that_follow_the_kernel_end_with_it_and_name_the_reason() {
+    let kernel = Kernel::new("");
+    let home = &kernel.home;
+    let commands: [&[&str]; 3] =
+        [&["events", "--follow"], &["audit", "tail", "--follow"], &["approvals", "watch"]];
+    let followers = commands.map(|arguments| {
+        let mut command = home.command(arguments);
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    });
+    // One of the clients is the command that asks.
+    let are_connected = || {
+        let clients = home.json("status", &["status"])["clients"].as_array().unwrap().len();
+        clients == followers.len() + 1
+    };
+    // A command can have a second connection for a moment, so the state must last.
+    until_blocking("the commands are connected", || are_connected() && are_connected());
+    home.silent(&["stop"]);
+    for (arguments, follower) in commands.iter().zip(followers) {
+        let ended = follower.wait_with_output().unwrap();
+        let printed = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(3), "{arguments:?}: {printed}");
+        // A request that arrives while the kernel stops is refused.
+        let reasons = ["mgp: the kernel has stopped\n", "mgp: the kernel is stopping\n"];
+        let is_named = reasons.iter().any(|reason| printed.ends_with(reason));
+        assert!(is_named, "{arguments:?}: {printed}");
+    }
+}
+
+#[test]
 fn a_server_added_after_another_of_its_id_was_removed_has_none_of_its_tools() {
     let home = Home::new();
     home.succeed(&["servers", "add", "x", "--no-grant", "--", &program("workbench")]);
@@ -199,7 +229,13 @@ fn a_server_added_after_another_of_its_id_was_removed_has_none_of_its_tools() {
     until_blocking("the tools are listed", || tools(&kernel) > 5);
     kernel.home.silent(&["stop"]);
     let home = kernel.into_home();
-    home.succeed(&["servers", "rm", "x"]);
+    let secrets = SecretFile::in_folder(&home.path(".local/state/mgp"));
+    for name in ["x.KEY", "x.y.KEY", "xy.KEY"] {
+        secrets.set(name, "s3cret").unwrap();
+    }
+    let removed = home.run(&["servers", "rm", "x"]);
+    assert_eq!(removed.code, Some(0), "{removed:?}");
+    assert!(removed.err.contains("its stored secrets stay: x.KEY; `mgp secrets rm"), "{removed:?}");
     home.fail(1, &["index", "export"], "the index is empty");
     home.succeed(&["servers", "add", "x", "--no-grant", "--", "sleep", "60"]);
     assert_eq!(tools(&Kernel::on(home, None)), 0);

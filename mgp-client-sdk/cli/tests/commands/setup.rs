@@ -275,6 +275,18 @@ fn a_file_that_cannot_be_changed_does_not_stop_the_other_hosts() {
 }
 
 #[test]
+fn if_no_host_can_be_read_the_failure_names_the_file_the_reason_and_the_remedy() {
+    let home = Home::new();
+    home.write(".claude.json", r#"{"mcpServers": {"#);
+    for command in ["setup", "import"] {
+        home.fail(1, &[command], ".claude.json` cannot be read: it is not JSON at line 1");
+        let failed = home.run(&[command, "--json"]);
+        assert!(failed.out.contains(".claude.json` cannot be read"), "{failed:?}");
+        assert!(failed.out.contains("correct this"), "{failed:?}");
+    }
+}
+
+#[test]
 fn servers_of_continue_in_its_settings_are_imported_and_named_as_not_governed() {
     let home = Home::new();
     let settings = "name: mine\nmcpServers:\n  - name: own\n    command: own\n    env: { KEY: \"${{ secrets.KEY }}\" }\n";

@@ -1,23 +1,17 @@
 //! Tests that an agent with access to a single tool cannot do what only operators may do: it tries every method, and
 //! every spelling of the method as a tool name, over every connection.
 
-use std::process::Stdio;
-use std::time::Duration;
-
 use mgp_client_sdk::{Client, ToolResult};
 use mgp_types::mcp::{ElicitAction, ElicitResult, Era};
 use mgp_types::method::{
     CallbackRespond, Kind, LifecycleShutdown, Request as _, methods, tool_spelling,
 };
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::time::timeout;
 
 use crate::callers::{token, with_tokens};
-use crate::host::below_host;
 use crate::serving::Serving;
 use crate::tool_paths::Caller;
+use crate::wire::{Wire, agent};
 use crate::world::World;
 use mgp_testkit::until;
 
@@ -102,7 +96,7 @@ async fn one_granted_tool_gives_nothing_else() {
         ("http", serving.comes(&key).await),
     ];
     let before = state(&world);
-    let mut tried = raw(&world).await;
+    let mut tried = raw(&world);
     for (way, host) in &hosts {
         host.call("notes.list").await.unwrap();
         for (name, params) in tries() {
@@ -277,18 +271,18 @@ fn others() -> [(&'static str, Value); 6] {
 }
 
 /// Sends the methods as raw messages, with and without MGP; returns how many refusals should be in the audit log.
-async fn raw(world: &World) -> usize {
+fn raw(world: &World) -> usize {
     let mut recorded = 0;
     for speaks in [false, true] {
-        let mut raw = Raw::new(world, speaks).await;
+        let mut raw = connect(world, speaks);
         for (name, params) in tries() {
-            let error = raw.ask(name, &params).await.unwrap_err();
+            let error = raw.ask(name, &params).unwrap_err();
             let code = if speaks { 1000 } else { -32601 };
             assert_eq!(error["code"], code, "{name}: {error}");
             recorded += usize::from(speaks);
         }
         for (name, params) in others() {
-            match raw.ask(name, &params).await {
+            match raw.ask(name, &params) {
                 Err(error) => {
                     let code = error["code"].as_i64().unwrap();
                     assert!([1000, -32601].contains(&code), "{name}: {error}");
@@ -308,64 +302,23 @@ async fn raw(world: &World) -> usize {
         }
         // Responses to requests that the kernel never sent must have no effect.
         for id in 0..20 {
-            raw.send(&json!({"jsonrpc": "2.0", "id": id, "result": {"action": "accept"}})).await;
+            raw.send(&json!({"jsonrpc": "2.0", "id": id, "result": {"action": "accept"}}));
         }
     }
     recorded
 }
 
-/// A host of the legacy era that writes raw messages.
-struct Raw {
-    _child: Child,
-    input: ChildStdin,
-    lines: Lines<BufReader<ChildStdout>>,
-    next: u64,
-}
-
-impl Raw {
-    async fn new(world: &World, speaks: bool) -> Self {
-        let mut command = world.command(&["serve", "--stdio", "--agent", "ada", "--config"]);
-        command.arg(world.path("mgp.toml"));
-        let mut command = Command::from(below_host(&command));
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let input = child.stdin.take().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut this = Self { _child: child, input, lines, next: 1000 };
-        let all =
-            ["access_control", "discovery", "lifecycle", "security", "bidirectional", "audit"];
-        let mgp = json!({"mgp": {"version": "0.6.0", "extensions": all}});
-        let hello = json!({
-            "protocolVersion": "2025-06-18",
-            "capabilities": if speaks { mgp } else { json!({}) },
-            "clientInfo": {"name": "raw", "version": "1"},
-        });
-        this.ask("initialize", &hello).await.unwrap();
-        this.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
-        this
-    }
-
-    async fn send(&mut self, message: &Value) {
-        self.input.write_all(format!("{message}\n").as_bytes()).await.unwrap();
-    }
-
-    async fn ask(&mut self, method: &str, params: &Value) -> Result<Value, Value> {
-        self.next += 1;
-        let id = self.next;
-        let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-        self.send(&request).await;
-        loop {
-            let line = timeout(Duration::from_secs(20), self.lines.next_line()).await;
-            let line = line.expect("an answer arrives").unwrap().unwrap();
-            let mut answer: Value = line.parse().unwrap();
-            if answer["id"] == id {
-                let error = answer["error"].take();
-                return if error.is_null() { Ok(answer["result"].take()) } else { Err(error) };
-            }
-        }
-    }
+/// Connects the agent `ada` to the local socket, with or without MGP.
+fn connect(world: &World, speaks: bool) -> Wire {
+    let mut wire = Wire::connect(&world.path("state/mgp.sock"), &agent("ada")).unwrap();
+    let all = ["access_control", "discovery", "lifecycle", "security", "bidirectional", "audit"];
+    let mgp = json!({"mgp": {"version": "0.6.0", "extensions": all}});
+    let hello = json!({
+        "protocolVersion": "2025-06-18",
+        "capabilities": if speaks { mgp } else { json!({}) },
+        "clientInfo": {"name": "raw", "version": "1"},
+    });
+    wire.ask("initialize", &hello).unwrap();
+    wire.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    wire
 }

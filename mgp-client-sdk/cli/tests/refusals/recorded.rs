@@ -89,7 +89,7 @@ async fn access_without_a_grant_is_refused_and_the_operator_reads_the_command_th
 
 #[tokio::test]
 async fn permissions_and_confirmations_wait_for_a_person() {
-    let world = World::new(UNRULY);
+    let world = World::new(&format!("[kernel]\napproval_timeout = \"2s\"\n{UNRULY}"));
     let file = world.write("work/a.txt", "a");
     let hosts = hosts(&world).await;
     world.knows(9).await;

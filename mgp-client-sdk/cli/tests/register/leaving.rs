@@ -64,15 +64,13 @@ async fn a_running_call_finishes_and_then_everything_of_the_server_is_removed() 
     assert_eq!(text(&ada, "say").await, Err(ErrorCode::ACCESS_DENIED.0));
     let log = world.kernel.governance().log().unwrap();
     let mut reply = Vec::new();
-    for _ in 0..500 {
+    until("all is recorded", async || {
         log.flush().await.unwrap();
         reply = log.query(AuditQuery::new().server("made")).await.unwrap().events;
         let is = |word: &str| reply.iter().filter(|one| one.event_type.as_str() == word).count();
-        if is("dev.cloto.definition_pinned") == 4 && is("dev.cloto.server_deregistered") == 1 {
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
+        is("dev.cloto.definition_pinned") == 4 && is("dev.cloto.server_deregistered") == 1
+    })
+    .await;
     let is = |word: &str| reply.iter().filter(|one| one.event_type.as_str() == word).count();
     assert_eq!(
         is("dev.cloto.definition_pinned"),

@@ -4,7 +4,6 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use mgp_client_sdk::{Client, ClientBuilder, EraChoice, Error};
 use mgp_discovery::Sources;
@@ -109,20 +108,13 @@ impl World {
     /// Stops the kernel, and starts another one with the same state.
     pub(crate) async fn restart(&mut self) {
         self.stop().await;
-        let mut in_use = String::new();
-        for _ in 0..500 {
-            let sources = Sources::single(self.folder.join("mgp.toml"));
-            match Kernel::builder().sources(sources).in_folder(self.folder.join("state")).await {
-                Ok(kernel) => {
-                    self.kernel = kernel;
-                    return;
-                }
-                // The state folder stays locked until the previous kernel has ended.
-                Err(error) => in_use = error.to_string(),
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        panic!("the state of the kernel before is still in use: {in_use}");
+        // The state folder stays locked until the previous kernel has ended.
+        until("the state folder is free", async || {
+            let builder = Kernel::builder().sources(Sources::single(self.folder.join("mgp.toml")));
+            let started = builder.in_folder(self.folder.join("state")).await;
+            started.map(|kernel| self.kernel = kernel).is_ok()
+        })
+        .await;
     }
 
     pub(crate) fn asks(&self, id: &str) -> RegisterParams {

@@ -268,21 +268,6 @@ fn a_second_signal_ends_a_slow_stop() {
 }
 
 #[test]
-fn processes_of_a_killed_server_end_with_it_and_it_is_restarted() {
-    let world = grown();
-    let mut host = world.host(&["--standalone"]);
-    host.echoes("there");
-    let (_, server) = keeper(&world, host.child.id());
-    let before = all(&world);
-    kill("-KILL", server);
-    within(|| (!before.iter().any(|pid| lives(*pid))).then_some(()));
-    host.echoes("again");
-    let now = all(&world);
-    assert!(before.iter().all(|pid| !now.contains(pid)));
-    assert_eq!(host.leave().code(), Some(0));
-}
-
-#[test]
 fn a_keeper_that_is_killed_takes_its_server_with_it() {
     let world = World::new("");
     let mut host = world.host(&["--standalone"]);
@@ -319,32 +304,6 @@ fn orphans_of_a_server_are_reaped_while_it_runs() {
     };
     within(|| (zombies() == 0).then_some(()));
     assert_eq!(host.leave().code(), Some(0));
-}
-
-#[test]
-fn descriptors_are_closed_when_servers_end() {
-    let world = World::new("");
-    let mut host = world.host(&["--standalone"]);
-    host.echoes("there");
-    let kernel = host.child.id();
-    let open = || fs::read_dir(format!("/proc/{kernel}/fd")).unwrap().count();
-    let before = open();
-    for round in 0..3 {
-        let server = world
-            .marked()
-            .into_iter()
-            .find(|pid| stat(*pid).is_some_and(|(_, parent)| parent != kernel));
-        kill("-KILL", server.unwrap());
-        within(|| {
-            world
-                .marked()
-                .is_empty()
-                .then_some(())
-                .or_else(|| (!lives(server.unwrap())).then_some(()))
-        });
-        host.echoes(&round.to_string());
-    }
-    within(|| (open() <= before).then_some(()));
 }
 
 #[test]

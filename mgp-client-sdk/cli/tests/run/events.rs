@@ -1,13 +1,14 @@
 //! Tests of events with the real program: `mgp events`, durable subscriptions across kills of the kernel, and webhooks.
 
 use std::collections::HashSet;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, EraChoice, EventCursor, ServerEvent};
+use mgp_testkit::http_response;
 use mgp_transport::ChildCommand;
 use mgp_types::{Sha256Hash, to_hex};
 use serde_json::{Value, json};
@@ -230,23 +231,8 @@ async fn operators_see_recent_events_and_filter_them() {
     assert_eq!(mgp(&world, &["webhooks"]), json!([]));
 }
 
-/// A request that a webhook sent: its headers in lower case, and its body.
-pub(crate) struct Posted {
-    headers: Vec<String>,
-    pub(crate) body: String,
-}
-
-impl Posted {
-    pub(crate) fn header(&self, name: &str) -> &str {
-        let found =
-            self.headers.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
-        found.unwrap_or_else(|| panic!("{name}: {:?}", self.headers))
-    }
-
-    pub(crate) fn value(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap()
-    }
-}
+/// A request that a webhook sent.
+pub(crate) use mgp_testkit::HttpRequest as Posted;
 
 /// Starts a receiver of a webhook's requests, which answers each one with the result of `status`; returns its URL, and
 /// a channel with the requests.
@@ -258,20 +244,9 @@ pub(crate) fn receiver(
     let (sender, posted) = channel();
     std::thread::spawn(move || {
         for (number, stream) in listener.incoming().map_while(Result::ok).enumerate() {
-            let mut reader = BufReader::new(stream);
-            let (mut headers, mut line) = (Vec::new(), String::new());
-            while reader.read_line(&mut line).unwrap_or(0) > 2 {
-                headers.push(line.trim_end().to_ascii_lowercase());
-                line.clear();
-            }
-            let length = headers.iter().find_map(|line| line.strip_prefix("content-length: "));
-            let mut body = vec![0; length.unwrap().parse().unwrap()];
-            reader.read_exact(&mut body).unwrap();
-            let one = Posted { headers, body: String::from_utf8(body).unwrap() };
-            let code = status(number, &one);
-            let answer =
-                format!("HTTP/1.1 {code} x\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
-            let _ = reader.get_mut().write_all(answer.as_bytes());
+            let one = Posted::read(&stream).unwrap();
+            let answer = http_response(status(number, &one), "", "");
+            let _ = (&stream).write_all(answer.as_bytes());
             if sender.send(one).is_err() {
                 return;
             }

@@ -2,56 +2,47 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader, Write as _};
-use std::net::TcpListener;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use mgp_testkit::{HttpRequest, http_response, serve_http};
 use serde_json::{Value, json};
 
 use crate::reach::{agent, configure, text, world};
 use crate::world::{Host, World, kill, within};
 
-/// A collector: the paths, keys and bodies of the requests that it got.
+/// A collector: the requests that it got.
 #[derive(Clone, Default)]
 pub(crate) struct Collector {
-    requests: Arc<Mutex<Vec<(String, String, Value)>>>,
+    requests: Arc<Mutex<Vec<HttpRequest>>>,
     /// The path whose requests it refuses.
     refused: &'static str,
+}
+
+/// Returns the path of a request.
+fn path_of(request: &HttpRequest) -> &str {
+    request.head.split(' ').nth(1).unwrap_or_default()
 }
 
 impl Collector {
     /// Serves at a free port until the test ends.
     pub(crate) fn start(&self) -> String {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
         let all = self.clone();
-        thread::spawn(move || {
-            for stream in listener.incoming().take(1000).flatten() {
-                let all = all.clone();
-                thread::spawn(move || {
-                    let mut reader = BufReader::new(stream);
-                    while let Some(request) = read_request(&mut reader) {
-                        let status = if request.0 == all.refused { "404 Not" } else { "200 OK" };
-                        all.requests.lock().unwrap().push(request);
-                        let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 2\r\n\r\n{{}}");
-                        let _ = reader.get_mut().write_all(answer.as_bytes());
-                    }
-                });
-            }
-        });
-        url
+        serve_http(move |request| {
+            all.requests.lock().unwrap().push(request.clone());
+            http_response(if path_of(request) == all.refused { 404 } else { 200 }, "", "{}")
+        })
     }
 
     /// Returns all items that were sent to a path, e.g. all spans; `keys` are the members of the nested lists around
     /// them.
     fn all(&self, path: &str, keys: [&str; 3]) -> Vec<Value> {
         let requests = self.requests.lock().unwrap();
-        let of_path = requests.iter().filter(|(at, ..)| at == path);
+        let of_path = requests.iter().filter(|request| path_of(request) == path);
         of_path
-            .flat_map(|(_, _, body)| body[keys[0]].as_array().unwrap().clone())
+            .flat_map(|request| request.value()[keys[0]].as_array().unwrap().clone())
             .flat_map(|of| of[keys[1]].as_array().unwrap().clone())
             .flat_map(|of| of[keys[2]].as_array().unwrap().clone())
             .collect()
@@ -68,42 +59,19 @@ impl Collector {
 
     /// Returns the number of requests to a path.
     fn count(&self, path: &str) -> usize {
-        self.requests.lock().unwrap().iter().filter(|(at, ..)| at == path).count()
+        self.requests.lock().unwrap().iter().filter(|request| path_of(request) == path).count()
     }
 
     /// Returns the ids of the kernels that sent requests.
     fn instances(&self) -> BTreeSet<String> {
         let requests = self.requests.lock().unwrap();
-        let resources = requests.iter().flat_map(|(_, _, body)| {
-            ["resourceSpans", "resourceMetrics"].map(|kind| &body[kind][0]["resource"])
+        let resources = requests.iter().flat_map(|request| {
+            let body = request.value();
+            ["resourceSpans", "resourceMetrics"].map(|kind| body[kind][0]["resource"].clone())
         });
-        let ids = resources.filter_map(|resource| attribute(resource, "service.instance.id"));
-        ids.map(str::to_owned).collect()
+        let id = |resource: Value| attribute(&resource, "service.instance.id").map(str::to_owned);
+        resources.filter_map(id).collect()
     }
-}
-
-fn read_request(reader: &mut impl BufRead) -> Option<(String, String, Value)> {
-    let mut line = String::new();
-    reader.read_line(&mut line).ok()?;
-    let path = line.split(' ').nth(1)?.to_owned();
-    let (mut length, mut key) = (0, String::new());
-    loop {
-        let mut header = String::new();
-        reader.read_line(&mut header).ok()?;
-        let header = header.trim();
-        if header.is_empty() {
-            break;
-        }
-        let (name, value) = header.split_once(": ")?;
-        match name.to_ascii_lowercase().as_str() {
-            "content-length" => length = value.parse().ok()?,
-            "x-key" => value.clone_into(&mut key),
-            _ => {}
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    Some((path, key, serde_json::from_slice(&body).ok()?))
 }
 
 fn attribute<'a>(of: &'a Value, key: &str) -> Option<&'a str> {
@@ -153,7 +121,9 @@ fn calls_and_figures_reach_a_collector_in_the_trace_of_the_caller() {
         ok["asInt"].as_str()?.parse::<u64>().ok().filter(|count| *count >= 3)
     });
     assert!(total < 100, "{total}");
-    assert!(collector.requests.lock().unwrap().iter().all(|(_, key, _)| key == "k1"));
+    assert!(
+        collector.requests.lock().unwrap().iter().all(|request| request.header("x-key") == "k1")
+    );
 }
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";

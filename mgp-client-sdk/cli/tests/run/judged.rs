@@ -2,14 +2,12 @@
 //! in both eras, over standard input and at a URL.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
-use std::thread;
 
+use mgp_testkit::{http_response, serve_http};
 use serde_json::{Value, json};
 
 use crate::program::program;
-use crate::remote::read_request;
 use crate::serving::Serving;
 use crate::world::World;
 
@@ -121,17 +119,8 @@ fn a_server_of_the_sdk_keeps_every_rule_over_both_transports() {
 
 #[test]
 fn a_url_that_is_no_server_fails_once_with_its_reason() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    thread::spawn(move || {
-        for mut stream in listener.incoming().take(100).flatten() {
-            let _ = read_request(&stream);
-            let _ = stream.write_all(
-                b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close\r\n\
-                  content-length: 6\r\n\r\n<html>",
-            );
-        }
-    });
+    let page = http_response(200, "content-type: text/html\r\n", "<html>");
+    let url = serve_http(move |_| page.clone()) + "/mcp";
     let world = World::empty();
     let (has_passed, report) = judge(&world, &["--timeout", "1", "--url", &url]);
     assert_eq!((has_passed, &*rules(&report, "failed")), (false, &["mcp.connect"][..]));
@@ -139,25 +128,19 @@ fn a_url_that_is_no_server_fails_once_with_its_reason() {
 
 #[test]
 fn a_client_gets_an_error_if_a_server_at_a_url_sends_no_answer() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let Some((head, body)) = read_request(&stream) else { continue };
-            let id = &body["id"];
-            let result = json!({ "protocolVersion": "2025-11-25", "capabilities": {},
-                "serverInfo": { "name": "s", "version": "1" } });
-            let answer = json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string();
-            let (status, kind, text) = match body["method"].as_str() {
-                _ if head.starts_with("get") => (405, "text/plain", ""),
-                Some("initialize") => (200, "application/json", &*answer),
-                Some("ping") => (200, "text/event-stream", ": end\n\n"),
-                _ => (202, "text/plain", ""),
-            };
-            let head = format!("HTTP/1.1 {status} -\r\ncontent-type: {kind}\r\n");
-            let _ = write!(stream, "{head}connection: close\r\n\r\n{text}");
-        }
-    });
+    let url = serve_http(|request| {
+        let body = request.value();
+        let result = json!({ "protocolVersion": "2025-11-25", "capabilities": {},
+            "serverInfo": { "name": "s", "version": "1" } });
+        let answer = json!({ "jsonrpc": "2.0", "id": body["id"], "result": result }).to_string();
+        let (status, kind, text) = match body["method"].as_str() {
+            _ if request.head.starts_with("get") => (405, "text/plain", ""),
+            Some("initialize") => (200, "application/json", &*answer),
+            Some("ping") => (200, "text/event-stream", ": end\n\n"),
+            _ => (202, "text/plain", ""),
+        };
+        http_response(status, &format!("content-type: {kind}\r\n"), text)
+    }) + "/mcp";
     let world = World::empty();
     let mut command = Command::new(&world.program);
     command.env("MGP_STATE", world.state()).args(["validate", "pair", "--url", &url]);

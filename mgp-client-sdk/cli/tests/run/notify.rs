@@ -114,11 +114,8 @@ fn a_message_that_was_not_sent_survives_a_kill_of_the_kernel() {
     let sent = next(&posted);
     assert_eq!(sent.header("title"), "mgp: a decision waits for you");
     assert_eq!(sent.header("authorization"), "bearer tok");
-    assert!(
-        sent.body.contains("echo.echo") && sent.body.contains("mgp approvals"),
-        "{}",
-        sent.body
-    );
+    let command = format!("`mgp approvals --state {}`", world.state().display());
+    assert!(sent.body.contains("echo.echo") && sent.body.contains(&command), "{}", sent.body);
     assert!(matches!(posted.recv_timeout(QUIET), Err(RecvTimeoutError::Timeout)));
 }
 

@@ -2,53 +2,40 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use mgp_testkit::{HttpRequest, http_response, serve_http};
 use serde_json::{Value, json};
 
-use crate::remote::read_request;
 use crate::wire::Wire;
 use crate::world::{Host, World, within};
 
 const SECRET: &str = "Bearer of-the-operator";
 
-/// An API: the heads and bodies of the requests that it received, and the document at `/pets.json`.
+/// An API: the requests that it received, and the document at `/pets.json`.
 #[derive(Clone, Default)]
-struct Api(Arc<Mutex<Vec<(String, Value)>>>, Arc<Mutex<Value>>);
+struct Api(Arc<Mutex<Vec<HttpRequest>>>, Arc<Mutex<Value>>);
 
 impl Api {
     /// Serves at a free port until the test ends.
     fn start(&self) -> String {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
         let all = self.clone();
-        thread::spawn(move || {
-            for mut stream in listener.incoming().take(1000).flatten() {
-                let Some((head, body)) = read_request(&stream) else { continue };
-                let (status, answer) = if head.contains("/pets/404") {
-                    ("404 Not Found", json!({"error": "no such pet"}))
-                } else if head.starts_with("get /pets.json ") {
-                    ("200 OK", all.1.lock().unwrap().clone())
-                } else {
-                    ("200 OK", json!({"name": "Rex", "id": 7}))
-                };
-                all.0.lock().unwrap().push((head, body));
-                let answer = answer.to_string();
-                let _ = write!(
-                    stream,
-                    "HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\n\
-                     content-length: {}\r\n\r\n{answer}",
-                    answer.len()
-                );
-            }
-        });
-        url
+        serve_http(move |request| {
+            let (status, answer) = if request.head.contains("/pets/404") {
+                (404, json!({"error": "no such pet"}))
+            } else if request.head.starts_with("get /pets.json ") {
+                (200, all.1.lock().unwrap().clone())
+            } else {
+                (200, json!({"name": "Rex", "id": 7}))
+            };
+            all.0.lock().unwrap().push(request.clone());
+            http_response(status, "content-type: application/json\r\n", &answer.to_string())
+        })
     }
 
-    fn last(&self) -> (String, Value) {
+    fn last(&self) -> HttpRequest {
         self.0.lock().unwrap().last().cloned().unwrap()
     }
 }
@@ -118,13 +105,13 @@ fn the_operations_of_an_api_are_tools_and_deleting_waits_for_a_person() {
 
     let pet = host.call("getPet", &json!({"id": 7, "fields": ["name", "age & size"]})).unwrap();
     assert!(pet.contains("Rex"), "{pet}");
-    let (head, _) = api.last();
+    let head = api.last().head;
     let line = head.lines().next().unwrap();
     assert_eq!(line, "get /v2/pets/7?fields=name&fields=age%20%26%20size http/1.1");
     assert!(head.contains(&format!("authorization: {}\r", SECRET.to_lowercase())), "{head}");
 
     host.call("addPet", &json!({"body": {"name": "Rex"}})).unwrap();
-    assert_eq!(api.last().1, json!({"name": "Rex"}));
+    assert_eq!(api.last().value(), json!({"name": "Rex"}));
     let refused = host.call("addPet", &json!({"body": {}})).unwrap_err();
     assert!(refused.to_string().contains("name"), "{refused}");
 
@@ -141,7 +128,7 @@ fn the_operations_of_an_api_are_tools_and_deleting_waits_for_a_person() {
 
     let question = call_approved(&mut host, &mut operator, "deletePet", &api);
     assert!(question.contains("deletePet"), "{question}");
-    assert!(api.last().0.starts_with("delete /v2/pets/7 http"));
+    assert!(api.last().head.starts_with("delete /v2/pets/7 http"));
 }
 
 #[test]
@@ -209,9 +196,9 @@ fn a_document_at_a_url_does_not_choose_who_gets_the_key() {
     {
         let served = mgp(address, true, &more);
         assert!(served.status.success(), "{served:?}");
-        let (head, _) = receiver.last();
+        let head = receiver.last().head;
         assert!(head.contains("/pets/7") && head.contains("of-the-operator"), "{head}");
     }
     let requests = api.0.lock().unwrap();
-    assert!(requests.iter().all(|(head, _)| head.contains("\nuser-agent: mgp")), "{requests:?}");
+    assert!(requests.iter().all(|one| one.head.contains("\nuser-agent: mgp")), "{requests:?}");
 }

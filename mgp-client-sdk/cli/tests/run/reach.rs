@@ -386,69 +386,9 @@ fn a_server_that_hangs_is_restarted() {
     assert!(log.contains("server failed") && log.contains("it does not answer"), "{log}");
 }
 
-/// Creates a world whose server is checked every two seconds, and calls the server; returns the host, too.
-fn checked_world(more: &str) -> (World, Host) {
-    let world = world(&[("log", text("a"))], more);
-    let file = fs::read_to_string(world.config_file()).unwrap();
-    world.config(&file.replace("[servers.mgp]", "health_interval = \"2s\"\n[servers.mgp]"));
-    let mut ann = agent(&world, "ann");
-    within(|| ann.call("log", &json!({})).ok());
-    (world, ann)
-}
-
 /// Returns the description of the only server.
 fn described(world: &World) -> Value {
     world.operator().ask("mgp/kernel/servers", &json!({})).unwrap()["servers"][0].clone()
-}
-
-/// Stops the process of the only server until it gets the signal `CONT`; returns its id.
-fn suspend(world: &World) -> u32 {
-    let pid = u32::try_from(described(world)["pid"].as_u64().unwrap()).unwrap();
-    kill("-STOP", pid);
-    pid
-}
-
-#[test]
-fn a_health_check_does_not_start_a_server_that_an_operator_stops() {
-    let (world, mut ann) = checked_world("");
-    fs::remove_file(world.folder.join("calls")).unwrap();
-    // Three checks fail in this time.
-    fs::write(world.folder.join("seconds"), "10").unwrap();
-    let calling = thread::spawn(move || ann.call("log", &json!({})).map(drop));
-    within(|| world.folder.join("calls").exists().then_some(()));
-    // The stop waits for the call, but the answer of the kernel does not wait for the stop.
-    let stop = json!({"server_id": "files", "timeout_ms": 500});
-    let stopped = world.operator().ask("mgp/kernel/servers/stop", &stop).unwrap();
-    assert_eq!(stopped["status"], "draining");
-    calling.join().unwrap().unwrap();
-    within(|| (described(&world)["status"] == "disconnected").then_some(()));
-    thread::sleep(Duration::from_secs(1));
-    let server = described(&world);
-    assert!(server["status"] == "disconnected" && server["pid"].is_null(), "{server}");
-}
-
-#[test]
-fn a_server_that_is_busy_with_one_long_call_is_not_restarted() {
-    let (world, mut ann) = checked_world("restart_policy = \"never\"\n");
-    let before = described(&world)["pid"].clone();
-    assert!(before.is_u64(), "{before}");
-    // The server handles one message at a time, so three checks get no answer during the call.
-    fs::write(world.folder.join("seconds"), "9").unwrap();
-    assert_eq!(ann.call("log", &json!({})).unwrap(), "a");
-    fs::remove_file(world.folder.join("seconds")).unwrap();
-    thread::sleep(Duration::from_secs(1));
-    let server = described(&world);
-    assert!(server["status"] == "connected" && server["pid"] == before, "{server}");
-}
-
-#[test]
-fn a_server_that_hangs_is_restarted_only_if_its_policy_allows_it() {
-    let (world, _ann) = checked_world("restart_policy = \"never\"\n");
-    suspend(&world);
-    within_time(Duration::from_mins(1), || (described(&world)["status"] == "error").then_some(()));
-    thread::sleep(Duration::from_secs(1));
-    let server = described(&world);
-    assert!(server["status"] == "error" && server["pid"].is_null(), "{server}");
 }
 
 #[test]

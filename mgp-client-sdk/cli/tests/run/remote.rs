@@ -1,12 +1,13 @@
 //! Tests of an HTTP server that is down, restarts, loses sessions, refuses, fails or hangs: the kernel reconnects by
 //! itself, and meanwhile `mgp servers ls` shows the reason.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use mgp_testkit::{HttpRequest, http_response};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -83,7 +84,7 @@ impl RemoteServer {
 
 /// Answers one request, and closes the connection.
 fn serve(mut stream: &TcpStream, script: &Mutex<Script>) {
-    let Some((head, body)) = read_request(stream) else { return };
+    let Some(request) = HttpRequest::read(stream) else { return };
     let (ailment, session) = {
         let mut script = script.lock().unwrap();
         script.requests += 1;
@@ -92,34 +93,11 @@ fn serve(mut stream: &TcpStream, script: &Mutex<Script>) {
     let (status, answer) = match ailment {
         Some(Ailment::Hangs | Ailment::Away) => return thread::sleep(Duration::from_mins(5)),
         Some(Ailment::Status(status)) => (status, Value::Null),
-        None => answer(&head, &body, &session),
+        None => answer(&request.head, &request.value(), &session),
     };
     let body = if answer.is_null() { String::new() } else { answer.to_string() };
-    let response = format!(
-        "HTTP/1.1 {status} Scripted\r\ncontent-type: application/json\r\nmcp-session-id: {session}\r\n\
-         connection: close\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    let _ = stream.write_all(response.as_bytes());
-}
-
-pub(crate) fn read_request(stream: &TcpStream) -> Option<(String, Value)> {
-    let mut reader = BufReader::new(stream);
-    let (mut head, mut length) = (String::new(), 0);
-    loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line).ok()? <= 2 {
-            break;
-        }
-        let line = line.to_ascii_lowercase();
-        if let Some(value) = line.strip_prefix("content-length:") {
-            length = value.trim().parse().ok()?;
-        }
-        head += &line;
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    Some((head, serde_json::from_slice(&body).unwrap_or_default()))
+    let headers = format!("content-type: application/json\r\nmcp-session-id: {session}\r\n");
+    let _ = stream.write_all(http_response(status, &headers, &body).as_bytes());
 }
 
 fn answer(head: &str, body: &Value, session: &str) -> (u16, Value) {

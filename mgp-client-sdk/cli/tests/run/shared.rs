@@ -225,7 +225,8 @@ fn callers_without_a_key_are_refused_at_an_address() {
     assert_eq!(kernel.wait().unwrap().code(), Some(0));
     let mut printed = String::new();
     kernel.stderr.take().unwrap().read_to_string(&mut printed).unwrap();
-    assert!(printed.contains("mgp keys add"), "{printed}");
+    let remedy = format!("run `mgp keys add --state {}`", world.state().display());
+    assert!(printed.contains(&remedy), "{printed}");
 }
 
 #[test]

@@ -37,16 +37,20 @@ impl Wire {
     pub(crate) fn open(socket: &Path, hello: &str) -> Self {
         let mut wire = Self::connect(socket, hello).unwrap();
         wire.ask("initialize", &initialize_params()).unwrap();
-        let initialized = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n";
-        wire.stream.write_all(initialized.as_bytes()).unwrap();
+        assert!(wire.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})));
         wire
+    }
+
+    /// Sends a message; returns whether the kernel may have got it.
+    pub(crate) fn send(&mut self, message: &Value) -> bool {
+        self.stream.write_all(format!("{message}\n").as_bytes()).is_ok()
     }
 
     /// Sends a request; returns its result or its error, which is null if the kernel is gone.
     pub(crate) fn ask(&mut self, method: &str, params: &Value) -> Result<Value, Value> {
         self.next += 1;
         let line = json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params});
-        if self.stream.write_all((line.to_string() + "\n").as_bytes()).is_err() {
+        if !self.send(&line) {
             return Err(Value::Null);
         }
         loop {

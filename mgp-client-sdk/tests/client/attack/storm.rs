@@ -55,7 +55,7 @@ async fn storm(modern: bool) {
             }
         }));
     }
-    for _ in 0..150 {
+    for _ in 0..60 {
         phases.now.fetch_add(1, Ordering::SeqCst);
         world.grant("mallory").await;
         tokio::time::sleep(Duration::from_micros(300)).await;

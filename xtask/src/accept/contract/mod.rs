@@ -1,11 +1,9 @@
 //! The acceptance checks `contract.*`: the tests of their rows, and the checks that use packages from `PyPI` and npm.
 
-mod apps;
 mod lock;
 mod openapi;
 mod rows;
 
-pub(super) use apps::apps;
 pub(super) use lock::lock;
 pub(super) use openapi::{export, import};
 pub(super) use rows::TESTS;

@@ -31,7 +31,7 @@ pub(crate) const TESTS: &[Tests] = &[
         "every_code_has_one_that_stays",
         "the_data_of_an_error_has_the_trace_id",
     ]),
-    Tests::of(KERNEL, "route").each(&[
+    Tests::of(KERNEL, "kernel").each(&[
         // C06, C11: a call in the form of Codomyrmex, and the error details about a wrong argument.
         "a_call_in_the_form_of_codomyrmex_returns_a_result_in_that_form",
         // C13: a caller can require a version of a tool.
@@ -57,9 +57,9 @@ pub(crate) const TESTS: &[Tests] = &[
     ]),
     // C12: the version number that a tool must get after a change of its definition.
     Tests::of(CONTRACT, "versions").each(&["each_kind_of_change_demands_its_version"]),
-    Tests::of(SERVER, "typed_tools")
+    Tests::of(SERVER, "server")
         .each(&["invalid_arguments_never_reach_the_tool_and_the_error_names_the_field"]),
-    Tests::of(SERVER, "validate").each(&[
+    Tests::of(SERVER, "server").each(&[
         // C13, C16: the version and the deprecation that a tool declares.
         "a_version_and_its_end_are_listed_and_a_pin_is_enforced",
         // G01, G02, G03: schemas are generated from types and constraints.
@@ -70,7 +70,7 @@ pub(crate) const TESTS: &[Tests] = &[
         "errors_follow_the_dialect_of_a_server",
     ]),
     // C15: each call is recorded; limits per tool and per caller; G15: limits per minute and hour.
-    Tests::of(SERVER, "alone").each(&["every_call_is_recorded_and_nothing_else_changes"]),
+    Tests::of(SERVER, "server").each(&["every_call_is_recorded_and_nothing_else_changes"]),
     Tests::of(LIFECYCLE, LIBRARY).each(&[
         "the_refusal_contains_wait_and_limit",
         "each_key_counts_apart_and_the_tenant_always",
@@ -105,13 +105,13 @@ pub(crate) const TESTS: &[Tests] = &[
         "rejected_code_has_a_code_of_its_own_and_names_each_violation",
     ]),
     // G17: failed calls that are safe to repeat.
-    Tests::of(CLIENT, "retry")
+    Tests::of(CLIENT, "sdk")
         .each(&["a_call_that_may_have_run_is_repeated_if_its_definition_allows"]),
     // G19: long results in chunks.
     Tests::of(CLIENT, "stream_stories")
         .each(&["the_text_of_the_chunks_is_the_text_of_the_result_in_every_cell"]),
     // D14: a call that the user of the calling agent must confirm.
-    Tests::of(KERNEL, "extension").each(&["confirmation::"]),
+    Tests::of(KERNEL, "kernel").each(&["confirmation::"]),
     // D21: the conformance report in the schema of MCP extension proposal 12.
     Tests::of(VALIDATE, "servers")
         .each(&["a_server_that_keeps_every_rule_passes_and_every_rule_is_played"]),

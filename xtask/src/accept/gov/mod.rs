@@ -1,9 +1,8 @@
 //! The acceptance checks of governance that are more than test binaries: the cost of decisions, tool definitions
 //! and their review, and validators.
 
+mod corpora;
 mod review;
-mod tooldef;
-mod validators;
 
 use super::Verdict;
 use crate::{
@@ -13,9 +12,8 @@ use crate::{
 };
 use std::path::Path;
 
+pub(super) use corpora::{corpora, tooldef};
 pub(super) use review::review;
-pub(super) use tooldef::tooldef;
-pub(super) use validators::corpora;
 
 /// The maximum number of instructions of an echo call with all governance layers.
 const MAX_GOVERNED: f64 = 20_000.0;

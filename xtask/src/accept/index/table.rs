@@ -38,18 +38,3 @@ impl Table {
         text
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_mean_of_the_sets_closes_a_table() {
-        let mut table = Table::new("keyword");
-        table.rows = vec![("one", Scores([1.0; 10])), ("other", Scores([0.0; 10]))];
-        assert!((table.macro_mean().ndcg() - 0.5).abs() < 1e-9);
-        let text = table.text();
-        assert!(text.starts_with("keyword"));
-        assert!(text.lines().last().unwrap().starts_with("macro") && text.contains("0.5000"));
-    }
-}

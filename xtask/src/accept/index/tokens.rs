@@ -68,15 +68,3 @@ fn promise(tools: usize) -> Option<usize> {
 fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / (whole as f64).max(1.0)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn larger_catalogues_are_promised_more() {
-        assert_eq!(promise(999), None);
-        assert_eq!(promise(1_000), Some(0));
-        assert_eq!(promise(15_643), Some(1));
-    }
-}

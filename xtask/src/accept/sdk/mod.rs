@@ -1,7 +1,6 @@
 //! The acceptance checks of the two SDKs that are not plain tests.
 
 mod docs;
-mod document;
 mod first;
 mod scratch;
 
@@ -12,7 +11,6 @@ use crate::{
 };
 
 pub(super) use docs::docs;
-pub(super) use document::document;
 pub(super) use first::{first_client, first_server};
 
 /// The maximum number of instructions of a call whose arguments are checked and whose result is typed.

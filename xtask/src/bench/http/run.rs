@@ -160,17 +160,3 @@ pub(in crate::bench) fn drive(
     let clean = none("errors") && none("bad") && figures.get("fatal").is_none();
     if clean { Ok(figures) } else { Err(Failure::new(format!("{}: {figures}", server.name))) }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn both_forms_have_flags() {
-        let ask = Ask { form: Form::Modern, connections: 16 };
-        let flags = ask.flags(100, 5).join(" ");
-        assert!(flags.starts_with("http --protocol 2026-07-28 --n 100 --warmup 5 --depth 16"));
-        let flags = Ask { form: Form::Legacy, ..ask }.flags(1, 0).join(" ");
-        assert!(flags.contains("2025-11-25"));
-    }
-}

@@ -3,7 +3,7 @@
 use super::super::{
     Effort,
     http::run::{Ask, Form, call_instructions, drive, number},
-    measure::{Lengths, echo, run_alone},
+    measure::{Lengths, echo, run},
     programs::Server,
     row::Row,
 };
@@ -135,7 +135,7 @@ pub(super) fn stdio(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
         let mut p50 = [const { Vec::new() }; 3];
         for _ in 0..rounds {
             for (place, server) in servers.iter().enumerate() {
-                let figures = run_alone(&world.generator, server, echo(64, depth), calls)?;
+                let figures = run(&world.generator, server, echo(64, depth), calls, &["--alone"])?;
                 times[place].push(figures.cpu_us());
                 p50[place].push(figures.p50_us());
             }
@@ -163,15 +163,4 @@ pub(super) fn stdio(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
 pub(super) fn middle(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_middle_is_found() {
-        assert!((middle(&mut [3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
-        assert!(middle(&mut []).is_nan());
-    }
 }

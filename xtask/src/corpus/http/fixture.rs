@@ -81,37 +81,3 @@ pub(super) fn names() -> Vec<String> {
     let more = ["KEY_OK", "KEY_VALID", "KEY_GOOD", "KEY_REVOKED", "KEY_EXPIRED", OTHER];
     letters.chain(more.map(str::to_owned)).collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn placeholders_are_filled_where_they_are_words() {
-        let mut seen = Vec::new();
-        let mut fill = |name: &str| {
-            seen.push(name.to_owned());
-            Ok(format!("<{name}>"))
-        };
-        let text = "http://127.0.0.1:PORT/?k=KEY_A&j=JWT_BAD_SIG PORTS MY_KEY_A xKEY_B KEY_ żółw";
-        let out = filled(text, &mut fill).unwrap();
-        let want =
-            "http://127.0.0.1:<PORT>/?k=<KEY_A>&j=<JWT_BAD_SIG> PORTS MY_KEY_A xKEY_B KEY_ żółw";
-        assert_eq!(out, want);
-        assert_eq!(seen, ["PORT", "KEY_A", "JWT_BAD_SIG"]);
-    }
-
-    #[test]
-    fn the_file_holds_each_key_as_it_stands() {
-        let file = file(&names());
-        let of = |name: &str| {
-            let key = secrets::key(name);
-            let keys = file["keys"].as_array().unwrap();
-            keys.iter().find(|entry| entry["key"] == key).cloned()
-        };
-        assert!(of("KEY_A").unwrap().get("expires").is_none());
-        assert!(of("KEY_EXPIRED").unwrap().get("expires").is_some());
-        assert_eq!(file["revoked"], json!([secrets::key("KEY_REVOKED")]));
-        assert!(of("KEY_UNKNOWN").is_none());
-    }
-}

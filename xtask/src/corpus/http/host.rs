@@ -77,7 +77,7 @@ fn launch(command: &[String]) -> Outcome<Served> {
 }
 
 /// Returns whether the server still answers a `tools/list` request.
-pub(crate) fn alive(port: u16) -> bool {
+pub(super) fn alive(port: u16) -> bool {
     let answer = exchange::ask(port, &json!({}), "tools/list", json!({}), REACT);
     answer.status == Status::Of(200)
         && answer

@@ -12,8 +12,6 @@ mod row;
 mod secrets;
 mod wire;
 
-pub(crate) use host::alive;
-
 use super::{Summary, read_rows, run_rows};
 use crate::run::Outcome;
 use host::Host;

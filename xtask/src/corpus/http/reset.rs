@@ -102,24 +102,3 @@ fn spoken(mut bytes: &[u8]) -> Status {
     }
     Status::Of(200)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_stream_is_opened_and_reset() {
-        let all: Vec<u8> = pieces(250).flat_map(|(bytes, _)| bytes).collect();
-        let streams = all.len() - PREFACE.len() - 9;
-        assert_eq!(streams % 250, 0);
-        assert_eq!(frame(RST_STREAM, 0, 3, &[1]), [0, 0, 1, 3, 0, 0, 0, 0, 3, 1]);
-    }
-
-    #[test]
-    fn what_is_said_is_read() {
-        assert_eq!(spoken(b"HTTP/1.1 400 Bad"), Status::Of(400));
-        let quiet = frame(SETTINGS, 0, 0, &[]);
-        assert_eq!(spoken(&quiet), Status::Of(200));
-        assert_eq!(spoken(&[quiet, frame(GOAWAY, 0, 0, &[0; 8])].concat()), Status::Closed);
-    }
-}

@@ -123,17 +123,4 @@ mod tests {
         check(r#"{"status":200}"#, Status::Of(404), None, false);
         check("{}", Status::Of(500), None, true);
     }
-
-    #[test]
-    fn rows_are_read() {
-        let row = Row::read(
-            r#"{"id":"a","transport":"http","bytes_b64":"YQ==","request":{"method":"POST",
-            "path":"/mcp","headers":{"X-Test-Mode":"auth"},"body":"b"},"expect":{"status":200}}"#,
-        );
-        let row = row.unwrap();
-        assert!(row.wants_auth());
-        assert_eq!(row.request.bytes_b64.as_deref(), Some("YQ=="));
-        let other = r#"{"id":"a","transport":"stdio","expect":{"reaction":"error"}}"#;
-        assert_eq!(Row::read(other).unwrap().transport, "stdio");
-    }
 }

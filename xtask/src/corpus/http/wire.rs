@@ -88,30 +88,3 @@ impl Wire {
         self.pieces().flat_map(|(bytes, _)| bytes).collect()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn text(request: &str) -> String {
-        let request: Request = serde_json::from_str(request).unwrap();
-        String::from_utf8(Wire::new(&request).unwrap().bytes()).unwrap()
-    }
-
-    #[test]
-    fn a_body_gets_its_length() {
-        let sent = text(r#"{"method":"POST","path":"/mcp","headers":{"Host":"h"},"body":"ab"}"#);
-        assert_eq!(sent, "POST /mcp HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nab");
-        assert!(!text(r#"{"method":"GET","path":"/"}"#).contains("Length"));
-    }
-
-    #[test]
-    fn a_body_that_the_row_frames_stays_unchanged() {
-        let sent = text(
-            r#"{"method":"POST","path":"/","body":"ab","extra_headers_raw":["transfer-encoding : chunked"]}"#,
-        );
-        assert!(!sent.contains("Content-Length"));
-        let sent = text(r#"{"method":"POST","path":"/","headers":{"content-length":"-1"}}"#);
-        assert_eq!(sent.matches("ength").count(), 1);
-    }
-}

@@ -2,12 +2,15 @@
 //! process per request.
 
 use super::{
-    super::{Cell, Stage, http::inspect, pins::INSPECTOR, servers::TEXT},
-    Connection, agent, cell,
+    super::{Cell, Stage, clients::at_home, install::Places, pins::INSPECTOR, servers::TEXT},
+    Connection, TIMEOUT, agent, cell,
 };
-use crate::run::{Failure, Outcome};
+use crate::{
+    child,
+    run::{Failure, Outcome},
+};
 use serde_json::json;
-use std::fs;
+use std::{fs, path::Path, process::Command};
 
 /// The requests as Inspector arguments, each with a text that the result must contain.
 const ASKED: &[(&[&str], &str)] = &[
@@ -86,4 +89,27 @@ fn talk(connection: Connection, era: &str, cell: &Cell, stage: &Stage) -> Outcom
         }
     }
     Ok(format!("{} requests, the list with `--strict`", ASKED.len()))
+}
+
+/// Runs the Inspector once and returns its output; fails if the Inspector fails. `target` are the arguments that name
+/// the server, and `asked` is the method with its arguments.
+fn inspect(
+    target: &[String],
+    era: &str,
+    asked: &[&str],
+    places: &Places,
+    errors: &Path,
+) -> Outcome<String> {
+    let mut command = Command::new(Places::node(INSPECTOR)?);
+    command.arg(places.package(INSPECTOR).join("clients/launcher/build/index.js")).arg("--cli");
+    command.args(target).args(["--protocol-era", era, "--method"]).args(asked);
+    command.args(["-q", "--format", "json"]);
+    at_home(&mut command, places);
+    let ended = child::run(command, "", errors, TIMEOUT)?;
+    if !ended.success {
+        let why = fs::read_to_string(errors).unwrap_or_default();
+        let said = format!("{} {}", ended.stdout.trim(), why.trim());
+        return Err(Failure::new(format!("{} failed: {}", asked[0], said.trim())));
+    }
+    Ok(ended.stdout)
 }

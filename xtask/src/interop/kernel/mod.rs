@@ -11,10 +11,10 @@ mod world;
 use super::{
     Cell, Quadrant, Stage,
     clients::{SDKS, Sdk, at_home},
-    http::Tap,
     pins::Pin,
     relay::Traffic,
     relayed, servers,
+    tap::Tap,
 };
 use crate::{
     child,
@@ -135,7 +135,7 @@ fn talk(
     }
     at_home(&mut command, places);
     let errors = places.log(&cell.name, "stderr");
-    let script = script::script(&root, key, &folder);
+    let script = script::script(&root, key, &folder)?;
     let ended = child::run(command, &script, &errors, TIMEOUT)?;
     let steps = script::judge(&ended.stdout, &root, &folder, cell.revision)?;
     if !ended.success {

@@ -5,7 +5,7 @@ use super::{
     super::{
         Cell, Stage,
         clients::{SDKS, at_home},
-        servers::{self, TEXT},
+        servers,
     },
     TIMEOUT, agent, cell, script,
 };
@@ -14,58 +14,17 @@ use crate::{
     run::{Context, Failure, Outcome},
 };
 use serde_json::{Value, json};
-use std::{ffi::OsString, path::Path};
+use std::{collections::BTreeMap, ffi::OsString, path::Path};
 
-/// Returns the requests to a server. Each can be sent twice with the same result.
-fn asked(server: &str, folder: &Path) -> Vec<Value> {
-    let file = folder.join("turtle.txt");
-    let call =
-        |name: &str, arguments: Value| json!({"do": "call", "name": name, "arguments": arguments});
-    let read = |uri: &str| json!({"do": "read", "uri": uri});
-    let prompt = |name: &str, arguments: Value| json!({"do": "prompt", "name": name, "arguments": arguments});
-    let zones =
-        |zone: &str| json!({"source_timezone": "UTC", "time": "12:00", "target_timezone": zone});
-    match server {
-        "everything" => vec![
-            call("echo", json!({"message": TEXT})),
-            call("echo", json!({"message": 5})),
-            call("get-sum", json!({"a": 1.5, "b": -2})),
-            call("get-structured-content", json!({"location": "Chicago"})),
-            call("get-tiny-image", json!({})),
-            call("get-annotated-message", json!({"messageType": "error", "includeImage": true})),
-            call("get-resource-links", json!({"count": 4})),
-            json!({"do": "resources"}),
-            json!({"do": "templates"}),
-            json!({"do": "prompts"}),
-            read("demo://resource/static/document/features.md"),
-            prompt("simple-prompt", json!({})),
-            prompt("args-prompt", json!({"city": TEXT, "state": "\"\\"})),
-            prompt("args-prompt", json!({})),
-        ],
-        "filesystem" => vec![
-            call("read_text_file", json!({"path": file})),
-            call("read_media_file", json!({"path": file})),
-            call("read_multiple_files", json!({"paths": [file, folder.join("none")]})),
-            call("list_directory", json!({"path": folder})),
-            call("get_file_info", json!({"path": file})),
-            call("list_allowed_directories", json!({})),
-            call("read_text_file", json!({"path": "/etc/passwd"})),
-        ],
-        "memory" => vec![
-            call("read_graph", json!({})),
-            call("search_nodes", json!({"query": "turtle"})),
-            call("search_nodes", json!({})),
-        ],
-        "time" => vec![
-            call("convert_time", zones("Asia/Tokyo")),
-            call("convert_time", zones("Nowhere/Land")),
-        ],
-        _ => vec![
-            call("git_status", json!({"repo_path": folder})),
-            call("git_log", json!({"repo_path": folder})),
-            call("git_status", json!({"repo_path": "/"})),
-        ],
-    }
+/// The requests to each server, with `FOLDER` for a git repository with a file. Each request can be sent twice with the
+/// same result.
+const REQUESTS: &str = include_str!("requests.json");
+
+fn requests(server: &str, folder: &Path) -> Outcome<Vec<Value>> {
+    let text = REQUESTS.replace("FOLDER", &folder.display().to_string());
+    let mut all: BTreeMap<String, Vec<Value>> =
+        serde_json::from_str(&text).context("requests.json")?;
+    all.remove(server).context(server)
 }
 
 /// Returns a cell for each server and protocol era.
@@ -95,7 +54,7 @@ fn answers(
     stage: &Stage,
 ) -> Outcome<Vec<Value>> {
     let (places, folder) = (&stage.places, servers::home_folder(&stage.places));
-    let mut steps = asked(server, &folder);
+    let mut steps = requests(server, &folder)?;
     for (number, step) in steps.iter_mut().enumerate() {
         step["step"] = number.to_string().into();
     }

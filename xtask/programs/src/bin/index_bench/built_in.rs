@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::catalogue::{Definition, Server};
-use super::dice::{Dice, hash};
-use super::words::word;
+use super::dice::Dice;
+use super::words::{hash, word};
 
 /// The number of generated servers; they have about as many tools in total as the real catalogue.
 pub(super) const SERVERS: usize = 1_800;
@@ -69,6 +69,13 @@ const PARAMETERS: [(&str, &str, &str); 14] = [
 
 /// The number of different rare words; as in real texts, a few occur in many texts and most in very few.
 const RARE: f64 = 12_000.0;
+
+impl Dice {
+    /// Returns a random element.
+    fn of<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
+        all[self.below(all.len())]
+    }
+}
 
 /// Generates `count` servers with their tools.
 pub(super) fn servers(seed: u64, count: usize) -> Vec<Server> {

@@ -13,6 +13,7 @@
 mod built_in;
 mod catalogue;
 mod clock;
+#[path = "../../../../src/dice.rs"]
 mod dice;
 mod kept;
 mod measure;

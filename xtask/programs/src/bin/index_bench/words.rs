@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use super::catalogue::Server;
-use super::dice::{below, hash};
 
 /// The number of most frequent words, which are never replaced.
 const FREQUENT: usize = 150;
@@ -180,4 +179,19 @@ fn pieces<'a>(text: &'a str, mut each: impl FnMut(&'a str)) {
 /// Returns whether a piece counts as a word: at least three characters, all of them ASCII letters.
 fn is_word(piece: &str) -> bool {
     piece.len() > 2 && piece.bytes().all(|byte| byte.is_ascii_alphabetic())
+}
+
+/// Returns a hash of a word and a seed.
+pub(crate) fn hash(seed: u64, word: &str) -> u64 {
+    let mixed = word.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    // Mixes the bits once more, because the last bytes of a word have not yet affected the high bits.
+    let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    mixed ^ (mixed >> 32)
+}
+
+/// Reduces a hash to a number below `bound`.
+fn below(hash: u64, bound: usize) -> usize {
+    usize::try_from(hash >> 33).unwrap_or(0) % bound.max(1)
 }

@@ -1,9 +1,0 @@
-//! Tests of the methods for operators, `mgp/kernel/*`: their effects, and the refusal of all other callers.
-
-#![expect(clippy::unwrap_used, reason = "tests")]
-
-mod approvals;
-mod decisions;
-mod refused;
-mod servers;
-mod world;

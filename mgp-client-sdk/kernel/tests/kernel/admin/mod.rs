@@ -1,0 +1,7 @@
+//! Tests of the methods for operators, `mgp/kernel/*`: their effects, and the refusal of all other callers.
+
+mod approvals;
+mod decisions;
+mod refused;
+mod servers;
+mod world;

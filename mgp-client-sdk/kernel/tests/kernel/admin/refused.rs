@@ -1,0 +1,117 @@
+//! Tests that an agent cannot call any method for operators: however it writes the name, and also with invalid params,
+//! the kernel refuses the call with code 1000 and records it.
+
+use mgp_security::AuditQuery;
+use mgp_types::method::{KernelServers, Kind, methods, tool_spelling};
+use mgp_types::mgp::{KernelServersParams, ServerState, ShutdownParams, ShutdownReason};
+use mgp_types::service::{Call, CredentialGrant, Method, Params, Principal};
+use serde_json::json;
+
+use super::world::World;
+
+#[tokio::test]
+async fn an_agent_is_refused_every_operator_method_in_every_spelling() {
+    let world = World::new().await;
+    let agent = world.agent().await;
+    let mut tried = 0;
+    let all = methods().filter(|info| info.is_kernel_only() && info.kind == Kind::Request);
+    let all: Vec<_> = all.map(|info| info.name).collect();
+    assert_eq!(all.len(), 31);
+    for name in &all {
+        for params in [r#"{"server_id":"clock"}"#, "{}", r#"{"server_id":[3]}"#] {
+            let asked = Params::split(name, params.into()).unwrap();
+            let call = Call::request(Method::of(name), asked, agent.context());
+            let error = agent.stack().send(call).await.unwrap_err();
+            assert_eq!(error.code().0, 1000, "{name} {params}");
+            assert!(error.message().contains("operator"), "{error}");
+            tried += 1;
+        }
+        for spelling in [(*name).to_owned(), name.replace('/', "."), tool_spelling(name)] {
+            for arguments in [json!({ "server_id": "clock" }), json!({ "server_id": 3 })] {
+                let error = agent.call(&spelling).args(&arguments).await.unwrap_err();
+                assert_eq!(error.code().0, 1000, "{spelling} {arguments}: {error}");
+                tried += 1;
+            }
+        }
+    }
+    let listed = agent.tools().await.unwrap();
+    assert!(listed.iter().all(|tool| !tool.name.contains("kernel")), "no list has them");
+    let found = agent.call("mgp_tools_discover").arg("query", "stop kernel server").await.unwrap();
+    assert!(!serde_json::to_string(&found).unwrap().contains("mgp_kernel"));
+
+    // The refused attempts must not change anything, and the audit log must contain every one of them.
+    assert_eq!(world.kernel.servers()[0].status, ServerState::Connected);
+    let log = world.kernel.governance().log().unwrap();
+    log.flush().await.unwrap();
+    let (mut denied, mut after) = (0, None);
+    loop {
+        let query = AuditQuery::new().agent("ada").event_type("PERMISSION_DENIED");
+        let query = match after {
+            Some(after) => query.after(after),
+            None => query,
+        };
+        let page = log.query(query).await.unwrap();
+        denied += page.events.len();
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(denied, tried);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn an_operator_may_call_the_methods_as_tools() {
+    let world = World::new().await;
+    let operator = world.operator().await;
+    let result = operator.call("mgp_kernel_servers").await.unwrap();
+    let result = result.structured_content.unwrap();
+    assert!(result.as_str().contains(r#""id":"clock""#), "{result:?}");
+    let listed = operator.tools().await.unwrap();
+    assert!(listed.iter().all(|tool| !tool.name.contains("kernel")), "no list has them");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_key_that_only_reads_shuts_nothing_down() {
+    let world = World::new().await;
+    let operator = Principal::local().operator();
+    let narrow =
+        world.connect_with(operator, Some(CredentialGrant::new(["admin.read"], || true))).await;
+    assert!(narrow.request::<KernelServers>(&KernelServersParams::new()).await.is_ok());
+    let mut clock = ShutdownParams::new();
+    clock.server_id = Some("clock".to_owned());
+    for params in [&clock, &ShutdownParams::new()] {
+        let error = narrow.mgp().lifecycle_shutdown(params).await.unwrap_err();
+        assert!(error.to_string().contains("only an operator"), "{error}");
+    }
+    assert_eq!(world.kernel.servers()[0].status, ServerState::Connected);
+
+    // An operator's key without limits may shut the server down, and no call starts it again.
+    let operator = world.operator().await;
+    assert!(operator.mgp().lifecycle_shutdown(&clock).await.unwrap().accepted);
+    world
+        .until("the server is stopped", |world| {
+            world.kernel.servers()[0].status == ServerState::Disconnected
+        })
+        .await;
+    assert!(world.agent().await.call("now").await.is_err());
+    let accepted = operator
+        .mgp()
+        .shutdown(ShutdownReason::OperatorRequest, std::time::Duration::from_secs(5))
+        .await
+        .unwrap();
+    assert!(accepted.accepted);
+
+    let log = world.kernel.governance().log().unwrap();
+    log.flush().await.unwrap();
+    let of = |event| AuditQuery::new().event_type(event);
+    let refused = log.query(of("PERMISSION_DENIED")).await.unwrap().events;
+    let refused = serde_json::to_string(&refused).unwrap();
+    assert_eq!(refused.matches(r#""method":"mgp/lifecycle/shutdown""#).count(), 2, "{refused}");
+    let done = log.query(of("dev.cloto.administered")).await.unwrap().events;
+    let done = serde_json::to_string(&done).unwrap();
+    assert_eq!(done.matches(r#""method":"mgp/lifecycle/shutdown""#).count(), 2, "{done}");
+    world.end().await;
+}

@@ -1,0 +1,117 @@
+//! Tests of starting and stopping servers through the kernel's methods, and of the kernel's description of itself.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use mgp_security::AuditQuery;
+use mgp_types::method::{
+    KernelInfo, KernelReload, KernelServers, KernelServersDrain, KernelServersLogs,
+    KernelServersRestart, KernelServersStart, KernelServersStop, KernelStop,
+};
+use mgp_types::mgp::{
+    KernelInfoParams, KernelReloadParams, KernelServerLogsParams, KernelServerParams,
+    KernelServersParams, KernelStopParams, ServerState,
+};
+
+use super::world::World;
+
+#[tokio::test]
+async fn a_server_is_stopped_stays_down_and_is_started_again() {
+    let world = World::new().await;
+    let (operator, agent) = (world.operator().await, world.agent().await);
+    let clock = KernelServerParams::new("clock");
+    let result = operator.request::<KernelServersStop>(&clock).await.unwrap();
+    assert_eq!(result.status, ServerState::Disconnected);
+    assert!(agent.call("now").await.is_err(), "no call starts what an operator stopped");
+    assert_eq!(world.kernel.servers()[0].status, ServerState::Disconnected);
+
+    let result = operator.request::<KernelServersStart>(&clock).await.unwrap();
+    assert_eq!(result.status, ServerState::Connected);
+    assert!(agent.call("now").await.is_ok());
+    let result = operator.request::<KernelServersRestart>(&clock).await.unwrap();
+    assert_eq!(result.status, ServerState::Connected);
+
+    let mut list = KernelServersParams::new();
+    list.server_id = Some("clock".to_owned());
+    let server = &operator.request::<KernelServers>(&list).await.unwrap().servers[0];
+    assert_eq!((server.name.as_deref(), server.version.as_deref()), (Some("clock"), Some("1.2")));
+    assert!(server.tokens > 0 && server.tools == 3 && server.mgp_version.is_some(), "{server:?}");
+
+    let log = world.kernel.governance().log().unwrap();
+    log.flush().await.unwrap();
+    let result = AuditQuery::new().server("clock").event_type("dev.cloto.administered");
+    let result = log.query(result).await.unwrap().events;
+    let result = serde_json::to_string(&result).unwrap();
+    for method in ["stop", "start", "restart"] {
+        assert!(result.contains(&format!("mgp/kernel/servers/{method}")), "{result}");
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_drained_server_finishes_its_calls_before_it_stops() {
+    let world = World::new().await;
+    let (operator, agent) = (world.operator().await, world.agent().await);
+    let running = tokio::spawn(async move { agent.call("slow").await });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let clock = KernelServerParams::new("clock");
+    let result = operator.request::<KernelServersDrain>(&clock).await.unwrap();
+    assert_eq!(result.status, ServerState::Disconnected);
+    assert!(running.await.unwrap().is_ok(), "the call was finished");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn an_unknown_server_is_named_in_the_error() {
+    let world = World::new().await;
+    let operator = world.operator().await;
+    let error = operator.request::<KernelServersStop>(&KernelServerParams::new("clok")).await;
+    assert!(error.unwrap_err().to_string().contains("no server `clok`"));
+    let params = KernelServerLogsParams::new("clock");
+    let lines = operator.request::<KernelServersLogs>(&params).await.unwrap().lines;
+    assert!(lines.is_empty(), "a server in this process has no standard error");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn the_kernel_describes_itself_and_can_be_stopped() {
+    let world = World::new().await;
+    let operator = world.operator().await;
+    world.kernel.set_endpoints(|reachable| reachable.http = Some("http://127.0.0.1:1".to_owned()));
+    let info = operator.request::<KernelInfo>(&KernelInfoParams::new()).await.unwrap();
+    assert_eq!((info.servers, info.tools, info.pid), (1, 3, std::process::id()));
+    assert_eq!(info.http.as_deref(), Some("http://127.0.0.1:1"));
+    let mut params = KernelStopParams::new();
+    params.timeout_ms = Some(5000);
+    assert!(operator.request::<KernelStop>(&params).await.unwrap().accepted);
+    assert_eq!(world.kernel.stop_requested().await, Some(Duration::from_secs(5)));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_kernel_whose_audit_log_is_closed_can_be_stopped_but_not_changed() {
+    let world = World::new().await;
+    let operator = world.operator().await;
+    world.kernel.governance().log().cloned().unwrap().close().await.unwrap();
+    let reload = operator.request::<KernelReload>(&KernelReloadParams::new()).await;
+    assert!(reload.unwrap_err().to_string().contains("the audit log is closed"));
+    assert!(operator.request::<KernelStop>(&KernelStopParams::new()).await.unwrap().accepted);
+    assert_eq!(world.kernel.stop_requested().await, None);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_server_shows_how_many_of_its_definitions_wait() {
+    let world = World::new().await;
+    let operator = world.operator().await;
+    let lacks = |world: &World| world.kernel.servers()[0].lacks.clone();
+    assert_eq!(lacks(&world), None);
+    world.has_new_text.store(true, Ordering::Relaxed);
+    operator.request::<KernelServersRestart>(&KernelServerParams::new("clock")).await.unwrap();
+    world.until("the reason is shown", |world| lacks(world).is_some()).await;
+    let server = world.kernel.servers().remove(0);
+    let why = "1 definition waits for an operator; see `mgp tools ls clock --waiting`";
+    assert_eq!(server.lacks.as_deref(), Some(why));
+    world.until("the others are found", |world| world.kernel.servers()[0].tools == 2).await;
+    world.end().await;
+}

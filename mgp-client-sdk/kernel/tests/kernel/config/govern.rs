@@ -1,0 +1,264 @@
+//! Tests of the keys in `[servers.mgp]` and `[kernel]` that set rules for calls and for the audit log.
+
+use mgp_client_sdk::ToolResult as _;
+use mgp_security::AuditQuery;
+use mgp_types::Payload;
+use mgp_types::method::KernelApprovals;
+use mgp_types::mgp::{AccessGrantParams, KernelApprovalsParams, Permission, RiskLevel, Validator};
+use mgp_types::service::{Principal, ServerId};
+use tokio::time::timeout;
+
+use super::world::{CALL_TIMEOUT, World, until};
+
+/// Returns a configuration with a server that all callers may use, and with further keys and sections.
+fn open(mgp: &str, more: &str) -> String {
+    format!(
+        "[[servers]]\nid = 'a'\n{{SERVER}}\n[servers.mgp]\ndefault_policy = 'opt-out'\n{mgp}\n{more}"
+    )
+}
+
+/// Calls a tool and returns the code of the refusal; 0 if the call runs, and 1000 if it waits for a person.
+async fn code_of_call(world: &World, tool: &str) -> i32 {
+    let agent = world.agent("ada").await;
+    let call = async { agent.call(tool).arg("url", "https://example.com").await };
+    let Ok(answer) = timeout(CALL_TIMEOUT, call).await else { return 1000 };
+    match answer {
+        Ok(result) if result.is_error != Some(true) => 0,
+        Ok(result) => panic!("{}", result.to_text()),
+        Err(error) => error.code().0,
+    }
+}
+
+#[tokio::test]
+async fn default_policy_applies_without_an_entry() {
+    let closed =
+        World::new("[[servers]]\nid = 'a'\n{SERVER}\n[servers.mgp]\nrisk = { look = 'safe' }")
+            .await;
+    closed.knows("a").await;
+    assert_eq!(code_of_call(&closed, "look").await, 1001);
+    closed.end().await;
+    let opened = World::new(&open("risk = { look = 'safe' }", "")).await;
+    opened.knows("a").await;
+    assert_eq!(code_of_call(&opened, "look").await, 0);
+    opened.end().await;
+}
+
+#[tokio::test]
+async fn permissions_follow_the_configured_policy() {
+    let network = "risk = { fetch_url = 'safe' }\n";
+    for (mgp, kernel, expected) in [
+        ("", "", false),
+        ("permissions = ['network.outbound']", "", true),
+        ("permission_policy = 'deny_all'", "", false),
+        ("permission_policy = 'config_only'", "", false),
+        ("permission_policy = 'config_only'\npermissions = ['network.outbound']", "", true),
+        ("permission_policy = 'auto_approve'", "", true),
+        ("", "[kernel]\npermission_policy = 'auto_approve'", true),
+        ("permission_policy = 'deny_all'", "[kernel]\npermission_policy = 'auto_approve'", false),
+        (
+            "",
+            "[kernel]\npermission_policy = 'auto_approve'\nauto_approve_except = ['network']",
+            false,
+        ),
+    ] {
+        let world = World::new(&open(&format!("{network}{mgp}"), kernel)).await;
+        world.knows("a").await;
+        let server = ServerId::from("a");
+        let needed = world.kernel.governance().definitions().assessment(Some(&server), "fetch_url");
+        let needed = needed.permissions.clone();
+        assert!(needed.contains(&Permission::NetworkOutbound), "{needed:?}");
+        let code = code_of_call(&world, "fetch_url").await;
+        assert_eq!(code == 0, expected, "{mgp} {kernel}: {code}");
+        world.end().await;
+    }
+}
+
+/// Regression test: `permissions_required` in the configuration was listed, but only the permissions that a server
+/// requires in its handshake had an effect.
+#[tokio::test]
+async fn a_permission_the_file_requires_is_needed_before_the_first_handshake() {
+    let safe = "risk = { look = 'safe' }\npermissions_required = ['camera']\n";
+    for (mgp, expected) in [
+        ("permission_policy = 'deny_all'", 1000),
+        ("permission_policy = 'deny_all'\npermissions = ['camera']", 0),
+        ("permission_policy = 'auto_approve'", 0),
+    ] {
+        let world = World::new(&open(&format!("{safe}{mgp}"), "")).await;
+        world.knows("a").await;
+        assert_eq!(code_of_call(&world, "look").await, expected, "{mgp}");
+        world.end().await;
+    }
+}
+
+#[tokio::test]
+async fn auto_approve_asks_for_shell_and_code_all_the_same() {
+    let world = World::new(&open("", "[kernel]\npermission_policy = 'auto_approve'")).await;
+    let policy = world.kernel.governance().policies().get(Some(&"a".into()));
+    let except = [Permission::ShellExecute, Permission::CodeExecution];
+    assert_eq!(policy.auto_approve_except, except);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn risk_confirm_and_validators_apply_to_single_tools() {
+    for (keys, tool, expected) in [
+        // The name of the tool suggests danger, so it needs a confirmation, and the agent is not interactive.
+        ("", "wipe_disk", false),
+        ("risk = { wipe_disk = 'safe' }", "wipe_disk", true),
+        ("risk = { look = 'moderate' }", "look", true),
+        ("risk = { look = 'moderate' }\nconfirm = 'moderate'", "look", false),
+    ] {
+        let all = "permission_policy = 'auto_approve'\n";
+        let world =
+            World::new(&open(&format!("{all}{keys}"), "[kernel]\nauto_approve_except = []")).await;
+        world.knows("a").await;
+        let code = code_of_call(&world, tool).await;
+        assert_eq!(code == 0, expected, "{keys}: {code}");
+        world.end().await;
+    }
+    let world =
+        World::new(&open("validators = { look = 'readonly' }\nrisk = { look = 'safe' }", "")).await;
+    let policy = world.kernel.governance().policies().get(Some(&"a".into()));
+    assert_eq!(policy.validators["look"], Validator::from("readonly"));
+    assert_eq!(policy.risk["look"], RiskLevel::Safe);
+    world.end().await;
+    let keys = "validators = { look = 'sandbox' }\nrisk = { look = 'safe' }";
+    let world = World::new(&open(keys, "")).await;
+    world.knows("a").await;
+    let agent = world.agent("ada").await;
+    let refused = agent.call("look").arg("word", "rm -rf /").await.unwrap_err();
+    assert_eq!(refused.code().0, 1010);
+    assert!(!refused.to_string().contains("validators ="), "the key is not for a model: {refused}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn search_finds_a_tool_by_its_risk_of_today() {
+    let risk_of = |world: &World| world.kernel.index().get("a", "look").map(|tool| tool.risk());
+    let mut world = World::new(&open("risk = { look = 'safe' }", "")).await;
+    world.knows("a").await;
+    assert_eq!(risk_of(&world), Some(RiskLevel::Safe));
+    // The kernel may see the change of the file itself before it is asked to read it.
+    world.write(&open("risk = { look = 'dangerous' }", ""));
+    world.kernel.reload().await.unwrap();
+    until("the index has the new risk", || risk_of(&world) == Some(RiskLevel::Dangerous)).await;
+
+    world.write(&open("risk = { look = 'moderate' }", ""));
+    world.restart().await;
+    until("the next kernel has the newest risk", || risk_of(&world) == Some(RiskLevel::Moderate))
+        .await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn arguments_that_cannot_be_checked_do_not_reach_a_server() {
+    let open_to_checks = |keys: &str| {
+        let mgp = "risk = { fetch_url = 'safe' }\npermission_policy = 'auto_approve'\n";
+        let server = format!("[[servers]]\nid = 'a'\n{{SERVER}}\n{keys}[servers.mgp]\n");
+        format!("{server}default_policy = 'opt-out'\n{mgp}")
+    };
+    let call = async |world: &World, text: &str| {
+        let arguments = Payload::from_trusted(text.to_owned());
+        let answer = world.agent("ada").await.call("fetch_url").args(&arguments).await;
+        answer.map_or_else(|error| error.code().0, |_| 0)
+    };
+    let padded = format!(r#"{{"url":5,"pad":"{}"}}"#, "x".repeat(1_100_000));
+    let wrong = [
+        r#"{"url":5}"#,
+        r#"{"url":5,"n":1e400}"#,
+        r#"{"url":5,"n":"\ud800"}"#,
+        r#"{"url":5,"url":"https://example.com"}"#,
+        &padded,
+    ];
+    let world = World::new(&open_to_checks("")).await;
+    world.knows("a").await;
+    assert_eq!(call(&world, r#"{"url":"https://example.com"}"#).await, 0);
+    for text in wrong {
+        let shown = mgp_types::clip(text, 60);
+        assert_eq!(call(&world, text).await, 4000, "{shown}");
+    }
+    world.end().await;
+    let world = World::new(&open_to_checks("check_arguments = false\n")).await;
+    world.knows("a").await;
+    assert_ne!(call(&world, wrong[0]).await, 4000, "the check is left to the server");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_call_that_waits_for_a_person_takes_no_place_of_a_running_call() {
+    let rules = "permission_policy = 'auto_approve'\nrisk = { look = 'safe' }\n";
+    let limits = "[servers.limits]\nrunning = 1\n[kernel]\napproval_timeout = '1m'";
+    let world = World::new(&open(rules, limits)).await;
+    world.knows("a").await;
+    let (ada, operator) = (world.agent("ada").await, world.operator().await);
+    let waiting = tokio::spawn(async move { ada.call("wipe_disk").await });
+    let is_open = async || {
+        let all = operator.request::<KernelApprovals>(&KernelApprovalsParams::new()).await.unwrap();
+        all.approvals.iter().any(|one| one.state == "open")
+    };
+    mgp_testkit::until("the call waits for a person", is_open).await;
+    let bob = world.agent("bob").await;
+    let other = timeout(CALL_TIMEOUT * 10, async { bob.call("look").await }).await;
+    assert!(other.is_ok_and(|called| called.is_ok()), "it waited for the other call");
+    assert!(!waiting.is_finished());
+    waiting.abort();
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_call_that_waited_for_its_turn_is_decided_again() {
+    let server = "[[servers]]\nid = 'a'\n{SERVER}\nenv = { STEPS = '1 2 3' }\n[servers.mgp]\n";
+    let rules = "default_policy = 'opt-out'\nrisk = { look = 'safe' }\n";
+    let world = World::new(&format!("{server}{rules}[servers.limits]\nrunning = 1")).await;
+    world.knows("a").await;
+    let (ada, bob) = (world.agent("ada").await, world.agent("bob").await);
+    let first = tokio::spawn(async move { ada.call("look").await });
+    tokio::time::sleep(CALL_TIMEOUT / 4).await;
+    let second = tokio::spawn(async move { bob.call("look").await });
+    tokio::time::sleep(CALL_TIMEOUT / 4).await;
+    let denied = AccessGrantParams::deny("bob", "a");
+    let operator = Principal::local().operator();
+    world.kernel.governance().access().grant(&operator, denied).await.unwrap();
+    assert!(first.await.unwrap().is_ok());
+    assert_eq!(second.await.unwrap().unwrap_err().code().0, 1001);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_refused_call_uses_up_no_quota() {
+    let rules =
+        "permission_policy = 'auto_approve'\nrisk = { look = 'safe', fetch_url = 'safe' }\n";
+    let world = World::new(&open(rules, "[servers.limits]\ncalls_per_day = 2")).await;
+    world.knows("a").await;
+    let ada = world.agent("ada").await;
+    for _ in 0..3 {
+        let refused = ada.call("fetch_url").arg("url", 5).await.unwrap_err();
+        assert_eq!(refused.code().0, 4000, "{refused}");
+    }
+    for _ in 0..2 {
+        ada.call("look").await.unwrap();
+    }
+    let used_up = ada.call("look").await.unwrap_err();
+    assert_eq!(used_up.code().0, 3002, "{used_up}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn the_audit_log_is_kept_as_configured() {
+    let kernel =
+        "[kernel.audit]\ndir = '{DIR}/elsewhere'\narguments = 'full'\nfsync = 'always'\nkeep = 3";
+    let world = World::new(&open("risk = { look = 'safe' }", kernel)).await;
+    world.knows("a").await;
+    let agent = world.agent("ada").await;
+    agent.call("look").arg("word", "hello there").await.unwrap();
+    let log = world.kernel.governance().log().unwrap();
+    assert_eq!(log.location().0, world.folder().join("elsewhere"));
+    log.flush().await.unwrap();
+    let page = log.query(AuditQuery::new().tool("look").event_type("TOOL_EXECUTED")).await.unwrap();
+    let text = serde_json::to_string(&page.events).unwrap();
+    assert!(text.contains("hello there"), "{text}");
+    world.end().await;
+    let world = World::new(&open("risk = { look = 'safe' }", "")).await;
+    assert!(world.folder().join("state/audit").exists());
+    world.end().await;
+}

@@ -1,0 +1,218 @@
+//! Tests of reloading the configuration, and of servers whose tools the kernel knows without starting them.
+
+use mgp_security::AuditQuery;
+use mgp_types::method::{KernelInfo, KernelReload, ToolsSession};
+use mgp_types::mgp::{
+    KernelFinding, KernelInfoParams, KernelReloadParams, ServerState, SessionParams,
+};
+
+use super::world::{World, until};
+
+const A: &str = "[[servers]]\nid = 'a'\n{SERVER}\n[servers.mgp]\ndefault_policy = 'opt-out'\n\
+    risk = { look = 'safe' }\n";
+const B: &str = "[[servers]]\nid = 'b'\n{SERVER}\n";
+
+#[tokio::test]
+async fn a_change_of_the_file_touches_only_what_changed() {
+    let world = World::new(A).await;
+    world.knows("a").await;
+    let pid = world.server("a").pid.unwrap();
+    let agent = world.agent("ada").await;
+    assert!(agent.call("look").await.is_ok());
+
+    // The new file adds a second server and changes the rules of the first one, which keeps running.
+    world.write(&format!("{}{B}", A.replace("opt-out", "opt-in")));
+    until("the new server is there", || world.kernel.servers().len() == 2).await;
+    world.knows("b").await;
+    assert_eq!(agent.call("a.look").await.unwrap_err().code().0, 1001, "in force at once");
+    assert_eq!(world.server("a").pid, Some(pid));
+
+    // An invalid configuration file must not change anything.
+    world.write("[[servers\n");
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    assert_eq!((world.kernel.servers().len(), world.server("a").pid), (2, Some(pid)));
+
+    // The new file changes the command of the first server, and removes the second one.
+    world.write(&A.replace("{SERVER}", "command = 'sh'\nargs = ['{DIR}/server.sh', 'second']"));
+    until("one server is left", || world.kernel.servers().len() == 1).await;
+    until("the new command is used", || {
+        let look = world.kernel.index().get("a", "look");
+        look.is_some_and(|look| look.description().unwrap().ends_with("second"))
+            || !world.kernel.governance().definitions().waiting().unwrap().is_empty()
+    })
+    .await;
+    assert_ne!(world.server("a").pid, Some(pid));
+    assert!(world.kernel.index().tools_of("b").is_empty(), "its tools are not found");
+
+    let log = world.kernel.governance().log().unwrap();
+    log.flush().await.unwrap();
+    let result = log.query(AuditQuery::new().event_type("dev.cloto.policy_changed")).await.unwrap();
+    assert!(result.events.iter().any(|event| event.actor.id == "configuration"));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_reload_by_an_operator_returns_the_changes() {
+    let world = World::new(A).await;
+    let operator = world.operator().await;
+    world.write(&format!("{A}[agents.ada]\nbudget = 2000\n[[servers]]\nid = 'c'\ncomand = 'x'\n"));
+    let result = operator.request::<KernelReload>(&KernelReloadParams::new()).await.unwrap();
+    let changed: Vec<_> =
+        result.changed.iter().map(|one| (one.kind.as_str(), one.id.as_deref())).collect();
+    assert_eq!(changed, [("agent", Some("ada"))], "{result:?}");
+    assert!(
+        result.findings.iter().any(|finding| finding.message.contains("did you mean `command`"))
+    );
+    let agent = world.agent("ada").await;
+    let session = agent.request::<ToolsSession>(&SessionParams::new()).await.unwrap();
+    assert_eq!(session.max_tokens, Some(2000));
+
+    world.write("[[servers\n");
+    let error = operator.request::<KernelReload>(&KernelReloadParams::new()).await.unwrap_err();
+    assert!(error.to_string().contains("mgp.toml:1:"), "{error}");
+    assert_eq!(world.kernel.servers().len(), 1);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_manifest_cannot_replace_the_definitions_of_a_server_that_has_listed_its_tools() {
+    let mut world = World::new(A).await;
+    world.knows("a").await;
+    let manifest = serde_json::json!({
+        "manifest_version": "0.1.0",
+        "server": {"name": "a", "version": "1.0.0"},
+        "tools": [
+            {"name": "look", "description": "Looks around in another way"},
+            {"name": "listen", "description": "Listens to the sound"},
+        ],
+    });
+    std::fs::write(world.folder().join("tools.json"), manifest.to_string()).unwrap();
+    // The changed server never lists its tools.
+    let changed = "command = '/nowhere/a'\nmanifest = '{DIR}/tools.json'";
+    world.write(&A.replace("{SERVER}", changed));
+    world.restart().await;
+    let tools = world.kernel.index().tools_of("a");
+    let descriptions: Vec<_> =
+        tools.iter().map(|tool| tool.description().unwrap().to_owned()).collect();
+    assert_eq!(tools.len(), 3, "{descriptions:?}");
+    assert!(descriptions.iter().all(|text| !text.contains("another way")), "{descriptions:?}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_known_server_is_not_started_before_its_first_call() {
+    let mut world = World::new(A).await;
+    world.knows("a").await;
+    until("the server is connected", || world.server("a").status == ServerState::Connected).await;
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+
+    world.restart().await;
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    assert_eq!(world.server("a").status, ServerState::Registered, "known, not started");
+    assert_eq!(world.server("a").tools, 3);
+    let agent = world.agent("ada").await;
+    agent.call("look").await.unwrap();
+    assert_eq!(world.server("a").status, ServerState::Connected);
+    agent.close().await;
+
+    // With the changed entry the server may have other tools, so the kernel starts it to read them.
+    world.write(&A.replace("{SERVER}", "{SERVER}\nenv = { VALUE = 'new' }"));
+    world.restart().await;
+    until("it is started to read its tools again", || {
+        world.server("a").status == ServerState::Connected
+    })
+    .await;
+    world.end().await;
+}
+
+/// Writes a configuration, and checks that it restarts the server `a`.
+async fn restarts_the_server(config: &str) {
+    let world = World::new(A).await;
+    world.knows("a").await;
+    let agent = world.agent("ada").await;
+    let pid = world.server("a").pid.unwrap();
+    world.write(config);
+    until("the server was replaced", || world.kernel.servers().iter().any(|a| a.pid != Some(pid)))
+        .await;
+    agent.call("look").await.unwrap();
+    assert_ne!(world.server("a").pid.unwrap(), pid);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_changed_limit_of_messages_restarts_the_server() {
+    restarts_the_server(&format!("{A}[servers.limits]\nmax_message = 65536\n")).await;
+}
+
+#[tokio::test]
+async fn changed_variables_of_all_programs_restart_them() {
+    restarts_the_server(&format!("[kernel]\npass_env = ['NO_SUCH_VARIABLE']\n{A}")).await;
+}
+
+#[tokio::test]
+async fn a_changed_file_that_could_not_be_applied_is_a_finding() {
+    let world = World::new(A).await;
+    world.knows("a").await;
+    let operator = world.operator().await;
+    // No change of a policy can be recorded any more.
+    world.kernel.governance().log().unwrap().clone().close().await.unwrap();
+    world.write(&A.replace("opt-out", "opt-in"));
+    world.kernel.reload().await.unwrap_err();
+    let is_reported = |finding: &KernelFinding| finding.message.contains("run `mgp reload`");
+    // The watcher of the file replaces the findings while it tries to apply the change too.
+    mgp_testkit::until("it is reported", async || {
+        let status = operator.request::<KernelInfo>(&KernelInfoParams::new()).await.unwrap();
+        status.findings.iter().any(is_reported)
+    })
+    .await;
+    world.end().await;
+}
+
+/// Returns whether a server is listed and is neither draining nor stopped.
+fn is_up(world: &World, id: &str) -> bool {
+    use ServerState::{Disconnected, Draining};
+    let servers = world.kernel.servers();
+    let server = servers.iter().find(|server| server.id == id);
+    server.is_some_and(|server| ![Draining, Disconnected].contains(&server.status))
+}
+
+#[tokio::test]
+async fn a_reload_completes_even_if_the_caller_disconnects() {
+    // The script runs for another second after its standard input is closed, so stopping the server is slow.
+    let slow =
+        A.replace("{SERVER}", "command = 'sh'\nargs = ['-c', 'sh {DIR}/server.sh; sleep 1']");
+    let world = World::new(&slow).await;
+    world.knows("a").await;
+    let pid = world.server("a").pid.unwrap();
+    world.write(&slow.replace("sleep 1", "sleep 0"));
+    {
+        let reload = world.kernel.reload();
+        tokio::pin!(reload);
+        let is_out = until("the server drains", || !is_up(&world, "a"));
+        tokio::select! {
+            reloaded = &mut reload => panic!("it stops slowly: {reloaded:?}"),
+            () = is_out => {}
+        }
+    }
+    until("the server runs again", || {
+        world.kernel.servers().iter().any(|a| a.pid.is_some_and(|new| new != pid))
+    })
+    .await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_new_server_does_not_wait_for_one_that_drains() {
+    let slow =
+        A.replace("{SERVER}", "command = 'sh'\nargs = ['-c', 'sh {DIR}/server.sh; sleep 2']");
+    let world = World::new(&slow).await;
+    world.knows("a").await;
+    world.write(&format!("{}{B}", slow.replace("sleep 2", "sleep 0")));
+    let (reloaded, ()) = tokio::join!(world.kernel.reload(), async {
+        world.knows("b").await;
+        assert!(!is_up(&world, "a"), "it is still stopping");
+    });
+    reloaded.unwrap();
+    assert!(is_up(&world, "a") && is_up(&world, "b"));
+    world.end().await;
+}

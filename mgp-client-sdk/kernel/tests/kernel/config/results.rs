@@ -1,0 +1,177 @@
+//! Tests of results and errors of servers that are malformed, or too long in unusual places.
+
+use mgp_types::RpcError;
+use serde_json::{Value, json};
+
+use super::world::World;
+use crate::script::{self, Received, Response};
+
+/// Starts a server whose tool returns the value with the name in its argument `q`: a result, or the member `error`.
+async fn serve(values: Value) -> script::Server {
+    let answer = move |seen: &Received| -> Option<Response> {
+        match seen.method() {
+            "tools/list" => Some(script::json_of(&seen.result(&json!({
+                "tools": [{ "name": "say", "inputSchema": { "type": "object" } }],
+            })))),
+            "tools/call" => {
+                let value = &values[seen.body["params"]["arguments"]["q"].as_str().unwrap()];
+                let mut body = seen.result(value);
+                if let Some(error) = value.get("error") {
+                    body = json!({ "jsonrpc": "2.0", "id": seen.body["id"], "error": error });
+                }
+                Some(script::json_of(&body))
+            }
+            _ => None,
+        }
+    };
+    script::Server::legacy(answer).await
+}
+
+/// Starts a kernel with this server.
+async fn world(server: &script::Server) -> World {
+    world_with(server, "").await
+}
+
+/// Starts a kernel with this server, with more keys of its configuration.
+async fn world_with(server: &script::Server, keys: &str) -> World {
+    let url = &server.url;
+    let world = World::new(&format!(
+        "[[servers]]\nid = 'far'\nurl = '{url}'\nera = 'legacy'\n{keys}\
+         [servers.mgp]\ndefault_policy = 'opt-out'\nrisk = {{ say = 'safe' }}\n"
+    ))
+    .await;
+    world.knows("far").await;
+    world
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_the_result_of_a_tool_does_not_reach_a_host() {
+    let server = serve(json!({
+        "null": null, "text": "x", "number": 5, "list": ["x"], "no list": { "content": "x" },
+        "meta": { "content": [], "_meta": 5 }, "empty": {},
+        "structured": { "structuredContent": { "a": 1 } }, "no type": { "content": [{ "text": "a" }] },
+    }))
+    .await;
+    let world = world(&server).await;
+    let ann = world.agent("ann").await;
+    for q in ["null", "text", "number", "list", "no list", "meta"] {
+        assert_eq!(ann.call("say").arg("q", q).await.unwrap_err().code().0, 5000, "{q}");
+    }
+    for q in ["empty", "structured"] {
+        let result = ann.call("say").arg("q", q).await.unwrap();
+        assert_eq!((result.content.len(), result.structured_content.is_some()), (0, q != "empty"));
+    }
+    let result = ann.call("say").arg("q", "no type").await.unwrap();
+    assert_eq!(result.content[0].as_text(), Some(r#"{"text":"a"}"#));
+    world.end().await;
+}
+
+/// Starts a server whose tool has an output schema and returns the JSON text in its argument `q`.
+async fn serve_texts() -> script::Server {
+    let answer = |seen: &Received| -> Option<Response> {
+        let result = match seen.method() {
+            "tools/list" => {
+                r#"{"tools":[{"name":"say","inputSchema":{"type":"object"},"outputSchema":{
+                    "type":"object","properties":{"a":{"type":"integer"}}}}]}"#
+            }
+            "tools/call" => seen.body["params"]["arguments"]["q"].as_str().unwrap(),
+            _ => return None,
+        };
+        let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, seen.body["id"]);
+        Some(Response::Whole(200, Vec::new(), "application/json", body))
+    };
+    script::Server::legacy(answer).await
+}
+
+#[tokio::test]
+async fn structured_content_that_cannot_be_read_does_not_reach_a_host() {
+    let server = serve_texts().await;
+    let world = world(&server).await;
+    let ann = world.agent("ann").await;
+    for members in [
+        r#""structuredContent":{"a":1}"#,
+        r#""structuredContent":{"a":1},"isError":null"#,
+        r#""structuredContent":{"a":"x"},"isError":true"#,
+        r#""isError":false"#,
+    ] {
+        let q = format!(r#"{{"content":[],{members}}}"#);
+        ann.call("say").arg("q", &q).await.unwrap();
+    }
+    for members in [
+        r#""structuredContent":{"a":1},"structuredContent":{"a":"x"}"#,
+        r#""structuredContent":{"a":"x"},"isError":true,"isError":false"#,
+        r#""structuredContent":{"a":"x"},"isError":"no""#,
+    ] {
+        let q = format!(r#"{{"content":[],{members}}}"#);
+        assert_eq!(ann.call("say").arg("q", &q).await.unwrap_err().code().0, 5000, "{q}");
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_server_without_checks_is_responsible_for_its_structured_content_too() {
+    let server = serve_texts().await;
+    let world = world_with(&server, "check_arguments = false\n").await;
+    let ann = world.agent("ann").await;
+    for members in [
+        r#""structuredContent":{"a":"x"}"#,
+        r#""structuredContent":{"a":1},"structuredContent":{"a":"x"}"#,
+        r#""structuredContent":{"a":"x"},"isError":true,"isError":false"#,
+    ] {
+        let q = format!(r#"{{"content":[],{members}}}"#);
+        let result = ann.call("say").arg("q", &q).await.unwrap();
+        assert_eq!(result.structured_content.unwrap().as_str(), r#"{"a":"x"}"#, "{q}");
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn no_part_of_an_answer_is_longer_than_the_limits() {
+    let long = "x".repeat(3_000_000);
+    let block =
+        |member: &str| json!({ "content": [{ "type": "text", "text": "a", member: long }] });
+    let short = json!([{ "type": "text", "text": "a" }]);
+    let server = serve(json!({
+        "no list": { "content": long },
+        "blocks": { "content": vec![short[0].clone(); 30_000] },
+        "meta of a block": { "content": [{ "type": "text", "text": "a", "_meta": { "z": long } }] },
+        "member of a block": block("unknown"),
+        "media type": { "content": [{ "type": "image", "data": "AAAA", "mimeType": long }] },
+        "kind": { "content": [{ "type": "unknown", "blob": long }] },
+        "no media type": { "content": [{ "type": "image", "data": long }] },
+        "meta": { "content": short, "_meta": { "z": long } },
+        "member": { "content": short, "unknown": long },
+        "message": { "error": { "code": -32000, "message": long } },
+        "data": { "error": { "code": -32000, "message": "x", "data": { "y": long } } },
+        "hints": { "error": { "code": -32000, "message": "x", "data": { "_mgp": { "y": long } } } },
+        "member of an error": { "error": { "code": -32000, "message": "x", "unknown": long } },
+    }))
+    .await;
+    let world = world(&server).await;
+    let ann = world.agent("ann").await;
+    for q in [
+        "no list",
+        "blocks",
+        "meta of a block",
+        "member of a block",
+        "media type",
+        "kind",
+        "no media type",
+        "meta",
+        "member",
+        "message",
+        "data",
+        "hints",
+        "member of an error",
+    ] {
+        let received = match ann.call("say").arg("q", q).await {
+            Ok(result) => serde_json::to_string(&result).unwrap(),
+            Err(error) => {
+                assert_ne!(q, "no media type", "{error}");
+                serde_json::to_string(&RpcError::from(error)).unwrap()
+            }
+        };
+        assert!(received.len() < 400_000, "{q}: {}", received.len());
+    }
+    world.end().await;
+}

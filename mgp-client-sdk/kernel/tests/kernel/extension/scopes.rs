@@ -1,0 +1,109 @@
+//! Tests of the scopes of tools, of checks before a call, and of sessions with scopes (proposal 4).
+
+use mgp_client_sdk::{Client, ToolResult as _};
+use mgp_discovery::Config;
+use mgp_kernel::Kernel;
+use mgp_server_sdk::prelude::*;
+use mgp_types::mcp::Era;
+use mgp_types::method::{PermissionsCheck, ScopesNegotiate, ScopesRevoke};
+use mgp_types::mgp::Extension;
+use mgp_types::proposal::{
+    CheckPermissionsParams, CheckPermissionsResult, NegotiateScopesParams, NegotiateScopesResult,
+    RevokeScopesParams, SessionToken,
+};
+
+use crate::route::world::{PAIRS, build, host, host_of, limit_era, open, wait_for_tools};
+
+const CONFIG: &str =
+    "[agents.ada]\nscopes = ['read:*', 'delete']\n[agents.bob]\nscopes = ['read:*']";
+
+async fn kernel(below: Era) -> Kernel {
+    let make = move || {
+        let tool = |name: &'static str, scope: &str| {
+            Tool::new(name, "A tool", || async { "done" }).required_scopes([scope])
+        };
+        let server = Server::new("tickets", "1").tool(tool("find", "read:tickets"));
+        limit_era(server.tool(tool("drop", "delete")).extension(Extension::Scopes), below)
+    };
+    let config = Config::parse("mgp.toml", CONFIG).unwrap().config;
+    let builder =
+        Kernel::builder().config(config).local_with("tickets", open(&["find", "drop"]), make);
+    let kernel = build(builder).await;
+    wait_for_tools(&kernel, "tickets", 2).await;
+    kernel
+}
+
+async fn check(client: &Client, tool: &str, token: Option<&str>) -> CheckPermissionsResult {
+    let mut params = CheckPermissionsParams::new(tool);
+    let meta = token.map(|token| serde_json::json!({"session_token": token}));
+    if let Some(meta) = meta {
+        params.extra.encode("_meta", &meta).unwrap();
+    }
+    client.request::<PermissionsCheck>(&params).await.unwrap()
+}
+
+async fn negotiate(client: &Client, scopes: &[&str]) -> NegotiateScopesResult {
+    let mut params = NegotiateScopesParams::new();
+    params.requested_scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
+    client.request::<ScopesNegotiate>(&params).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_session_holds_what_was_granted_in_each_pair_of_eras() {
+    for (above, below) in PAIRS {
+        let kernel = kernel(below).await;
+        let client = host(&kernel, "ada", host_of(above).extension(Extension::Scopes)).await;
+        assert!(check(&client, "drop", None).await.allowed, "{above:?} {below:?}");
+
+        let granted = negotiate(&client, &["read:tickets", "write"]).await;
+        assert_eq!(granted.granted_scopes, ["read:tickets"]);
+        assert_eq!(granted.denied_scopes[0].scope, "write");
+        let token = granted.session.unwrap().token;
+        let told = check(&client, "drop", Some(&token)).await;
+        assert!(!told.allowed && told.code == Some(1000), "{told:?}");
+        assert_eq!(*told.missing_scopes, ["delete"]);
+        let with = |tool: &str| client.call(tool).with(&SessionToken(token.clone()));
+        let refused = with("drop").await.unwrap_err();
+        assert!(refused.to_string().contains("`delete`"), "{refused}");
+        assert!(check(&client, "find", Some(&token)).await.allowed);
+        assert_eq!(with("find").await.unwrap().to_text(), "done");
+        assert!(client.call("find").await.is_err(), "its session is not named");
+
+        let params = RevokeScopesParams::new(token.as_str());
+        assert!(client.request::<ScopesRevoke>(&params).await.unwrap().revoked);
+        let told = check(&client, "find", Some(&token)).await;
+        assert_eq!((told.allowed, told.code), (false, Some(1003)), "{told:?}");
+        assert!(with("find").await.is_err());
+        client.close().await;
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn an_agent_is_limited_whether_it_knows_scopes_or_not() {
+    let kernel = kernel(Era::Modern).await;
+    for builder in [host_of(Era::Legacy), host_of(Era::Modern).extension(Extension::Scopes)] {
+        let bob = host(&kernel, "bob", builder).await;
+        let refused = bob.call("drop").await.unwrap_err();
+        assert!(refused.to_string().contains("requires the scope `delete`"), "{refused}");
+        assert_eq!(bob.call("find").await.unwrap().to_text(), "done");
+        bob.close().await;
+    }
+    let eve = host(&kernel, "eve", host_of(Era::Modern)).await;
+    assert_eq!(
+        eve.call("drop").await.unwrap().to_text(),
+        "done",
+        "no scopes are configured for it"
+    );
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn the_tool_of_the_proposal_answers_too() {
+    let kernel = kernel(Era::Legacy).await;
+    let client = host(&kernel, "bob", host_of(Era::Legacy).extension(Extension::Scopes)).await;
+    let told =
+        client.call("check_permissions").args(serde_json::json!({"tool": "drop"})).await.unwrap();
+    assert!(told.to_text().contains(r#""missing_scopes":["delete"]"#), "{}", told.to_text());
+    kernel.stop().await;
+}

@@ -1,0 +1,335 @@
+//! Tests of transactions over the tools of several servers that do not support transactions themselves (proposal 5).
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_client_sdk::{Client, Error, ToolResult};
+use mgp_kernel::Kernel;
+use mgp_security::AuditQuery;
+use mgp_server_sdk::prelude::*;
+use mgp_testkit::temp_dir;
+use mgp_types::mcp::{CallToolResult, ElicitAction, ElicitParams, ElicitResult, Era, TaskSupport};
+use mgp_types::method::{
+    KernelTransactions, KernelTransactionsResolve, KernelTransactionsRetry, TransactionBegin,
+    TransactionCommit, TransactionRollback, TxBegin,
+};
+use mgp_types::mgp::Extension;
+use mgp_types::proposal::{
+    BeginTransactionParams, Compensation, EndTransactionParams, EndTransactionResult,
+    ListTransactionsParams, SettleTransactionParams, StepId, StepStatus, TransactionId,
+    TransactionStatus,
+};
+use mgp_types::service::Principal;
+use mgp_types::sync::Mutex;
+use serde_json::json;
+
+use crate::route::world::{PAIRS, host, host_as, host_of, limit_era, open, until, wait_for_tools};
+
+/// The things that the three servers of a test have made and not yet removed.
+#[derive(Clone, Default)]
+struct Things(Arc<Mutex<Vec<String>>>);
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Thing {
+    name: String,
+}
+
+impl Things {
+    fn all(&self) -> Vec<String> {
+        self.0.lock().clone()
+    }
+
+    /// Returns a plain server with `make_X` and `remove_X`; `remove_X` fails for a thing that does not exist. The tools
+    /// `make_job` and `make_visit` run only as tasks, and `make_visit` asks its caller a question.
+    fn server(&self, kind: &'static str, era: Era) -> Server {
+        let is_task = kind == "job";
+        let (made, removed) = (self.clone(), self.clone());
+        let make = Tool::new(format!("make_{kind}"), "Makes a thing", move |thing: Args<Thing>| {
+            let name = thing.0.name;
+            let fails = name == "bad";
+            if !fails {
+                made.0.lock().push(format!("{kind} {name}"));
+            }
+            async move {
+                if is_task {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                if fails { Err(ToolError("bad name".to_owned())) } else { Ok("made") }
+            }
+        });
+        let make = match kind {
+            "job" => make.task(TaskSupport::Required),
+            "visit" => self.asking_tool(),
+            _ => make,
+        };
+        let remove = Tool::new(
+            format!("remove_{kind}"),
+            "Removes it",
+            move |thing: Args<Thing>| {
+                let mut all = removed.0.lock();
+                let before = all.len();
+                all.retain(|one| *one != format!("{kind} {}", thing.0.name));
+                let is_gone = all.len() < before;
+                async move { if is_gone { Ok("removed") } else { Err(ToolError("unknown".to_owned())) } }
+            },
+        );
+        limit_era(Server::new(kind, "1").tool(make).tool(remove), era)
+    }
+
+    /// Returns the tool `make_visit`, which makes its thing before it asks.
+    fn asking_tool(&self) -> Tool {
+        let made = self.clone();
+        let make = move |Args(thing): Args<Thing>, cx: Context| {
+            let made = made.clone();
+            async move {
+                cx.begin_task().await?;
+                made.0.lock().push(format!("visit {}", thing.name));
+                cx.elicit::<Thing>("Who comes?").await?;
+                Ok::<_, RpcError>("made")
+            }
+        };
+        Tool::new("make_visit", "Makes a thing", make).task(TaskSupport::Required)
+    }
+
+    async fn kernel(&self, folder: &Path, era: Era) -> Kernel {
+        self.kernel_of(&["ticket", "page", "post"], folder, era).await
+    }
+
+    async fn kernel_of(&self, kinds: &[&'static str], folder: &Path, era: Era) -> Kernel {
+        let mut builder = Kernel::builder();
+        for &kind in kinds {
+            let things = self.clone();
+            let (make, remove) = (format!("make_{kind}"), format!("remove_{kind}"));
+            let mut policy = open(&[&make, &remove]);
+            // The risk must not be `Safe`: a safe tool only reads, so its steps need no compensation.
+            policy.risk.values_mut().for_each(|risk| *risk = mgp_types::mgp::RiskLevel::Moderate);
+            builder = builder.local_with(kind, policy, move || things.server(kind, era));
+        }
+        let kernel = builder.in_folder(folder).await.unwrap();
+        for kind in kinds {
+            wait_for_tools(&kernel, kind, 2).await;
+        }
+        kernel
+    }
+}
+
+async fn ada(kernel: &Kernel, era: Era) -> Client {
+    host(kernel, "ada", host_of(era).extension(Extension::Transactions)).await
+}
+
+/// Connects a host that answers the questions of servers, or fails to do so.
+async fn ada_asked(kernel: &Kernel, era: Era, answers: bool) -> Client {
+    let answer = move |_: ElicitParams| async move {
+        if !answers {
+            return Err(RpcError::internal("the window was closed"));
+        }
+        let mut answer = ElicitResult::new(ElicitAction::Accept);
+        answer.content = Some(serde_json::from_str(r#"{"name":"Ann"}"#).unwrap());
+        Ok(answer)
+    };
+    let builder = host_of(era).extension(Extension::Transactions).on_elicitation(answer);
+    host(kernel, "ada", builder).await
+}
+
+async fn begin(client: &Client, id: &str) {
+    let mut params = BeginTransactionParams::new();
+    params.transaction_id = Some(id.to_owned());
+    client.request::<TransactionBegin>(&params).await.unwrap();
+}
+
+async fn make(client: &Client, id: &str, kind: &str, name: &str) -> Result<CallToolResult, Error> {
+    let mut undo = Compensation::new(format!("remove_{kind}"));
+    undo.arguments = Some(mgp_types::RawObject::of(&json!({ "name": name })).unwrap());
+    let call = client.call(format!("make_{kind}")).args(json!({ "name": name }));
+    call.with(&TransactionId(id.to_owned())).with(&undo).await
+}
+
+async fn roll_back(client: &Client, id: &str) -> EndTransactionResult {
+    client.request::<TransactionRollback>(&EndTransactionParams::new(id)).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_failed_step_is_the_end_of_the_earlier_ones_in_each_pair_of_eras() {
+    for (above, below) in PAIRS {
+        let (folder, things) = (temp_dir(), Things::default());
+        let kernel = things.kernel(folder.path(), below).await;
+        let client = ada(&kernel, above).await;
+        begin(&client, "tx").await;
+        let first = make(&client, "tx", "ticket", "a").await.unwrap();
+        assert_eq!(first.member::<StepId>().unwrap().unwrap().0, "step-1");
+        make(&client, "tx", "page", "a").await.unwrap();
+        assert!(make(&client, "tx", "post", "bad").await.unwrap().is_error.unwrap());
+        let result = roll_back(&client, "tx").await;
+        assert_eq!(result.status, TransactionStatus::RolledBack, "{above:?} {below:?}");
+        let order: Vec<_> = result.steps_compensated.iter().map(|step| &*step.step_id).collect();
+        assert_eq!(order, ["step-2", "step-1"]);
+        assert_eq!(things.all(), [""; 0]);
+        // The audit log records the compensations (the calls that undo steps) as calls of the agent.
+        let log = kernel.governance().log().unwrap();
+        log.flush().await.unwrap();
+        let query = AuditQuery::new().server("ticket").event_type("TOOL_EXECUTED");
+        let events = serde_json::to_string(&log.query(query).await.unwrap().events).unwrap();
+        assert!(events.contains("remove_ticket") && events.contains("compensate-"), "{events}");
+        client.close().await;
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_step_of_a_batch_has_a_valid_id_that_no_other_step_of_the_caller_has() {
+    let (folder, things) = (temp_dir(), Things::default());
+    let kernel = things.kernel(folder.path(), Era::Modern).await;
+    let client = ada(&kernel, Era::Modern).await;
+    begin(&client, "tx").await;
+    let transaction = TransactionId("tx".to_owned());
+    let step = client.call("make_ticket").args(json!({ "name": "a" }));
+    step.with(&transaction).with(&StepId("x:1".to_owned())).await.unwrap();
+    for (id, name) in [("x".to_owned(), "b"), ("y".repeat(128), "c")] {
+        let calls = json!([{ "name": "make_ticket", "arguments": { "name": name } }]);
+        let batch = client.call("mgp_tools_call_many").arg("calls", &calls);
+        batch.with(&transaction).with(&StepId(id)).await.unwrap();
+    }
+    assert_eq!(things.all(), ["ticket a", "ticket b", "ticket c"]);
+    client.close().await;
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn a_step_that_runs_as_a_task_is_undone_whether_the_task_asked_or_not() {
+    for (above, below) in PAIRS {
+        // The tool `visit` asks its caller.
+        for tool in ["job", "visit"] {
+            let (folder, things) = (temp_dir(), Things::default());
+            let kernel = things.kernel_of(&[tool], folder.path(), below).await;
+            let client = ada_asked(&kernel, above, true).await;
+            begin(&client, "tx").await;
+            make(&client, "tx", tool, "a").await.unwrap();
+            let result = roll_back(&client, "tx").await;
+            assert_eq!(result.status, TransactionStatus::RolledBack, "{above:?} {below:?} {tool}");
+            assert_eq!(result.steps_compensated.iter().count(), 1, "{above:?} {below:?} {tool}");
+            assert_eq!(things.all(), [""; 0], "{above:?} {below:?} {tool}");
+            client.close().await;
+            kernel.stop().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_rollback_leaves_a_step_whose_task_got_no_answer_to_a_person() {
+    let (folder, things) = (temp_dir(), Things::default());
+    let kernel = things.kernel_of(&["visit"], folder.path(), Era::Modern).await;
+    let client = ada_asked(&kernel, Era::Modern, false).await;
+    begin(&client, "tx").await;
+    make(&client, "tx", "visit", "a").await.unwrap_err();
+    assert_eq!(things.all(), ["visit a"], "the task had an effect before it asked");
+    let result = client.request::<TransactionCommit>(&EndTransactionParams::new("tx")).await;
+    assert!(result.is_err(), "it is not known how the step ended");
+    let result = roll_back(&client, "tx").await;
+    assert_eq!(result.status, TransactionStatus::PartiallyRolledBack);
+    assert_eq!(result.steps_compensated[0].status, StepStatus::CompensationFailed);
+    client.close().await;
+    let admin = host_as(&kernel, Principal::local().operator(), host_of(Era::Modern)).await;
+    let settle = SettleTransactionParams::new("tx");
+    let again = admin.request::<KernelTransactionsRetry>(&settle).await.unwrap();
+    assert_eq!(again.status, TransactionStatus::RolledBack);
+    assert_eq!(things.all(), [""; 0]);
+    admin.close().await;
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn a_committed_transaction_keeps_its_steps_and_its_id() {
+    let (folder, things) = (temp_dir(), Things::default());
+    let kernel = things.kernel(folder.path(), Era::Modern).await;
+    let client = ada(&kernel, Era::Modern).await;
+    // A client can call the methods of transactions as tools, and also under their alternative names.
+    let begun = client.call("begin_transaction").args(json!({"transaction_id": "tx"})).await;
+    assert!(begun.unwrap().to_text().contains("begun"));
+    let mut same = BeginTransactionParams::new();
+    same.transaction_id = Some("tx".to_owned());
+    client.request::<TxBegin>(&same).await.unwrap_err();
+    make(&client, "tx", "ticket", "a").await.unwrap();
+    let result = client.request::<TransactionCommit>(&EndTransactionParams::new("tx")).await;
+    assert_eq!(result.unwrap().status, TransactionStatus::Committed);
+    assert_eq!(things.all(), ["ticket a"]);
+    make(&client, "tx", "page", "a").await.unwrap_err();
+    client.close().await;
+    // The methods of transactions are unknown to a caller that did not negotiate them.
+    let plain = host(&kernel, "ada", host_of(Era::Modern)).await;
+    let refused = plain.request::<TransactionBegin>(&BeginTransactionParams::new()).await;
+    assert_eq!(refused.unwrap_err().code().0, -32601);
+    plain.close().await;
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn a_compensation_must_be_a_tool_of_the_caller() {
+    let (folder, things) = (temp_dir(), Things::default());
+    let kernel = things.kernel(folder.path(), Era::Modern).await;
+    let client = ada(&kernel, Era::Modern).await;
+    begin(&client, "tx").await;
+    let undo = Compensation::new("remove_everything");
+    let call = client.call("make_ticket").args(json!({"name": "a"}));
+    call.with(&TransactionId("tx".to_owned())).with(&undo).await.unwrap_err();
+    assert_eq!(things.all(), [""; 0], "not run");
+    client.close().await;
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_not_undone_is_shown_to_an_operator_who_settles_it() {
+    let (folder, things) = (temp_dir(), Things::default());
+    let kernel = things.kernel(folder.path(), Era::Modern).await;
+    let client = ada(&kernel, Era::Modern).await;
+    begin(&client, "tx").await;
+    for kind in ["ticket", "page"] {
+        make(&client, "tx", kind, "a").await.unwrap();
+    }
+    // A person removed the page already, so that its compensation fails.
+    things.0.lock().retain(|one| one != "page a");
+    let result = roll_back(&client, "tx").await;
+    assert_eq!(result.status, TransactionStatus::PartiallyRolledBack);
+    assert_eq!(result.steps_compensated[0].status, StepStatus::CompensationFailed);
+    assert_eq!(things.all(), [""; 0]);
+    client.close().await;
+
+    let operator = Principal::local().operator();
+    let admin = host_as(&kernel, operator, host_of(Era::Modern)).await;
+    let list = async || admin.request::<KernelTransactions>(&ListTransactionsParams::new()).await;
+    let stuck = list().await.unwrap().transactions;
+    assert_eq!((stuck.len(), &*stuck[0].agent), (1, "ada"));
+    assert!(stuck[0].steps[1].error.as_ref().unwrap().contains("unknown"));
+    let mut settle = SettleTransactionParams::new("tx");
+    let again = admin.request::<KernelTransactionsRetry>(&settle).await.unwrap();
+    assert_eq!(again.status, TransactionStatus::PartiallyRolledBack);
+    things.0.lock().push("page a".to_owned());
+    let again = admin.request::<KernelTransactionsRetry>(&settle).await.unwrap();
+    assert_eq!(again.status, TransactionStatus::RolledBack);
+    settle.note = Some("done".to_owned());
+    admin.request::<KernelTransactionsResolve>(&settle).await.unwrap_err();
+    admin.close().await;
+    let plain = ada(&kernel, Era::Modern).await;
+    let refused = plain.request::<KernelTransactions>(&ListTransactionsParams::new()).await;
+    assert_eq!(refused.unwrap_err().code().0, 1000);
+    plain.close().await;
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn an_open_transaction_survives_a_restart_and_is_rolled_back_when_it_is_not_used() {
+    let (folder, things) = (temp_dir(), Things::default());
+    let kernel = things.kernel(folder.path(), Era::Modern).await;
+    let client = ada(&kernel, Era::Modern).await;
+    let mut params = BeginTransactionParams::new();
+    (params.transaction_id, params.timeout_seconds) = (Some("tx".to_owned()), Some(2));
+    client.request::<TransactionBegin>(&params).await.unwrap();
+    make(&client, "tx", "ticket", "a").await.unwrap();
+    client.close().await;
+    kernel.stop().await;
+    drop(kernel);
+    let kernel = things.kernel(folder.path(), Era::Modern).await;
+    assert_eq!(things.all(), ["ticket a"]);
+    until("it is rolled back", || async { things.all().is_empty() }).await;
+    kernel.stop().await;
+}

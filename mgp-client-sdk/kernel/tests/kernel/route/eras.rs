@@ -1,0 +1,200 @@
+//! Tests of servers that serve both eras but can ask questions only in the legacy era, as with several other SDKs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use mgp_client_sdk::{Client, ClientBuilder, ServerChange, ToolResult};
+use mgp_kernel::Kernel;
+use mgp_server_sdk::prelude::*;
+use mgp_server_sdk::{ContextExt, Resource};
+use mgp_types::mcp::{ElicitAction, ElicitResult, Era};
+use mgp_types::service::{Reply, mock};
+
+use super::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
+
+#[derive(Deserialize, JsonSchema)]
+struct Guest {
+    /// The guest's name.
+    name: String,
+}
+
+const TOOLS: [&str; 4] = ["form", "era", "asks", "touch"];
+
+/// Returns a server of both eras that asks no questions of callers in the modern era.
+fn apart() -> Server {
+    let server = Server::new("a", "1").offer(|offer| {
+        if let Some(mgp) = &mut offer.mgp {
+            mgp.asks_in_rounds = false;
+        }
+    });
+    let resources = server.resources();
+    let form = Tool::new("form", "Asks", |cx: Context| async move {
+        if cx.caller.era == Era::Modern {
+            return Err(RpcError::internal("no back-channel"));
+        }
+        let guest = cx.elicit::<Guest>("Who comes?").await?.accepted();
+        Ok(guest.map_or_else(|| "declined".to_owned(), |guest| guest.name))
+    });
+    let era = Tool::new("era", "Names the era", |cx: Context| async move {
+        if cx.caller.era == Era::Modern { "modern" } else { "legacy" }
+    });
+    let asks = Tool::new("asks", "Names what it may ask", |cx: Context| async move {
+        let asks = cx.caller.accepts;
+        format!("{} {} {}", asks.elicitation, asks.sampling, asks.roots)
+    });
+    let touch = Tool::new("touch", "Changes the news", move || {
+        resources.updated("test://news");
+        async { "done" }
+    });
+    let news = Resource::text("test://news", "news", "none");
+    server.tool(form).tool(era).tool(asks).tool(touch).resource(news)
+}
+
+/// Starts a kernel with a server; also returns the number of times that the server was started.
+async fn world(create: fn() -> Server) -> (Kernel, Arc<AtomicUsize>) {
+    let starts: Arc<AtomicUsize> = Arc::default();
+    let counts = Arc::clone(&starts);
+    let counted = move || {
+        counts.fetch_add(1, Ordering::SeqCst);
+        create()
+    };
+    let kernel = build(Kernel::builder().local_with("a", open(&TOOLS), counted)).await;
+    wait_for_tools(&kernel, "a", TOOLS.len()).await;
+    (kernel, starts)
+}
+
+/// Returns the builder of a host that answers forms on behalf of its user.
+fn answering(era: Era) -> ClientBuilder {
+    host_of(era).on_elicitation(|_| async {
+        let mut answer = ElicitResult::new(ElicitAction::Accept);
+        answer.content = Some(serde_json::from_str(r#"{"name":"Ann"}"#).unwrap());
+        Ok(answer)
+    })
+}
+
+async fn text(host: &Client, tool: &str) -> String {
+    host.call(tool).await.unwrap().to_text()
+}
+
+#[tokio::test]
+async fn a_legacy_host_is_not_cut_off_from_a_server_that_asks_in_the_legacy_era_only() {
+    let (kernel, starts) = world(apart).await;
+    let modern = host(&kernel, "bob", answering(Era::Modern)).await;
+    assert_eq!(text(&modern, "era").await, "modern");
+    assert_eq!(starts.load(Ordering::SeqCst), 1, "no second session before it is needed");
+
+    let legacy = host(&kernel, "ann", answering(Era::Legacy)).await;
+    assert_eq!(text(&legacy, "form").await, "Ann");
+    assert_eq!(text(&legacy, "era").await, "legacy");
+    assert_eq!(text(&modern, "era").await, "modern", "each caller keeps its era");
+    assert_eq!(starts.load(Ordering::SeqCst), 2, "one session for each era");
+    let servers = kernel.servers();
+    assert_eq!((servers.len(), servers[0].era.as_deref()), (1, Some("modern+legacy")));
+
+    kernel.stop_server(&"a".into()).await;
+    assert_eq!(kernel.servers()[0].era, None, "both sessions end");
+    assert!(legacy.call("form").await.is_err(), "and no call starts one");
+    kernel.start_server(&"a".into()).await;
+    assert_eq!(text(&legacy, "form").await, "Ann");
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_asks_modern_callers_has_one_session() {
+    let both = || {
+        let form = Tool::new("form", "Asks", |cx: Context| async move {
+            let guest = cx.elicit::<Guest>("Who comes?").await?.accepted();
+            Ok::<_, RpcError>(guest.map_or_else(|| "declined".to_owned(), |guest| guest.name))
+        });
+        let more = TOOLS[1..].iter().map(|&name| Tool::new(name, "Nothing", || async { "done" }));
+        more.fold(Server::new("b", "1").tool(form), Server::tool)
+    };
+    let (kernel, starts) = world(both).await;
+    for era in [Era::Legacy, Era::Modern] {
+        let host = host(&kernel, "ann", answering(era)).await;
+        assert_eq!(text(&host, "form").await, "Ann", "{era:?}");
+    }
+    assert_eq!(starts.load(Ordering::SeqCst), 1);
+    assert_eq!(kernel.servers()[0].era.as_deref(), Some("modern"));
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn a_modern_server_that_refuses_the_legacy_era_serves_legacy_hosts() {
+    let (kernel, starts) = world(|| limit_era(apart(), Era::Modern)).await;
+    let legacy = host(&kernel, "ann", answering(Era::Legacy)).await;
+    assert_eq!(text(&legacy, "era").await, "modern");
+    let tried = starts.load(Ordering::SeqCst);
+    assert_eq!(text(&legacy, "era").await, "modern");
+    assert_eq!(starts.load(Ordering::SeqCst), tried, "the refusal is remembered");
+    assert_eq!(kernel.servers()[0].restarts, 0, "a refusal is not a failure to retry");
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_is_told_only_what_its_caller_can_answer() {
+    let (kernel, _) = world(apart).await;
+    for (era, asks) in [
+        (Era::Modern, "true false false"),
+        // Several hosts may share the legacy session, so the kernel declares capabilities in it that this host lacks,
+        // but no roots, which a server would keep.
+        (Era::Legacy, "true true false"),
+    ] {
+        let able = host(&kernel, "ann", answering(era)).await;
+        assert_eq!(text(&able, "asks").await, asks, "{era:?}");
+        let unable = host(&kernel, "bob", host_of(era)).await;
+        assert_eq!(text(&unable, "asks").await, "false false false", "{era:?}");
+    }
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn a_legacy_host_is_notified_of_resources_in_its_own_era() {
+    let (kernel, starts) = world(apart).await;
+    let updates: Arc<AtomicUsize> = Arc::default();
+    let counts = Arc::clone(&updates);
+    let builder = answering(Era::Legacy).on_change(move |what| {
+        if *what == ServerChange::Resource("test://news".to_owned()) {
+            counts.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let host = host(&kernel, "ann", builder).await;
+    host.subscribe("test://news").await.unwrap();
+    assert_eq!(starts.load(Ordering::SeqCst), 2);
+    // The tool runs in the process of the legacy session, so the notification comes from that process.
+    assert_eq!(text(&host, "touch").await, "done");
+    until("the host is notified", || async { updates.load(Ordering::SeqCst) > 0 }).await;
+    kernel.stop_server(&"a".into()).await;
+    kernel.start_server(&"a".into()).await;
+    let before = updates.load(Ordering::SeqCst);
+    until("it is notified after a restart", || async {
+        let _ = host.call("touch").await;
+        updates.load(Ordering::SeqCst) > before + 1
+    })
+    .await;
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn a_question_keeps_its_key_while_nothing_else_has_it() {
+    const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}"#;
+    for (_, below) in PAIRS.into_iter().filter(|(above, _)| *above == Era::Modern) {
+        let create = move || {
+            let form = Tool::new("form", "Asks", |cx: Context| async move {
+                let ask = cx.elicit::<Guest>("Who comes?").key("user_name");
+                Ok::<_, RpcError>(ask.await?.accepted().map_or_else(String::new, |one| one.name))
+            });
+            limit_era(Server::new("a", "1").tool(form), below)
+        };
+        let kernel = build(Kernel::builder().local_with("a", open(&TOOLS), create)).await;
+        wait_for_tools(&kernel, "a", 1).await;
+        let mut caller = mock::client(kernel.server().into_stack().unwrap());
+        let params = format!(r#"{{"name":"form",{META}}}"#);
+        let reply = caller.call("tools/call", &params).await.unwrap();
+        let Reply::InputRequired(needed) = reply else { panic!("{reply:?}") };
+        let key = needed.asks[0].0.as_str();
+        // A legacy server sends no keys with its questions, so the kernel generates a key.
+        assert!(key == "user_name" || below == Era::Legacy && !key.contains("user_name"), "{key}");
+        // The kernel is dropped: `stop` would wait for the call, whose question stays open.
+    }
+}

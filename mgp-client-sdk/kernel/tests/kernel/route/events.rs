@@ -1,0 +1,335 @@
+//! Tests that callers receive the kernel's and the servers' events, but only those that they may see (MGP §13).
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mgp_client_sdk::{Client, EventStream, ServerEvent};
+use mgp_discovery::GovernanceConfig;
+use mgp_kernel::Kernel;
+use mgp_server_sdk::prelude::*;
+use mgp_server_sdk::{EventDraft, EventHub};
+use mgp_types::mcp::{ElicitParams, Era};
+use mgp_types::mgp::Severity;
+use mgp_types::service::ServerId;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
+
+/// The event hubs of the started servers, in the order of their starts.
+type Hubs = Arc<Mutex<Vec<EventHub>>>;
+
+fn models(era: Era, hubs: &Hubs) -> impl Fn() -> Server + Send + Sync + 'static {
+    let hubs = Arc::clone(hubs);
+    move || {
+        let server = Server::new("models", "1").channel("model.loaded", "A model was loaded");
+        hubs.lock().unwrap().push(server.events());
+        let ask = Tool::new("ask", "Asks", || async { "42" });
+        let hang = Tool::new("hang", "Does not end", std::future::pending::<String>);
+        let fail = Tool::new("fail", "Fails", || async {
+            Err::<(), _>(mgp_server_sdk::ToolError("no".to_owned()))
+        });
+        limit_era(server.tool(ask).tool(fail).tool(hang), era)
+    }
+}
+
+/// Waits until the kernel is subscribed to the newest hub.
+async fn followed(hubs: &Hubs) -> EventHub {
+    until("the kernel is subscribed", async || {
+        hubs.lock().unwrap().last().is_some_and(|hub| hub.subscriptions() == 1)
+    })
+    .await;
+    hubs.lock().unwrap().last().unwrap().clone()
+}
+
+async fn subscribe(host: &Client, channels: &[&str]) -> EventStream {
+    host.events().subscribe(channels.iter().copied()).await.unwrap()
+}
+
+async fn next(events: &mut EventStream) -> ServerEvent {
+    timeout(Duration::from_secs(20), events.next()).await.expect("an event").unwrap()
+}
+
+async fn is_silent(events: &mut EventStream) -> bool {
+    timeout(Duration::from_millis(150), events.next()).await.is_err()
+}
+
+async fn kernel_of(era: Era, hubs: &Hubs) -> Kernel {
+    let tools = open(&["ask", "fail", "hang"]);
+    let kernel = build(Kernel::builder().local_with("models", tools, models(era, hubs))).await;
+    wait_for_tools(&kernel, "models", 3).await;
+    kernel
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_of_a_server_pass_once_in_every_pair_of_eras() {
+    for (host_era, server_era) in PAIRS {
+        let hubs = Hubs::default();
+        let kernel = kernel_of(server_era, &hubs).await;
+        let hub = followed(&hubs).await;
+        let hosts = [
+            host(&kernel, "ada", host_of(host_era)).await,
+            host(&kernel, "ben", host_of(host_era)).await,
+        ];
+        let mut streams = Vec::new();
+        for host in &hosts {
+            let events = subscribe(host, &["model.*"]).await;
+            assert_eq!(events.subscribed(), ["model.loaded"], "{host_era:?} {server_era:?}");
+            streams.push(events);
+        }
+        for number in 0..50 {
+            hub.emit("model.loaded", Severity::Warning, &number).await.unwrap();
+        }
+        for events in &mut streams {
+            for number in 0..50 {
+                let event = next(events).await;
+                assert_eq!(event.data.as_str(), number.to_string(), "{host_era:?} {server_era:?}");
+                assert_eq!(event.server_id.as_deref(), Some("models"));
+                assert_eq!((event.depth, event.severity), (1, Severity::Warning));
+            }
+            assert!(is_silent(events).await);
+        }
+        assert_eq!(hub.subscriptions(), 1, "one subscription serves all hosts");
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_and_refusals_are_reported_to_those_who_see_the_tool() {
+    let hubs = Hubs::default();
+    let closed = || Server::new("closed", "1").tool(Tool::new("open", "Opens", || async { "x" }));
+    let builder = Kernel::builder()
+        .local_with("models", open(&["ask", "fail"]), models(Era::Modern, &hubs))
+        .local_with("closed", GovernanceConfig::default(), closed);
+    let kernel = build(builder).await;
+    wait_for_tools(&kernel, "models", 3).await;
+    wait_for_tools(&kernel, "closed", 1).await;
+    let ada = host(&kernel, "ada", host_of(Era::Legacy)).await;
+    let mut events = subscribe(&ada, &["tool.*", "security.*", "approvals.*"]).await;
+    ada.call("models.ask").await.unwrap();
+    ada.call("models.fail").await.unwrap();
+    assert_eq!(ada.call("closed.open").await.unwrap_err().code().0, 1001);
+    let expected = [
+        ("tool.started", "ask"),
+        ("tool.completed", "ask"),
+        ("tool.started", "fail"),
+        ("tool.failed", "fail"),
+    ];
+    for (channel, tool) in expected {
+        let event = next(&mut events).await;
+        let data: Value = event.data.get().unwrap();
+        assert_eq!((event.channel.as_str(), &data["tool_name"]), (channel, &json!(tool)));
+        assert_eq!((&data["server_id"], &data["agent_id"]), (&json!("models"), &json!("ada")));
+        assert_eq!(event.server_id, None, "it is the kernel's own");
+    }
+    assert!(is_silent(&mut events).await, "ada does not see the tool it was refused");
+    // An operator receives the event about the refusal.
+    let recent = kernel_events(&kernel, "security.*").await;
+    assert_eq!(recent.len(), 1, "{recent:?}");
+    assert_eq!(recent[0]["data"]["tool_name"], "open");
+    assert_eq!(recent[0]["severity"], "warning");
+    kernel.stop().await;
+}
+
+/// Requests the recent events of the kernel as an operator.
+async fn kernel_events(kernel: &Kernel, channel: &str) -> Vec<Value> {
+    use mgp_types::mgp::KernelEventsParams;
+    use mgp_types::service::{Principal, mock};
+    let mut client = mock::client(kernel.server().into_stack().unwrap());
+    client.cx.principal = Principal::local().operator();
+    let mut params = KernelEventsParams::new();
+    params.channel = Some(channel.to_owned());
+    let params = serde_json::to_string(&params).unwrap();
+    let init = json!({
+        "protocolVersion": "2025-11-25", "clientInfo": {"name": "t", "version": "1"},
+        "capabilities": {"mgp": {"version": "0.3.0", "extensions": ["bidirectional"]}},
+    });
+    client.request("initialize", &init.to_string()).await.unwrap();
+    client.notify("notifications/initialized", "{}").await.unwrap();
+    let answer = client.request("mgp/kernel/events", &params).await.unwrap();
+    answer.get::<Value>().unwrap()["events"].as_array().unwrap().clone()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restarted_server_is_subscribed_to_again_and_its_states_are_events() {
+    let hubs = Hubs::default();
+    let kernel = kernel_of(Era::Legacy, &hubs).await;
+    followed(&hubs).await;
+    let ada = host(&kernel, "ada", host_of(Era::Modern)).await;
+    let mut events = subscribe(&ada, &["model.*", "system.server_state"]).await;
+    kernel.restart_server(&ServerId::from("models")).await.unwrap();
+    let hub = followed(&hubs).await;
+    hub.emit("model.loaded", Severity::Info, &"again").await.unwrap();
+    // The order of the server's own events and those about its state is not fixed.
+    let (mut is_loaded, mut is_connected) = (false, false);
+    while !(is_loaded && is_connected) {
+        let event = next(&mut events).await;
+        if event.channel == "model.loaded" {
+            is_loaded = true;
+        } else {
+            is_connected |= event.data.get::<Value>().unwrap()["new_state"] == json!("connected");
+        }
+    }
+    assert_eq!(hubs.lock().unwrap().len(), 2);
+    kernel.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_revoked_agent_gets_nothing_more_and_a_server_cannot_use_the_kernels_channels() {
+    let hubs = Hubs::default();
+    let kernel = kernel_of(Era::Modern, &hubs).await;
+    let hub = followed(&hubs).await;
+    let ada = host(&kernel, "ada", host_of(Era::Legacy)).await;
+    let mut events = subscribe(&ada, &["*"]).await;
+    for channel in [
+        "security.access_denied",
+        "Security.x",
+        "tool.completed",
+        "TOOL.completed",
+        "approvals.x",
+        "model.loaded",
+    ] {
+        hub.emit(channel, Severity::Error, &json!({"forged": true})).await.unwrap();
+    }
+    let event = next(&mut events).await;
+    assert_eq!(event.channel, "model.loaded", "forged ones are dropped");
+
+    let mut params = mgp_types::mgp::AccessGrantParams::new(
+        mgp_types::mgp::EntryType::ServerGrant,
+        "ada",
+        "models",
+        mgp_types::mgp::AccessPermission::Deny,
+    );
+    params.justification = Some("test".to_owned());
+    let operator = mgp_types::service::Principal::local().operator();
+    kernel.governance().access().grant(&operator, params).await.unwrap();
+    hub.emit("model.loaded", Severity::Info, &1).await.unwrap();
+    assert!(is_silent(&mut events).await, "access was revoked");
+    let channels = ada.events().channels().await.unwrap();
+    assert!(channels.iter().all(|channel| channel.server_id.is_none()), "{channels:?}");
+    kernel.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plain_host_subscribes_with_a_tool_and_polls() {
+    let hubs = Hubs::default();
+    let kernel = kernel_of(Era::Modern, &hubs).await;
+    let hub = followed(&hubs).await;
+    let heard = Arc::new(AtomicBool::new(false));
+    let pushed = Arc::clone(&heard);
+    for spelling in ["mgp_events_", "mgp.events.", "mgp/events/"] {
+        let pushed = Arc::clone(&pushed);
+        let builder = host_of(Era::Legacy).without_mgp().handlers(
+            mgp_types::service::Router::new().fallback(mgp_types::service::Stack::from_fn(
+                move |_| {
+                    pushed.store(true, Ordering::Relaxed);
+                    async { Ok(mgp_types::service::Reply::None) }
+                },
+            )),
+        );
+        let plain = host(&kernel, "ada", builder).await;
+        let call = async |name: &str, arguments: Value| -> Value {
+            let result = plain.call(format!("{spelling}{name}")).args(arguments).await.unwrap();
+            result.structured_content.unwrap().get().unwrap()
+        };
+        let answer = call("subscribe", json!({"channels": ["model.*"]})).await;
+        let id = answer["subscription_id"].as_str().unwrap().to_owned();
+        hub.emit("model.loaded", Severity::Info, &7).await.unwrap();
+        until("it is kept", async || {
+            let replayed = call("replay", json!({"subscription_id": id})).await;
+            replayed["events"].as_array().unwrap().len() == 1
+        })
+        .await;
+        let ended = call("unsubscribe", json!({"subscription_id": id})).await;
+        assert_eq!(ended, json!({"subscription_id": id, "removed": true}));
+    }
+    assert!(!heard.load(Ordering::Relaxed), "a plain host sees no notification of MGP");
+    kernel.stop().await;
+}
+
+/// Returns the lines of the metrics that count calls.
+fn counts(kernel: &Kernel) -> Vec<String> {
+    let metrics = kernel.metrics();
+    let lines = metrics.lines().filter(|line| line.starts_with("mgp_calls_total{"));
+    lines.map(str::to_owned).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_a_cancelled_call_is_an_event_and_counted() {
+    for (host_era, server_era) in PAIRS {
+        let hubs = Hubs::default();
+        let kernel = kernel_of(server_era, &hubs).await;
+        let ada = host(&kernel, "ada", host_of(host_era)).await;
+        let mut events = subscribe(&ada, &["tool.*"]).await;
+        // Calls are counted from the first reading on.
+        drop(kernel.metrics());
+        let call = tokio::spawn(ada.call("models.hang").into_future());
+        assert_eq!(next(&mut events).await.channel, "tool.started");
+        call.abort();
+        let ended = next(&mut events).await;
+        let data: Value = ended.data.get().unwrap();
+        assert_eq!((ended.channel.as_str(), &data["reason"]), ("tool.failed", &json!("cancelled")));
+        let counted = r#"mgp_calls_total{server="models",code="cancelled"} 1"#;
+        until("it is counted", async || counts(&kernel) == [counted]).await;
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_asks_its_caller_starts_once_and_ends_once_with_the_duration_of_all_rounds() {
+    #[derive(Deserialize, JsonSchema)]
+    struct Guest {
+        name: String,
+    }
+    let asks = || {
+        let form = Tool::new("form", "Asks", |cx: Context| async move {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let guest = cx.elicit::<Guest>("Who comes?").await?.accepted();
+            Ok::<_, RpcError>(guest.map(|guest| guest.name).unwrap_or_default())
+        });
+        Server::new("asks", "1").tool(form)
+    };
+    for (host_era, server_era) in PAIRS {
+        let make = move || limit_era(asks(), server_era);
+        let kernel = build(Kernel::builder().local_with("asks", open(&["form"]), make)).await;
+        wait_for_tools(&kernel, "asks", 1).await;
+        let builder = host_of(host_era).on_elicitation(|question: ElicitParams| async move {
+            question.accept_with(&json!({ "name": "Ann" }))
+        });
+        let ada = host(&kernel, "ada", builder).await;
+        let mut events = subscribe(&ada, &["tool.*"]).await;
+        drop(kernel.metrics());
+        let pair = format!("{host_era:?} {server_era:?}");
+        for _ in 0..2 {
+            ada.call("asks.form").await.unwrap();
+            assert_eq!(next(&mut events).await.channel, "tool.started", "{pair}");
+            let ended = next(&mut events).await;
+            assert_eq!(ended.channel, "tool.completed", "{pair}");
+            let data: Value = ended.data.get().unwrap();
+            // A modern server runs the tool from its start in each of the two rounds.
+            let least = if (host_era, server_era) == (Era::Modern, Era::Modern) { 100 } else { 50 };
+            assert!(data["duration_ms"].as_u64().unwrap() >= least, "{pair}: {data}");
+        }
+        assert!(is_silent(&mut events).await, "{pair}");
+        assert_eq!(counts(&kernel), [r#"mgp_calls_total{server="asks",code="ok"} 2"#], "{pair}");
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_server_lost_is_told_and_a_text_that_is_no_time_is_replaced() {
+    let hubs = Hubs::default();
+    let kernel = kernel_of(Era::Legacy, &hubs).await;
+    let hub = followed(&hubs).await;
+    let ada = host(&kernel, "ada", host_of(Era::Legacy)).await;
+    let mut events = subscribe(&ada, &["model.*"]).await;
+    let draft = || EventDraft::new("model.loaded");
+    hub.publish(draft().dropped(4).timestamp("yesterday".into())).await.unwrap();
+    hub.publish(draft().timestamp("2026-03-01T12:00:00Z".into())).await.unwrap();
+    let (first, second) = (next(&mut events).await, next(&mut events).await);
+    assert_eq!((first.dropped, second.dropped, events.dropped()), (4, 0, 4));
+    assert!(first.timestamp.unwrap().to_system_time().is_some());
+    assert_eq!(second.timestamp.unwrap().as_str(), "2026-03-01T12:00:00Z");
+    kernel.stop().await;
+}

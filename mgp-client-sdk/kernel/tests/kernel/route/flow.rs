@@ -1,0 +1,269 @@
+//! Tests of progress, chunks, log messages and cancellation, for all four pairs of eras of host and server.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mgp_client_sdk::{Client, ToolResult};
+use mgp_kernel::Kernel;
+use mgp_security::AuditQuery;
+use mgp_server_sdk::prelude::*;
+use mgp_server_sdk::{LogLevel, Logger};
+use mgp_testkit::temp_dir;
+use mgp_transport::{Connection, duplex};
+use mgp_types::Payload;
+use mgp_types::mcp::{ElicitAction, ElicitResult, Era};
+use mgp_types::mgp::DefaultPolicy;
+use mgp_types::service::{
+    Call, CallerRequest, InputRequired, Outlet, OutletItem, Principal, Reply, Stack, around,
+};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use super::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
+
+/// A guard that notifies when the call that holds it is dropped.
+struct NotifyOnDrop(Arc<Notify>);
+
+impl Drop for NotifyOnDrop {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+fn worker(era: Era, begun: Arc<Notify>, dropped: Arc<Notify>) -> Server {
+    let steps = Tool::new("steps", "Works", |cx: Context, log: Logger| async move {
+        for step in 1..=3 {
+            let _ = cx.outlet.text(&format!("{step} ")).await;
+            let _ = cx.outlet.progress(step.into(), 3.0).await;
+            log.clone().named("w").log(LogLevel::Info, &format!("step {step}")).await;
+            log.log(LogLevel::Debug, "hidden").await;
+        }
+        "1 2 3 "
+    });
+    let waits = Tool::new("waits", "Waits", move || {
+        let (begun, dropped) = (Arc::clone(&begun), Arc::clone(&dropped));
+        async move {
+            let _rings = NotifyOnDrop(dropped);
+            begun.notify_one();
+            std::future::pending::<()>().await;
+            "never"
+        }
+    });
+    limit_era(Server::new("w", "1").tool(steps).tool(waits).logging(), era)
+}
+
+async fn world(era: Era) -> (Kernel, Arc<Notify>, Arc<Notify>) {
+    let (begun, dropped) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let parts = (Arc::clone(&begun), Arc::clone(&dropped));
+    let make = move || worker(era, Arc::clone(&parts.0), Arc::clone(&parts.1));
+    let kernel = build(Kernel::builder().local_with("w", open(&["steps", "waits"]), make)).await;
+    wait_for_tools(&kernel, "w", 2).await;
+    (kernel, begun, dropped)
+}
+
+#[tokio::test]
+async fn progress_and_logs_of_a_call_reach_its_caller() {
+    for (above, below) in PAIRS {
+        let (kernel, ..) = world(below).await;
+        let logs: Arc<Mutex<Vec<String>>> = Arc::default();
+        let sink = Arc::clone(&logs);
+        let builder = host_of(above).on_log(move |message| {
+            sink.lock().unwrap().push(format!(
+                "{} {:?}",
+                message.logger.unwrap_or_default(),
+                message.data
+            ));
+        });
+        let host = host(&kernel, "ann", builder).await;
+        let items: Arc<Mutex<Vec<OutletItem>>> = Arc::default();
+        let taken = Arc::clone(&items);
+        let mut call = host
+            .call("steps")
+            .outlet(Outlet::from_fn(move |item| taken.lock().unwrap().push(item)));
+        if above == Era::Modern {
+            call = call.log_level(LogLevel::Info);
+        }
+        let result = call.await.unwrap();
+        assert_eq!(result.to_text(), "1 2 3 ", "{above:?} {below:?}");
+        let pair = format!("{above:?} {below:?}");
+        until(&format!("all logs {pair}"), || async { logs.lock().unwrap().len() == 3 }).await;
+        let items = items.lock().unwrap().clone();
+        let steps = items.iter().filter(|item| matches!(item, OutletItem::Progress(_))).count();
+        let chunks = items.iter().filter(|item| matches!(item, OutletItem::Chunk(_))).count();
+        // The tool sent other items after its third chunk, so a fourth, empty chunk ends the stream.
+        assert_eq!((steps, chunks), (3, 4), "{pair} {items:?}");
+        let logs = logs.lock().unwrap().clone();
+        assert!(logs.iter().all(|line| line.starts_with("w/w ")), "{pair} {logs:?}");
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_cancelled_by_the_host_ends_at_the_server() {
+    for (above, below) in PAIRS {
+        let (kernel, begun, dropped) = world(below).await;
+        let host = host(&kernel, "ann", host_of(above)).await;
+        let call = host.call("waits");
+        let running = tokio::spawn(async move { call.await });
+        begun.notified().await;
+        running.abort();
+        let ended = tokio::time::timeout(Duration::from_secs(10), dropped.notified()).await;
+        assert!(ended.is_ok(), "{above:?} {below:?}");
+        assert_eq!(host.call("steps").await.unwrap().to_text(), "1 2 3 ");
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_log_level_set_by_the_host_is_set_at_the_server() {
+    let (kernel, ..) = world(Era::Legacy).await;
+    let logs: Arc<Mutex<Vec<LogLevel>>> = Arc::default();
+    let sink = Arc::clone(&logs);
+    let builder =
+        host_of(Era::Legacy).on_log(move |message| sink.lock().unwrap().push(message.level));
+    let host = host(&kernel, "ann", builder).await;
+    host.set_level(LogLevel::Debug).await.unwrap();
+    until("debug messages arrive", || async {
+        host.call("steps").await.unwrap();
+        logs.lock().unwrap().contains(&LogLevel::Debug)
+    })
+    .await;
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn calls_in_a_batch_succeed_and_fail_by_themselves() {
+    for (above, below) in PAIRS {
+        let mut closed = open(&["secret"]);
+        closed.default_policy = DefaultPolicy::OptIn;
+        let secret = || Tool::new("secret", "Secret", || async { "secret" });
+        let parts = (Arc::<Notify>::default(), Arc::<Notify>::default());
+        let builder = Kernel::builder()
+            .local_with("closed", closed, move || Server::new("closed", "1").tool(secret()))
+            .local_with("w", open(&["steps", "waits"]), move || {
+                worker(below, Arc::clone(&parts.0), Arc::clone(&parts.1))
+            });
+        let kernel = build(builder).await;
+        wait_for_tools(&kernel, "w", 2).await;
+        wait_for_tools(&kernel, "closed", 1).await;
+        let host = host(&kernel, "ann", host_of(above)).await;
+        let calls = json!([
+            { "name": "steps", "arguments": {} },
+            { "name": "no_such_tool", "arguments": {} },
+            { "name": "w.steps", "arguments": {} },
+            { "name": "steps", "server_id": "w", "arguments": {} },
+            { "name": "secret", "arguments": {} },
+        ]);
+        let batch = host.call("mgp_tools_call_many").arg("calls", &calls).await.unwrap();
+        let results: Value = batch.structured_content.as_ref().unwrap().get().unwrap();
+        for place in [0, 2, 3] {
+            assert_eq!(results["results"][place]["result"]["content"][0]["text"], "1 2 3 ");
+        }
+        let error = &results["results"][1]["error"];
+        assert!(error["message"].as_str().unwrap().contains("no_such_tool"), "{error}");
+        // Each call of the batch is checked separately, so the call without access is refused and the others run.
+        assert_eq!(results["results"][4]["error"]["code"], 1001, "{results}");
+        let many = vec![json!({ "name": "steps", "arguments": {} }); 33];
+        let refused = host.call("mgp_tools_call_many").arg("calls", &many).await.unwrap_err();
+        assert!(refused.to_string().contains("at most 32"), "{refused}");
+        kernel.stop().await;
+    }
+}
+
+/// Returns a server that asks the caller a question if the arguments of a call contain `true`.
+fn asker() -> Server {
+    #[derive(Deserialize, JsonSchema)]
+    struct Wish {
+        asks: bool,
+    }
+    let form = Tool::new("form", "May ask", |Args(wish): Args<Wish>| async move {
+        format!("asks: {}", wish.asks)
+    });
+    let asks = around(|call: Call, inner: Stack| async move {
+        if call.tool().is_none() || !call.tool_arguments().as_str().contains("true") {
+            return inner.send(call).await;
+        }
+        let form = json!({ "message": "Who?", "requestedSchema": { "type": "object" } });
+        let ask = CallerRequest::new("elicitation/create", Payload::of(&form)?);
+        let asks = vec![("who".to_owned(), ask)];
+        Ok(Reply::InputRequired(InputRequired { asks, state: None }))
+    });
+    limit_era(Server::new("f", "1").tool(form).layer(asks), Era::Modern)
+}
+
+#[tokio::test]
+async fn a_call_in_a_batch_is_not_recorded_as_a_round_of_another() {
+    let folder = temp_dir();
+    let builder = Kernel::builder().local_with("f", open(&["form"]), asker);
+    let kernel = builder.in_folder(folder.path()).await.unwrap();
+    wait_for_tools(&kernel, "f", 1).await;
+    let builder = host_of(Era::Modern)
+        .on_elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Decline)) });
+    let host = host(&kernel, "ann", builder).await;
+    // The last call begins after the first one, which asks in vain, has ended.
+    let call = |asks: bool| json!({ "name": "form", "arguments": { "asks": asks } });
+    let mut calls = vec![call(true); 8];
+    calls.push(call(false));
+    let batch = host.call("mgp_tools_call_many").arg("calls", &calls).await.unwrap();
+    let results: Value = batch.structured_content.as_ref().unwrap().get().unwrap();
+    assert!(results["results"][0]["error"].is_object(), "{results}");
+    assert_eq!(results["results"][8]["result"]["content"][0]["text"], "asks: false", "{results}");
+    let log = kernel.governance().log().unwrap();
+    log.flush().await.unwrap();
+    let query = AuditQuery::new().tool("form").event_type("TOOL_EXECUTED");
+    let events = serde_json::to_value(log.query(query).await.unwrap().events).unwrap();
+    let recorded = events.as_array().unwrap();
+    let done: Vec<_> = recorded.iter().filter(|event| event["result"] == "SUCCESS").collect();
+    assert_eq!(done.len(), 1, "{events}");
+    assert!(done[0]["details"].get("rounds").is_none(), "{events}");
+    host.close().await;
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn an_agent_with_many_running_calls_does_not_hold_up_the_others() {
+    const CALLS: usize = 256;
+    let running = Arc::<AtomicUsize>::default();
+    let count = Arc::clone(&running);
+    let make = move || {
+        let count = Arc::clone(&count);
+        let waits = Tool::new("waits", "Waits", move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            async {
+                std::future::pending::<()>().await;
+                "never"
+            }
+        });
+        Server::new("w", "1").tool(waits)
+    };
+    let look = || Server::new("o", "1").tool(Tool::new("look", "Looks out", || async { "sun" }));
+    let builder = Kernel::builder();
+    let builder = builder.local_with("w", open(&["waits"]), make);
+    let kernel = build(builder.local_with("o", open(&["look"]), look)).await;
+    wait_for_tools(&kernel, "w", 1).await;
+    wait_for_tools(&kernel, "o", 1).await;
+    // All hosts of a served kernel share one stack, and so its limits.
+    let stack = kernel.server().into_stack().unwrap();
+    let connect = async |agent: &str| {
+        let (here, there) = duplex();
+        let connection = Connection::new(there.reader, there.writer, stack.clone());
+        tokio::spawn(connection.principal(Principal::local().agent(agent)).run());
+        Client::builder("host", "1").connect(here.reader, here.writer).await.unwrap()
+    };
+    let (busy, other) = (connect("ann").await, connect("bob").await);
+    let mut calls = JoinSet::new();
+    for _ in 0..CALLS {
+        let call = busy.call("waits");
+        calls.spawn(async move { call.await });
+    }
+    until("all calls run", || async { running.load(Ordering::Relaxed) == CALLS }).await;
+    let answers = async {
+        other.call("mgp_tools_discover").arg("query", "look out").await.unwrap();
+        assert_eq!(other.call("look").await.unwrap().to_text(), "sun");
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(5), answers).await.is_ok());
+    calls.shutdown().await;
+    kernel.stop().await;
+}

@@ -1,0 +1,261 @@
+//! Tests of health, shutdown and cancellation through a kernel: as methods with a `server_id`, and as tools (MGP §11,
+//! §12.7).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_client_sdk::{Client, ToolResult as _};
+use mgp_discovery::GovernanceConfig;
+use mgp_kernel::Kernel;
+use mgp_lifecycle::EraChoice;
+use mgp_server_sdk::prelude::*;
+use mgp_types::mcp::Era;
+use mgp_types::method::{HealthPing, HealthStatusGet};
+use mgp_types::mgp::{
+    DefaultPolicy, HealthStatus, LifecycleParams, PingParams, ServerState, ShutdownParams,
+    StatusParams, StatusResult,
+};
+use mgp_types::service::{Principal, ServerId};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use super::world::{PAIRS, build, host, host_as, host_of, limit_era, open, until, wait_for_tools};
+
+/// Starts a kernel with the MGP server `new` and the plain server `old`.
+async fn world(era: Era) -> Kernel {
+    let now = |name: &str| Tool::new(name.to_owned(), "The time", || async { "noon" });
+    let new = move || limit_era(Server::new("new", "1").tool(now("new_time")), era);
+    let old = move || limit_era(Server::new("old", "1").tool(now("old_time")).without_mgp(), era);
+    let builder = Kernel::builder().local_with("new", open(&["new_time"]), new).local_with(
+        "old",
+        open(&["old_time"]),
+        old,
+    );
+    let kernel = build(builder).await;
+    wait_for_tools(&kernel, "new", 1).await;
+    wait_for_tools(&kernel, "old", 1).await;
+    kernel
+}
+
+fn ping_of(server: &str) -> PingParams {
+    let mut params = PingParams::new();
+    params.server_id = Some(server.to_owned());
+    params
+}
+
+async fn status_of(host: &Client, server: Option<&str>) -> StatusResult {
+    let mut params = StatusParams::new();
+    params.server_id = server.map(str::to_owned);
+    host.request::<HealthStatusGet>(&params).await.unwrap()
+}
+
+/// Calls a tool and returns its structured content.
+async fn structured(host: &Client, tool: &str, arguments: Value) -> Value {
+    let result = host.call(tool).args(arguments).await.unwrap();
+    serde_json::from_str(result.structured_content.unwrap().as_str()).unwrap()
+}
+
+#[tokio::test]
+async fn a_plain_server_and_a_resting_one_are_pinged_without_an_error() {
+    for (above, below) in PAIRS {
+        let kernel = world(below).await;
+        let host = host(&kernel, "ada", host_of(above)).await;
+        for server in ["new", "old"] {
+            let answer = host.request::<HealthPing>(&ping_of(server)).await.unwrap();
+            assert_eq!(answer.status, HealthStatus::Healthy, "{server} {answer:?}");
+            assert_eq!(answer.server_id.as_deref(), Some(server), "{answer:?}");
+            let status = status_of(&host, Some(server)).await;
+            assert_eq!(status.tools_total, Some(1), "{server}");
+            assert_eq!(status.server_id.as_deref(), Some(server), "{status:?}");
+        }
+        // After an operator has stopped the server, a ping does not start it, and the answer reports its state.
+        kernel.stop_server(&ServerId::from("new")).await.unwrap();
+        let answer = host.request::<HealthPing>(&ping_of("new")).await.unwrap();
+        assert_eq!(answer.status, HealthStatus::Degraded, "{answer:?}");
+        assert_eq!(answer.state, Some(ServerState::Disconnected), "{answer:?}");
+        host.close().await;
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn the_status_of_a_kernel_counts_the_tools_behind_it() {
+    let kernel = world(Era::Legacy).await;
+    let host = host(&kernel, "ada", host_of(Era::Legacy)).await;
+    let status = status_of(&host, None).await;
+    assert_eq!((status.tools_total, status.tools_available), (Some(2), Some(2)), "{status:?}");
+    kernel.stop_server(&ServerId::from("new")).await.unwrap();
+    let status = status_of(&host, None).await;
+    assert_eq!((status.tools_total, status.tools_available), (Some(2), Some(1)), "{status:?}");
+    let _present = kernel.clients().add(Principal::local(), mgp_kernel::ClientTransport::Socket);
+    let resources = status_of(&host, None).await.resources.unwrap();
+    assert_eq!(resources.get("open_connections").unwrap().as_str(), "1");
+    host.close().await;
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn health_is_a_tool_of_the_kernel_in_every_spelling() {
+    let kernel = world(Era::Legacy).await;
+    for era in [Era::Legacy, Era::Modern] {
+        let host = host(&kernel, "ada", host_of(era).without_mgp()).await;
+        for name in ["mgp.health.ping", "mgp_health_ping", "mgp/health/ping"] {
+            let answer = structured(&host, name, json!({ "server_id": "old" })).await;
+            assert_eq!(answer["status"], "healthy", "{answer}");
+            assert_eq!(answer["server_id"], "old", "{answer}");
+        }
+        let answer = structured(&host, "mgp.health.status", json!({})).await;
+        assert_eq!(answer["tools_total"], 2, "{answer}");
+        host.close().await;
+    }
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn only_an_operator_shuts_a_server_down_by_a_tool() {
+    let kernel = world(Era::Legacy).await;
+    let host = host(&kernel, "ada", host_of(Era::Legacy)).await;
+    for arguments in [json!({}), json!({ "server_id": "new" })] {
+        let refused = host.call("mgp.lifecycle.shutdown").args(arguments).await.unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::PERMISSION_DENIED, "{refused}");
+    }
+    // The refused calls have not shut the kernel down.
+    assert_eq!(host.call("new_time").await.unwrap().to_text(), "noon");
+    host.close().await;
+    kernel.stop().await;
+}
+
+/// Starts a kernel with a server whose tool `waits` never answers, and notifies when a call of it begins and ends.
+async fn world_that_waits() -> (Kernel, Arc<Notify>, Arc<Notify>) {
+    let (begun, ended) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let parts = (Arc::clone(&begun), Arc::clone(&ended));
+    let make = move || {
+        let (begun, ended) = (Arc::clone(&parts.0), Arc::clone(&parts.1));
+        let waits = Tool::new("waits", "Waits", move || {
+            let (begun, ended) = (Arc::clone(&begun), Arc::clone(&ended));
+            async move {
+                let _end = NotifyOnDrop(ended);
+                begun.notify_one();
+                std::future::pending::<()>().await;
+                "never"
+            }
+        });
+        Server::new("w", "1").tool(waits)
+    };
+    let kernel = build(Kernel::builder().local_with("w", open(&["waits"]), make)).await;
+    wait_for_tools(&kernel, "w", 1).await;
+    (kernel, begun, ended)
+}
+
+#[tokio::test]
+async fn a_shutdown_of_a_server_ends_its_calls_after_the_timeout_of_the_request() {
+    let (kernel, begun, ended) = world_that_waits().await;
+    let caller = host(&kernel, "ada", host_of(Era::Legacy)).await;
+    let waiting = tokio::spawn(async move { caller.call("waits").await });
+    begun.notified().await;
+    let operator = host_as(&kernel, Principal::local().operator(), host_of(Era::Legacy)).await;
+    let mut params = ShutdownParams::new();
+    params.server_id = Some("w".to_owned());
+    params.timeout_ms = Some(100);
+    let result = operator.mgp().lifecycle_shutdown(&params).await.unwrap();
+    assert_eq!((result.accepted, result.pending_requests), (true, Some(1)));
+    // The server itself would wait for 30 s.
+    let limit = Duration::from_secs(10);
+    tokio::time::timeout(limit, ended.notified()).await.unwrap();
+    assert!(tokio::time::timeout(limit, waiting).await.unwrap().unwrap().is_err());
+    operator.close().await;
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_is_cancelled_by_a_tool() {
+    let (kernel, begun, ended) = world_that_waits().await;
+    let host = host(&kernel, "ada", host_of(Era::Legacy)).await;
+    let unknown = structured(&host, "mgp.stream.cancel", json!({ "request_id": 4711 })).await;
+    assert_eq!(unknown, json!({ "cancelled": false, "reason": "not_active" }));
+    let caller = host.clone();
+    let waiting = tokio::spawn(async move { caller.call("waits").await });
+    begun.notified().await;
+    // The test does not know the id of the call, which is one of the first of this connection.
+    until("the call is cancelled", async || {
+        for id in 1..20 {
+            let answer = structured(&host, "mgp.stream.cancel", json!({ "request_id": id })).await;
+            if answer["cancelled"] == true {
+                return true;
+            }
+        }
+        false
+    })
+    .await;
+    ended.notified().await;
+    let _ = waiting.await;
+    host.close().await;
+    kernel.stop().await;
+}
+
+/// A guard that notifies when the call that holds it is dropped.
+struct NotifyOnDrop(Arc<Notify>);
+
+impl Drop for NotifyOnDrop {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+/// Regression test: the kernel did not announce the states of its servers, so a host only noticed failing calls.
+#[tokio::test]
+async fn a_state_of_a_server_behind_is_announced_to_those_who_see_it() {
+    let mut closed = GovernanceConfig::default();
+    closed.default_policy = DefaultPolicy::OptIn;
+    let seen =
+        || Server::new("seen", "1").tool(Tool::new("seen_time", "The time", || async { "noon" }));
+    let hidden = || {
+        Server::new("hidden", "1").tool(Tool::new("other_time", "The time", || async { "noon" }))
+    };
+    let builder = Kernel::builder();
+    let builder = builder.local_with("seen", open(&["seen_time"]), seen);
+    let kernel = build(builder.local_with("hidden", closed, hidden)).await;
+    wait_for_tools(&kernel, "seen", 1).await;
+    wait_for_tools(&kernel, "hidden", 1).await;
+    let (send, mut states) = tokio::sync::mpsc::unbounded_channel();
+    let told = move |change: &LifecycleParams| drop(send.send(change.clone()));
+    let plain = Client::builder("plain", "1")
+        .era(EraChoice::Legacy)
+        .without_mgp()
+        .on_lifecycle(|_| panic!("plain"));
+    let plain = host(&kernel, "bob", plain).await;
+    let host = host(&kernel, "ada", host_of(Era::Legacy).on_lifecycle(told)).await;
+    host.list_tools().await.unwrap();
+    kernel.stop_server(&ServerId::from("hidden")).await.unwrap();
+    kernel.stop_server(&ServerId::from("seen")).await.unwrap();
+    let mut heard = Vec::new();
+    while heard.last() != Some(&ServerState::Disconnected) {
+        let change =
+            tokio::time::timeout(Duration::from_secs(10), states.recv()).await.unwrap().unwrap();
+        assert_eq!(change.server_id.as_deref(), Some("seen"), "{change:?}");
+        assert!(change.previous_state.is_some() && change.timestamp.is_some(), "{change:?}");
+        heard.push(change.new_state);
+    }
+    assert!(heard.contains(&ServerState::Draining), "{heard:?}");
+    plain.ping().await.unwrap();
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn a_result_of_the_kernels_own_tool_names_its_source_to_mgp_peers_only() {
+    for era in [Era::Legacy, Era::Modern] {
+        let kernel = world(era).await;
+        for (builder, expected) in [(host_of(era), true), (host_of(era).without_mgp(), false)] {
+            let host = host(&kernel, "ada", builder).await;
+            let own = host.call("mgp.health.ping").args(json!({})).await.unwrap();
+            let text = serde_json::to_string(&own).unwrap();
+            assert_eq!(text.contains(r#""_mgp":{"source":"kernel"}"#), expected, "{text}");
+            // The result of a tool of another server must not name the kernel as its source.
+            let other = host.call("new.new_time").await.unwrap();
+            let text = serde_json::to_string(&other).unwrap();
+            assert!(!text.contains(r#""source""#), "{text}");
+            host.close().await;
+        }
+        kernel.stop().await;
+    }
+}

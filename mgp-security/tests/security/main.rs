@@ -1,0 +1,18 @@
+//! Tests of access, permissions, audit and the other parts of governance, one module for each subject.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod access_attack;
+mod access_changes;
+mod access_layer;
+mod access_worlds;
+mod audit_cancel;
+mod configured;
+mod guard;
+mod kills;
+mod lies;
+mod review;
+mod tooldef;
+mod two_processes;
+mod verdict;
+mod while_asked;

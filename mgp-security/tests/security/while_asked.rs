@@ -1,0 +1,374 @@
+//! Tests of changes while an approval is pending: a call that was approved but is no longer allowed does not run.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use mgp_security::{
+    Approver, Assess, Assessment, ConfirmLayer, Confirmations, Decision, Governance,
+    PermissionChange, Policies, Question, QuestionSubject, ServerPolicy,
+};
+use mgp_types::mgp::{
+    AccessGrantParams, AccessRevokeParams, DefaultPolicy, EntryType, GrantDecision, Permission,
+    RiskLevel, Validator,
+};
+use mgp_types::service::{
+    Call, Context, MemoryAudit, Method, Params, Principal, Reply, ServerId, Stack, WaitMark, mock,
+};
+use mgp_types::{Payload, RpcError, Sha256Hash};
+use tokio::sync::Semaphore;
+use tower_layer::Layer;
+
+const CALL: &str = r#"{"name":"wipe","arguments":{}}"#;
+
+/// An approver that answers "yes" when the test lets it.
+#[derive(Clone)]
+struct Person {
+    asked: Arc<AtomicUsize>,
+    permits: Arc<Semaphore>,
+}
+
+impl Person {
+    fn new() -> Self {
+        Self { asked: Arc::default(), permits: Arc::new(Semaphore::new(0)) }
+    }
+
+    async fn was_asked(&self, times: usize) {
+        while self.asked.load(Ordering::Relaxed) < times {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[async_trait]
+impl Approver for Person {
+    async fn decide(&self, _: &Context, question: Question) -> Result<Decision, RpcError> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let permits = Arc::clone(&self.permits);
+        assert!(matches!(
+            question.about,
+            QuestionSubject::Permissions { .. } | QuestionSubject::Call { .. }
+        ));
+        permits.acquire().await.unwrap().forget();
+        Ok(Decision::new(GrantDecision::Approved, "ada"))
+    }
+}
+
+/// A governed server with one dangerous tool, which needs `shell.execute`.
+struct World {
+    governance: Governance,
+    person: Person,
+    audit: MemoryAudit,
+    client: mock::Client,
+    lists: Arc<Mutex<&'static str>>,
+    /// `true` if the server announces a change before it answers the next request for its tools.
+    announces: Arc<AtomicBool>,
+    /// The number of requests for the tools.
+    listings: Arc<AtomicUsize>,
+    ran: Arc<AtomicUsize>,
+}
+
+const TOOL: &str = r#"{"tools":[{"name":"wipe","inputSchema":{},"security":{"risk_level":"dangerous","permissions_required":["shell.execute"],"side_effects":["none"],"validator":"none"}}]}"#;
+const OTHER: &str = r#"{"tools":[{"name":"wipe","inputSchema":{},"description":"Another.","security":{"risk_level":"dangerous","permissions_required":["shell.execute"],"side_effects":["none"],"validator":"none"}}]}"#;
+
+fn policy() -> ServerPolicy {
+    let mut policy = ServerPolicy::default();
+    policy.validators.insert("wipe".to_owned(), Validator::None);
+    policy
+}
+
+fn disk() -> ServerId {
+    "disk".into()
+}
+
+fn operator() -> Principal {
+    Principal::local().operator()
+}
+
+impl World {
+    fn new() -> Self {
+        let (person, audit) = (Person::new(), MemoryAudit::new());
+        let policies = Policies::default();
+        policies.set("disk", policy());
+        let governance = Governance::builder()
+            .audit(Arc::new(audit.clone()))
+            .policies(policies)
+            .approver(person.clone())
+            .build();
+        let (ran, lists) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(TOOL)));
+        let (count, listed) = (Arc::clone(&ran), Arc::clone(&lists));
+        let (announces, listings) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+        let (announced, counted) = (Arc::clone(&announces), Arc::clone(&listings));
+        let definitions = governance.definitions().clone();
+        let recheck = governance.layer("disk").recheck();
+        let tools = Stack::from_fn(move |call| {
+            // A layer that makes calls wait decides again before they run.
+            let allowed = recheck(&call);
+            let answer = if call.tool().is_some() {
+                count.fetch_add(usize::from(allowed.is_ok()), Ordering::Relaxed);
+                "{}"
+            } else {
+                counted.fetch_add(1, Ordering::Relaxed);
+                if announced.swap(false, Ordering::Relaxed) {
+                    definitions.mark_stale(&disk());
+                }
+                *listed.lock().unwrap()
+            };
+            async move { allowed.map(|()| Reply::raw(Payload::from_trusted(answer))) }
+        });
+        let client = mock::client(Stack::new(governance.layer("disk").layer(tools)));
+        Self { governance, person, audit, client, lists, announces, listings, ran }
+    }
+
+    async fn grant_access(&self, until: Option<SystemTime>) {
+        let mut grant = AccessGrantParams::allow("local", "disk");
+        grant.expires_at = until.map(Into::into);
+        self.governance.access().grant(&operator(), grant).await.unwrap();
+    }
+
+    async fn revoke_access(&self) {
+        let revoke = AccessRevokeParams::new("local", "disk", EntryType::ServerGrant);
+        self.governance.access().revoke(&operator(), revoke).await.unwrap();
+    }
+
+    fn shell() -> PermissionChange {
+        PermissionChange::new(Some(disk()), [Permission::ShellExecute])
+    }
+
+    async fn change_definition(&mut self) {
+        *self.lists.lock().unwrap() = OTHER;
+        self.client.request("tools/list", "{}").await.unwrap();
+    }
+
+    /// Starts a call about which the approver is asked one of the [`QUESTIONS`], and waits until it has received the
+    /// question.
+    async fn ask(&mut self, question: usize) -> tokio::task::JoinHandle<Result<Reply, RpcError>> {
+        if question == 2 {
+            self.governance.permissions().approve(&operator(), Self::shell()).await.unwrap();
+        }
+        let call = tokio::spawn(self.client.call("tools/call", CALL));
+        self.person.was_asked(1).await;
+        call
+    }
+
+    /// Checks that a call was refused with a code and did not run, and that this is recorded once.
+    #[track_caller]
+    fn refused(&self, outcome: Result<Reply, RpcError>, code: i64, what: &str) {
+        let error = outcome.expect_err(what);
+        assert_eq!(i64::from(error.code().0), code, "{what}: {error}");
+        assert_eq!(self.ran.load(Ordering::Relaxed), 0, "{what}: it ran");
+        let events = self.audit.events();
+        let blocked = events.iter().filter(|event| event.event_type.as_str() == "TOOL_BLOCKED");
+        assert_eq!(blocked.count(), 1, "{what}");
+        let executed = events.iter().any(|event| event.event_type.as_str() == "TOOL_EXECUTED");
+        assert!(!executed, "{what}");
+    }
+}
+
+/// The numbers of the questions: the first is about the call and its permission together, the second about the call
+/// only.
+const QUESTIONS: [usize; 2] = [1, 2];
+
+#[tokio::test]
+async fn an_approved_call_that_may_still_run_runs() {
+    let mut world = World::new();
+    world.grant_access(None).await;
+    let call = world.ask(2).await;
+    world.person.permits.add_permits(1);
+    call.await.unwrap().unwrap();
+    assert_eq!(world.ran.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn access_that_was_revoked_while_an_approver_was_asked_does_not_count() {
+    for question in QUESTIONS {
+        let mut world = World::new();
+        world.grant_access(None).await;
+        let call = world.ask(question).await;
+        world.revoke_access().await;
+        world.person.permits.add_permits(2);
+        world.refused(call.await.unwrap(), 1001, "revoked access");
+    }
+}
+
+#[tokio::test]
+async fn access_that_ended_while_an_approver_was_asked_does_not_count() {
+    for question in QUESTIONS {
+        let mut world = World::new();
+        let end = SystemTime::now() + Duration::from_millis(400);
+        world.grant_access(Some(end)).await;
+        let call = world.ask(question).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        world.person.permits.add_permits(2);
+        world.refused(call.await.unwrap(), 1001, "ended access");
+    }
+}
+
+#[tokio::test]
+async fn a_definition_that_changed_while_an_approver_was_asked_is_not_called() {
+    for question in QUESTIONS {
+        let mut world = World::new();
+        world.grant_access(None).await;
+        let call = world.ask(question).await;
+        world.change_definition().await;
+        world.person.permits.add_permits(2);
+        // The confirmation was for the previous definition.
+        world.refused(call.await.unwrap(), 1000, "changed definition");
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_went_stale_while_an_approver_was_asked_is_not_trusted() {
+    for question in QUESTIONS {
+        let mut world = World::new();
+        world.grant_access(None).await;
+        let call = world.ask(question).await;
+        world.governance.definitions().mark_stale(&disk());
+        world.person.permits.add_permits(2);
+        world.refused(call.await.unwrap(), 4002, "stale list");
+    }
+}
+
+#[tokio::test]
+async fn a_change_that_was_announced_while_a_list_was_read_is_not_lost() {
+    for is_first in [true, false] {
+        let mut world = World::new();
+        world.grant_access(None).await;
+        if !is_first {
+            world.client.request("tools/list", "{}").await.unwrap();
+        }
+        world.announces.store(true, Ordering::Relaxed);
+        world.client.request("tools/list", "{}").await.unwrap();
+        let listings = world.listings.load(Ordering::Relaxed);
+        let call = world.ask(2).await;
+        assert_eq!(world.listings.load(Ordering::Relaxed), listings + 1, "{is_first}");
+        call.abort();
+    }
+    // A call that lists the tools itself lists them again.
+    let mut world = World::new();
+    world.grant_access(None).await;
+    world.announces.store(true, Ordering::Relaxed);
+    let call = world.ask(2).await;
+    assert_eq!(world.listings.load(Ordering::Relaxed), 2);
+    world.person.permits.add_permits(1);
+    call.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_permission_that_was_revoked_while_a_person_confirmed_does_not_count() {
+    let mut world = World::new();
+    world.grant_access(None).await;
+    let call = world.ask(2).await;
+    world.governance.permissions().revoke(&operator(), World::shell()).await.unwrap();
+    world.person.permits.add_permits(1);
+    world.refused(call.await.unwrap(), 1000, "revoked permission");
+    assert_eq!(world.person.asked.load(Ordering::Relaxed), 1, "no second question");
+}
+
+#[tokio::test]
+async fn a_permission_that_ended_while_a_person_confirmed_does_not_count() {
+    let mut world = World::new();
+    world.grant_access(None).await;
+    let end = SystemTime::now() + Duration::from_millis(400);
+    world.governance.permissions().approve(&operator(), World::shell().until(end)).await.unwrap();
+    let call = world.ask(1).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    world.person.permits.add_permits(1);
+    world.refused(call.await.unwrap(), 1000, "ended permission");
+}
+
+#[tokio::test]
+async fn an_entry_that_spared_the_confirmation_and_was_revoked_does_not_count_for_a_waiting_call() {
+    let mut world = World::new();
+    world.grant_access(None).await;
+    world.governance.permissions().approve(&operator(), World::shell()).await.unwrap();
+    let sparing = AccessGrantParams::allow("local", "disk").tool("wipe").without_confirmation();
+    world.governance.access().grant(&operator(), sparing).await.unwrap();
+    // This call also lists the tools.
+    world.client.request("tools/call", CALL).await.unwrap();
+    assert_eq!(world.person.asked.load(Ordering::Relaxed), 0);
+
+    let mut cx = world.client.cx.clone();
+    WaitMark::mark(&mut cx);
+    let params = Params::tool("wipe", &Payload::empty_object());
+    let waiting = Call::request(Method::of("tools/call"), params, cx);
+    let recheck = world.governance.layer("disk").recheck();
+    recheck(&waiting).unwrap();
+    let revoke = AccessRevokeParams::server_grant("local", "disk").tool("wipe");
+    world.governance.access().revoke(&operator(), revoke).await.unwrap();
+    let refused = recheck(&waiting).unwrap_err();
+    assert_eq!(i64::from(refused.code().0), 1000, "{refused}");
+    let details = refused.as_recovery().unwrap().details.clone().unwrap();
+    assert_eq!(details.decode::<String>("status").unwrap().unwrap(), "newly_needed");
+}
+
+#[tokio::test]
+async fn a_policy_that_changed_while_an_approver_was_asked_counts() {
+    for question in QUESTIONS {
+        let mut world = World::new();
+        let mut open = policy();
+        open.default_policy = DefaultPolicy::OptOut;
+        world.governance.policies().set("disk", open.clone());
+        let call = world.ask(question).await;
+        world.governance.policies().set("disk", policy());
+        world.person.permits.add_permits(2);
+        world.refused(call.await.unwrap(), 1001, "another default policy");
+
+        let mut world = World::new();
+        world.governance.policies().set("disk", open.clone());
+        let call = world.ask(question).await;
+        let mut checked = open;
+        checked.validators.insert("wipe".to_owned(), Validator::from("sandbox"));
+        world.governance.policies().set("disk", checked);
+        world.person.permits.add_permits(2);
+        world.refused(call.await.unwrap(), 1010, "a validator that is not there");
+    }
+}
+
+/// A tool whose risk and definition the test can change.
+#[derive(Clone)]
+struct Changing(Arc<Mutex<(RiskLevel, &'static str)>>);
+
+impl Assess for Changing {
+    fn assessment(&self, _: Option<&ServerId>, _: &str) -> Arc<Assessment> {
+        let mut assessment = Assessment::unknown();
+        assessment.effective_risk = self.0.lock().unwrap().0.clone();
+        Arc::new(assessment)
+    }
+
+    fn definition(&self, _: Option<&ServerId>, _: &str) -> Option<Sha256Hash> {
+        Some(Sha256Hash::digest(self.0.lock().unwrap().1.as_bytes()))
+    }
+}
+
+#[tokio::test]
+async fn alone_the_confirmation_is_for_the_tool_that_was_asked_about() {
+    for (after, runs) in [
+        ((RiskLevel::Dangerous, "first"), true),
+        ((RiskLevel::Dangerous, "second"), false),
+        ((RiskLevel::from("deadly"), "first"), false),
+    ] {
+        let (person, ran) = (Person::new(), Arc::new(AtomicUsize::new(0)));
+        let changing = Changing(Arc::new(Mutex::new((RiskLevel::Dangerous, "first"))));
+        let confirmations = Confirmations::new(Policies::default(), person.clone());
+        let count = Arc::clone(&ran);
+        let tools = Stack::from_fn(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+            async { Ok(Reply::empty()) }
+        });
+        let layer = ConfirmLayer::new(confirmations, changing.clone());
+        let mut client = mock::client(Stack::new(layer.layer(tools)));
+        let call = tokio::spawn(client.call("tools/call", CALL));
+        person.was_asked(1).await;
+        *changing.0.lock().unwrap() = after;
+        person.permits.add_permits(1);
+        let outcome = call.await.unwrap();
+        assert_eq!(outcome.is_ok(), runs, "{outcome:?}");
+        assert_eq!(ran.load(Ordering::Relaxed), usize::from(runs));
+        if let Err(error) = outcome {
+            let details = error.as_recovery().unwrap().details.clone().unwrap();
+            assert_eq!(details.decode::<String>("status").unwrap().unwrap(), "changed");
+        }
+    }
+}

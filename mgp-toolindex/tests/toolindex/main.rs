@@ -1,0 +1,7 @@
+//! Tests of an index as its callers see it, of the lists at each context level, and of the index under load.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod callers;
+mod levels;
+mod tough;

@@ -1,0 +1,94 @@
+//! The answers of a batch, which wait for each other, are bounded (MCP 2025-03-26).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_transport::{Connection, ConnectionMonitor, Limits, duplex};
+use mgp_types::mcp::Revision;
+use mgp_types::service::{Call, Reply, Stack, WireRules};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines};
+use tokio::io::{ReadHalf, WriteHalf};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+const ANSWER_BYTES: usize = 10_000;
+
+struct Peer {
+    lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
+    writer: WriteHalf<DuplexStream>,
+    monitor: ConnectionMonitor,
+    release: Arc<Notify>,
+}
+
+impl Peer {
+    /// Connects to a server that accepts batches. It answers with much text: `waits` when it is released, `hangs`
+    /// never, all others at once.
+    fn connect(change: impl FnOnce(&mut Limits)) -> Self {
+        let (here, there) = duplex();
+        let release = Arc::<Notify>::default();
+        let signal = Arc::clone(&release);
+        let stack = Stack::from_fn(move |call: Call| {
+            let signal = Arc::clone(&signal);
+            async move {
+                match call.method().as_str() {
+                    "waits" => signal.notified().await,
+                    "hangs" => std::future::pending::<()>().await,
+                    _ => {}
+                }
+                Reply::of(&"x".repeat(ANSWER_BYTES))
+            }
+        });
+        let mut limits = Limits::default();
+        change(&mut limits);
+        let connection = Connection::new(there.reader, there.writer, stack).limits(limits);
+        connection.scope().state::<WireRules>().set_revision(&Revision::V2025_03_26);
+        let monitor = connection.monitor();
+        tokio::spawn(connection.run());
+        let lines = BufReader::new(here.reader).lines();
+        Self { lines, writer: here.writer, monitor, release }
+    }
+
+    /// Sends a batch: a request of this method, and `quick` requests that are answered at once.
+    async fn send(&mut self, slow: &str, quick: usize) {
+        let request = |id, method| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}"}}"#);
+        let requests: Vec<_> =
+            (0..=quick).map(|id| request(id, if id == 0 { slow } else { "quick" })).collect();
+        let batch = format!("[{}]\n", requests.join(","));
+        self.writer.write_all(batch.as_bytes()).await.unwrap();
+    }
+
+    async fn line(&mut self) -> String {
+        let line = timeout(Duration::from_secs(20), self.lines.next_line()).await;
+        line.expect("an answer arrives").unwrap().unwrap()
+    }
+}
+
+#[tokio::test]
+async fn answers_beyond_the_length_of_a_line_become_errors() {
+    let mut peer = Peer::connect(|limits| limits.line_bytes = 64 << 10);
+    peer.send("waits", 20).await;
+    peer.release.notify_one();
+    let line = peer.line().await;
+    assert!(line.len() <= 64 << 10, "{} bytes", line.len());
+    let answers: Vec<Value> = serde_json::from_str(&line).unwrap();
+    let mut ids: Vec<_> = answers.iter().map(|answer| answer["id"].as_u64().unwrap()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, (0..=20).collect::<Vec<_>>());
+    let is_long = |answer: &&Value| answer["error"]["code"] == 5000;
+    assert_eq!(answers.iter().filter(is_long).count(), 15, "{line}");
+    assert_eq!(peer.monitor.held_bytes(), 0);
+}
+
+#[tokio::test]
+async fn answers_of_many_batches_are_bounded_together_and_pings_are_answered() {
+    let mut peer = Peer::connect(|limits| limits.held_bytes = 100_000);
+    for _ in 0..50 {
+        peer.send("hangs", 5).await;
+    }
+    let ping = "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"ping\"}\n";
+    peer.writer.write_all(ping.as_bytes()).await.unwrap();
+    while !peer.line().await.contains("\"id\":7,") {}
+    let held = peer.monitor.held_bytes();
+    assert!((ANSWER_BYTES..110_000).contains(&held), "{held} bytes");
+}
