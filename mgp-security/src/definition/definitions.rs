@@ -223,6 +223,22 @@ impl Definitions {
         self.tools(server)?.get(tool)?.tool.clone()
     }
 
+    /// Returns the definition of a tool as its server last listed it, or else as it was pinned when the tool was first
+    /// listed, and the findings about it.
+    #[cfg(feature = "validators")]
+    pub(crate) fn reviewed(
+        &self,
+        server: &ServerId,
+        tool: &str,
+    ) -> Option<(Arc<mcp::Tool>, Arc<[Finding]>)> {
+        if let Some(listed) = self.definition(Some(server), tool) {
+            return Some((listed, self.findings(Some(server), tool)));
+        }
+        // The pin of an approved definition lacks the findings.
+        let pin = self.pinned(server, tool).filter(|pin| pin.by.is_none())?;
+        Some((Arc::new(pin.shown.get().ok()?), pin.findings.as_slice().into()))
+    }
+
     /// Returns the findings about a definition as it was last listed, including those that do not prevent its use.
     #[must_use]
     pub fn findings(&self, server: Option<&ServerId>, tool: &str) -> Arc<[Finding]> {

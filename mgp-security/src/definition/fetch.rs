@@ -1,6 +1,7 @@
 //! Preparations of a call: listing the server's tools if the called tool is unknown, and recording an override of the
 //! tool's risk.
 
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use tokio::time::timeout;
 use super::DefinitionState;
 use super::definitions::Definitions;
 use super::reply::{self, Page};
-use super::server_listing::ListExtent;
+use super::server_listing::{BYTES_MAX, ListExtent, TOOLS_MAX};
 use super::table::DefinitionRule;
 use crate::audit::Event;
 use crate::error::Refusal;
@@ -28,7 +29,7 @@ use crate::error::Refusal;
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum number of pages that are read; a server with more pages counts as unresponsive.
-const MAX_PAGES: usize = 100;
+const MAX_PAGES: usize = 10_000;
 
 /// The reason why the tools of a server could not be listed.
 enum ListError {
@@ -151,7 +152,7 @@ async fn list_current<S: MgpService>(
     Ok(())
 }
 
-/// Reads all pages of a server's list of tools, and processes the list.
+/// Reads all pages of a server's list of tools, or as many as the limits of definitions permit, and processes the list.
 async fn list<S: MgpService>(
     definitions: &Definitions,
     server: &ServerId,
@@ -159,8 +160,8 @@ async fn list<S: MgpService>(
     on_behalf: &Call,
 ) -> Result<(), ListError> {
     let extent = ListExtent::Complete { announced: definitions.announced(server) };
-    let mut tools = Vec::new();
-    let mut params = ListParams::new();
+    let (mut tools, mut bytes) = (Vec::new(), 0_usize);
+    let (mut params, mut cursors) = (ListParams::new(), HashSet::new());
     for _ in 0..MAX_PAGES {
         let mut call =
             Call::ask::<ToolsList>(&params, own(on_behalf.cx())).map_err(ListError::Local)?;
@@ -169,8 +170,13 @@ async fn list<S: MgpService>(
         *call.hop_mut() = on_behalf.hop().sender_members();
         let reply = inner.call(call).await.map_err(ListError::Server)?;
         let Page { tools: more, next } = reply::read(&reply).map_err(ListError::Server)?;
+        let next = on_behalf.cx().callee.next_page(next);
+        bytes += more.iter().map(|tool| tool.as_str().len()).sum::<usize>();
+        bytes += next.as_ref().map_or(0, String::len);
         tools.extend(more);
-        params.cursor = next;
+        // Tools beyond the limits are refused in any case. A server that repeats a cursor has no further tools.
+        let is_full = tools.len() > TOOLS_MAX || bytes > BYTES_MAX;
+        params.cursor = next.filter(|next| !is_full && cursors.insert(next.clone()));
         if params.cursor.is_none() {
             let taken = definitions.take(server, &tools, extent).await;
             return taken

@@ -7,6 +7,7 @@ use mgp_types::{Payload, Sha256Hash, mcp};
 use serde_json::Value;
 
 use super::name::NameFlaw;
+use super::order::differ_only_in_order;
 use super::pin::Pin;
 use super::review::{Finding, Rule, Severity, is_own_advice, review, steered};
 use super::shown::Shown;
@@ -149,6 +150,14 @@ impl Inspection {
         bare.is_some_and(|bare| bare.to_string() == stored.fingerprint)
             && self.findings.len() < FINDINGS_MAX
             && !self.findings.iter().any(|one| one.blocks() && one.at.starts_with("/_meta"))
+    }
+
+    /// Returns whether the definition has the same words as a stored one, some of them in another order, and no finding
+    /// that the stored one does not have.
+    pub(super) fn reorders(&self, stored: &Pin) -> bool {
+        let is_reordered = |shown: &Shown| differ_only_in_order(&shown.text, &stored.shown);
+        self.shown.as_ref().is_some_and(is_reordered)
+            && !stored.added_by(&self.findings).iter().any(Finding::blocks)
     }
 
     /// Returns the hash of everything in the definition that a model reads or on which decisions depend, or `None` if

@@ -13,6 +13,7 @@ mod listing;
 mod name;
 mod number;
 mod operator_decision;
+mod order;
 mod pin;
 mod refused;
 mod reply;

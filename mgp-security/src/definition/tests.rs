@@ -183,6 +183,24 @@ async fn what_is_first_seen_is_pinned_and_a_change_waits_for_an_operator() {
 }
 
 #[tokio::test]
+async fn a_tool_whose_server_lists_words_of_a_set_in_another_order_stays_pinned() {
+    let tool = |fields: &str| {
+        let schema = format!(r#"{{"properties":{{"fields":{{"default":"{fields}"}}}}}}"#);
+        READ.replace(r#""inputSchema":{}"#, &format!(r#""inputSchema":{schema}"#))
+    };
+    let mut world = world();
+    for fields in ["status,summary", "summary,status", "status,summary"] {
+        world.liar.lists(&[&tool(fields)]);
+        assert!(world.list().await.contains(fields));
+        world.call("read").await.unwrap();
+    }
+    assert_eq!(world.told(), ["definition_pinned"]);
+    world.liar.lists(&[&tool("status,content")]);
+    world.list().await;
+    assert!(matches!(world.standing("read"), DefinitionState::Changed(_)));
+}
+
+#[tokio::test]
 async fn a_restriction_that_changes_applies_to_definitions_that_were_listed_before() {
     let mut world = world();
     let is_locked = Arc::new(AtomicBool::new(false));
@@ -360,6 +378,20 @@ async fn calls_of_unseen_tools_list_once_for_all() {
     assert_eq!(world.liar.counted(), (3, 20));
     let unknown = world.definitions.assessment(Some(&files()), "nothing");
     assert_eq!(unknown.effective_risk, RiskLevel::Dangerous);
+}
+
+#[tokio::test]
+async fn all_pages_of_a_long_list_are_read_before_a_call() {
+    let mut world =
+        with(Liar { page: Some(1), ..Liar::default() }, MemoryStore::new(), Policies::default());
+    let mut tools: Vec<_> =
+        (0..150).map(|number| READ.replace("read", &format!("t{number}"))).collect();
+    tools.push(TRAP.to_owned());
+    world.liar.lists(&tools.iter().map(String::as_str).collect::<Vec<_>>());
+    world.call("t149").await.unwrap();
+    assert_eq!(world.standing("t149"), DefinitionState::Pinned);
+    assert!(world.call("trap").await.is_err());
+    assert_eq!(world.liar.counted(), (151, 1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -491,13 +491,8 @@ impl Governance {
         server: &ServerId,
         tool: &str,
     ) -> Option<mgp_types::mgp::RiskLevel> {
-        let definitions = &self.0.definitions;
-        let definition = definitions.definition(Some(server), tool)?;
-        if definitions
-            .findings(Some(server), tool)
-            .iter()
-            .any(|one| one.severity >= Severity::Flagged)
-        {
+        let (definition, findings) = self.0.definitions.reviewed(server, tool)?;
+        if findings.iter().any(|one| one.severity >= Severity::Flagged) {
             return None;
         }
         crate::tool::proposed_risk(&definition, &self.0.policies.get(Some(server)), server.as_str())

@@ -28,6 +28,9 @@ const HARMLESS: &[&str] = &[
 /// Verbs after which an argument `query` is the text to search for, and not a statement.
 const SEARCHES: &[&str] = &["search", "find", "lookup", "list", "browse"];
 
+/// Kinds of searches, which can precede the verb, as in `web_search`.
+const KINDS: &[&str] = &["academic", "code", "image", "local", "news", "semantic", "video", "web"];
+
 /// Words in names of arguments that contain a statement of a language that can also write.
 const STATEMENTS: &[&str] = &[
     "sql",
@@ -72,12 +75,14 @@ pub(crate) fn proposed_risk(
     (!now.confirmation_required && proposed < now.effective_risk).then_some(proposed)
 }
 
-/// Returns whether a name begins with a verb for reading or calculating, possibly after the name of the server, and
-/// contains no verb for writing. A single word after the verb can be both a noun and a verb, e.g. in `get_post`; then
-/// `reads_by_name` decides. `query` does not count as a verb for reading, because queries of databases can write.
+/// Returns whether a name begins with a verb for reading or calculating, possibly after the name of the server and a
+/// kind of search, and contains no verb for writing. A single word after the verb can be both a noun and a verb, e.g. in
+/// `get_post`; then `reads_by_name` decides. `query` does not count as a verb for reading, because queries of databases
+/// can write.
 fn reads(tool: &str, server: &str) -> bool {
     let (own, all) = (words(server), words(tool));
-    let mut rest = all.iter().skip_while(|word| own.contains(word)).map(String::as_str);
+    let rest = all.iter().skip_while(|word| own.contains(word)).map(String::as_str);
+    let mut rest = rest.skip_while(|word| KINDS.contains(word));
     let verb = rest.next().unwrap_or_default();
     let changes = |word: &str| CHANGES.contains(&word) || MAY_CHANGE.contains(&word);
     let things: Vec<&str> = rest.collect();
@@ -148,10 +153,15 @@ mod tests {
         for name in ["get_time", "listIssues", "github_search_code", "compare_revisions"] {
             assert_eq!(of(name, &id).as_deref(), Some("safe"), "{name}");
         }
+        let query = json!({"query": {"type": "string"}});
+        assert_eq!(of("web_search", &query).as_deref(), Some("moderate"));
+        assert_eq!(of("github_image_search", &query).as_deref(), Some("safe"));
         let path = json!({"path": {"type": "string"}});
         assert_eq!(of("read_file", &path).as_deref(), Some("moderate"));
         for name in [
             "create_issue",
+            "web_save_search",
+            "code_run",
             "get_or_create",
             "search_and_replace",
             "manage_view",
@@ -190,10 +200,7 @@ mod tests {
         ] {
             assert_eq!(of("get_data", &arguments), None, "{arguments}");
         }
-        assert_eq!(
-            of("search_notes", &json!({"query": {"type": "string"}})).as_deref(),
-            Some("safe")
-        );
+        assert_eq!(of("search_notes", &query).as_deref(), Some("safe"));
         assert_eq!(of("get_post", &id).as_deref(), Some("safe"));
         let hidden = json!({"name": "get_result", "inputSchema": {"type": "object", "required": ["command"]}});
         assert_eq!(proposed(hidden, &ServerPolicy::default()), None);

@@ -26,6 +26,8 @@ pub(super) struct RiskSignals {
 struct Arguments {
     /// The words of each argument name.
     names: Vec<Vec<String>>,
+    /// Those of the arguments that are not booleans, which carry neither content nor paths.
+    values: Vec<Vec<String>>,
     formats: Vec<String>,
     /// `true` if all arguments are numbers.
     numbers: bool,
@@ -72,7 +74,7 @@ impl RiskSignals {
             changes: odd
                 || writes
                 || anything
-                || arguments.any(words::CONTENT)
+                || arguments.any_value(words::CONTENT)
                 || !permissions.iter().all(harmless),
             destroys: odd || anything || any(&verbs, words::DESTROYS),
             permissions,
@@ -114,6 +116,20 @@ pub(super) fn target_of(property: &Value) -> Option<PlaceKind> {
     (example.or(examples).is_some_and(is_url) || named).then_some(PlaceKind::Url)
 }
 
+/// Returns whether the schema of an argument allows only booleans, and perhaps `null`.
+fn is_boolean(property: &Value) -> bool {
+    let is_allowed = |kind: &Value| matches!(kind.as_str(), Some("boolean" | "null"));
+    match (property.get("type"), property.get("anyOf")) {
+        (Some(Value::Array(kinds)), _) => !kinds.is_empty() && kinds.iter().all(is_allowed),
+        (Some(kind), _) => kind == "boolean",
+        (None, Some(Value::Array(options))) => {
+            !options.is_empty()
+                && options.iter().all(|option| option.get("type").is_some_and(is_allowed))
+        }
+        _ => false,
+    }
+}
+
 /// Returns whether the name of a tool suggests that it runs something.
 pub(super) fn runs(name: &str) -> bool {
     any(&words(name), words::RUNS)
@@ -127,8 +143,8 @@ fn needed(name: &[String], arguments: &Arguments, writes: bool) -> Vec<Permissio
             needed.push(permission);
         }
     };
-    let files = any(name, words::FILES) || arguments.any(words::FILES) || arguments.path();
-    let writes_files = files && (writes || arguments.any(words::CONTENT));
+    let files = any(name, words::FILES) || arguments.any_value(words::FILES) || arguments.path();
+    let writes_files = files && (writes || arguments.any_value(words::CONTENT));
     need(Permission::FilesystemRead, files && !writes_files);
     need(Permission::FilesystemWrite, writes_files);
     need(
@@ -203,6 +219,9 @@ impl Arguments {
         // A URI can be a local identifier, e.g. `file:///x`, and not a target.
         let is_identifier = words.last().is_some_and(|word| word.starts_with("uri"));
         self.targets |= !is_identifier && target_of(property).is_some();
+        if !is_boolean(property) {
+            self.values.push(words.clone());
+        }
         self.names.push(words);
         let text = |member| property.get(member).and_then(Value::as_str);
         self.formats.extend(text("format").map(str::to_ascii_lowercase));
@@ -211,6 +230,10 @@ impl Arguments {
 
     fn any(&self, list: &[&str]) -> bool {
         self.names.iter().any(|name| any(name, list))
+    }
+
+    fn any_value(&self, list: &[&str]) -> bool {
+        self.values.iter().any(|name| any(name, list))
     }
 
     /// Returns whether an argument is program code: `code` alone or with a language, but not e.g. `country_code`.

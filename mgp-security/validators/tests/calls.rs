@@ -99,6 +99,12 @@ fn relative_paths_are_judged_in_the_working_folder() {
         json!({"command": "touch ../../bin/x", "cwd": "/opt/app"}),
         json!({"command": "touch git", "cwd": "/opt/homebrew/bin"}),
         json!({"command": "tee hooks/pre-commit", "cwd": "/opt/app/.git"}),
+        json!({"command": "sqlite3 app.db 'DELETE FROM t'", "cwd": "/var/lib/dpkg"}),
+        json!({"command": "sqlite3 app.db", "cwd": "/etc"}),
+        json!({"command": "sqlite3 -Acf passwd 'SELECT 1' 'SELECT 2'", "cwd": "/etc"}),
+        json!({"command": "sqlite3 app.db 'DELETE FROM t'", "cwd": "/var/lib/cassandra"}),
+        json!({"command": "tar xf a.tar", "cwd": "/var/lib"}),
+        json!({"command": "tee ../dpkg/status", "cwd": "/var/lib/app"}),
         json!({"command": "ls", "output_file": "/etc/passwd"}),
         json!({"command": "ls", "stdout": "/etc/cron.d/x"}),
         json!({"command": "ls", "stderrPath": "/home/ada/.bashrc"}),
@@ -114,6 +120,8 @@ fn relative_paths_are_judged_in_the_working_folder() {
 fn commands_in_the_folder_of_a_project_and_readers_in_one_of_the_system_pass() {
     for arguments in [
         json!({"command": "cat passwd", "cwd": "/etc"}),
+        json!({"command": "sqlite3 app.db 'DELETE FROM t'", "cwd": "/var/lib/app"}),
+        json!({"command": "sqlite3 -json x.db 'SELECT 1' .tables", "cwd": "/etc"}),
         json!({"command": "git log --oneline", "cwd": "/etc"}),
         json!({"command": "docker ps", "cwd": "/"}),
         json!({"command": "mkdir data", "cwd": "/"}),
@@ -395,6 +403,12 @@ fn code_is_found_by_its_argument_and_judged_in_its_language() {
         (json!({"code": "ls\nrm -rf x", "language": "bash"}), any.clone(), false),
         (json!({"code": "ls > /etc/x", "language": "bash"}), any.clone(), false),
         (json!({"code": "puts 1", "language": "ruby"}), any.clone(), false),
+        (json!({"code": "x = 1", "languageId": "python"}), any.clone(), true),
+        (json!({"code": "x = 1", "language": null, "languageId": "python"}), any.clone(), true),
+        (json!({"code": "eval('1')", "languageId": "python"}), any.clone(), false),
+        (json!({"snippet": "ls", "programming_language": "shellscript"}), any.clone(), true),
+        (json!({"code": "1", "languageId": "python", "lang": "perl"}), any.clone(), false),
+        (json!({"code": "1", "language": "perl", "languageId": "python"}), any.clone(), false),
         (json!({"code": "x = 1"}), any, false),
     ] {
         let decided = check(arguments.clone(), policy);

@@ -277,7 +277,7 @@ async fn no_answer_costs_more_than_its_reserve() {
     let mut client = client(&endpoints);
     let whole = counter.count(index.get("reports", "report_99").unwrap().definition());
     assert!(whole > 9000, "{whole}");
-    for round in 0..2 {
+    for _ in 0..2 {
         for most in [1, 3, 5, 20, 50] {
             for query in ["report_99", "report", "report_11 things", ""] {
                 let params =
@@ -294,8 +294,10 @@ async fn no_answer_costs_more_than_its_reserve() {
                 }
             }
         }
-        // The first round counts all tools exactly here, so the second round searches with exact counts.
-        assert_eq!(index.count_tokens(), if round == 0 { 61 } else { 0 });
+        // Tools that the task in the background has not counted yet are counted here, so the second round searches with
+        // exact counts.
+        index.count_tokens();
+        assert_eq!(index.count_tokens(), 0);
     }
     let alone = ask(&mut client, "discover", json!({"query": "report_11", "max_results": 1})).await;
     assert!(alone["tools"][0]["trimmed"].is_null(), "{alone}");

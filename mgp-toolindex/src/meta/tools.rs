@@ -116,13 +116,13 @@ impl Default for MetaTools {
 
 const FIND: &str = "Finds tools by what they do. Search one step at a time, in plain words. \
 A result marked `trimmed` shows more with max_results 1.";
-const FIND_SCHEMA: &str = r#"{"type":"object","properties":{"query":{"type":"string"},"max_results":{"type":"integer","description":"1-50, default 5"},"filter":{"type":"object","properties":{"categories":{"type":"array","items":{"type":"string"}},"risk_level_max":{"enum":["safe","moderate","dangerous"]}}}},"required":["query"]}"#;
+const FIND_SCHEMA: &str = r#"{"type":"object","properties":{"query":{"type":"string"},"max_results":{"type":"integer","description":"1-50, default 5"},"filter":{"type":"object","properties":{"categories":{"type":"array","items":{"type":"string"}},"risk_level_max":{"type":"string","enum":["safe","moderate","dangerous"]}}}},"required":["query"]}"#;
 
 const CALL: &str = "Calls a tool that was found.";
 const CALL_SCHEMA: &str = r#"{"type":"object","properties":{"name":{"type":"string"},"server_id":{"type":"string","description":"if several servers have it"},"arguments":{"type":"object"}},"required":["name","arguments"]}"#;
 
 const REQUEST: &str = "Loads tools for the rest of the session.";
-const REQUEST_SCHEMA: &str = r#"{"type":"object","properties":{"context":{"type":"string"},"requirements":{"type":"object","properties":{"capabilities":{"type":"array","items":{"type":"string"},"description":"one need each, in a few words"},"preferred_risk_level":{"enum":["safe","moderate","dangerous"]}},"required":["capabilities"]},"session_handle":{"type":"string","description":"if you were given one"}},"required":["requirements"]}"#;
+const REQUEST_SCHEMA: &str = r#"{"type":"object","properties":{"context":{"type":"string"},"requirements":{"type":"object","properties":{"capabilities":{"type":"array","items":{"type":"string"},"description":"one need each, in a few words"},"preferred_risk_level":{"type":"string","enum":["safe","moderate","dangerous"]}},"required":["capabilities"]},"session_handle":{"type":"string","description":"if you were given one"}},"required":["requirements"]}"#;
 
 #[cfg(test)]
 mod tests {
@@ -186,11 +186,19 @@ mod tests {
         }
     }
 
+    /// Gemini refuses the tools of a host as a whole if one property has an `enum` and no `type`.
     #[test]
-    fn schemas_are_schemas() {
+    fn each_part_of_a_schema_has_a_type() {
+        fn check(schema: &serde_json::Value) {
+            assert!(schema["type"].is_string(), "{schema}");
+            let properties =
+                schema["properties"].as_object().into_iter().flat_map(serde_json::Map::values);
+            properties.chain(schema.get("items")).for_each(check);
+        }
         for schema in [FIND_SCHEMA, CALL_SCHEMA, REQUEST_SCHEMA] {
             let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
             assert_eq!(schema["type"], "object");
+            check(&schema);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_types::service::{FetchRequest, SharedFetch};
+use mgp_types::service::{FetchRequest, FetchResponse, SharedFetch};
 use mgp_types::sync::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, timeout};
@@ -23,6 +23,8 @@ const REFETCH_INTERVAL: Duration = Duration::from_mins(1);
 /// its issuer recovers soon.
 const FIRST_FETCH_INTERVAL: Duration = Duration::from_secs(5);
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
+/// The maximum number of redirects that are followed for a document.
+const MAX_REDIRECTS: usize = 3;
 
 /// The source of an issuer's keys.
 #[derive(Clone, Debug)]
@@ -72,6 +74,12 @@ enum FetchKeysError {
     TooSlow,
     #[error("the answer has status {0}")]
     Status(u16),
+    #[error("it is redirected too often")]
+    TooManyRedirects,
+    #[error(
+        "it is redirected to another origin, which is not trusted; configure the URL of the keys"
+    )]
+    ForeignRedirect,
     #[error(transparent)]
     Bad(#[from] BadJwks),
     #[error("none of the keys can be used")]
@@ -181,7 +189,7 @@ impl FetchedKeys {
         for url in metadata_urls(issuer) {
             let body = match self.get(&url).await {
                 Ok(body) => body,
-                Err(FetchKeysError::Status(_)) => continue,
+                Err(error) if error.is_answer() => continue,
                 Err(error) => return Err(error),
             };
             let metadata = serde_json::from_slice::<IssuerMetadata>(&body);
@@ -194,14 +202,52 @@ impl FetchedKeys {
     }
 
     async fn get(&self, url: &str) -> Result<Vec<u8>, FetchKeysError> {
-        let request = FetchRequest::get(url).header("accept", "application/json");
-        let answer = timeout(FETCH_TIMEOUT, self.fetcher.fetch(request));
-        let answer = answer.await.map_err(|_| FetchKeysError::TooSlow)??;
-        if answer.status != 200 {
-            return Err(FetchKeysError::Status(answer.status));
-        }
-        Ok(answer.body)
+        timeout(FETCH_TIMEOUT, self.follow(url)).await.map_err(|_| FetchKeysError::TooSlow)?
     }
+
+    /// Fetches a document, and follows redirects within the origin of its URL. The keys decide which tokens are valid,
+    /// so a redirect must not let another origin provide them.
+    async fn follow(&self, url: &str) -> Result<Vec<u8>, FetchKeysError> {
+        let mut url = url.to_owned();
+        for _ in 0..=MAX_REDIRECTS {
+            let request = FetchRequest::get(url.as_str()).header("accept", "application/json");
+            let answer = self.fetcher.fetch(request).await?;
+            if answer.status == 200 {
+                return Ok(answer.body);
+            }
+            let target = redirect_target(&answer).ok_or(FetchKeysError::Status(answer.status))?;
+            url = in_origin(&url, target).ok_or(FetchKeysError::ForeignRedirect)?;
+        }
+        Err(FetchKeysError::TooManyRedirects)
+    }
+}
+
+impl FetchKeysError {
+    /// Returns whether the server answered, so that another URL of it is worth a request.
+    fn is_answer(&self) -> bool {
+        matches!(self, Self::Status(_) | Self::TooManyRedirects | Self::ForeignRedirect)
+    }
+}
+
+/// Returns the target of a redirect, as the response contains it; `None` for any other response.
+fn redirect_target(answer: &FetchResponse) -> Option<&str> {
+    let is_redirect = matches!(answer.status, 301 | 302 | 303 | 307 | 308);
+    answer.header("location").filter(|_| is_redirect)
+}
+
+/// Returns the URL of a redirect's target if it has the origin of the redirected URL. The target is a whole URL or an
+/// absolute path; other relative targets count as foreign.
+fn in_origin(url: &str, target: &str) -> Option<String> {
+    let host = url.find("://")? + 3;
+    let end = url[host..].find(['/', '?', '#']).map_or(url.len(), |at| host + at);
+    let origin = &url[..end];
+    let path = match target.get(..end).filter(|begin| begin.eq_ignore_ascii_case(origin)) {
+        Some(_) => &target[end..],
+        None => target,
+    };
+    // Two slashes begin the name of a host, and some clients take a backslash for a slash.
+    let is_path = path.starts_with('/') && !path.starts_with("//") && !path.contains('\\');
+    is_path.then(|| format!("{origin}{path}"))
 }
 
 impl KeysPlace {

@@ -126,7 +126,10 @@ fn phrases(words: &[Token]) -> Vec<(Sign, Range<usize>)> {
                 continue;
             }
             let Some(end) = phrase.ends(words, start) else { continue };
-            if phrase.is_negated(words, start) || phrase.demands_consent(&words[start..end]) {
+            if phrase.is_negated(words, start)
+                || phrase.demands_consent(&words[start..end])
+                || phrase.advises_user(words, start)
+            {
                 continue;
             }
             let evidence: Vec<_> =
@@ -168,6 +171,12 @@ fn is_about_data(words: &[Token], start: usize, end: usize) -> bool {
     sentence.all(|word| !OWN.iter().any(|own| word.is(own)))
 }
 
+/// Returns whether a clause begins that makes an exception for what the user asks for, e.g. `unless asked`.
+fn excepts(words: &[Token], at: usize) -> bool {
+    let asks = |word: &Token| ["ask*", "request*", "want*", "need*"].iter().any(|ask| word.is(ask));
+    words[at].is("unless") && words[at + 1..].iter().take(4).any(asks)
+}
+
 impl Phrase {
     /// Returns whether a negation reverses the meaning of the phrase, e.g. `never send passwords`.
     fn is_negated(&self, words: &[Token], start: usize) -> bool {
@@ -187,6 +196,17 @@ impl Phrase {
         self.rule == Rule::Consent && words.iter().skip(2).any(demands)
     }
 
+    /// Returns whether the words are advice for the user, e.g. `tell the user to keep it secret`.
+    fn advises_user(&self, words: &[Token], start: usize) -> bool {
+        let [.., user, to] = &words[..start] else { return false };
+        let is_one_sentence = !words[start].begins && !to.begins;
+        self.rule == Rule::Conceal
+            && words[start].is("keep")
+            && is_one_sentence
+            && to.is("to")
+            && (user.is("user") || user.is("users") || user.is("them"))
+    }
+
     /// Returns the position after this phrase if the phrase begins at a given word.
     fn ends(&self, words: &[Token], start: usize) -> Option<usize> {
         let (first, rest) = self.slots.split_first()?;
@@ -201,6 +221,8 @@ impl Phrase {
                 .take_while(|index| !words[*index].begins)
                 // A phrase with a negation inside does not match.
                 .take_while(|index| slot.fits(&words[*index]) || !words[*index].is("not"))
+                // In `do not mention X unless the user asks`, nothing is kept from the user.
+                .take_while(|index| self.rule != Rule::Conceal || !excepts(words, *index))
                 .find(|index| slot.fits(&words[*index]))?;
             at = found + 1;
         }

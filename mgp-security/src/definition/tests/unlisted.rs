@@ -100,3 +100,18 @@ async fn a_hidden_tool_of_a_server_that_is_not_let_in_stays_refused() {
         assert_eq!(world.call(tool).await.unwrap_err().code(), ErrorCode::TOOL_DISABLED);
     }
 }
+
+#[cfg(feature = "validators")]
+#[tokio::test]
+async fn a_tool_that_its_server_has_not_listed_yet_is_reviewed_as_it_was_pinned() {
+    let store = MemoryStore::new();
+    let mut world = with(Liar::default(), store.clone(), Policies::default());
+    world.liar.lists(&[READ]);
+    world.list().await;
+    let later = with(Liar::default(), store, Policies::default());
+    later.definitions.open().await.unwrap();
+    assert!(later.definitions.definition(Some(&files()), "read").is_none());
+    let (tool, findings) = later.definitions.reviewed(&files(), "read").unwrap();
+    assert_eq!((tool.description.as_deref(), findings.len()), (Some("Reads a file."), 0));
+    assert!(later.definitions.reviewed(&files(), "other").is_none());
+}

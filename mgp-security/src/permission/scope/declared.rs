@@ -52,6 +52,17 @@ impl<'a> Declared<'a> {
         found
     }
 
+    /// Returns the kinds of targets that the schema declares for the names of an object's members (`propertyNames`).
+    pub(super) fn name_targets(&self) -> Vec<About> {
+        let Self::Schemas { root, own } = self else { return Vec::new() };
+        let root = *root;
+        let mut found: Vec<&'a Value> = Vec::new();
+        CombinedSchemas::of(root).visit_all(own, &mut |schema| {
+            found.extend(schema.get("propertyNames"));
+        });
+        Self::Schemas { root, own: found }.targets()
+    }
+
     /// Returns the schema of a member of an object.
     pub(super) fn member(&self, name: &str) -> Self {
         let Self::Schemas { root, own } = self else { return self.clone() };
@@ -238,6 +249,10 @@ mod tests {
                 check_declared(&members, limits, &with(other), false);
                 check_declared(&members, limits, &with(allowed), true);
             }
+            let names = of(&format!(r#"{{"propertyNames":{{"allOf":[{plain}]}}}}"#));
+            let keyed = |value: &str| format!(r#"{{"{name}":"{allowed}","x":{{"{value}":true}}}}"#);
+            check_declared(&names, limits, &keyed(other), false);
+            check_declared(&names, limits, &keyed(allowed), true);
             let twice = format!(
                 r#"{{"oneOf":[{{"properties":{{"{name}":{{}},"x":{{}}}}}},{{"properties":{{"x":{plain}}}}}]}}"#
             );

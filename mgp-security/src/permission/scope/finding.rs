@@ -447,6 +447,7 @@ impl Findings {
                     let name = name.to_owned();
                     self.items.push(Item { name, kinds, text: None, is_declared });
                 }
+                let targets = declared.name_targets();
                 let own = members.iter().fold(0, |bits, (name, _)| bits | Kinds::of(name).bits);
                 for (name, member) in members {
                     let mut of_name = Kinds::of(name);
@@ -456,7 +457,8 @@ impl Findings {
                         of_name.bits |= kinds.bits & !own;
                     }
                     // The names of members are checked, too, because some objects use paths as names.
-                    let key = by_shape(name, Kinds { text: Text::Key, ..Kinds::default() });
+                    let key = Kinds { text: Text::Key, ..Kinds::default() }.and_declared(&targets);
+                    let key = by_shape(name, key);
                     let declared = declared.member(name);
                     if key.bits != 0 {
                         self.items.push(Item {

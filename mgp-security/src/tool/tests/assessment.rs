@@ -163,6 +163,28 @@ fn permissions_of_a_plain_tool_are_seen_in_its_name_and_arguments() {
 }
 
 #[test]
+fn a_boolean_argument_is_neither_a_file_nor_content() {
+    let flags = |kind: &str| {
+        let properties = format!(r#""include_files":{kind},"only_main_content":{kind}"#);
+        let schema = format!(r#"{{"properties":{{{properties}}}}}"#);
+        let hints = r#"{"readOnlyHint":true}"#;
+        let text = format!(r#"{{"name":"x","inputSchema":{schema},"annotations":{hints}}}"#);
+        serde_json::from_str::<Tool>(&text).unwrap()
+    };
+    for kind in [
+        r#"{"type":"boolean"}"#,
+        r#"{"type":["boolean","null"]}"#,
+        r#"{"anyOf":[{"type":"boolean"},{"type":"null"}]}"#,
+    ] {
+        check("standard", &flags(kind), "safe - -");
+    }
+    for kind in ["{}", r#"{"type":"string"}"#, r#"{"type":["boolean","string"]}"#, r#"{"type":[]}"#]
+    {
+        check("standard", &flags(kind), "dangerous filesystem.write -");
+    }
+}
+
+#[test]
 fn declared_metadata_add_up() {
     let rows = [
         (r#"{"risk_level":"safe"}"#, "safe - -"),

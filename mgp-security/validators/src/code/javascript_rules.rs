@@ -40,8 +40,8 @@ const FLOOR_STARTS: [&str; 3] = ["process._", "module._", "@module._"];
 /// Modules that are used only to execute something.
 static IMPORTS: Words = Words::new(
     "\
-    child_process vm worker_threads cluster module inspector repl vm2 isolated-vm execa shelljs \
-    node-pty ffi-napi bun:ffi",
+    child_process vm worker_threads cluster module inspector repl vm2 isolated-vm execa shelljs zx \
+    cross-spawn node-pty ffi-napi bun:ffi",
 );
 
 /// Builtin modules of Node that other code may use. Below them Node looks for a package of the same name in the folders
@@ -223,7 +223,7 @@ fn reference<'t>(policy: &CodePolicy, scope: &Scope<'t>, node: AstKind<'t>, foun
     let used = parent.is_some_and(|parent| only_uses(parent, node));
     let call = matches!(node, AstKind::CallExpression(_) | AstKind::TaggedTemplateExpression(_));
     for path in scope.paths(&values) {
-        if !(tested && matches!(path, "Function" | "eval")) {
+        if !(tested && matches!(path, "Function" | "eval" | "require.main")) {
             of_path(policy, path, written, found);
         }
         if matches!(path, "require" | "module.require" | "import") && !call && !used {

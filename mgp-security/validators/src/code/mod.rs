@@ -78,15 +78,31 @@ const CODE: &[&str] = &[
 ];
 const LANGUAGES: &[&str] = &["language", "lang", "runtime", "interpreter"];
 
+/// Names of arguments that can only mean the language of the code.
+const CODE_LANGUAGES: &[&str] =
+    &["languageid", "programminglanguage", "codelanguage", "scriptlanguage"];
+
+fn names_language(name: &str) -> bool {
+    LANGUAGES.contains(&name) || CODE_LANGUAGES.contains(&name)
+}
+
 /// Checks every argument that contains code.
 pub(crate) fn check_arguments(policy: &CodePolicy, arguments: &Value) -> Result<(), Rejection> {
     let reject = |reason: String| Rejection::new(Validator::CodeSafety, reason);
     let leaves = leaves(arguments).map_err(reject)?;
     let key = |name: &str| key_words(name).concat();
-    let named = leaves
+    let mut languages: Vec<(String, &Value)> =
+        leaves.iter().map(|leaf| (key(leaf.key()), leaf.value)).collect();
+    languages.retain(|(name, value)| names_language(name) && !value.is_null());
+    let named = languages.first().and_then(|(_, value)| value.as_str());
+    // An agent could otherwise add the argument by which its code is checked to the one that the server reads.
+    let is_other = |value: &Value| value.as_str().map(name_of) != named.map(name_of);
+    if languages
         .iter()
-        .find(|leaf| LANGUAGES.contains(&key(leaf.key()).as_str()))
-        .and_then(|leaf| leaf.value.as_str());
+        .any(|(name, value)| CODE_LANGUAGES.contains(&name.as_str()) && is_other(value))
+    {
+        return Err(reject("the arguments name more than one language".to_owned()));
+    }
     let policy = match (named, &policy.language) {
         (Some(language), Some(declared)) if name_of(language) != name_of(declared) => {
             return Err(reject(format!(
@@ -105,7 +121,7 @@ pub(crate) fn check_arguments(policy: &CodePolicy, arguments: &Value) -> Result<
     if code.is_empty() {
         code = leaves
             .iter()
-            .filter(|leaf| leaf.value.is_string() && !LANGUAGES.contains(&key(leaf.key()).as_str()))
+            .filter(|leaf| leaf.value.is_string() && !names_language(&key(leaf.key())))
             .map(|leaf| leaf.value)
             .collect();
         if code.len() != 1 {
@@ -168,7 +184,7 @@ impl CodePolicy {
                 .map_err(reject)?,
             // A shell script can always write, so it is refused at the level `readonly` and checked at all others.
             "shell" if !self.is_readonly() => shell::script(&code).map_err(reject)?,
-            _ => return Err(reject(format!("Unknown language: '{language}'"))),
+            _ => return Err(reject(unknown_language(language))),
         }
         let mut plain = None;
         for pattern in self
@@ -197,6 +213,13 @@ fn with_plain_lines(code: &str) -> Cow<'_, str> {
     Cow::Owned(code)
 }
 
+fn unknown_language(language: &str) -> String {
+    match language {
+        "" => "Unknown language: no argument such as `language` names it".to_owned(),
+        _ => format!("Unknown language: '{language}'"),
+    }
+}
+
 /// Returns the main name of a language that has several names.
 fn name_of(language: &str) -> String {
     let lower = language.trim().to_ascii_lowercase();
@@ -207,7 +230,7 @@ fn name_of(language: &str) -> String {
         }
         "ts" | "typescript" => "typescript".to_owned(),
         "jsx" => "javascript".to_owned(),
-        "sh" | "bash" | "shell" | "zsh" => "shell".to_owned(),
+        "sh" | "bash" | "shell" | "shellscript" | "zsh" => "shell".to_owned(),
         other => other.to_owned(),
     }
 }

@@ -26,6 +26,31 @@ pub(super) fn check(policy: &CodePolicy, source: &str, found: &mut Findings) -> 
     }) {
         return Err("an encoding other than UTF-8".to_owned());
     }
+    judge(policy, source, found).or_else(|why| match without_magics(source) {
+        Some(plain) => judge(policy, &plain, found),
+        None => Err(why),
+    })
+}
+
+/// Returns code without the lines that only prepare a notebook, e.g. `%matplotlib inline`; `None` if there are none.
+fn without_magics(source: &str) -> Option<String> {
+    let is_magic = |line: &str| {
+        let mut words = line.trim_end().split(' ');
+        let is_known = match words.next() {
+            Some("%matplotlib" | "%pylab" | "%autoreload") => true,
+            Some("%load_ext") => return words.eq(["autoreload"]),
+            _ => false,
+        };
+        is_known && words.all(|word| word.bytes().all(|b| b.is_ascii_alphanumeric()))
+    };
+    source.lines().any(is_magic).then(|| {
+        let plain = source.lines().map(|line| if is_magic(line) { "" } else { line });
+        plain.collect::<Vec<_>>().join("\n")
+    })
+}
+
+/// Checks code without lines in other languages.
+fn judge(policy: &CodePolicy, source: &str, found: &mut Findings) -> Result<(), String> {
     with_nodes(source, |nodes| {
         let mut scope = Scope::new(nodes);
         // A name can be bound after its use in the text, so a second pass uses the bindings of the first.

@@ -247,9 +247,13 @@ impl<'a, 't> Rules<'a, 't> {
         let own = IMPORTS.iter().any(|listed| is_under(bare, listed))
             && !matches!(part, Some("dumps"))
             || part.is_some_and(|part| module == "asyncio" && part == "subprocess");
+        // A module in C that the module without the underscore passes on, e.g. `_socket`.
+        let is_inner = bare.strip_prefix('_').is_some_and(|name| {
+            self.policy.blocked_imports.iter().any(|listed| is_under(name, listed))
+        });
         if hidden {
             self.found.import(part.unwrap_or_default());
-        } else if self.policy.blocks_import(module, part) || own {
+        } else if self.policy.blocks_import(module, part) || own || is_inner {
             self.found.import(if relative || bare.is_empty() { module } else { bare });
         }
         let Some(part) = part else { return };

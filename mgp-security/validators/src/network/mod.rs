@@ -1,8 +1,7 @@
 //! `network_restricted`: URLs and hosts in arguments (MGP §4.5).
 
-#![expect(clippy::match_same_arms, reason = "a row for each kind of host")]
-
 mod address;
+mod bare;
 mod target;
 
 use crate::argument_values::{Leaf, key_words, leaves};
@@ -91,15 +90,35 @@ static HOSTS: Words = Words::new(
 static AMBIGUOUS: Words = Words::new(
     "\
     location locations origin origins destination destinations target targets redirect remote callback \
-    callbacks feed feeds api site website websites address addresses endpoint endpoints",
+    callbacks feed feeds api site website websites address addresses endpoint endpoints node peer gateway \
+    gateways domain domains broker brokers proxy",
 );
 /// Words of [`AMBIGUOUS`] under which a single name, e.g. of a town or a git remote, passes. Under the others, e.g.
 /// `endpoint`, a client would connect to the host of the local network that has this name.
 static NAMES: Words =
     Words::new("location locations origin origins destination destinations redirect remote api");
+/// Words of [`AMBIGUOUS`] under which a single name also passes, but no list of names and no numbers.
+static LABELS: Words =
+    Words::new("node peer gateway gateways target targets domain domains site broker brokers");
+/// Values of an argument `target` that often are machines of a local network; under other names they are ordinary.
+static SERVERS: Words =
+    Words::new("web www app api server host node client frontend worker internal");
+/// Values of an argument `proxy` that mean a kind of proxy; the code of a country is another one.
+static PROXIES: Words = Words::new(
+    "\
+    none no auto automatic direct system default off true false residential datacenter mobile isp \
+    basic stealth enhanced rotating",
+);
+/// Schemes of addresses that name something within an application or in the storage of a public cloud, and no host.
+static APPLICATIONS: Words = Words::new(
+    "s3 gs gcs spotify notion obsidian figma slack at urn ipfs ui resource memo note mcp vscode",
+);
 /// Last words of keys that contain a property of a URL or host, e.g. `server_id`.
 static PROPERTIES: Words = Words::new(
-    "id ids type types kind count limit size version index mode format status order depth timeout",
+    "\
+    id ids type types kind count limit size version index mode format status order depth timeout lang \
+    language languages locale currency unit column field table branch env environment platform role \
+    audience category score date",
 );
 /// Values of an argument `redirect` that mean a way to handle redirections.
 static REDIRECTS: Words = Words::new(
@@ -114,11 +133,11 @@ static APIS: Words = Words::new(
 /// Names that machines and services of a local network often have, without numbers at the end.
 static LOCAL: Words = Words::new(
     "\
-    router gateway modem firewall printer nas fritzbox intranet wpad isatap loopback localnet \
+    router gateway gw switch modem firewall printer nas fritzbox intranet wpad isatap loopback localnet \
     localdomain broadcasthost unifi pihole homeassistant octoprint hypervisor esxi vcenter \
     vsphere proxmox idrac ilo ipmi bmc redis memcached postgres postgresql pg mysql mariadb mongo \
     mongodb db database dbserver cassandra clickhouse elastic elasticsearch opensearch kibana grafana \
-    prometheus alertmanager influxdb rabbitmq kafka zookeeper minio jenkins sonarqube artifactory \
+    prometheus alertmanager influxdb rabbitmq kafka nats mosquitto zookeeper minio jenkins sonarqube artifactory \
     registry vault consul etcd nomad kubernetes k8s kube kubelet docker dockerhost smtp imap ldap dns \
     squid proxy backend webserver fileserver appserver confluence jira",
 );
@@ -156,7 +175,9 @@ pub(crate) fn check(
             // Where a host is expected, a number can be an IPv4 address.
             Value::Number(number)
                 if declared == Some(Kind::Host)
-                    || kind(leaf.key()) == Kind::Host && !is_port(leaf.key()) =>
+                    || kind(leaf.key()) == Kind::Host
+                        && !is_port(leaf.key())
+                        && !is_count(leaf.key(), number) =>
             {
                 rules.check_host(&number.to_string()).map_err(named)?;
             }
@@ -207,6 +228,11 @@ fn means_something_else(key: &str, text: &str, rules: NetworkRules<'_>) -> bool 
     let words = key_words(key);
     let last = words.iter().rev().find(|word| known(word).is_some());
     let Some(last) = last.filter(|word| AMBIGUOUS.has(word)) else { return false };
+    if last == "proxy" {
+        let lower = text.to_ascii_lowercase();
+        let is_country = lower.len() == 2 && lower.bytes().all(|b| b.is_ascii_alphabetic());
+        return PROXIES.has(&lower) || is_country && !LOCAL.has(&lower);
+    }
     // Browsers ignore tabs and line breaks, and two slashes begin a host.
     if text.contains(['\t', '\n', '\r'])
         || text.contains("://")
@@ -228,9 +254,20 @@ fn means_something_else(key: &str, text: &str, rules: NetworkRules<'_>) -> bool 
         let is_user = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '+');
         return user.chars().all(is_user) && rules.check_host(host).is_ok();
     }
+    let is_own_form = match last.as_str() {
+        "address" | "addresses" => is_account(text) || is_cell(text),
+        "target" | "targets" => {
+            text.starts_with(['#', '.']) && !text.contains(['/', '\\', '@', ':'])
+        }
+        _ => false,
+    };
+    if is_own_form {
+        return true;
+    }
     let name = text.split(is_slash).next().unwrap_or(text);
     let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
-    let begins = |c: char| c == '_' || c.is_ascii_alphabetic() && NAMES.has(last);
+    let has_names = NAMES.has(last) || LABELS.has(last);
+    let begins = |c: char| c == '_' || c.is_ascii_alphabetic() && has_names;
     is_plain && name.starts_with(begins) && is_ordinary(last, name)
 }
 
@@ -246,8 +283,30 @@ fn is_ordinary(word: &str, name: &str) -> bool {
         _ if lower.starts_with('_') => true,
         "redirect" => REDIRECTS.has(&lower),
         "api" => is_version || APIS.has(&lower),
+        "target" | "targets" if SERVERS.has(&lower) || SERVERS.has(without_number) => false,
         _ => !is_own(name) && !LOCAL.has(&lower) && !LOCAL.has(without_number),
     }
+}
+
+/// Returns whether a text is the address of an account of a blockchain, and not a number that means an IPv4 address.
+fn is_account(text: &str) -> bool {
+    (26..=128).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric())
+        && !matches!(url::Host::parse(text), Ok(url::Host::Ipv4(_)))
+}
+
+/// Returns whether a text is a range of cells, or a cell of a named sheet, e.g. `A1:B2` or `Sheet1!A1`.
+fn is_cell(text: &str) -> bool {
+    let (sheet, cells) = text.rsplit_once('!').unwrap_or(("", text));
+    let is_one = |cell: &str| {
+        let cell = cell.trim_start_matches('$');
+        let letters = cell.bytes().take_while(u8::is_ascii_uppercase).count();
+        let row = cell[letters..].trim_start_matches('$');
+        (1..=3).contains(&letters) && !row.is_empty() && row.bytes().all(|b| b.is_ascii_digit())
+    };
+    let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | ' ' | '\'');
+    let is_range = cells.split_once(':').is_some_and(|(from, to)| is_one(from) && is_one(to));
+    sheet.chars().all(is_name) && (is_range || !sheet.is_empty() && is_one(cells))
 }
 
 fn is_slash(c: char) -> bool {
@@ -279,12 +338,33 @@ fn are_words(text: &str, names: bool) -> bool {
         && (!is_list || names && text.chars().all(is_plain))
 }
 
+/// Returns whether a number under a word of [`AMBIGUOUS`] is too small for an address, e.g. that of a node of a graph.
+fn is_count(key: &str, number: &serde_json::Number) -> bool {
+    let words = key_words(key);
+    let last = words.iter().rev().find(|word| known(word).is_some());
+    last.is_some_and(|word| AMBIGUOUS.has(word))
+        && number.as_u64().is_some_and(|number| 0 < number && number < 1 << 24)
+}
+
 fn is_port(key: &str) -> bool {
     key_words(key).last().is_some_and(|last| last == "port" || last == "ports")
 }
 
-/// Returns whether a URL needs no connection: an empty page, an image, or an address for mail or phone.
+/// Returns whether an address names something within an application, or in the storage of a public cloud.
+fn is_of_application(url: &str) -> bool {
+    let lower = url.get(..32).unwrap_or(url).to_ascii_lowercase();
+    let Some((scheme, rest)) = lower.split_once(':') else { return false };
+    APPLICATIONS.has(scheme)
+        && (rest.starts_with("//") || matches!(scheme, "urn" | "spotify"))
+        && !rest.contains(|c: char| c.is_ascii_control())
+}
+
+/// Returns whether a URL needs no connection to a host: an empty page, an image, an address for mail or phone, or one
+/// within an application.
 fn is_local(url: &str) -> bool {
+    if is_of_application(url) {
+        return true;
+    }
     let lower = url.get(..32).unwrap_or(url).to_ascii_lowercase();
     let images = ["png", "jpeg", "jpg", "gif", "webp"];
     lower == "about:blank"
@@ -345,9 +425,9 @@ fn check_text(
         }),
         // Under an unknown key, a text is a target only if the whole text is a URL.
         Kind::Other if is_url(&without_breaks(trimmed)) => {
-            each(trimmed, |url| rules.check_url(url))
+            each(trimmed, |url| if is_of_application(url) { Ok(()) } else { rules.check_url(url) })
         }
-        Kind::Other => Ok(()),
+        Kind::Other => bare::check(leaf.key(), trimmed, rules),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::name::is_write;
 use crate::shell;
-use crate::words::Words;
+use crate::words::{Words, has};
 
 /// The subcommands that only read, by program. A program that is called with any other subcommand counts as writing.
 const SUBCOMMANDS: &[(&str, &str)] = &[
@@ -44,6 +44,13 @@ static PROGRAMS: Words = Words::new(
     uptime free tree cut nl od strings hostname env printenv jq diff cmp md5sum sha256sum basename \
     dirname realpath readlink lsblk lscpu nproc dig nslookup host ping",
 );
+
+/// Returns whether a program with this subcommand only reads, whatever the arguments are that tools named after the
+/// subcommand have.
+pub(super) fn only_reads(program: &str, sub: &str) -> bool {
+    let is_other = matches!(sub, "command" | "object" | "memory" | "auth" | "help");
+    !is_other && SUBCOMMANDS.iter().any(|(known, subs)| *known == program && has(subs, sub))
+}
 
 /// Checks the words of a command that a tool would run.
 pub(super) fn check(tool: &[String], words: &[String]) -> Result<(), String> {

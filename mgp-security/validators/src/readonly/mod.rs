@@ -2,7 +2,8 @@
 
 mod commands;
 mod name;
-mod sql;
+mod queries;
+pub(crate) mod sql;
 mod writing_arguments;
 
 use crate::hidden::hidden;
@@ -28,15 +29,17 @@ pub(crate) fn check(
     }
     let declared = declarations(definition)?;
     match name::intent(tool) {
-        Intent::Write(word) => return Err(format!("`{word}` in the name of the tool is a write")),
-        Intent::Read => {}
-        Intent::Unknown => {
+        Intent::Write(word) if !queries::runs_queries(tool, definition, arguments) => {
+            return Err(format!("`{word}` in the name of the tool is a write"));
+        }
+        Intent::Unknown if !queries::is_query(tool, definition, arguments) => {
             let believed =
                 matches!(trust, TrustLevel::Trusted | TrustLevel::Core | TrustLevel::Standard);
             if !(declared && believed) {
                 return Err(format!("nothing shows that `{tool}` only reads"));
             }
         }
+        _ => {}
     }
     writing_arguments::check(tool, arguments)
 }

@@ -1,5 +1,6 @@
 //! Decides by the verbs in a tool's name whether the tool reads or writes.
 
+use super::commands;
 use crate::argument_values::key_words;
 use crate::words::Words;
 
@@ -19,7 +20,7 @@ static READ: Words = Words::new(
     grep glob ls cat whoami info help print measure estimate calculate compute parse translate \
     lint watch monitor trace review audit suggest recommend rank extract dry simulate forecast \
     predict classify tokenize hash encode decode convert whois traceroute history metadata summary \
-    tree examine display report outline match sample render",
+    tree examine display report outline match sample render scrape crawl geocode",
 );
 /// Verbs for writing and executing that are not used as nouns.
 static WRITE: Words = Words::new(
@@ -83,6 +84,24 @@ pub(super) fn intent(name: &str) -> Intent {
     });
     if pairs {
         return Intent::Write(words.join(" "));
+    }
+    // After the name of a program, the last word is its subcommand, e.g. in `docker_compose_ps`.
+    if let [program, between @ .., sub] = &words[..]
+        && between.iter().all(|word| word == "compose")
+        && commands::only_reads(program, sub)
+    {
+        return Intent::Read;
+    }
+    // A snapshot of a page is its text, and its console has messages; other snapshots are copies.
+    if let [before @ .., page, last] = &words[..]
+        && matches!(
+            (page.as_str(), last.as_str()),
+            ("browser" | "page" | "dom" | "accessibility" | "a11y" | "aria", "snapshot")
+                | ("console", "messages" | "logs" | "errors" | "output")
+        )
+        && !before.iter().any(|word| is_write(word))
+    {
+        return Intent::Read;
     }
     // After the name of a program, `log` is its subcommand that prints the history.
     if let [program, sub] = &words[..]
@@ -191,6 +210,10 @@ mod tests {
             "comment_list",
             "list_update_events",
             "git_log",
+            "kubectl_logs",
+            "docker_compose_ps",
+            "browser_snapshot",
+            "browser_console_messages",
         ] {
             assert_eq!(intent(name), Intent::Read, "{name}");
         }
@@ -205,6 +228,8 @@ mod tests {
             "list_then_purge",
             "log_event",
             "open_issue",
+            "volume_snapshot",
+            "clear_console_logs",
         ] {
             assert!(matches!(intent(name), Intent::Write(_)), "{name}");
         }

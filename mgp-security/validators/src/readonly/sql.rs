@@ -22,7 +22,20 @@ static FUNCTIONS: Words = Words::new(
     PG_WAL_REPLAY PG_REPLICATION LO_ LOWRITE DBLINK NEXTVAL SETVAL SET_CONFIG LOAD_EXTENSION \
     WRITEFILE EDIT SYS_EXEC SYS_EVAL XP_ SP_ DBMS_ UTL_ GET_LOCK RELEASE_LOCK RELEASE_ALL \
     QUERY_TO_XML DATABASE_TO_XML FTS3_TOKENIZER MASTER_POS_WAIT OPENQUERY HTTP_POST HTTP_PUT \
-    HTTP_DELETE PG_SLEEP SLEEP BENCHMARK WAITFOR SHELL LAST_INSERT_ID",
+    HTTP_DELETE HTTP_PATCH PG_SLEEP SLEEP BENCHMARK WAITFOR SHELL LAST_INSERT_ID PG_STAT_STATEMENTS_RESET \
+    PG_BACKUP_ PG_COPY_ PG_SYNC_ PG_IMPORT_ PG_SET_ PG_CLEAR_ PG_RESTORE_ TS_STAT CROSSTAB CONNECTBY \
+    DROP_ DELETE_ PURGE_ TRUNCATE_ CREATE_ ALTER_ UPDATE_ INSERT_ UPSERT_ REMOVE_ DESTROY_ GRANT_ \
+    REVOKE_ EXECUTE_ EXEC_ RUN_ SEND_ KILL_ TERMINATE_ ENABLE_ DISABLE_ ADD_JOB ADD_RETENTION \
+    ADD_COMPRESSION COMPRESS_CHUNK DECOMPRESS_CHUNK MOVE_CHUNK DROPGEOMETRY ADDGEOMETRY \
+    UPDATEGEOMETRY",
+);
+/// Whole names of functions that have side effects.
+static EXACT: Words = Words::new("HTTP SYSTEM EXECUTABLE");
+/// Packages of Oracle whose functions only read or compute; the others whose names begin with `DBMS_` or `UTL_` can
+/// have side effects.
+static PACKAGES: Words = Words::new(
+    "\
+    DBMS_METADATA DBMS_LOB DBMS_RANDOM DBMS_XPLAN DBMS_CRYPTO UTL_RAW UTL_I18N UTL_MATCH UTL_ENCODE",
 );
 static PRAGMAS: Words = Words::new(
     "\
@@ -46,7 +59,7 @@ enum Hash {
 }
 
 /// Checks that all statements of a text only read, for each meaning of a `#`.
-pub(super) fn check(text: &str) -> Result<(), String> {
+pub(crate) fn check(text: &str) -> Result<(), String> {
     with_hash(text, Hash::Operator)?;
     if text.contains('#') { with_hash(text, Hash::Comment) } else { Ok(()) }
 }
@@ -67,10 +80,10 @@ fn of_statement(tokens: &[String]) -> Result<(), String> {
         return Err(format!("the SQL statement `{first}` does not only read"));
     }
     if first == "PRAGMA" {
+        let has_schema = tokens.get(2).is_some_and(|token| token == ".");
         let name = tokens
-            .iter()
-            .rev()
-            .find(|token| PRAGMAS.has(token.as_str()) || SETTINGS.has(token.as_str()));
+            .get(if has_schema { 3 } else { 1 })
+            .filter(|token| PRAGMAS.has(token.as_str()) || SETTINGS.has(token.as_str()));
         let plain = !tokens.iter().any(|token| token == "=" || token == "(");
         return match name {
             Some(name)
@@ -99,19 +112,46 @@ fn of_statement(tokens: &[String]) -> Result<(), String> {
                 return Err(format!("`{token}` in SQL writes or locks"));
             }
         }
-        // The name of a function can be in quotes or in brackets.
-        let named = called || next(1) == Some("]") && next(2) == Some("(");
-        let bare = token.strip_prefix('"').unwrap_or(token);
         // `UESCAPE` chooses another character than the backslash for escapes.
-        if called && bare.len() < token.len() && bare.contains('\\') || token == "UESCAPE" {
+        let is_escaped = called && token.starts_with('"') && token.contains('\\');
+        if is_escaped || token == "UESCAPE" {
             return Err("a name of a function in SQL with escapes".to_owned());
         }
-        let is_distance = ["EDIT_DISTANCE", "EDITDIST"].iter().any(|name| bare.starts_with(name));
-        if named && !is_distance && FUNCTIONS.iter().any(|name| bare.starts_with(name)) {
+        if acts(tokens, at) {
             return Err(format!("the SQL function `{token}` has effects"));
         }
     }
     Ok(())
+}
+
+/// Returns whether the token at a position is the name of a function that has side effects, or a part of an expression
+/// that has them.
+fn acts(tokens: &[String], at: usize) -> bool {
+    let next = |more: usize| tokens.get(at + more).map(String::as_str);
+    let is_member = at > 0 && tokens[at - 1] == ".";
+    let bare = tokens[at].strip_prefix('"').unwrap_or(&tokens[at]);
+    // The name of a function can be in quotes or in brackets.
+    let is_named = next(1) == Some("(") || next(1) == Some("]") && next(2) == Some("(");
+    let is_distance = ["EDIT_DISTANCE", "EDITDIST"].iter().any(|name| bare.starts_with(name));
+    // A table in a `WITH` has columns in parentheses, and `TABLESAMPLE SYSTEM (1)` a number.
+    let is_other =
+        at > 0 && matches!(tokens[at - 1].as_str(), "WITH" | "RECURSIVE" | "TABLESAMPLE");
+    let is_scheduler =
+        is_member && matches!(bare, "SCHEDULE" | "UNSCHEDULE" | "SCHEDULE_IN_DATABASE");
+    match bare {
+        // A sequence is advanced without parentheses, too.
+        "NEXTVAL" if is_member => true,
+        "NEXT" => next(1) == Some("VALUE") && next(2) == Some("FOR"),
+        // The text after `USING` is a program that gets the rows.
+        "USING" => next(1) == Some("''"),
+        _ if next(1) == Some(".") || next(1) == Some("]") && next(2) == Some(".") => {
+            (bare.starts_with("DBMS_") || bare.starts_with("UTL_")) && !PACKAGES.has(bare)
+        }
+        _ => {
+            let begins = || FUNCTIONS.iter().any(|name| bare.starts_with(name));
+            is_named && !is_distance && !is_other && (is_scheduler || EXACT.has(bare) || begins())
+        }
+    }
 }
 
 /// Returns whether a word begins a statement with effects: SQL Server needs no semicolon between statements. For other
@@ -121,7 +161,9 @@ fn begins_statement(token: &str, next: Option<&str>) -> bool {
         "SHUTDOWN" => matches!(next, None | Some("WITH")),
         "KILL" => next.is_some_and(|next| next.starts_with(|c: char| c.is_ascii_digit())),
         "BACKUP" | "RESTORE" => matches!(next, Some("DATABASE" | "LOG")),
-        "DBCC" | "RECONFIGURE" => true,
+        "DBCC" | "RECONFIGURE" | "WRITETEXT" | "UPDATETEXT" => true,
+        "DISABLE" | "ENABLE" => next == Some("TRIGGER"),
+        "DENY" => matches!(next, Some("SELECT" | "ALL" | "CONTROL" | "CONNECT" | "VIEW")),
         _ => false,
     }
 }
@@ -158,18 +200,18 @@ fn tokens(text: &str, hash: Hash) -> Result<Vec<String>, String> {
                 tokens.push(if c == '\'' { "''".to_owned() } else { format!("\"{name}") });
             }
             '$' => {
-                while chars.next_if(|c| c.is_alphanumeric() || *c == '_').is_some() {}
+                let value = word(None, &mut chars);
                 if chars.next_if_eq(&'$').is_some() {
                     return Err("a dollar quote is one for some servers only".to_owned());
                 }
-            }
-            _ if c.is_alphanumeric() || c == '_' => {
-                let mut word: String = c.to_uppercase().collect();
-                while let Some(next) = chars.next_if(|c| c.is_alphanumeric() || *c == '_') {
-                    word.extend(next.to_uppercase());
+                if value.starts_with(|c: char| c.is_ascii_digit()) {
+                    tokens.extend(number(&value)?);
                 }
-                tokens.push(word);
             }
+            _ if c.is_ascii_digit() => tokens.extend(number(&word(Some(c), &mut chars))?),
+            _ if c.is_alphanumeric() || c == '_' => tokens.push(word(Some(c), &mut chars)),
+            // Some clients execute a command after a backslash, e.g. `\!`.
+            '\\' => return Err("a backslash outside of quotes in SQL".to_owned()),
             _ if c.is_whitespace() => {}
             '[' | ']' => {
                 let is_doubled = c == ']' && chars.next_if_eq(&c).is_some();
@@ -180,6 +222,27 @@ fn tokens(text: &str, hash: Hash) -> Result<Vec<String>, String> {
         }
     }
     Ok(tokens)
+}
+
+/// Reads the rest of a word, and returns the word in upper case.
+fn word(first: Option<char>, chars: &mut Chars<'_>) -> String {
+    let mut word: String = first.into_iter().flat_map(char::to_uppercase).collect();
+    while let Some(next) = chars.next_if(|c| c.is_alphanumeric() || *c == '_') {
+        word.extend(next.to_uppercase());
+    }
+    word
+}
+
+/// Returns a number, and the word that follows it without a blank, as two tokens. SQL Server reads both in `1DROP`.
+fn number(text: &str) -> Result<impl Iterator<Item = String> + use<>, String> {
+    // No keyword that writes is longer.
+    let mut ends = text.char_indices().rev().take(12).map(|(at, _)| text.split_at(at));
+    if let Some((_, keyword)) = ends.find(|(start, end)| WRITES.has(end) && !start.ends_with('_')) {
+        return Err(format!("`{keyword}` after a number in SQL"));
+    }
+    let rest = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let parts = [&text[..text.len() - rest.len()], rest].map(str::to_owned);
+    Ok(parts.into_iter().filter(|part| !part.is_empty()))
 }
 
 /// Returns an error for a `]` in a quote or comment that began after a `[`: servers for which brackets quote a name see
@@ -255,6 +318,7 @@ mod tests {
             "explain select 1",
             "SHOW CREATE TABLE t",
             "PRAGMA user_version",
+            "PRAGMA main.table_info(t)",
             "select 'it''s'",
             "select 5 - 1 -- x",
             "select $1, a[1], ARRAY[['x', 'y'], ['z', \"b\"]] from t --\n",
@@ -265,6 +329,10 @@ mod tests {
             "SELECT * FROM #temp",
             "SELECT 1 # the answer\nFROM t",
             "SELECT truncate(1.5, 0), edit_distance(a, b), backup FROM t",
+            "SELECT DBMS_METADATA.GET_DDL('TABLE', 'T') FROM dual",
+            "WITH update_log (a) AS (SELECT 1e5) SELECT 0x1F, 2. FROM update_log JOIN t USING (a)",
+            "SELECT a FROM t TABLESAMPLE SYSTEM (10)",
+            "SELECT deny, enable, schedule, create_date, $1 FROM cron.job",
         ] {
             assert_eq!(check(text), Ok(()), "{text}");
         }
@@ -281,6 +349,7 @@ mod tests {
             "SELECT 1 /*! DELETE */",
             "select '\\'; delete from t --'",
             "PRAGMA user_version=2",
+            "PRAGMA wal_checkpoint(TABLE_INFO)",
             "SELECT \"setval\"('s', 1)",
             "SELECT pg_catalog.\"PG_TERMINATE_BACKEND\" (1)",
             "SELECT `sleep`(10)",
@@ -311,6 +380,23 @@ mod tests {
             "SELECT 1 AS [a]]'b]; DELETE FROM t; SELECT 1 AS [a]]'b]",
             "SELECT 1 AS [-- ]; DELETE FROM t",
             "SELECT 1 AS [/* ]; DELETE FROM t; SELECT 1 AS [*/]",
+            "SELECT cron.schedule('x', '* * * * *', 'DELETE FROM t')",
+            "SELECT drop_chunks('t', interval '1 day')",
+            "SELECT public.\"delete_user\"(5)",
+            "SELECT DBMS_JAVA.RUNJAVA('x') FROM dual",
+            "SELECT UTL_HTTP.REQUEST('http://a.example') FROM dual",
+            "SELECT s.nextval FROM dual",
+            "SELECT NEXT VALUE FOR s",
+            "SELECT TRANSFORM (a) USING 'rm -rf x' AS b FROM t",
+            "SELECT SYSTEM$CANCEL_QUERY('a')",
+            "SELECT 1DROP TABLE t",
+            "SELECT 1e5DELETE FROM t",
+            "SELECT $1DROP TABLE t",
+            "SELECT 1SHUTDOWN",
+            "SELECT 0xINSERT INTO t VALUES (1)",
+            "SELECT 1 DENY SELECT ON t TO u",
+            "SELECT 1 DISABLE TRIGGER a ON t",
+            "SELECT 1 \\! rm -rf x",
         ] {
             assert!(check(text).is_err(), "{text}");
         }

@@ -3,49 +3,12 @@
 use super::{
     commands,
     name::{Intent, intent, is_write},
+    queries::{clauses, is_database, is_graphql, is_mongo, is_sql, mutates, other_language},
     sql,
 };
 use crate::argument_values::{Leaf, key_words, leaves};
 use serde_json::Value;
 
-/// Words in the names of tools that run SQL.
-const DATABASES: &[&str] = &[
-    "sql",
-    "db",
-    "database",
-    "postgres",
-    "postgresql",
-    "pg",
-    "mysql",
-    "mariadb",
-    "sqlite",
-    "query",
-    "bigquery",
-    "snowflake",
-    "redshift",
-    "duckdb",
-    "clickhouse",
-    "oracle",
-    "mssql",
-    "table",
-    "warehouse",
-    "athena",
-    "cockroach",
-];
-const SQL_KEYS: &[&str] = &[
-    "sql",
-    "statement",
-    "stmt",
-    "sqlquery",
-    "sqlstatement",
-    "ddl",
-    "dml",
-    "sqltext",
-    "sqlcommand",
-    "rawsql",
-    "sqls",
-    "statements",
-];
 const COMMANDS: &[&str] =
     &["command", "cmd", "subcommand", "args", "argv", "commandline", "arguments"];
 const ACTIONS: &[&str] = &[
@@ -104,7 +67,22 @@ pub(super) fn check(tool: &str, arguments: &Value) -> Result<(), String> {
             ));
         }
     }
+    if sends_body(&leaves) {
+        return Err("a request with a body can write".to_owned());
+    }
     lists(&words, arguments, 0)
+}
+
+/// Returns whether a call sends a body to a URL, and names no method: many clients choose `POST` then.
+fn sends_body(leaves: &[Leaf<'_>]) -> bool {
+    let has = |names: &[&str]| {
+        let is_one = |key: &&str| names.contains(&key_words(key).concat().as_str());
+        let mut given = leaves.iter().filter(|leaf| {
+            !leaf.value.is_null() && leaf.value.as_str().is_none_or(|text| !text.is_empty())
+        });
+        given.any(|leaf| leaf.keys.iter().any(is_one))
+    };
+    has(&["body", "requestbody", "postdata", "formdata"]) && has(&["url", "uri"]) && !has(METHODS)
 }
 
 fn of_leaf(tool: &[String], leaf: &Leaf<'_>, requests: bool) -> Result<(), String> {
@@ -120,9 +98,7 @@ fn of_leaf(tool: &[String], leaf: &Leaf<'_>, requests: bool) -> Result<(), Strin
         return if set { Err("this option writes".to_owned()) } else { Ok(()) };
     };
     let is = |names: &[&str]| names.contains(&joined.as_str());
-    let graph = tool.iter().any(|word| matches!(word.as_str(), "graphql" | "gql"))
-        || joined.contains("graphql")
-        || joined.contains("gql");
+    let graph = is_graphql(tool) || joined.contains("graphql") || joined.contains("gql");
     if is(METHODS) && writes_method(text, requests) {
         return Err(format!("the method `{text}` writes"));
     }
@@ -132,17 +108,12 @@ fn of_leaf(tool: &[String], leaf: &Leaf<'_>, requests: bool) -> Result<(), Strin
     {
         return Err("a GraphQL operation that is not a query".to_owned());
     }
-    let database = !graph && tool.iter().any(|word| DATABASES.contains(&word.as_str()));
-    if is(SQL_KEYS)
-        || database
-            && matches!(
-                joined.as_str(),
-                "query" | "queries" | "q" | "text" | "script" | "command" | "input"
-            )
-            && looks_like_sql(text)
-    {
+    let database = !graph && is_database(tool);
+    keeps_result(tool, leaf, database)?;
+    if is_sql(&joined, database, text) {
         return sql::check(text);
     }
+    other_language(&joined, database, text)?;
     if in_graph_language(tool, &joined) {
         return clauses(text);
     }
@@ -150,18 +121,44 @@ fn of_leaf(tool: &[String], leaf: &Leaf<'_>, requests: bool) -> Result<(), Strin
         return Err(format!("the mode `{text}` writes"));
     }
     written_file(&key, text)?;
-    if is(ACTIONS)
+    // A list `actions` has what a browser does before it reads a page.
+    let is_step = joined == "type" && leaf.keys.contains(&"actions");
+    if (is(ACTIONS) || is_step)
         && let Intent::Write(word) = intent(text)
     {
         return Err(format!("the action `{word}` writes"));
     }
+    let is_call = (database || tool.iter().any(|word| word.starts_with("mongo")))
+        && is_mongo(&joined, database, text);
     if is(COMMANDS)
+        && !is_call
         && leaf.value.is_string()
         && !text.trim().is_empty()
         && !matches!(joined.as_str(), "args" | "argv" | "arguments")
     {
         let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
         return commands::check(tool, &words);
+    }
+    Ok(())
+}
+
+/// Refuses an argument that makes a tool write what it has read into a table of a database or into a file.
+fn keeps_result(tool: &[String], leaf: &Leaf<'_>, database: bool) -> Result<(), String> {
+    const TABLES: [&str; 4] =
+        ["destinationtable", "destinationdataset", "writedisposition", "createdisposition"];
+    let is_table = |key: &&str| TABLES.contains(&key_words(key).concat().as_str());
+    let is_empty = leaf.value.as_str().is_some_and(str::is_empty);
+    if database && !is_empty && leaf.keys.iter().any(is_table) {
+        return Err("the argument names a table that is written".to_owned());
+    }
+    // Tools that read a page of a browser, or its console, write to this file instead of returning what they read.
+    let is_reader = tool
+        .last()
+        .is_some_and(|last| matches!(last.as_str(), "snapshot" | "messages" | "logs" | "errors"));
+    let is_browser =
+        tool.iter().any(|word| matches!(word.as_str(), "browser" | "page" | "console"));
+    if is_reader && is_browser && !is_empty && key_words(leaf.key()).concat() == "filename" {
+        return Err("the argument names a file that is written".to_owned());
     }
     Ok(())
 }
@@ -301,84 +298,6 @@ fn lists(tool: &[String], value: &Value, depth: usize) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// Returns whether a GraphQL document has an operation other than a query.
-fn mutates(text: &str) -> bool {
-    let (mut depth, mut word, mut chars) = (0usize, String::new(), text.chars().peekable());
-    while let Some(c) = chars.next() {
-        match c {
-            '#' => while chars.next_if(|&c| c != '\n').is_some() {},
-            '"' => while chars.next().is_some_and(|c| c != '"') {},
-            '{' | '(' => depth += 1,
-            '}' | ')' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        if c.is_alphanumeric() || c == '_' {
-            word.push(c);
-        } else {
-            word.clear();
-        }
-        let ends = !chars.peek().is_some_and(|next| next.is_alphanumeric() || *next == '_');
-        if depth == 0 && ends && matches!(word.as_str(), "mutation" | "subscription") {
-            return true;
-        }
-    }
-    false
-}
-
-fn looks_like_sql(text: &str) -> bool {
-    let first: String = text
-        .trim_start_matches(|c: char| !c.is_alphabetic())
-        .chars()
-        .take_while(|c| c.is_alphabetic())
-        .collect();
-    let comment = text.trim_start().starts_with("/*") || text.trim_start().starts_with("--");
-    let starts = [
-        "select", "with", "insert", "update", "delete", "drop", "alter", "create", "truncate",
-        "merge", "replace", "grant", "revoke", "copy", "call", "exec", "execute", "vacuum",
-        "attach", "pragma", "set", "do", "begin", "lock", "explain", "show", "reindex", "rename",
-        "use", "load", "upsert", "detach",
-    ];
-    let first = first.to_lowercase();
-    // Without these, an `UPDATE` is a search such as `update state` for documentation.
-    let is_search = first == "update"
-        && !text.contains(['=', ';'])
-        && !text.to_lowercase().contains("statistics");
-    comment
-        || starts.contains(&first.as_str())
-            && text.trim().contains(char::is_whitespace)
-            && !is_search
-}
-
-/// Refuses a text in a graph query language that has a clause which writes.
-fn clauses(text: &str) -> Result<(), String> {
-    let mut open = None;
-    let plain: String = text
-        .chars()
-        .map(|c| match open {
-            Some(quote) => {
-                if c == quote {
-                    open = None;
-                }
-                ' '
-            }
-            None if matches!(c, '"' | '\'' | '`') => {
-                open = Some(c);
-                ' '
-            }
-            None => c.to_ascii_uppercase(),
-        })
-        .collect();
-    let writes = [
-        "CREATE", "MERGE", "SET", "DELETE", "DETACH", "REMOVE", "DROP", "CALL", "LOAD", "INSERT",
-        "CLEAR", "MOVE", "COPY", "ADD", "UPDATE", "REPLACE", "UPSERT", "FOREACH", "TO",
-    ];
-    match plain.split(|c: char| !c.is_alphanumeric() && c != '_').find(|word| writes.contains(word))
-    {
-        Some(word) => Err(format!("the clause `{word}` writes")),
-        None => Ok(()),
-    }
 }
 
 fn writes_mode(text: &str) -> bool {

@@ -3,7 +3,7 @@
 use super::{
     argv::{Args, Refusal},
     git,
-    paths::{is_device, is_system, is_system_target},
+    paths::{is_device, is_key, is_system, is_system_target},
 };
 use crate::words::Words;
 
@@ -56,6 +56,9 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
         |path: &str| Err(format!("`{name}` writes to `{path}`, which belongs to the system"));
     if let Some(path) = changed(name, args).or_else(|| output(name, args)) {
         return refuse(path);
+    }
+    if sends_key(name, args) {
+        return Err(format!("`{name}` sends keys or passwords to another machine"));
     }
     match name {
         "tar" | "gtar" | "bsdtar" => absolute_names(args),
@@ -131,6 +134,22 @@ fn changed<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
     }
 }
 
+/// Returns whether a command copies a file with keys or passwords to another machine.
+fn sends_key(name: &str, args: Args<'_>) -> bool {
+    const VALUED: &[&str] =
+        &["-i", "-P", "-o", "-F", "-l", "-c", "-J", "--port", "--password-file"];
+    let own = match name {
+        "scp" | "rsync" => args.after_options(VALUED),
+        "aws" | "gsutil" | "gcloud" | "rclone" | "mc" | "s3cmd" => args,
+        _ => return false,
+    };
+    // A name of one letter before the colon is a drive.
+    let is_remote = |path: &str| {
+        path.split_once(':').is_some_and(|(host, _)| host.len() > 1 && !host.contains('/'))
+    };
+    own.operands().skip_while(|path| !is_key(path)).skip(1).any(is_remote)
+}
+
 /// Returns the folder that `-t` or `--target-directory` names.
 fn target_folder(args: Args<'_>) -> Option<&str> {
     let is_long = |name: &str| name.len() > 3 && "--target-directory".starts_with(name);
@@ -193,6 +212,8 @@ fn listed<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
         }
         "nmap" => args.values(&["-oN", "-oX", "-oG", "-oA"]).find(|path| is_system(path)),
         "csplit" => grouped("f"),
+        // With these options, it shows a key that it reads from the file.
+        "ssh-keygen" if !args.short("lyeBF", "fbtCNPIOnVzsmMaDLrRWY") => grouped("f"),
         "wget" => grouped("oOaP"),
         "curl" => grouped("oDc").or_else(|| {
             // `%output{FILE}` in the text of `--write-out` writes to the file, `%output{>>FILE}` adds to it.

@@ -8,7 +8,7 @@ use super::{
     lex::Word,
     paths::{belongs_to_system, is_root, system_path_in},
 };
-use crate::{argument_values::key_words, words::Words};
+use crate::{argument_values::key_words, readonly::sql, words::Words};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
@@ -133,8 +133,8 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
             "`{name}` can write to its working folder, which belongs to the system"
         ));
     }
-    // Options of `openssl` have long names after one dash.
-    let has_groups = name != "openssl";
+    // Options of these programs have long names after one dash.
+    let has_groups = !matches!(name, "openssl" | "sqlite" | "sqlite3");
     let words = args.0.iter().flat_map(|word| resolved(word, folder, has_groups));
     let words: Vec<Word> = words.collect();
     files::check(name, Args(&words))
@@ -143,9 +143,26 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
 fn reads(name: &str, args: Args<'_>) -> bool {
     match name {
         "git" => git::reads(args),
+        "sqlite" | "sqlite3" => queries(args),
         name if SHOWERS.has(name) => SHOWS.has(args.first()),
         name => READERS.has(name),
     }
+}
+
+/// Returns whether all statements and commands for `sqlite3` only read.
+fn queries(args: Args<'_>) -> bool {
+    const SHOWS: [&str; 7] =
+        [".tables", ".schema", ".indexes", ".indices", ".databases", ".fullschema", ".dbinfo"];
+    // With `-A`, the arguments are those of an archive.
+    if args.texts().any(|text| text.starts_with("-A") || text.starts_with("--A")) {
+        return false;
+    }
+    let mut own = args.operands().skip(1).peekable();
+    let shows = |text: &str| {
+        !text.contains(['\n', ';'])
+            && text.split_whitespace().next().is_some_and(|first| SHOWS.contains(&first))
+    };
+    own.peek().is_some() && own.all(|text| shows(text) || sql::check(text).is_ok())
 }
 
 /// Returns whether a command writes to paths that an archive contains, and does not name an absolute folder for them.

@@ -2,7 +2,7 @@
 
 use super::{
     argv::{Args, Refusal, long_name},
-    paths::is_system,
+    paths::{belongs_to_system, is_root, is_system, system_path_in},
 };
 use crate::words::Words;
 
@@ -159,7 +159,11 @@ pub(super) fn check(args: Args<'_>) -> Result<(), Refusal> {
             }
         }
     }
-    if own.texts().chain([sub]).any(|arg| arg.starts_with("ext::") || arg.starts_with("fd::")) {
+    let runs = |arg: &str| {
+        let value = arg.split_once('=').map_or(arg, |(_, value)| value);
+        [arg, value].iter().any(|text| text.starts_with("ext::") || text.starts_with("fd::"))
+    };
+    if own.texts().chain([sub]).any(runs) {
         return refuse("ext::");
     }
     let second = own.operands().next().unwrap_or_default();
@@ -172,10 +176,24 @@ pub(super) fn check(args: Args<'_>) -> Result<(), Refusal> {
         }
         "config" => false,
         "difftool" => !own.any(&["--tool-help"]),
-        "push" => own.operands().any(|refspec| refspec.starts_with('+')),
+        "push" => deletes_main(own) || own.operands().any(|refspec| refspec.starts_with('+')),
         _ => NEVER.contains(&sub),
     };
     if acts { refuse(sub) } else { Ok(()) }
+}
+
+/// Returns whether a push deletes the main branch of the other repository, or all branches that this one does not have.
+fn deletes_main(own: Args<'_>) -> bool {
+    const MAIN: [&str; 6] = ["main", "master", "trunk", "develop", "production", "release"];
+    let deletes = own.short("d", "o") || own.long("delete", 3);
+    let mut branches =
+        own.operands().skip(1).filter_map(|refspec| match refspec.strip_prefix(':') {
+            Some(branch) => Some(branch),
+            None => deletes.then_some(refspec),
+        });
+    own.long("prune", 3)
+        || branches
+            .any(|branch| MAIN.contains(&branch.strip_prefix("refs/heads/").unwrap_or(branch)))
 }
 
 /// Returns the letters of the options of a subcommand that take the rest of a group of options as their value.
@@ -199,6 +217,25 @@ pub(super) fn parts(args: Args<'_>) -> (Args<'_>, &str, Args<'_>) {
     (global, rest.first(), rest.skip(1))
 }
 
+/// Returns the folder in which git runs by its options `-C`, each of which can depend on the one before it.
+fn base(global: Args<'_>) -> Option<String> {
+    let mut base: Option<String> = None;
+    for folder in global.values(&["-C"]) {
+        match &mut base {
+            Some(base) if !is_absolute(folder) => {
+                base.push('/');
+                base.push_str(folder);
+            }
+            other => *other = Some(folder.to_owned()),
+        }
+    }
+    base
+}
+
+fn is_absolute(path: &str) -> bool {
+    path.starts_with(['/', '~', '$']) || path.contains(':')
+}
+
 /// Returns a system file or folder that git would write, if there is one.
 pub(super) fn written(args: Args<'_>) -> Option<&str> {
     const VALUED: &[&str] = &[
@@ -218,9 +255,19 @@ pub(super) fn written(args: Args<'_>) -> Option<&str> {
     let (global, sub, own) = parts(args);
     let mut folders = global.values(&["-C", "--work-tree", "--git-dir"]);
     let reads = reads(args);
-    if let Some(folder) = folders.find(|folder| !reads && is_system(folder)) {
+    // Like the working folder of a call, the folder can be that of a project next to folders of the system.
+    let is_foreign = |folder: &str| match folder {
+        path if is_absolute(path) => is_root(path) || belongs_to_system(&format!("{path}/x")),
+        path => is_system(path),
+    };
+    let base = base(global);
+    let is_below = base.as_deref().is_some_and(is_foreign);
+    if let Some(folder) = folders.find(|folder| !reads && (is_below || is_foreign(folder))) {
         return Some(folder);
     }
+    let is_system = |path: &str| {
+        is_system(path) || base.as_deref().is_some_and(|base| system_path_in(base, path).is_some())
+    };
     let second = own.skip(1);
     let target = match sub {
         "clone" => own.after_options(VALUED).skip(1).operands().find(|path| is_system(path)),

@@ -7,7 +7,7 @@ use super::{
     interpreters::{is_interpreter, own_options},
     lex::{Grammar, Word, is_name, read},
     paths::is_system,
-    powershell, programs, runners, stdin, tables, targets,
+    powershell, programs, runners, stdin, stores, tables, targets,
 };
 use crate::hidden::{hidden, imitates_ascii};
 use crate::words::has;
@@ -124,6 +124,7 @@ fn named(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     folder::check(name, args, frame)?;
     powershell::check(name, args)?;
     programs::check(name, args, frame)?;
+    stores::check(name, args)?;
     targets::check(name, args)?;
     stdin::check(name, args, frame)
 }

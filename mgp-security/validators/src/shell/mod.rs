@@ -15,6 +15,7 @@ mod powershell;
 mod programs;
 mod runners;
 mod stdin;
+mod stores;
 mod tables;
 mod targets;
 
@@ -214,6 +215,7 @@ const TOOL_PROGRAMS: &[&str] = &[
     "terraform",
     "aws",
     "gcloud",
+    "gh",
     "npm",
     "cargo",
     "curl",

@@ -1,5 +1,7 @@
 //! Paths whose change affects the system or the start of a user's programs.
 
+use crate::words::Words;
+
 const SYSTEM: &[&str] = &[
     "etc",
     "usr",
@@ -65,6 +67,21 @@ const HOME: &[&str] = &[
     "library",
 ];
 
+/// Folders below `/var/lib` that belong to a service of the system or to a database.
+static SERVICES: Words = Words::new(
+    "\
+    accountsservice aide alternatives amazon apt aptitude bind bluetooth boltd boot buildkit \
+    ca-certificates cassandra chrony clickhouse cloud cni containerd containers couchdb cron \
+    cups dbus dhclient dhcp dhcpcd dkms dnf docker dpkg elasticsearch etcd etckeeper fail2ban \
+    flatpak fwupd gdm gdm3 google grub influxdb initramfs-tools iptables iwd k3s kubelet \
+    kubernetes ldap libvirt lightdm logrotate lxc lxd machines mariadb misc mlocate mongodb \
+    mysql named neo4j networkmanager nfs ntp nvidia openvpn os-prober pacman pam pgsql plocate \
+    polkit-1 portables postgresql private python rabbitmq rancher redis rpm rsyslog samba \
+    selinux shim-signed slapd snapd ssl sss sudo swcatalog systemd tor tpm tpm2-tss \
+    ubuntu-advantage ucf udisks2 unattended-upgrades update-manager update-notifier upower \
+    usbutils vmware waagent wireguard wpa_supplicant xkb yum zookeeper zypp",
+);
+
 /// Returns whether a path is in a system folder, or is a file of a user or repository that contains keys or determines
 /// which programs start.
 pub(super) fn is_system(path: &str) -> bool {
@@ -108,6 +125,31 @@ pub(super) fn is_system(path: &str) -> bool {
 pub(super) fn is_system_target(path: &str) -> bool {
     let is_shared = path.starts_with('/') && parts(&path.to_ascii_lowercase()).0 == ["tmp"];
     is_system(path) && !is_shared
+}
+
+/// Returns whether a path is a file or folder with private keys or passwords of a user, or with those of the system.
+pub(super) fn is_key(path: &str) -> bool {
+    let path = path.to_ascii_lowercase();
+    let is_absolute = path.starts_with('/');
+    let (all, _) = parts(&path);
+    let below = match without_mount(&all) {
+        ["etc", file] if is_absolute => return matches!(*file, "shadow" | "gshadow" | "sudoers"),
+        ["home" | "users", _, below @ ..] | ["root", below @ ..] if is_absolute => below,
+        [first, below @ ..] if first.starts_with('~') || *first == "$home" => below,
+        below => below,
+    };
+    match below {
+        [".ssh" | ".aws" | ".netrc" | ".pgpass" | ".git-credentials"]
+        | [".gnupg", ..]
+        | [".aws", "credentials"]
+        | [".kube", "config"]
+        | [".docker", "config.json"] => true,
+        [".ssh", file] => {
+            let is_public = matches!(*file, "config" | "known_hosts" | "authorized_keys");
+            !is_public && file.strip_suffix(".pub").is_none()
+        }
+        _ => false,
+    }
 }
 
 /// Returns whether a folder is the root of the file system.
@@ -189,6 +231,7 @@ pub(super) fn belongs_to_system(path: &str) -> bool {
     let (parts, _) = parts(&folder);
     match parts.as_slice() {
         [] | ["home" | "users" | "tmp"] => false,
+        ["var", "lib", _] => true,
         parts => project_root(parts).is_none() && is_system(&folder),
     }
 }
@@ -203,13 +246,22 @@ fn project_root(parts: &[&str]) -> Option<usize> {
         ["usr", "src" | "app", ..]
         | ["var", "www" | "task" | "app" | "jenkins_home", ..]
         | ["dev", "shm", ..] => Some(2),
+        ["var", "lib", folder, ..] if is_of_service(folder) => None,
         ["usr", "local", "src" | "app", ..]
-        | ["var", "lib", "jenkins", ..]
+        | ["var", "lib", _, ..]
         | ["applications", _, "htdocs", ..]
         | ["library", "webserver", "documents", ..] => Some(3),
         ["usr", "share", "nginx", "html", ..] | ["run", "media", _, _, ..] => Some(4),
         _ => None,
     }
+}
+
+/// Returns whether a folder below `/var/lib` belongs to a service of the system or to a database; the others contain
+/// data of applications.
+fn is_of_service(folder: &str) -> bool {
+    SERVICES.has(folder)
+        || folder.starts_with("systemd")
+        || folder.contains(['*', '?', '[', '{', '$'])
 }
 
 /// Returns a path that is relative to a working folder as a path that does not depend on it, if that path is one of the

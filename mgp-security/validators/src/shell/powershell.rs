@@ -15,6 +15,9 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
         "remove-item" | "ri" | "rmdir" if has(&["/s"]) || args.texts().any(is_recursive) => {
             return Err(format!("`{name}` deletes folders with what is in them"));
         }
+        "icacls" | "cacls" if args.0.len() > 1 => {
+            return Err(format!("`{name}` changes who may access files"));
+        }
         "robocopy" if has(&["/mir", "/purge"]) => {
             return Err(format!("`{name}` deletes files that are only in the target"));
         }

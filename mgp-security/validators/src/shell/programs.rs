@@ -7,6 +7,7 @@ use super::{
     git, interpreters,
     paths::is_system,
     runners::{remote, text},
+    stores,
 };
 use crate::words::Words;
 
@@ -173,6 +174,9 @@ fn database(name: &str, args: Args<'_>) -> Result<(), Refusal> {
 
 /// Checks an argument that can contain statements or commands for a database client.
 pub(super) fn database_text(name: &str, arg: &str) -> Result<(), Refusal> {
+    if stores::drops(arg) {
+        return Err(format!("`{name}` drops a whole database"));
+    }
     let lower = arg.to_ascii_lowercase();
     let dot = lower.split(['\n', ';']).any(|line| {
         let first = line.split_whitespace().next().unwrap_or_default();

@@ -24,7 +24,7 @@ pub(super) const NEVER: &[(&str, &str)] = &[
         swapon swapoff cryptsetup lvremove vgremove pvremove lvcreate vgcreate pvcreate lvresize \
         lvreduce vgreduce badblocks tune2fs resize2fs debugfs dmsetup mdadm flashrom fwupdmgr \
         efibootmgr grub-install grub2-install fsck e2fsck xfs_repair umount fusermount partprobe partx \
-        diskutil dd_rescue ddrescue diskpart fstrim trash-empty pivot_root switch_root lvextend \
+        dd_rescue ddrescue diskpart fstrim trash-empty pivot_root switch_root lvextend \
         vgextend pvmove lvconvert sg_format hdiutil asr gpart gnop multipath veracrypt bcache make-bcache \
         zerofree sfill nwipe dban growpart xfs_growfs btrfstune jfs_tune reiserfstune \
         rimraf del-cli format-volume clear-disk initialize-disk remove-partition clear-recyclebin",
@@ -35,7 +35,7 @@ pub(super) const NEVER: &[(&str, &str)] = &[
         useradd userdel usermod adduser deluser addgroup delgroup groupadd groupdel groupmod passwd \
         chpasswd chgpasswd chsh chfn gpasswd vipw vigr newusers pwconv faillock chage groupmems lchsh \
         luseradd lusermod lpasswd luserdel homectl dscl sysadminctl pw smbpasswd pdbedit authconfig \
-        new-localuser remove-localuser set-localuser add-localgroupmember \
+        new-localuser remove-localuser set-localuser add-localgroupmember dseditgroup takeown \
         authselect pam-auth-update grpconv pwunconv kadmin samba-tool",
     ),
     (
@@ -47,7 +47,7 @@ pub(super) const NEVER: &[(&str, &str)] = &[
         supervisorctl setsebool semanage semodule apparmor_parser ipset ebtables arptables brctl ovs-vsctl \
         iwconfig hwclock ntpdate adjtimex nssm update-grub grub-mkconfig grub-set-default \
         set-service stop-service restart-service remove-service new-service set-executionpolicy \
-        set-mppreference add-mppreference register-scheduledtask \
+        set-mppreference add-mppreference register-scheduledtask clear-eventlog remove-eventlog \
         dracut mkinitcpio update-initramfs bootctl mokutil csrutil nvram bless",
     ),
     (
@@ -137,6 +137,26 @@ pub(super) const ONLY: &[(&str, &str)] = &[
     ("smartctl", "-a -i -H -A -l -x --all --info --health --scan"),
     ("btrfs", "filesystem --version version"),
     ("update-alternatives", "--list --display --query --get-selections"),
+    ("diskutil", "list info"),
+    ("networksetup", "-get* -list* -is*"),
+    ("systemsetup", "-get* -list*"),
+    ("scutil", "--get --dns --proxy --nwi -r"),
+    ("pmset", "-g"),
+    ("spctl", "--status --assess"),
+    ("fdesetup", "status list isactive"),
+    ("profiles", "list show status"),
+    ("softwareupdate", "-l --list --history"),
+    (
+        "tmutil",
+        "status version destinationinfo latestbackup listbackups listlocalsnapshots isexcluded",
+    ),
+    ("net", "() view statistics config help helpmsg"),
+    ("bcdedit", "() /enum"),
+    ("vssadmin", "list"),
+    ("wbadmin", "get"),
+    ("fsutil", "fsinfo"),
+    ("cipher", "()"),
+    ("wevtutil", "el enum-logs gl get-log qe query-events"),
 ];
 
 /// Options with which commands execute, delete or load something.
@@ -236,10 +256,12 @@ pub(super) const RISKY: &[Risky] = &[
         "",
         "",
         "\
-        exec-path photo-viewer agent-program dirmngr-program pinentry-program homedir options",
+        exec-path photo-viewer agent-program dirmngr-program pinentry-program homedir options \
+        delete-secret-keys delete-secret-and-public-keys",
         "",
     ),
     risky("ssh-keygen", "D", "fbtCNPIOnVzsmMaEFLRrWY", "", ""),
+    risky("date", "s", "dfrIvz", "set", ""),
     risky("ssh-add", "s", "", "", ""),
     risky("ssh-agent", "", "", "", ""),
     risky(

@@ -239,3 +239,43 @@ async fn the_metadata_of_the_issuer_names_the_keys() {
     assert_eq!(below[0], "https://issuer.example/.well-known/oauth-authorization-server/realms/a");
     assert_eq!(below[1], "https://issuer.example/realms/a/.well-known/openid-configuration");
 }
+
+/// Servers that publish the keys of the issuer at every URL but one, which redirects.
+struct Redirecting {
+    target: &'static str,
+}
+
+#[async_trait]
+impl Fetch for Redirecting {
+    async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, FetchError> {
+        if request.url != "https://issuer.example/jwks.json" {
+            return Ok(FetchResponse::new(200, shared(&[ed25519().public()]).to_vec()));
+        }
+        let mut answer = FetchResponse::new(302, "");
+        answer.headers.push(("location".to_owned(), self.target.to_owned()));
+        Ok(answer)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn redirects_are_followed_within_the_origin_of_the_issuer_only() {
+    for (target, is_followed) in [
+        ("/moved", true),
+        ("https://issuer.example/moved", true),
+        ("https://ISSUER.example/moved", true),
+        ("https://other.example/moved", false),
+        ("http://issuer.example/moved", false),
+        ("https://issuer.example.evil.example/moved", false),
+        ("https://issuer.example@evil.example/moved", false),
+        ("https://issuer.example:8443/moved", false),
+        ("//other.example/moved", false),
+        ("/\\other.example/moved", false),
+        ("moved", false),
+        ("/jwks.json", false),
+    ] {
+        let url = "https://issuer.example/jwks.json";
+        let server = server().keys_from(url, Arc::new(Redirecting { target }));
+        let outcome = verify(&server, &token(&ed25519())).await;
+        assert_eq!(outcome.is_ok(), is_followed, "{target}: {outcome:?}");
+    }
+}

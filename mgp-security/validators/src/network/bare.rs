@@ -1,0 +1,106 @@
+//! Bare addresses under names of arguments that mostly have other values, e.g. `instance` and `nodes`, and hosts in
+//! connection strings.
+
+use super::{NetworkRules, PROPERTIES};
+use crate::{argument_values::key_words, words::Words};
+use std::net::Ipv6Addr;
+use url::Host;
+
+/// Words in keys of arguments that name a machine or a service, mostly by an id or a name that is not one of a host;
+/// also their plurals.
+static MACHINES: Words = Words::new(
+    "\
+    instance cluster node peer member replica seed contactpoint master slave leader follower primary \
+    secondary standby shard worker machine device printer router switch camera bastion jumphost \
+    registry image repo repository backend frontend service sentinel coordinator controller agent hub \
+    vm container pod appliance nas sink bootstrap connect connection conn socket ssh sftp ftp smtp imap \
+    mqtt amqp redis postgres mysql mongo mongodb etcd kafka zookeeper elasticsearch database db via \
+    tunnel relay stun turn ntp dns resolver forwarder syslog collector exporter listener",
+);
+/// Names of the members of a connection string that contain a host.
+static HOSTS: Words = Words::new(
+    "host hostname hostaddr server source datasource address addr networkaddress node contactpoints",
+);
+
+/// Checks a text under a key that is neither one for a URL nor one for a host.
+pub(super) fn check(key: &str, text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
+    let words = key_words(key);
+    if words.len() > 1 && words.last().is_some_and(|last| PROPERTIES.has(last)) {
+        return Ok(());
+    }
+    let joined = words.concat();
+    if words.iter().any(|word| word.starts_with("conn") || word == "dsn") {
+        connection(text, rules)?;
+    }
+    let is_machine = |word: &str| {
+        MACHINES.has(word) || word.strip_suffix('s').is_some_and(|word| MACHINES.has(word))
+    };
+    if is_machine(&joined) || words.iter().any(|word| is_machine(word)) {
+        let is_list = text.split_whitespace().all(|part| part.contains(['.', ':']));
+        let separates = |c: char| matches!(c, ',' | ';') || is_list && c.is_whitespace();
+        return text.split(separates).try_for_each(|part| literal(part.trim(), rules));
+    }
+    Ok(())
+}
+
+/// Checks a text that is an address, `localhost` or a metadata service, possibly with a user, a port and a path. All
+/// other texts pass.
+fn literal(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
+    let place = text.split(['/', '\\', '?']).next().unwrap_or(text);
+    let place = place.rsplit_once('@').map_or(place, |(_, host)| host);
+    let host = match place.rsplit_once(':') {
+        Some((host, _)) if !host.contains(':') || host.ends_with(']') => host,
+        _ => place,
+    };
+    let bare = host.trim_matches(['[', ']']);
+    let without_zone = bare.split('%').next().unwrap_or(bare);
+    // A text with fewer parts can also be a version or a number.
+    let has_parts = bare.trim_end_matches('.').split('.').count() == 4;
+    let is_address = without_zone.parse::<Ipv6Addr>().is_ok()
+        || has_parts && matches!(Host::parse(bare), Ok(Host::Ipv4(_)));
+    let is_own = if bare.is_ascii() {
+        is_own(&bare.to_ascii_lowercase())
+    } else {
+        matches!(Host::parse(bare), Ok(Host::Domain(name)) if is_own(&name))
+    };
+    if is_address || is_own { rules.check_host(bare) } else { Ok(()) }
+}
+
+/// Returns whether a name leads to this machine or to a metadata service, whatever the network is.
+fn is_own(name: &str) -> bool {
+    let name = name.trim_end_matches('.');
+    matches!(name, "localhost" | "localhost.localdomain" | "metadata.google.internal")
+        || name.ends_with(".localhost")
+}
+
+/// Checks the hosts in a list of members, e.g. `Server=10.0.0.1;Database=x` or `host=10.0.0.1 port=5432`.
+fn connection(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
+    // Clients of MySQL in Go have the host in parentheses, e.g. `user@tcp(10.0.0.1:3306)/x`.
+    if let Some((_, after)) = text.split_once("@tcp(") {
+        rules.check_host(after.split(')').next().unwrap_or(after))?;
+    }
+    let text = text.split('=').map(str::trim).collect::<Vec<_>>().join("=");
+    for member in text.split(|c: char| matches!(c, ';' | '(' | ')') || c.is_whitespace()) {
+        let Some((name, value)) = member.split_once('=') else { continue };
+        // Clients in PHP have the kind of the database before the first name, e.g. `mysql:host=10.0.0.1`.
+        let name = name.rsplit(':').next().unwrap_or(name);
+        if !HOSTS.has(&key_words(name).concat()) {
+            continue;
+        }
+        let value = value.trim_matches(['\'', '"']);
+        let value = value
+            .get(..4)
+            .filter(|start| start.eq_ignore_ascii_case("tcp:"))
+            .map_or(value, |_| &value[4..]);
+        // After a comma is a port, or another host. After a slash begins the name of an instance; a value that begins
+        // with one is a socket on this machine.
+        for (at, one) in value.split(',').enumerate() {
+            let host = one.split(['\\', '/']).next().unwrap_or(one).trim();
+            let is_port = at > 0 && host.parse::<u16>().is_ok();
+            if !host.is_empty() && !is_port {
+                rules.check_host(host)?;
+            }
+        }
+    }
+    Ok(())
+}
