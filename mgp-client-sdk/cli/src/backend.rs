@@ -51,6 +51,14 @@ pub(crate) struct Approved {
 }
 
 impl Backend {
+    /// Returns the result of a request that a command repeats, as [`control::followed`] does.
+    pub(crate) async fn followed<T>(&self, result: CliResult<T>) -> CliResult<T> {
+        match self {
+            Self::Kernel(client) => control::followed(client, result).await,
+            Self::Folder(..) => result,
+        }
+    }
+
     /// Connects to the running kernel, or locks the state folder if no kernel runs.
     ///
     /// With [`Intent::Change`], the operator must give the proof that `operator.proof` under `[kernel]` requires.
@@ -153,7 +161,8 @@ impl Backend {
             Self::Kernel(client) => {
                 let mut params = KernelApprovalsParams::new();
                 params.id = id.map(str::to_owned);
-                Ok(client.request::<KernelApprovals>(&params).await?.approvals)
+                let result = client.request::<KernelApprovals>(&params).await;
+                Ok(result.map_err(control::request_failure)?.approvals)
             }
             // A folder has no registrations to approve: only a running kernel accepts them, because it starts the new
             // servers.

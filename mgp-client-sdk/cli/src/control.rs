@@ -4,8 +4,9 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::Duration;
 
-use mgp_client_sdk::Client;
+use mgp_client_sdk::{Client, Error};
 use mgp_discovery::Sources;
+use mgp_types::ErrorCode;
 use mgp_types::method::KernelReload;
 use mgp_types::mgp::KernelReloadParams;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -18,6 +19,9 @@ use crate::{operator, prompt, socket, state};
 
 /// The time the client waits beyond the timeout in its request, so that the kernel's own timeout error arrives first.
 const REQUEST_MARGIN: Duration = Duration::from_mins(1);
+
+/// The maximum time after a failed request in which the end of the connection is noticed.
+const CLOSE_DELAY: Duration = Duration::from_millis(100);
 
 /// Connects as an operator who only reads.
 pub(crate) async fn connect(global: &Global) -> CliResult<Client> {
@@ -123,6 +127,27 @@ pub(crate) async fn reload_over(client: &Client) {
     }
 }
 
+/// Returns the result of a request that a command repeats for as long as the kernel runs. If the kernel has stopped,
+/// the failure is that no kernel is running.
+pub(crate) async fn followed<T>(client: &Client, result: CliResult<T>) -> CliResult<T> {
+    match result {
+        Ok(done) => Ok(done),
+        Err(failure) => {
+            let has_stopped = tokio::time::timeout(CLOSE_DELAY, client.closed()).await.is_ok();
+            Err(if has_stopped { Failure::no_kernel("the kernel has stopped") } else { failure })
+        }
+    }
+}
+
+/// Returns the failure of a request. A kernel that drains refuses requests while calls are running; it counts as one
+/// that does not run.
+pub(crate) fn request_failure(error: Error) -> Failure {
+    match error.code() {
+        ErrorCode::SERVER_DRAINING => Failure::no_kernel("the kernel is stopping"),
+        _ => Failure::from(error),
+    }
+}
+
 /// The first line of a kernel's answer, the bytes that were read after it, and the connection.
 pub(crate) struct Greeting {
     pub(crate) line: Vec<u8>,
@@ -185,4 +210,18 @@ fn no_kernel(folder: &Path) -> Failure {
         "no kernel is running for `{}`; a connected host starts one when it needs it, and `mgp serve --http 127.0.0.1:8900` serves callers over HTTP",
         folder.display()
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::RpcError;
+
+    use super::*;
+
+    #[test]
+    fn a_kernel_that_drains_counts_as_one_that_does_not_run() {
+        let failure = |code| request_failure(RpcError::new(code, "refused").into());
+        assert!(failure(ErrorCode::SERVER_DRAINING).is_no_kernel());
+        assert!(!failure(ErrorCode::INTERNAL_ERROR).is_no_kernel());
+    }
 }

@@ -14,7 +14,6 @@ use mgp_transport::http::{ConnectionLimits, GuardedFetch, Proxy, ServerTls};
 use mgp_types::service::{Principal, SharedFetch};
 
 use crate::exit::{CliResult, Failure};
-use crate::state_option;
 
 /// The lowest value to which this process's limit of open files can reduce the limit of connections.
 const MIN_CONNECTIONS: usize = 64;
@@ -28,8 +27,7 @@ pub(crate) async fn auth_layer(
     let keys = ApiKeys::open(FileKeys::new(folder.join("keys.json"))).await?;
     let Some(tokens) = &config.tokens else {
         if keys.records().await?.is_empty() {
-            let warning = "no API keys yet: every caller is refused; run `mgp keys add`";
-            tracing::warn!("{}", state_option::add_to(warning));
+            tracing::warn!("no API keys yet: every caller is refused; run `mgp keys add`");
         }
         return Ok(AuthLayer::new().keys(keys));
     };

@@ -1,5 +1,6 @@
 //! Logging of the program: to standard error, or for a detached kernel to files of bounded size.
 
+use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::output::escape_lines;
+use crate::state_option;
 
 /// The size at which a log is renamed, e.g. `kernel.log` to `kernel.log.old`, and a new one is started.
 const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
@@ -25,7 +27,7 @@ const MAX_PIPE_WRITE: usize = 4096;
 pub(crate) fn init_stderr(level: &str) {
     tracing_subscriber::fmt()
         .with_env_filter(filter(level))
-        .with_writer(|| NonBlockingStderr)
+        .with_writer(StderrLog)
         // The `ansi` feature of `tracing-subscriber` is off; enabling colours would panic.
         .with_ansi(false)
         .log_internal_errors(false)
@@ -61,8 +63,26 @@ fn filter(level: &str) -> EnvFilter {
     EnvFilter::try_from_env("MGP_LOG").unwrap_or_else(|_| EnvFilter::new(level))
 }
 
+/// The log on standard error.
+struct StderrLog;
+
+impl<'a> MakeWriter<'a> for StderrLog {
+    type Writer = NonBlockingStderr;
+
+    fn make_writer(&'a self) -> NonBlockingStderr {
+        NonBlockingStderr { is_of_server: false }
+    }
+
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> NonBlockingStderr {
+        NonBlockingStderr { is_of_server: metadata.target() == SERVER_TARGET }
+    }
+}
+
 /// A writer to standard error that discards text instead of blocking, because a host might never read the pipe.
-struct NonBlockingStderr;
+struct NonBlockingStderr {
+    /// `true` for a line that a server has written, which is shown unchanged.
+    is_of_server: bool,
+}
 
 impl Write for NonBlockingStderr {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
@@ -71,7 +91,7 @@ impl Write for NonBlockingStderr {
         if !is_writable(&stderr) {
             return Ok(text.len());
         }
-        let shown = escape_lines(&String::from_utf8_lossy(text));
+        let shown = escape_lines(&line(text, self.is_of_server));
         let shown = &shown.as_bytes()[..shown.len().min(MAX_PIPE_WRITE)];
         // The text is lost if the host has closed the pipe. An error would do harm: the logger panics when it cannot
         // print the error either.
@@ -81,6 +101,16 @@ impl Write for NonBlockingStderr {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// Returns a line for the log. Commands of `mgp` in it get the option `--state` of this process, unless a server has
+/// written the line.
+fn line(text: &[u8], is_of_server: bool) -> Cow<'_, str> {
+    match String::from_utf8_lossy(text) {
+        line if is_of_server => line,
+        Cow::Borrowed(line) => state_option::add_to(line),
+        Cow::Owned(line) => state_option::add_to(&line).into_owned().into(),
     }
 }
 
@@ -106,7 +136,10 @@ struct LogFiles {
 }
 
 #[derive(Clone)]
-struct SharedLog(Arc<Mutex<RotatingFile>>);
+struct SharedLog {
+    file: Arc<Mutex<RotatingFile>>,
+    is_of_server: bool,
+}
 
 struct RotatingFile {
     path: PathBuf,
@@ -121,7 +154,10 @@ impl LogFiles {
     fn new(folder: &Path, takes_stderr: bool) -> Self {
         Self {
             kernel: SharedLog::new(file(folder), takes_stderr),
-            servers: SharedLog::new(folder.join("servers.log"), false),
+            servers: SharedLog {
+                is_of_server: true,
+                ..SharedLog::new(folder.join("servers.log"), false)
+            },
         }
     }
 }
@@ -142,7 +178,7 @@ impl<'a> MakeWriter<'a> for LogFiles {
 impl SharedLog {
     fn new(path: PathBuf, takes_stderr: bool) -> Self {
         let file = RotatingFile { path, takes_stderr, open: None, written: 0 };
-        Self(Arc::new(Mutex::new(file)))
+        Self { file: Arc::new(Mutex::new(file)), is_of_server: false }
     }
 }
 
@@ -179,7 +215,7 @@ impl RotatingFile {
 impl Write for SharedLog {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         // The text is lost while the disk is full; an error would do the same harm as in `NonBlockingStderr`.
-        let _ = self.0.lock().append(text);
+        let _ = self.file.lock().append(line(text, self.is_of_server).as_bytes());
         Ok(text.len())
     }
 

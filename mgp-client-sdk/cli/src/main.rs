@@ -84,7 +84,8 @@ fn main() -> ExitCode {
         Err(error) => return exit::print_usage(&error),
     };
     let global = global.without_empty_state();
-    state_option::record(global.state.as_deref());
+    let usual = state::folder_from_environment().or_else(state::folder_in_home);
+    state_option::record(global.state.as_deref(), usual.as_deref());
     exit::finish(&global, start(&global, command))
 }
 

@@ -189,8 +189,9 @@ const MIN_WIDTH: usize = 40;
 /// The minimum width, in columns of the terminal, to which a column of a table is narrowed.
 const MIN_CELL: usize = 12;
 
-/// Heads of columns whose cells people copy into commands, and which are therefore never truncated.
-const WHOLE_COLUMNS: [&str; 12] = [
+/// Heads of columns that are never truncated: people copy their cells into commands, or need the end, which is the
+/// remedy or the time of day.
+const WHOLE_COLUMNS: [&str; 15] = [
     "ID",
     "NAME",
     "TOOL",
@@ -203,6 +204,9 @@ const WHOLE_COLUMNS: [&str; 12] = [
     "TARGET",
     "WHO",
     "FILE",
+    "RESULT",
+    "TIME",
+    "EXPIRES",
 ];
 
 /// Narrows the widest columns of a table until the table fits the terminal, as far as cells may be truncated.
@@ -450,6 +454,10 @@ mod tests {
         let id = "an-id-that-is-as-long-as-the-terminal-is-wide";
         out.table(["ID", "WHAT"], [[id.into(), "many words that can be cut".into()]]);
         assert!(out.text.contains(&format!("{id}  many words …")), "{}", out.text);
+        let mut out = Output { width: Some(40), ..Output::default() };
+        let (time, result) = ("2026-11-27T18:35:59.123Z", "it does not start; fix: install it");
+        out.table(["TIME", "RESULT"], [[time.into(), result.into()]]);
+        assert!(out.text.contains(&format!("{time}  {result}")), "{}", out.text);
         let mut out = Output::default();
         out.table(["ID", "WHAT", "RUNS"], row());
         assert!(out.text.contains("with many words  npx"), "{}", out.text);

@@ -33,7 +33,7 @@ use crate::served_kernel::{ServedClient, ServedKernel};
 use crate::signals::Signals;
 use crate::socket::{self, LocalSocket};
 use crate::socket_hello::{self, DEFAULT_AGENT, HelloReply};
-use crate::state;
+use crate::{state, state_option};
 
 /// The time that connections get to close after all requests are answered.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -261,6 +261,7 @@ async fn attach(kernel: &Kernel, socket: LocalSocket, options: Options) -> CliRe
         reachable.state = Some(absolute(&folder));
         reachable.http.clone_from(&url);
         reachable.console = console_url;
+        reachable.command_option = state_option::get().map(str::to_owned);
     });
     let config = sources.files().filter(|file| file.exists()).map(absolute).collect();
     let served = ServedKernel {

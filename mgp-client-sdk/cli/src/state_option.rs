@@ -11,18 +11,28 @@ const COMMAND: &str = "`mgp ";
 /// The option with the folder, as a shell reads it; not set if this process was started without the option.
 static OPTION: OnceLock<String> = OnceLock::new();
 
-/// Records the state folder, if the command line of this process names it. The variable `MGP_STATE` needs no record,
-/// because the next command of the same shell has it, too.
-pub(crate) fn record(folder: Option<&Path>) {
+/// Records the state folder, if the command line of this process names it and a command without the option would use
+/// another one. The variable `MGP_STATE` needs no record, because the next command of the same shell has it, too.
+/// `usual` is the folder that is used without the option and the variable.
+pub(crate) fn record(folder: Option<&Path>, usual: Option<&Path>) {
     let mut words = std::env::args_os().take_while(|word| word != "--");
     let is_option =
         |word: OsString| word == "--state" || word.as_encoded_bytes().starts_with(b"--state=");
     let Some(folder) = folder.filter(|_| words.any(is_option)) else { return };
     let Ok(folder) = path::absolute(folder) else { return };
+    // A host starts the kernel with the option even if the folder is the usual one.
+    if usual == Some(&*folder) && std::env::var_os("MGP_STATE").is_none() {
+        return;
+    }
     if let Some(word) = folder.to_str().and_then(shell_word) {
         // Only the first record counts; `main` makes one.
         let _ = OPTION.set(format!("--state {word}"));
     }
+}
+
+/// Returns the option that commands of `mgp` need to reach the state folder of this process, if they need one.
+pub(crate) fn get() -> Option<&'static str> {
+    OPTION.get().map(String::as_str)
 }
 
 /// Returns a message in which each command of `mgp` in backquotes has the option, if this process has it.

@@ -33,7 +33,7 @@ use super::error::KernelError;
 use super::events::{DeliveryContext, KernelEvents, follow_audit};
 use super::fleet::{
     self, ChangedLists, CreateServer, FleetContext, KnownServers, ResourceSubscriptions,
-    StaleLists, StoppedOwners, load_stored_lists,
+    StaleLists, StoppedOwners, first_start_permits, load_stored_lists,
 };
 use super::handle::{Kernel, KernelParts};
 use super::hops;
@@ -224,6 +224,7 @@ impl KernelBuilder {
     /// # Cancel safety
     /// Dropping the future stops the servers that were started.
     pub async fn build(mut self) -> Result<Kernel, KernelError> {
+        hops::check_depth()?;
         let audit = MemoryAudit::new();
         let governance = self.governance().audit(Arc::new(audit.clone())).build();
         governance.open().await?;
@@ -317,7 +318,6 @@ impl KernelBuilder {
         loaded: Option<LoadedConfig>,
         KernelStores { audit, db, sinks, encoder_failure }: KernelStores,
     ) -> Result<Kernel, KernelError> {
-        hops::check_depth()?;
         let Self { config, expander, local, sources, interactive, judge, .. } = self;
         let (registration, logins, shared) = (self.registration, self.logins, self.shared);
         let collector = collector(&config.kernel, &expander)?;
@@ -343,6 +343,7 @@ impl KernelBuilder {
             stale: StaleLists::default(),
             known: KnownServers::load(Arc::clone(&store)).await?,
             start_permits: Arc::new(Semaphore::new(MAX_STARTS)),
+            first_start_permits: Arc::new(first_start_permits()),
             resume_permits: Arc::new(Semaphore::new(MAX_RESUMES)),
             local: Arc::new(local),
             notifications: ChangeNotifier::new(),

@@ -179,9 +179,8 @@ impl Kernel {
     pub fn set_endpoints(&self, change: impl FnOnce(&mut KernelEndpoints)) {
         let mut reachable = self.0.process.reachable.lock();
         change(&mut reachable);
-        if let Some(console) = reachable.console.clone() {
-            self.0.fleet.context().events.deliveries.set_console(console);
-        }
+        let deliveries = &self.0.fleet.context().events.deliveries;
+        deliveries.set_endpoints(reachable.console.clone(), reachable.command_option.clone());
     }
 
     /// Asks the program that runs the kernel to stop it, within `timeout` if given. Only the first request has an

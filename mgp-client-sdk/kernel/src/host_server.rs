@@ -54,7 +54,7 @@ impl Kernel {
         let dispatcher = &self.0.dispatcher;
         let visible = dispatcher.visible_fleet();
         let context = self.0.fleet.context();
-        let (index, for_schemas) = (context.index.clone(), dispatcher.clone());
+        let (for_tasks, for_schemas) = (context.clone(), dispatcher.clone());
         let server = Server::new(hops::KERNEL_NAME, env!("CARGO_PKG_VERSION"))
             .herald(&context.notifications, dispatcher.clone())
             .event_hub(context.events.hub());
@@ -98,7 +98,7 @@ impl Kernel {
             .timeouts(call_timeouts())
             .limit(call_limits())
             .rounds(policy::round_limits(form_timeout))
-            .task_support(move |tool| dispatch::task_support(&index, tool))
+            .task_support(move |tool| dispatch::task_support(&for_tasks, tool))
             .typed_tools(move |tool| for_schemas.may_be_typed(tool))
             .layer((
                 // First of all, refuse calls that run in a circle.

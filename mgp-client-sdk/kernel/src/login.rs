@@ -91,6 +91,31 @@ impl Logins {
         oauth.store(IssuerStore(FileTokens::at(folder.join(format!("{server}~issuer.json")))))
     }
 
+    /// Returns the files with the tokens of all logins at a server; none if there is no state folder.
+    ///
+    /// # Errors
+    /// The error of reading the folder.
+    pub fn files(&self, server: &ServerId) -> io::Result<Vec<PathBuf>> {
+        let mut files = Vec::new();
+        let Some(folder) = &self.folder else { return Ok(files) };
+        let is_login = |name: &str| {
+            let stem =
+                name.strip_suffix(".json").and_then(|name| name.strip_prefix(server.as_str()));
+            stem.is_some_and(|rest| rest.is_empty() || rest.starts_with('~') && rest != "~issuer")
+        };
+        let entries = match std::fs::read_dir(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(files),
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            if entry.file_name().to_str().is_some_and(is_login) {
+                files.push(entry.path());
+            }
+        }
+        Ok(files)
+    }
+
     /// Removes the record of the issuer to which a client was [bound](Self::bind_issuer), unless there is still a login
     /// at the server.
     ///
@@ -98,15 +123,8 @@ impl Logins {
     /// The error of reading the folder or of removing the file.
     pub fn unbind_issuer(&self, server: &ServerId) -> io::Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
-        let is_login = |name: &str| {
-            let stem =
-                name.strip_suffix(".json").and_then(|name| name.strip_prefix(server.as_str()));
-            stem.is_some_and(|rest| rest.is_empty() || rest.starts_with('~') && rest != "~issuer")
-        };
-        for file in std::fs::read_dir(folder)? {
-            if file?.file_name().to_str().is_some_and(is_login) {
-                return Ok(());
-            }
+        if !self.files(server)?.is_empty() {
+            return Ok(());
         }
         match std::fs::remove_file(folder.join(format!("{server}~issuer.json"))) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -472,6 +490,7 @@ mod tests {
         for owner in [None, Some(Principal::local().agent("ann"))] {
             let login = logins.file(&"a".into(), owner.as_ref()).unwrap();
             std::fs::write(&login, "{}").unwrap();
+            assert_eq!(logins.files(&"a".into()).unwrap(), std::slice::from_ref(&login));
             logins.unbind_issuer(&"a".into()).unwrap();
             assert!(record.exists());
             std::fs::remove_file(login).unwrap();

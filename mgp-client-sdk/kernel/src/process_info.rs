@@ -20,6 +20,9 @@ pub struct KernelEndpoints {
     /// The URL at which this process serves the operators' web console; links in messages to people begin with it if no
     /// other address of the console is configured.
     pub console: Option<String>,
+    /// The option with which commands of the program reach this kernel, e.g. `--state /srv/mgp`, if they need one;
+    /// commands in messages to people have it.
+    pub command_option: Option<String>,
     /// The configuration files of the kernel.
     pub config: Vec<PathBuf>,
 }

@@ -199,14 +199,15 @@ fn put_in_force(parts: &KernelParts, config: Config, idle: IdleEntries) {
     parts.config.shared.set(config, idle.broken.into_iter().chain(idle.disabled));
 }
 
-/// Returns whether the settings that determine which tools are listed to agents changed.
+/// Returns whether the settings that determine which tools are listed to agents, and under which names, changed.
 fn lists_other_tools(before: &Config, after: &Config) -> bool {
     let of_kernel = |Config { kernel, .. }: &Config| {
-        (kernel.surface, kernel.direct_tokens, kernel.tool_context_budget)
+        let budget = kernel.tool_context_budget;
+        (kernel.surface, kernel.direct_tokens, kernel.portable_names, budget)
     };
     let of_agent = |config: &Config, name: &str| {
         let agent = config.agents.get(name).cloned().unwrap_or_default();
-        (agent.surface, agent.pinned, agent.budget)
+        (agent.surface, agent.portable_names, agent.pinned, agent.budget)
     };
     let mut names = before.agents.keys().chain(after.agents.keys());
     of_kernel(before) != of_kernel(after)

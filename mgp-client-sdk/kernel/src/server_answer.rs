@@ -72,6 +72,66 @@ fn fill_list(object: &Payload, path: &[&str]) -> Result<Option<Payload>, RpcErro
     Payload::of(&members).map(Some)
 }
 
+/// Removes the members that are null from the contents of a resource, or from the content of a prompt's messages.
+///
+/// # Errors
+/// Returns −32603 if the result cannot be written as JSON.
+pub(crate) fn drop_nulls(mut reply: Reply, list: &str) -> Result<Reply, RpcError> {
+    let Some(body) = reply.as_body_mut() else { return Ok(reply) };
+    // Few results contain the word, and the others are not parsed.
+    if !body.as_raw().as_str().contains("null") {
+        return Ok(reply);
+    }
+    let Ok(mut members) = body.as_raw().get::<Object>() else { return Ok(reply) };
+    let Ok(Some(mut elements)) = members.decode::<Vec<Payload>>(list) else { return Ok(reply) };
+    let mut is_changed = false;
+    for element in &mut elements {
+        let fitted = if list == "messages" { fit_message(element) } else { without_nulls(element) };
+        if let Some(fitted) = fitted {
+            *element = fitted;
+            is_changed = true;
+        }
+    }
+    if is_changed {
+        members.encode(list, &elements)?;
+        body.replace_raw(Payload::of(&members)?);
+    }
+    Ok(reply)
+}
+
+fn fit_message(message: &Payload) -> Option<Payload> {
+    let mut members: Object = message.get().ok()?;
+    let content = without_nulls(members.get("content")?)?;
+    members.insert("content", content);
+    Payload::of(&members).ok()
+}
+
+/// Returns a block without its members that are null, and those of its resource, which hosts refuse; `None` if it has
+/// none.
+pub(crate) fn without_nulls(block: &Payload) -> Option<Payload> {
+    let mut members: Object = block.get().ok()?;
+    let is_value = |_: &str, value: &Payload| !value.is_null();
+    let mut is_changed = retain_members(&mut members, is_value);
+    if let Ok(Some(mut resource)) = members.decode::<Object>("resource")
+        && retain_members(&mut resource, is_value)
+    {
+        members.encode("resource", &resource).ok()?;
+        is_changed = true;
+    }
+    if is_changed { Payload::of(&members).ok() } else { None }
+}
+
+/// Removes the members for which `keep` returns `false`; returns whether there were any. Takes linear time, so that a
+/// server cannot stop the kernel with a million members.
+pub(crate) fn retain_members(object: &mut Object, keep: impl Fn(&str, &Payload) -> bool) -> bool {
+    if object.iter().all(|(name, value)| keep(name, value)) {
+        return false;
+    }
+    let kept = object.iter().filter(|(name, value)| keep(name, value));
+    *object = kept.map(|(name, value)| (name, value.clone())).collect();
+    true
+}
+
 /// Returns the error for an answer of a server that is not the result of a method.
 pub(crate) fn unreadable_result(method: &str, error: &RpcError) -> RpcError {
     let message = format!("the server did not answer with the result of `{method}`");
@@ -144,5 +204,35 @@ mod tests {
             let filled = expect_list(reply(result), "any", path).unwrap();
             assert_eq!(filled.as_body().unwrap().as_raw().as_str(), expected);
         }
+    }
+
+    #[test]
+    fn members_that_are_null_are_left_out_of_contents_and_messages() {
+        for (list, result, expected) in [
+            (
+                "contents",
+                r#"{"contents":[{"uri":"a:b","mimeType":null,"text":"null"}]}"#,
+                r#"{"contents":[{"uri":"a:b","text":"null"}]}"#,
+            ),
+            (
+                "messages",
+                r#"{"messages":[{"role":"user","content":{"type":"text","text":"a","_meta":null}}]}"#,
+                r#"{"messages":[{"role":"user","content":{"type":"text","text":"a"}}]}"#,
+            ),
+            ("contents", r#"{"contents" : ["null"]}"#, r#"{"contents" : ["null"]}"#),
+        ] {
+            let fitted = drop_nulls(reply(result), list).unwrap();
+            assert_eq!(fitted.as_body().unwrap().as_raw().as_str(), expected);
+        }
+    }
+
+    #[test]
+    fn a_hundred_thousand_members_that_are_null_do_not_stop_the_kernel() {
+        let nulls: Vec<_> = (0..100_000).map(|number| format!(r#""a{number}":null"#)).collect();
+        let block = format!(r#"{{{},"type":"text","text":"a"}}"#, nulls.join(","));
+        let begun = tokio::time::Instant::now();
+        let fitted = without_nulls(&Payload::from_trusted(block)).unwrap();
+        assert_eq!(fitted.as_str(), r#"{"type":"text","text":"a"}"#);
+        assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
     }
 }

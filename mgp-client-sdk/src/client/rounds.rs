@@ -11,7 +11,7 @@ use mgp_types::service::{
 use mgp_types::{ErrorCode, Object, Payload, RpcError};
 
 use super::Client;
-use crate::wire::{answer_form, name_server, not_offered, offers};
+use crate::wire::{answer_form, not_offered, offers, question_for_caller};
 
 impl Client {
     /// Sends a call, and repeats it with the answers for each round of the server's questions.
@@ -88,7 +88,7 @@ impl Client {
             return self.answer_for(&cx.principal, ask).await;
         }
         offers(&cx.caller, ask)?;
-        let params = name_server(cx.server.as_ref(), method, ask.params());
+        let params = question_for_caller(cx.server.as_ref(), method, ask.params());
         cx.ask_again(key, CallerRequest::new(method.to_owned(), params)).await
     }
 

@@ -87,6 +87,11 @@ impl StartAttempt {
         }
     }
 
+    /// Ends the attempt without a record, because another one follows in its place.
+    pub(crate) fn discard(mut self) {
+        self.recorder = None;
+    }
+
     /// Records a failure. `cause` is written to the audit log, so it must not contain text from the server.
     pub(crate) fn failed(mut self, cause: &str) {
         self.record_failure(cause);

@@ -168,6 +168,10 @@ impl Spawned for StartedServer {
         Box::pin(async move { run.ended().await })
     }
 
+    fn continues_start(&self) -> bool {
+        self.0.continues_start()
+    }
+
     fn stop(&self, reason: Option<&ShutdownReason>) -> BoxFuture<'static, ()> {
         let (run, reason) = (Arc::clone(&self.0), reason.cloned());
         Box::pin(async move {
@@ -280,8 +284,8 @@ impl ServerRun {
     }
 
     /// Decides, after a start that failed, whether the next one sends the probe: many legacy servers end if their first
-    /// message is not `initialize`. If the next start fails too, the one after it sends the probe; if it succeeds, all
-    /// later starts use the legacy era, because the server would end at each probe.
+    /// message is not `initialize`. That start follows at once. If it fails too, the one after it sends the probe; if it
+    /// succeeds, all later starts use the legacy era, because the server would end at each probe.
     fn choose_next_era(&self, has_ended: bool) {
         let plan = &self.plan;
         let Some(child) = &self.child else { return };
@@ -321,9 +325,17 @@ impl ServerRun {
     }
 
     fn failed(&self, cause: &str) {
-        if let Some(attempt) = self.attempt() {
-            attempt.failed(cause);
+        match self.attempt() {
+            // The start in the legacy era follows, and records its outcome.
+            Some(attempt) if self.continues_start() => attempt.discard(),
+            Some(attempt) => attempt.failed(cause),
+            None => {}
         }
+    }
+
+    /// Returns whether this start sent the probe, and failed such that a start in the legacy era follows.
+    fn continues_start(&self) -> bool {
+        !self.skips_probe && self.plan.skips_probe.load(Ordering::Acquire) && self.ready().is_none()
     }
 
     async fn connect(&self) -> Result<ReadyServer, Error> {

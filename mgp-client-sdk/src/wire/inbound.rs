@@ -19,8 +19,9 @@ use tower::ServiceBuilder;
 use tower_service::Service;
 
 use super::callbacks::{self, CallbackHandler};
+use super::question_progress::progress_outlet;
 use super::url_elicitations::UrlElicitations;
-use super::{OpenQuestion, name_server, offers};
+use super::{OpenQuestion, offers, question_for_caller};
 
 #[derive(Clone)]
 pub(crate) struct InboundParts {
@@ -241,11 +242,12 @@ async fn pass_on(origin: Context, call: &Call) -> Result<Reply, RpcError> {
     // run the call again from the start.
     let key =
         call.cx().wire_id.as_ref().map_or_else(|| method.clone(), |id| format!("{method}#{id}"));
-    let params = name_server(origin.server.as_ref(), &method, &params);
+    let params = question_for_caller(origin.server.as_ref(), &method, &params);
     let ask = CallerRequest::new(method, params);
     offers(&origin.caller, &ask)?;
     call.cx().scope.state::<UrlElicitations>().remember(&ask, &origin);
     let _open = OpenQuestion::of(&origin);
     let waiting = "waiting for the answer to a question of the server";
-    keep_alive(&origin.outlet, waiting, origin.ask(&key, ask)).await.map(Reply::raw)
+    let asking = origin.ask_with_progress(&key, ask, progress_outlet(call));
+    keep_alive(&origin.outlet, waiting, asking).await.map(Reply::raw)
 }

@@ -8,6 +8,7 @@ mod inbound;
 mod liveness;
 mod offers;
 mod outbound;
+mod question_progress;
 mod request_timeout;
 mod url_elicitations;
 
@@ -20,7 +21,7 @@ pub(crate) use liveness::spawn_driver;
 pub(crate) use liveness::{
     EofReader, Liveness, LivenessPeer, TaskGuard, is_answer, spawn_connection,
 };
-pub(crate) use offers::{name_server, offers};
+pub(crate) use offers::{offers, question_for_caller};
 pub(crate) use outbound::{GatewayStacks, OutboundStack, Repeats, spanned};
 pub(crate) use request_timeout::{OpenQuestion, ProgressHook, RequestTimeoutLayer, TimeLimits};
 pub(crate) use url_elicitations::{CallerPeer, UrlElicitations};

@@ -1,29 +1,47 @@
 //! Checks whether a caller offered to answer a question (MCP elicitation modes, sampling with tools).
 
-use mgp_types::mcp::ClientCapabilities;
+use mgp_types::mcp::{ClientCapabilities, key};
 use mgp_types::method::{ElicitationCreate, Request, SamplingCreateMessage};
 use mgp_types::service::{CallerRequest, PeerInfo, ServerId};
 use mgp_types::{Object, Payload, RpcError};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// Adds the server's name to a question that a person or a model reads, so that it cannot be taken for another server's
-/// question.
-pub(crate) fn name_server(server: Option<&ServerId>, method: &str, params: &Payload) -> Payload {
-    let (Some(server), Ok(mut named)) = (server, params.get::<Object>()) else {
-        return params.clone();
-    };
-    let (member, words) = match method {
-        ElicitationCreate::METHOD => ("message", format!("The server `{server}` asks:\n")),
+/// Returns the params with which a server's question is asked of a caller: with the name of the server in the text that
+/// a person or a model reads, so that it cannot be taken for another server's question, and without the progress token,
+/// which is valid on the server's connection only.
+pub(crate) fn question_for_caller(
+    server: Option<&ServerId>,
+    method: &str,
+    params: &Payload,
+) -> Payload {
+    let Ok(mut question) = params.get::<Object>() else { return params.clone() };
+    remove_progress_token(&mut question);
+    let named = server.and_then(|server| match method {
+        ElicitationCreate::METHOD => Some(("message", format!("The server `{server}` asks:\n"))),
         SamplingCreateMessage::METHOD => {
-            ("systemPrompt", format!("The server `{server}` makes this request.\n"))
+            Some(("systemPrompt", format!("The server `{server}` makes this request.\n")))
         }
-        _ => return params.clone(),
-    };
-    let text: String = named.decode(member).ok().flatten().unwrap_or_default();
-    // Texts can always be encoded.
-    let _ = named.encode(member, &(words + &text));
-    Payload::of(&named).unwrap_or_else(|_| params.clone())
+        _ => None,
+    });
+    if let Some((member, words)) = named {
+        let text: String = question.decode(member).ok().flatten().unwrap_or_default();
+        // Texts can always be encoded.
+        let _ = question.encode(member, &(words + &text));
+    }
+    Payload::of(&question).unwrap_or_else(|_| params.clone())
+}
+
+fn remove_progress_token(question: &mut Object) {
+    let Ok(Some(mut meta)) = question.decode::<Object>("_meta") else { return };
+    if meta.remove(key::PROGRESS_TOKEN).is_none() {
+        return;
+    }
+    if meta.is_empty() {
+        question.remove("_meta");
+    } else if let Ok(rest) = Payload::of(&meta) {
+        question.insert("_meta", rest);
+    }
 }
 
 /// The maximum depth of lists and objects in a question. Many readers of JSON refuse more, and a caller might lose its
@@ -78,6 +96,22 @@ mod tests {
     use mgp_types::mcp::Revision;
 
     use super::*;
+
+    #[test]
+    fn the_progress_token_of_a_question_stays_on_its_connection() {
+        for (meta, expected) in [
+            (r#""_meta":{"progressToken":7}"#, "{}"),
+            (r#""_meta":{"progressToken":"t","a":1}"#, r#"{"_meta":{"a":1}}"#),
+            (r#""_meta":{"a":1}"#, r#"{"_meta":{"a":1}}"#),
+            (r#""_meta":7"#, r#"{"_meta":7}"#),
+        ] {
+            let params = Payload::parse(format!("{{{meta}}}")).unwrap();
+            for server in [None, Some(ServerId::from("s"))] {
+                let asked = question_for_caller(server.as_ref(), "roots/list", &params);
+                assert_eq!(asked.as_str(), expected);
+            }
+        }
+    }
 
     #[test]
     fn a_question_that_is_nested_too_deeply_for_callers_is_refused() {

@@ -173,6 +173,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "tools_request" KeyKind::Switch, "false", "Whether `mgp_tools_request` is listed to all callers (§16.6); peers that negotiated `tool_discovery` always see it.";
         "surface" KeyKind::Word(Surface::WORDS), "auto", "The tools that are listed to agents: `direct` all, `search` those that find and call tools with the pinned ones and those in use, `categories` and `find` only those that find and call tools, with or without all categories; `auto` is `direct` while the definitions have at most `direct_tokens` or are shorter than `search`, else `search`.";
         "direct_tokens" KeyKind::Number(0, MANY), "2000", "The tokens of all definitions up to which `surface = \"auto\"` lists all tools.";
+        "portable_names" KeyKind::Switch, "false", "Whether agents see each name of a tool that is not 1 to 64 letters, digits, `_` and `-` in such a form, because many APIs of model providers refuse the whole list otherwise: `weather.plan` is listed as `weather_plan`. Calls may use both.";
         "references" KeyKind::Table, "", "Data that moves from server to server by reference. Changes take effect at the next start of the kernel.";
         "results" KeyKind::Table, "", "The most of a result that reaches a model.";
         "tool_context_budget" KeyKind::Table, "", "The tokens that tool definitions may cost a caller (§16.8).";
@@ -296,6 +297,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "groups" KeyKind::Texts, "[]", "The access groups of the agent.";
         "budget" KeyKind::Number(0, MANY), "", "The tokens that definitions may cost the agent, in place of the kernel's `max_tokens`.";
         "surface" KeyKind::Word(Surface::WORDS), "", "The tools that are listed to the agent, in place of `kernel.surface`.";
+        "portable_names" KeyKind::Switch, "", "Whether the agent sees portable names of tools, in place of `kernel.portable_names`.";
         "limits" KeyKind::Table, "", "The limits of the agent's tool calls; each key replaces that of `limits`.";
         "results" KeyKind::Table, "", "The most of a result that reaches the agent.";
         "scopes" KeyKind::Texts, "[]", "The scopes that the agent may obtain; one that ends with `*` matches all that begin like it. Without this key its calls need no scopes.";

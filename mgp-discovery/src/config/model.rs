@@ -426,6 +426,8 @@ pub struct KernelConfig {
     pub surface: Surface,
     /// [`Surface::Auto`] lists all tools if their definitions together have at most this number of tokens.
     pub direct_tokens: u64,
+    /// If set, agents see names of tools in a portable form, which the APIs of all model providers accept.
+    pub portable_names: bool,
     /// The limits on how much of a result reaches a model, and the time for which the rest can be fetched.
     pub results: ResultsConfig,
     /// The settings for data that moves from server to server by reference. Changes take effect at the next start of
@@ -510,6 +512,7 @@ impl Default for KernelConfig {
             tools_request: false,
             surface: Surface::Auto,
             direct_tokens: 2000,
+            portable_names: false,
             results: ResultsConfig::default(),
             references: ReferencesConfig::default(),
             tool_context_budget: ToolBudgetConfig::default(),
@@ -561,6 +564,8 @@ pub struct AgentConfig {
     pub budget: Option<u64>,
     /// The tools that are listed to the agent; `None` uses the kernel's setting.
     pub surface: Option<Surface>,
+    /// If `true`, the agent sees names of tools in a portable form; `None` uses the kernel's setting.
+    pub portable_names: Option<bool>,
     /// The limits of the agent's calls; each replaces the common limit of all agents.
     pub limits: CallLimits,
     /// The limits on how much of a result reaches the agent.

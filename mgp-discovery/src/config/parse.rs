@@ -479,6 +479,7 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
     kernel.tools_request = reader.switch("tools_request").unwrap_or_default();
     kernel.surface = Surface::read(&mut reader).unwrap_or_default();
     kernel.direct_tokens = reader.number("direct_tokens").unwrap_or(kernel.direct_tokens);
+    kernel.portable_names = reader.switch("portable_names").unwrap_or_default();
     if let Some(mut below) = reader.below("results", "kernel.results") {
         kernel.results = bounds::results(&mut below);
     }
@@ -525,7 +526,8 @@ fn more_kernel_tables(reader: &mut Reader<'_, '_, '_>, kernel: &mut KernelConfig
         }
     }
     if let Some(mut below) = reader.below("registration", "kernel.registration") {
-        kernel.registration = registration(&mut below);
+        kernel.registration =
+            RegistrationAllowList { programs: below.texts("programs"), env: below.texts("env") };
     }
     if let Some(mut below) = reader.below("search", "kernel.search") {
         kernel.search = search::search(&mut below);
@@ -550,10 +552,6 @@ fn address(reader: &mut Reader<'_, '_, '_>, name: &str) -> Option<String> {
         reader.error(name, "is not an address", Some(remedy));
     }
     Some(address)
-}
-
-fn registration(reader: &mut Reader<'_, '_, '_>) -> RegistrationAllowList {
-    RegistrationAllowList { programs: reader.texts("programs"), env: reader.texts("env") }
 }
 
 fn agents(top: &mut Reader<'_, '_, '_>, config: &mut Config) {
@@ -583,6 +581,7 @@ fn agents(top: &mut Reader<'_, '_, '_>, config: &mut Config) {
             groups: reader.texts("groups"),
             budget: reader.number("budget"),
             surface: Surface::read(&mut reader),
+            portable_names: reader.switch("portable_names"),
             limits: reader
                 .below("limits", "agents.*.limits")
                 .map(|mut below| bounds::call_limits(&mut below))

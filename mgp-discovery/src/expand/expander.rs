@@ -100,7 +100,7 @@ pub enum ExpandedTarget {
 
 /// The error for a server whose texts could not all be expanded. It contains the keys of these texts, but no values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("server `{server}` is not started: {}", .reasons.join(", "))]
+#[error("server `{server}` is not started: {}", joined(.reasons))]
 pub struct ExpandError {
     server: ServerId,
     reasons: Vec<String>,
@@ -118,6 +118,28 @@ impl ExpandError {
     pub fn reasons(&self) -> &[String] {
         &self.reasons
     }
+
+    /// Returns all reasons as one sentence, whose part after the last semicolon has the remedies.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        joined(&self.reasons)
+    }
+}
+
+/// Joins reasons to one sentence with all faults first, so that its last part has all remedies.
+fn joined(reasons: &[String]) -> String {
+    let parts: Vec<_> = reasons.iter().map(|reason| reason.rsplit_once("; ")).collect();
+    let faults = reasons.iter().zip(&parts);
+    let faults = faults.map(|(reason, parts)| parts.map_or(reason.as_str(), |(fault, _)| fault));
+    let faults = faults.collect::<Vec<_>>().join(", ");
+    let mut remedies: Vec<&str> = Vec::new();
+    for (_, remedy) in parts.into_iter().flatten() {
+        // Several texts may lack the same variable.
+        if !remedies.contains(&remedy) {
+            remedies.push(remedy);
+        }
+    }
+    if remedies.is_empty() { faults } else { format!("{faults}; {}", remedies.join(", and ")) }
 }
 
 // === impl ExpandedServer ===

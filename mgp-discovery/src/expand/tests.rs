@@ -158,6 +158,22 @@ fn all_that_is_missing_is_named_at_once() {
 }
 
 #[test]
+fn the_last_part_of_the_message_has_the_remedies_for_all_variables() {
+    let text =
+        "servers = [{ id = 'a', command = 'a', env = { K = '${A}', L = '${B}', M = '${A}' } }]";
+    let config = Config::parse("mgp.toml", text).unwrap().config;
+    let error = expander().server(&config.servers[0]).unwrap_err();
+    let message = error.to_string();
+    assert_eq!(message, format!("server `a` is not started: {}", error.summary()));
+    let (faults, remedies) = message.split_once("; ").unwrap();
+    for (place, name) in [("K", "A"), ("L", "B"), ("M", "A")] {
+        let fault = format!("`env.{place}`: the variable `{name}` is not set");
+        assert!(faults.contains(&fault), "{message}");
+    }
+    assert_eq!(remedies, "set it, or write `${A:-default}`, and set it, or write `${B:-default}`");
+}
+
+#[test]
 fn secrets_in_clear_text_are_found_by_key() {
     let text = "[[servers]]\nid = 'a'\ncommand = 'a'\nargs = ['--api-key', 'abcdefgh', '--token=abcdefgh', '--verbose', '/srv/data']\nenv = { PASSWORD = 'abcdefgh', HOME = '/root' }\n[[servers]]\nid = 'b'\nurl = 'https://example.org/?token=abcdefgh&secret=abcdefgh&x=1'\n";
     let config = Config::parse("mgp.toml", text).unwrap().config;

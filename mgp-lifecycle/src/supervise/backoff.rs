@@ -1,6 +1,7 @@
 //! The restarts within a sliding window, and the wait before the next restart (MGP §11.5).
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_types::Backoff;
@@ -10,6 +11,10 @@ use super::config::SuperviseConfig;
 /// The maximum number of restarts that are counted if there is no limit. With so many, the wait already has its maximum
 /// length.
 const MAX_COUNTED: usize = 32;
+
+/// The maximum length of a reason, in bytes. Longer ones are clipped, because a server can describe its end in a text
+/// of any length.
+pub(super) const MAX_REASON_BYTES: usize = 512;
 
 /// The restarts within the window. Each is stored as the total time for which the server had been connected before it.
 #[derive(Debug)]
@@ -25,6 +30,20 @@ pub(super) struct AllowedRestart {
     pub(super) number: usize,
     /// The time to wait before the restart.
     pub(super) wait: Duration,
+}
+
+impl AllowedRestart {
+    /// Returns the reason that is shown during the wait: the cause, and the time until the next attempt.
+    pub(super) fn reason(self, how: &str, config: &SuperviseConfig) -> Arc<str> {
+        let seconds = self.wait.as_secs_f64();
+        let limit = if config.gives_up {
+            format!(" ({} of {})", self.number, config.max_restarts)
+        } else {
+            String::new()
+        };
+        let next = format!("; next try in {seconds:.1} s{limit}");
+        (mgp_types::clip(how, MAX_REASON_BYTES - next.len()) + &next).into()
+    }
 }
 
 impl RestartWindow {

@@ -170,6 +170,9 @@ impl<S: Spawn> Driver<S> {
                 self.live.send_replace(Some(LiveServer { client, run: self.run }));
                 SupervisorEvent::Ready
             }
+            Outcome::StartFailed(_) | Outcome::Exited(_) if self.incarnation.continues_start() => {
+                SupervisorEvent::StartContinues
+            }
             Outcome::StartFailed(error) => SupervisorEvent::StartFailed {
                 how: error.to_string(),
                 is_permanent: error.is_permanent(),

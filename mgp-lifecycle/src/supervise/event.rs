@@ -27,6 +27,9 @@ pub enum SupervisorEvent {
         /// call starts it.
         is_permanent: bool,
     },
+    /// The start failed, and continues with another start that is made in a different way. That one does not count as a
+    /// restart, and follows whatever the policy.
+    StartContinues,
     /// The server ended without a request, or the connection to it was lost.
     Exited(Exit),
     /// The health monitor found the server unhealthy: it does not answer, so it is stopped without a drain.

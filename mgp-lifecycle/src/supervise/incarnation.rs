@@ -50,6 +50,11 @@ impl<T: Spawned> Incarnation<T> {
         }));
     }
 
+    /// Returns whether the start that has just failed continues with another start.
+    pub(super) fn continues_start(&self) -> bool {
+        self.server.as_ref().is_some_and(|server| server.continues_start())
+    }
+
     /// Stops the server with its process tree, whatever it is doing.
     pub(super) fn stop(&mut self, reason: Option<ShutdownReason>) {
         self.clear();

@@ -7,14 +7,10 @@ use std::time::Duration;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::Exit;
 
-use super::backoff::{AllowedRestart, RestartWindow};
+use super::backoff::{MAX_REASON_BYTES, RestartWindow};
 use super::config::SuperviseConfig;
 use super::event::{RestState, RestartLimitExceeded, SupervisorAction, SupervisorEvent};
 use super::policy::{is_final, restarts_after};
-
-/// The maximum length of a reason, in bytes. Longer ones are clipped, because a server can describe its end in a text
-/// of any length.
-const MAX_REASON_BYTES: usize = 512;
 
 /// State machine that decides when one server is started, stopped and restarted.
 ///
@@ -84,6 +80,8 @@ enum AfterStop {
     Fail { how: Arc<str> },
     /// The server is started again at this time, or immediately if the time has passed.
     Start { at: Duration, reason: Arc<str> },
+    /// The start continues with another process or connection.
+    ContinueStart,
 }
 
 impl Supervisor {
@@ -145,10 +143,13 @@ impl Supervisor {
     /// `false` if it is being stopped on request and then rests.
     #[must_use]
     pub fn is_restart_decided(&self) -> bool {
-        use AfterStop::{Fail, GiveUp, Start};
+        use AfterStop::{ContinueStart, Fail, GiveUp, Start};
         matches!(
             self.phase,
-            Phase::Stopping { next: Start { .. } | GiveUp { .. } | Fail { .. }, .. }
+            Phase::Stopping {
+                next: Start { .. } | GiveUp { .. } | Fail { .. } | ContinueStart,
+                ..
+            }
         )
     }
 
@@ -156,7 +157,8 @@ impl Supervisor {
     pub(super) fn is_start_pending(&self) -> bool {
         matches!(
             self.phase,
-            Phase::Waiting { .. } | Phase::Stopping { next: AfterStop::Start { .. }, .. }
+            Phase::Waiting { .. }
+                | Phase::Stopping { next: AfterStop::Start { .. } | AfterStop::ContinueStart, .. }
         )
     }
 
@@ -191,6 +193,7 @@ impl Supervisor {
             SupervisorEvent::StartFailed { how, is_permanent } => {
                 self.start_failed(&how, is_permanent, now, &mut out);
             }
+            SupervisorEvent::StartContinues => self.continue_start(now, &mut out),
             SupervisorEvent::Exited(exit) => self.exited(exit, now, &mut out),
             SupervisorEvent::Unhealthy(how) if self.is_running() => {
                 self.failed(&Exit::failure(how), now, &mut out);
@@ -214,7 +217,11 @@ impl Supervisor {
     // === Requests ===
 
     fn start(&mut self, now: Duration, out: &mut Vec<SupervisorAction>) {
-        if let Phase::Starting { .. } | Phase::Running { .. } = self.phase {
+        use AfterStop::ContinueStart;
+        if let Phase::Starting { .. }
+        | Phase::Running { .. }
+        | Phase::Stopping { next: ContinueStart, .. } = self.phase
+        {
             return;
         }
         self.window.clear();
@@ -249,7 +256,10 @@ impl Supervisor {
                 self.rest.get_or_insert((reason_text, None));
             }
             Phase::Waiting { .. } => self.rest_now(reason_text, None, out),
-            Phase::Stopping { next: next @ AfterStop::Start { .. }, .. } => {
+            Phase::Stopping {
+                next: next @ (AfterStop::Start { .. } | AfterStop::ContinueStart),
+                ..
+            } => {
                 *next = AfterStop::Rest { reason: reason_text, limit: None };
             }
             // After this stop, the server rests in any case.
@@ -333,6 +343,15 @@ impl Supervisor {
         }
     }
 
+    /// Stops the remaining processes of a start that continues. The state stays `connecting`.
+    fn continue_start(&mut self, now: Duration, out: &mut Vec<SupervisorAction>) {
+        if let Phase::Starting { .. } = self.phase {
+            out.push(SupervisorAction::Stop { reason: None });
+            let (until, next) = (self.stop_deadline(now), AfterStop::ContinueStart);
+            self.phase = Phase::Stopping { until, next };
+        }
+    }
+
     fn exited(&mut self, exit: Exit, now: Duration, out: &mut Vec<SupervisorAction>) {
         match self.phase {
             Phase::Starting { .. } => {
@@ -384,7 +403,7 @@ impl Supervisor {
                 }
                 AfterStop::Start { at, reason }
             }
-            next @ (AfterStop::Rest { .. } | AfterStop::Fail { .. }) => {
+            next => {
                 self.enter(after, how, out);
                 next
             }
@@ -410,7 +429,7 @@ impl Supervisor {
                 AfterStop::Start {
                     at: now.saturating_add(allowed.wait),
                     // The reason is shown together with the state, so it includes the cause.
-                    reason: retry_reason(&how, allowed, &self.config),
+                    reason: allowed.reason(&how, &self.config),
                 }
             }
         }
@@ -459,6 +478,7 @@ impl Supervisor {
                 self.phase = Phase::Waiting { until: at };
             }
             AfterStop::Start { reason, .. } => self.begin_restart(reason, now, out),
+            AfterStop::ContinueStart => self.spawn(now, out),
         }
     }
 
@@ -510,6 +530,11 @@ impl Supervisor {
     fn begin(&mut self, reason: Arc<str>, now: Duration, out: &mut Vec<SupervisorAction>) {
         self.make_ready(&reason, out);
         self.enter(ServerState::Connecting, reason, out);
+        self.spawn(now, out);
+    }
+
+    /// Starts a process or connection of a server that is connecting.
+    fn spawn(&mut self, now: Duration, out: &mut Vec<SupervisorAction>) {
         out.push(SupervisorAction::Start);
         (self.rest, self.is_start_failure) = (None, false);
         self.phase = Phase::Starting { until: now.saturating_add(self.config.start_timeout) };
@@ -560,18 +585,6 @@ impl Supervisor {
 
 const fn start_at_once(reason: Arc<str>) -> AfterStop {
     AfterStop::Start { at: Duration::ZERO, reason }
-}
-
-/// Returns the reason that is shown during a wait: the cause, and the time until the next attempt.
-fn retry_reason(how: &str, allowed: AllowedRestart, config: &SuperviseConfig) -> Arc<str> {
-    let seconds = allowed.wait.as_secs_f64();
-    let limit = if config.gives_up {
-        format!(" ({} of {})", allowed.number, config.max_restarts)
-    } else {
-        String::new()
-    };
-    let next = format!("; next try in {seconds:.1} s{limit}");
-    (mgp_types::clip(how, MAX_REASON_BYTES - next.len()) + &next).into()
 }
 
 fn reason_text(reason: &ShutdownReason) -> Arc<str> {

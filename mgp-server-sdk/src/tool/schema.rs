@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use mgp_types::RawObject;
+use mgp_types::{Payload, RawObject};
 use schemars::generate::{Contract, SchemaSettings};
 use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
@@ -25,6 +25,7 @@ pub enum SchemaStyle {
 pub(super) fn arguments_of<T: JsonSchema>(style: SchemaStyle) -> RawObject {
     let mut schema = schema_of::<T>(style, Contract::Deserialize);
     let object = schema.ensure_object();
+    let permits_anything = object.is_empty();
     // The schema of an enum has no `type` at its root, and that of an `Option` also permits null, but arguments are
     // always an object.
     let permits_objects = object.get("type").is_none_or(|kind| {
@@ -32,6 +33,14 @@ pub(super) fn arguments_of<T: JsonSchema>(style: SchemaStyle) -> RawObject {
     });
     if permits_objects {
         object.insert("type".to_owned(), "object".into());
+    }
+    // OpenAI refuses all tools of a host if the schema of one tool has no `properties`.
+    if object.get("type").is_some_and(|kind| kind == "object") {
+        object.entry("properties").or_insert_with(|| serde_json::Map::new().into());
+    }
+    if permits_anything {
+        // Without this, a kernel concludes from the empty list of properties that the tool ignores all arguments.
+        object.insert("additionalProperties".to_owned(), true.into());
     }
     RawObject::of(&schema).unwrap_or_else(|_| any_object())
 }
@@ -67,7 +76,8 @@ pub(super) fn root_type(schema: &RawObject) -> Option<String> {
 
 /// Returns the schema of the arguments of a tool that takes none.
 pub(super) fn any_object() -> RawObject {
-    RawObject::of(&std::collections::BTreeMap::from([("type", "object")])).unwrap_or_default()
+    let schema = Payload::from_trusted(r#"{"type":"object","properties":{}}"#);
+    RawObject::try_from(schema).unwrap_or_default()
 }
 
 fn schema_of<T: JsonSchema>(style: SchemaStyle, contract: Contract) -> Schema {
@@ -83,6 +93,8 @@ fn schema_of<T: JsonSchema>(style: SchemaStyle, contract: Contract) -> Schema {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
 
     #[derive(JsonSchema)]
@@ -157,6 +169,17 @@ mod tests {
         let shape: serde_json::Value = arguments_of::<Shape>(SchemaStyle::Inlined).get().unwrap();
         assert_eq!(shape["type"], "object");
         assert_eq!(shape["oneOf"].as_array().map(Vec::len), Some(2));
+        assert!(shape["properties"].is_object(), "{shape}");
+        let map = arguments_of::<HashMap<String, u8>>(SchemaStyle::Inlined);
+        for schema in [map, any_object()] {
+            let schema: serde_json::Value = schema.get().unwrap();
+            assert!(schema["properties"].is_object(), "{schema}");
+        }
+        let any: serde_json::Value =
+            arguments_of::<serde_json::Value>(SchemaStyle::Inlined).get().unwrap();
+        let expected =
+            serde_json::json!({ "type": "object", "properties": {}, "additionalProperties": true });
+        assert_eq!(any, expected);
         for style in [SchemaStyle::Inlined, SchemaStyle::Hoisted] {
             assert!(is_of_objects(&arguments_of::<Option<Place>>(style)));
             assert!(!is_of_objects(&arguments_of::<Vec<Place>>(style)));

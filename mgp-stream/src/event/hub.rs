@@ -249,7 +249,8 @@ impl EventHub {
         Some((Arc::clone(journal), journal.unstored()?))
     }
 
-    /// Restores the durable subscriptions from a store, and saves later ones there. Only the first call has an effect.
+    /// Restores the durable subscriptions from a store, and saves later ones there. Once a day, the store removes what
+    /// is too old. Only the first call has an effect.
     ///
     /// # Errors
     /// The error of the store if it fails.
@@ -264,6 +265,7 @@ impl EventHub {
         if self.0.journal.set(Arc::new(Journal::new(store))).is_err() {
             return Ok(());
         }
+        super::cleaning::start(&self.0);
         let mut table = self.0.table.write();
         for one in stored {
             let restored = Subscription::from_stored(&one);

@@ -33,7 +33,8 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// A store for durable subscriptions and their events.
 // The methods are not `async`: an operation is queued when its method is called, so that operations stay in order.
 pub trait EventStore: Send + Sync {
-    /// Returns all subscriptions, after removing those that no client has used for a month.
+    /// Returns all subscriptions, after removing those that no client has used for a month. A hub calls this at its
+    /// start and once a day.
     ///
     /// # Errors
     /// The error of the store if it fails.

@@ -5,6 +5,7 @@
 //! - `journal.rs` stores the events of durable subscriptions in an [`EventStore`], which `sqlite.rs` implements.
 
 mod binding;
+mod cleaning;
 mod draft;
 mod event_json;
 mod hub;

@@ -15,6 +15,8 @@ use super::subscription::Subscription;
 pub struct EventReader {
     hub: EventHub,
     subscription: Arc<Subscription>,
+    /// Keeps the subscription from being removed as unused.
+    _in_use: Arc<()>,
 }
 
 mgp_types::opaque_debug!(EventReader);
@@ -51,7 +53,7 @@ impl EventHub {
         if let Ok(known) = self.0.find(&principal, id) {
             if known.patterns() == patterns && known.rank() == rank {
                 self.note_use(&known);
-                return Ok(EventReader { hub: self.clone(), subscription: known });
+                return Ok(EventReader::new(self, known));
             }
             self.unsubscribe(&principal, id.to_owned()).await;
             // Read the last number only now: it no longer changes, because the subscription has ended.
@@ -62,7 +64,7 @@ impl EventHub {
         let new = Arc::new(new.numbered_after(last));
         self.store(&new).await?;
         self.0.insert(&new)?;
-        Ok(EventReader { hub: self.clone(), subscription: new })
+        Ok(EventReader::new(self, new))
     }
 
     /// Ends the subscriptions that [`reader`](Self::reader) opened, in this process or an earlier one, and for whose
@@ -84,6 +86,11 @@ impl EventHub {
 }
 
 impl EventReader {
+    fn new(hub: &EventHub, subscription: Arc<Subscription>) -> Self {
+        let in_use = Arc::clone(&subscription.readers);
+        Self { hub: hub.clone(), subscription, _in_use: in_use }
+    }
+
     /// Waits for events after the reader's position, and returns up to `max` of them.
     ///
     /// # Errors

@@ -31,6 +31,8 @@ use super::pattern::Pattern;
 use super::sending::{SendingGuard, spawn};
 use super::viewer::{has_ended_key, viewer};
 
+mod unused;
+
 /// The maximum number of events that a subscription stores in memory; if they are large, fewer are stored.
 pub(super) const MAX_KEPT: usize = 1_024;
 
@@ -65,6 +67,8 @@ pub(super) struct Subscription {
     rank: u8,
     pub(super) binding: ScopeBinding,
     pub(super) is_durable: bool,
+    /// A token of which each reader of this process holds a clone.
+    pub(super) readers: Arc<()>,
     state: Mutex<SubscriptionState>,
     /// Notified when events of the subscription were sent.
     sent: Notify,
@@ -160,6 +164,7 @@ impl Subscription {
             rank,
             binding: ScopeBinding::new(scope),
             is_durable,
+            readers: Arc::default(),
             state: Mutex::new(state),
             sent: Notify::new(),
             changed: Notify::new(),

@@ -268,6 +268,23 @@ impl Context {
     /// # Cancel safety
     /// Dropping the future withdraws the question.
     pub async fn ask(&self, key: &str, ask: CallerRequest) -> Result<Payload, RpcError> {
+        self.ask_with_progress(key, ask, Outlet::none()).await
+    }
+
+    /// Asks the caller as [`ask`](Self::ask) does, and sends the progress that a legacy caller reports until its answer
+    /// to `progress`.
+    ///
+    /// # Errors
+    /// Returns the same errors as [`ask`](Self::ask).
+    ///
+    /// # Cancel safety
+    /// Dropping the future withdraws the question.
+    pub async fn ask_with_progress(
+        &self,
+        key: &str,
+        ask: CallerRequest,
+        progress: Outlet,
+    ) -> Result<Payload, RpcError> {
         if !self.caller.accepts.accepts(ask.method()) {
             return Err(not_offered(self, ask.method()));
         }
@@ -278,7 +295,7 @@ impl Context {
                 let params = Params::split(ask.method(), ask.params().as_shared().clone())?;
                 let mut cx = self.clone();
                 cx.key = CallKey::next();
-                cx.outlet = Outlet::none();
+                cx.outlet = progress;
                 cx.wire_id = None;
                 let call = Call::request(Method::of(ask.method()), params, cx).related(self.key);
                 let reply = peer.send(call).await?;

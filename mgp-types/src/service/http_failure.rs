@@ -18,6 +18,9 @@ pub enum HttpFailure {
     /// The server responded, but not as an MCP server answers: e.g. with HTML, or without an answer to the request.
     #[error("the response is not an answer of an MCP server")]
     NoAnswer,
+    /// The server encoded its response, e.g. compressed it, although it was not asked to.
+    #[error("the response is encoded")]
+    Encoded,
     /// The server responded with this status, without a JSON-RPC error.
     #[error("HTTP status {0}")]
     Status(u16),
@@ -37,7 +40,7 @@ impl HttpFailure {
     #[must_use]
     pub fn status(self) -> Option<u16> {
         match self {
-            Self::Unreachable | Self::ConnectionLost | Self::NoAnswer => None,
+            Self::Unreachable | Self::ConnectionLost | Self::NoAnswer | Self::Encoded => None,
             Self::Status(status) | Self::StatusWithError(status) => Some(status),
         }
     }

@@ -2,11 +2,13 @@
 
 mod cut;
 mod envelope;
+mod surrogate;
 mod write;
 
 use bytestring::ByteString;
 
 use self::envelope::{Envelope, Parsed};
+use self::surrogate::replace_lone_surrogates;
 use super::method::Method;
 use super::params::Params;
 use crate::wire::{Id, Payload, RpcError};
@@ -61,7 +63,8 @@ impl InvalidMessage {
 }
 
 impl Message {
-    /// Parses one line as a message. The payloads share the memory of `line` instead of being copied.
+    /// Parses one line as a message. The payloads share the memory of `line` instead of being copied. In a line with
+    /// surrogates that are not part of a pair, these are replaced with U+FFFD.
     ///
     /// # Errors
     /// Returns the error to answer with, if the text is not a valid message.
@@ -74,6 +77,7 @@ impl Message {
     /// # Errors
     /// Returns the error to answer with, and the line, if the text is not a valid message.
     pub fn parse_line(line: ByteString) -> Result<Self, (InvalidMessage, ByteString)> {
+        let line = replace_lone_surrogates(line);
         let mut envelope = Envelope::default();
         let parsed = match envelope.read(&line) {
             Ok(()) => envelope.interpret(&line),

@@ -67,6 +67,12 @@ pub trait Spawned: Send + Sync + 'static {
     /// Waits until the server has ended, and returns how it ended.
     fn wait(&self) -> BoxFuture<'static, Exit>;
 
+    /// Returns whether a start that failed continues with another start that is made in a different way, e.g. in an
+    /// older era of the protocol. That start follows at once, does not count as a restart, and must not continue again.
+    fn continues_start(&self) -> bool {
+        false
+    }
+
     /// Stops the server and everything that it started; the future completes when all of it has ended.
     ///
     /// If there is a reason, the stop is graceful: the server is notified and completes its running requests. Without a

@@ -223,16 +223,21 @@ impl Serialize for DataWithRecovery<'_> {
 const MGP: &str = "_mgp";
 
 impl<'de> Deserialize<'de> for RpcError {
-    /// Ignores members that cannot be decoded, because a malformed error is still an error. Only the code is required.
+    /// Ignores members that cannot be decoded, because a malformed error is still an error. Only the code is required;
+    /// one that is not a number becomes −32603, and is kept in `data`.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut members = Extras::deserialize(deserializer)?;
-        let code = members.decode("code").map_err(D::Error::custom)?;
+        let received = members.remove("code").filter(|code| !code.is_null());
+        let received = received.ok_or_else(|| D::Error::missing_field("code"))?;
         let message = members.decode("message").ok().flatten().unwrap_or_default();
-        members.remove("code");
         members.remove("message");
-        let (data, recovery) = split(members.remove("data").filter(|data| !data.is_null()));
+        let (mut data, recovery) = split(members.remove("data").filter(|data| !data.is_null()));
+        let code = read_code(&received).unwrap_or_else(|| {
+            data = with_code(data.take(), received);
+            ErrorCode::INTERNAL_ERROR
+        });
         Ok(Self(Box::new(ErrorData {
-            code: code.ok_or_else(|| D::Error::missing_field("code"))?,
+            code,
             message,
             recovery,
             data,
@@ -240,6 +245,27 @@ impl<'de> Deserialize<'de> for RpcError {
             source: None,
         })))
     }
+}
+
+/// Reads a code, which may be a number as text; `None` if it is not a number.
+fn read_code(code: &Payload) -> Option<ErrorCode> {
+    let number = || -> Option<i32> {
+        serde_json::from_str::<String>(code.as_str()).ok()?.trim().parse().ok()
+    };
+    serde_json::from_str(code.as_str()).ok().or_else(|| number().map(ErrorCode))
+}
+
+/// Adds a code that is not a number to `error.data`, if the data is absent or an object without such a member.
+fn with_code(data: Option<Payload>, code: Payload) -> Option<Payload> {
+    let mut members = match &data {
+        None => Extras::new(),
+        Some(data) => match serde_json::from_str::<Extras>(data.as_str()) {
+            Ok(members) if members.get("code").is_none() => members,
+            _ => return Some(data.clone()),
+        },
+    };
+    members.insert("code", code);
+    Payload::of(&members).ok().or(data)
 }
 
 /// Separates the recovery hints from `error.data`; hints that cannot be decoded stay in the data.
@@ -320,6 +346,23 @@ mod tests {
             r#"{"code":-1,"message":"","_mgp":{}}"#,
         );
         assert!(serde_json::from_str::<RpcError>(r#"{"message":"m"}"#).is_err());
+    }
+
+    #[test]
+    fn an_error_whose_code_is_a_text_keeps_its_message() {
+        check(
+            r#"{"code":"ENOENT","message":"no such file"}"#,
+            r#"{"code":-32603,"message":"no such file","data":{"code":"ENOENT"}}"#,
+        );
+        check(
+            r#"{"code":"E1","message":"m","data":{"path":"/a"}}"#,
+            r#"{"code":-32603,"message":"m","data":{"path":"/a","code":"E1"}}"#,
+        );
+        check(
+            r#"{"code":"E1","message":"m","data":"more"}"#,
+            r#"{"code":-32603,"message":"m","data":"more"}"#,
+        );
+        check(r#"{"code":"-32602","message":"m"}"#, r#"{"code":-32602,"message":"m"}"#);
     }
 
     #[test]

@@ -346,7 +346,7 @@ async fn watch(global: &Global, backend: &Backend, is_interactive: bool) -> CliR
     }
     let mut seen: Vec<String> = Vec::new();
     loop {
-        let all = backend.approvals(None).await?;
+        let all = backend.followed(backend.approvals(None).await).await?;
         seen.retain(|id| all.iter().any(|one| one.id == *id));
         let new = all.into_iter().filter(|one| one.state == "open" && !seen.contains(&one.id));
         let mut new: Vec<KernelApproval> = new.collect();

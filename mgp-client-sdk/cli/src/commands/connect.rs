@@ -165,9 +165,7 @@ impl Render for ConnectResult {
                 backup.display()
             ));
         }
-        for granted in &self.granted {
-            granted.render(out);
-        }
+        GrantResult::render_all(&self.granted, out);
         if !self.not_granted.is_empty() {
             let (names, first) = (self.not_granted.join(", "), &self.not_granted[0]);
             out.hint(format!(

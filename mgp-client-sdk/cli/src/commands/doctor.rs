@@ -29,7 +29,7 @@ mod state;
 /// `mgp doctor`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Each server is started briefly, several at a time; a hanging server does not delay the others.\n\nExample:\n  mgp doctor\n  mgp doctor files --timeout 60s     # a package runner may download first"
+    after_help = "Each server is started briefly, several at a time; a hanging server delays the others by 10 s at most.\n\nExample:\n  mgp doctor\n  mgp doctor files --timeout 60s     # a package runner may download first"
 )]
 pub(crate) struct Doctor {
     /// Only these servers

@@ -10,7 +10,7 @@ use mgp_types::{Payload, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::args::Global;
-use crate::exit::{CliResult, Failure};
+use crate::exit::CliResult;
 use crate::output::{
     Cell, Color, Output, Render, plural, print, print_json_line, print_note, write_stdout,
 };
@@ -131,7 +131,8 @@ pub(crate) async fn run(global: &Global, events: &Events) -> CliResult {
     params.limit = None;
     loop {
         params.after = Some(next);
-        let (rows, last) = page(global, &client, &params).await?;
+        let page = page(global, &client, &params).await;
+        let (rows, last) = control::followed(&client, page).await?;
         let is_idle = rows.is_empty();
         print_lines(global, &rows)?;
         next = last;
@@ -147,7 +148,7 @@ async fn page(
     client: &Client,
     params: &KernelEventsParams,
 ) -> CliResult<(Vec<EventRow>, u64)> {
-    let page = client.request::<KernelEvents>(params).await.map_err(Failure::from)?;
+    let page = client.request::<KernelEvents>(params).await.map_err(control::request_failure)?;
     if let Some(dropped) = page.dropped {
         let lost = plural(dropped, "event");
         print_note(global, &format!("mgp: {lost} came too fast to be shown"));

@@ -93,45 +93,84 @@ impl GrantResult {
         &self.agent
     }
 
-    pub(super) fn render(&self, out: &mut Output) {
-        let Self { server, agent, permissions, asked, confirmed, .. } = self;
-        let Self { proposed, tools, waiting, error, .. } = self;
-        let mut parts = vec![format!("access for {agent}")];
-        parts.extend(self.limits());
-        if let Some(tools) = tools {
-            parts.push(format!("{} recorded", plural(*tools, "tool definition")));
+    /// Writes the results; agents that got the same at a server share an entry.
+    pub(super) fn render_all(all: &[Self], out: &mut Output) {
+        let mut groups: Vec<(&Self, Vec<&Self>)> = Vec::new();
+        for one in all {
+            match groups.iter_mut().find(|(first, _)| first.is_like(one)) {
+                Some((_, group)) => group.push(one),
+                None => groups.push((one, vec![one])),
+            }
         }
+        for (first, group) in groups {
+            first.render(&group, out);
+        }
+    }
+
+    /// Returns whether another agent got the same. The approved permissions are not compared, because each is approved
+    /// only once for all agents.
+    fn is_like(&self, other: &Self) -> bool {
+        self.server == other.server
+            && self.limits() == other.limits()
+            && self.asked == other.asked
+            && (self.confirmed, self.proposed) == (other.confirmed, other.proposed)
+            && self.error == other.error
+    }
+
+    /// Writes this result and those that are like it.
+    fn render(&self, group: &[&Self], out: &mut Output) {
+        let agents: Vec<&str> = group.iter().map(|one| one.agent()).collect();
+        let mut parts = vec![format!("access for {}", agents.join(", "))];
+        parts.extend(self.limits());
+        if let Some(tools) = self.tools {
+            parts.push(format!("{} recorded", plural(tools, "tool definition")));
+        }
+        let approved: BTreeSet<&str> =
+            group.iter().flat_map(|one| &one.permissions).map(String::as_str).collect();
+        if !approved.is_empty() {
+            let approved = approved.into_iter().collect::<Vec<_>>().join(" ");
+            parts.push(format!("approved {approved}"));
+        }
+        out.hint(format!("{}: {}", self.server, parts.join("; ")));
+        for finding in self.findings() {
+            out.hint(format!("    {finding}"));
+        }
+    }
+
+    /// Returns what still needs a person, and the failures.
+    fn findings(&self) -> Vec<String> {
+        let Self { server, asked, confirmed, proposed, tools, waiting, error, .. } = self;
+        let mut findings = Vec::new();
         if *waiting > 0 {
             let wait = if *waiting == 1 { "waits" } else { "wait" };
-            parts.push(format!("{waiting} {wait} for a review: `mgp tools approve {server}`"));
-        }
-        if !permissions.is_empty() {
-            parts.push(format!("approved {}", permissions.join(" ")));
+            let waiting = plural(*waiting, "tool definition");
+            findings.push(format!("{waiting} {wait} for a review: `mgp tools approve {server}`"));
         }
         if !asked.is_empty() {
             let asked = asked.join(" ");
-            parts.push(format!(
+            findings.push(format!(
                 "a person is asked before the first use of {asked}; to answer now: `mgp permissions approve {server} {asked}`"
             ));
         }
         if *confirmed > 0 {
             let tools = plural(*confirmed, "dangerous tool");
-            parts.push(format!("a person confirms each call of {tools}"));
+            let mut parts = vec![format!("a person confirms each call of {tools}")];
+            if *proposed > 0 {
+                let reads = match *proposed {
+                    1 => "only reads by its name",
+                    _ => "only read by their names",
+                };
+                parts.push(format!(
+                    "{proposed} of them {reads}, but the server does not declare it: `mgp tools risk {server}`"
+                ));
+            }
+            findings.push(parts.join("; "));
         }
-        if *proposed > 0 {
-            let read =
-                if *proposed == 1 { "only reads by its name" } else { "only read by their names" };
-            parts.push(format!(
-                "{proposed} of them {read}, but the server does not declare it: `mgp tools risk {server}`"
-            ));
-        }
-        if let Some(error) = error {
-            parts.push(error.clone());
-        }
+        findings.extend(error.clone());
         if tools.is_none() {
-            parts.push("its permissions are asked for once it is ready".to_owned());
+            findings.push("its permissions are asked for once it is ready".to_owned());
         }
-        out.hint(format!("{server}: {}", parts.join("; ")));
+        findings
     }
 
     /// Returns descriptions of what the agent did not get.
@@ -410,6 +449,41 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+
+    #[test]
+    fn agents_that_got_the_same_share_one_entry() {
+        let result = |agent: &str, permissions: &[&str], error: Option<&str>| GrantResult {
+            server: "files".to_owned(),
+            agent: agent.to_owned(),
+            only_tools: None,
+            withheld_tools: None,
+            excess: None,
+            permissions: permissions.iter().map(|&name| name.to_owned()).collect(),
+            asked: vec!["shell.execute".to_owned()],
+            confirmed: 2,
+            proposed: 1,
+            tools: Some(7),
+            waiting: 0,
+            error: error.map(str::to_owned),
+        };
+        let held = GrantResult { waiting: 2, ..result("di", &[], None) };
+        let expected = "2 tool definitions wait for a review: `mgp tools approve files`";
+        assert_eq!(held.findings()[0], expected);
+        let all = [
+            result("ada", &["filesystem.read"], None),
+            result("bob", &[], Some("its permissions were not approved: x")),
+            result("cy", &[], None),
+        ];
+        let mut out = Output::default();
+        GrantResult::render_all(&all, &mut out);
+        let lines: Vec<&str> = out.text().lines().collect();
+        let first =
+            "files: access for ada, cy; 7 tool definitions recorded; approved filesystem.read";
+        assert_eq!((lines.len(), lines[0]), (7, first), "{lines:?}");
+        assert!(lines[2].starts_with("    a person confirms each call of 2 dangerous tools; 1 of"));
+        assert_eq!(lines[3], "files: access for bob; 7 tool definitions recorded");
+        assert_eq!(lines[6], "    its permissions were not approved: x");
+    }
 
     #[test]
     fn permissions_that_the_configuration_grants_get_no_approval() {

@@ -162,9 +162,7 @@ impl Render for ImportResult {
         for server in &self.servers {
             server.render(out);
         }
-        for granted in &self.granted {
-            granted.render(out);
-        }
+        GrantResult::render_all(&self.granted, out);
         GrantResult::render_failed(&self.granted, &BTreeSet::new(), out);
         let added = self.servers.iter().filter(|server| server.is_added()).count();
         let file = self.file.display();
@@ -360,7 +358,7 @@ fn remove_mgp(read: &mut Read) -> Vec<ServerReport> {
 
 /// Reads the files and hosts named on the command line, or the files of all hosts.
 fn sources(global: &Global, import: &Import) -> CliResult<Vec<Source>> {
-    let mut sources = Vec::new();
+    let (mut sources, mut faults) = (Vec::new(), Vec::new());
     if import.from.is_empty() {
         for host in KnownHost::ALL {
             for file in host_files(global, host, import)? {
@@ -368,7 +366,7 @@ fn sources(global: &Global, import: &Import) -> CliResult<Vec<Source>> {
                     Ok(source) => sources.push(source),
                     // Hosts without servers are skipped.
                     Err(failure) if has_no_servers(&failure) => {}
-                    Err(failure) => print_note(global, &failure.to_string()),
+                    Err(failure) => faults.push(failure.to_string()),
                 }
             }
         }
@@ -391,10 +389,19 @@ fn sources(global: &Global, import: &Import) -> CliResult<Vec<Source>> {
             None => sources.push(read_file(name)?),
         }
     }
+    if sources.is_empty() && !faults.is_empty() {
+        return Err(Failure::failed(format!(
+            "no host's servers can be read: {}; correct this, or name a file: `mgp import FILE`",
+            faults.join("; ")
+        )));
+    }
     if sources.is_empty() {
         return Err(Failure::failed(
             "no host of this computer has servers; name a file: `mgp import FILE`",
         ));
+    }
+    for fault in &faults {
+        print_note(global, fault);
     }
     Ok(sources)
 }

@@ -7,27 +7,29 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clap::Args;
+use futures_util::future::join_all;
 use mgp_client_sdk::Client;
 use mgp_client_sdk::auth::{
     AuthError, Browser, DeviceCode, FileTokens, LoopbackBrowser, OAuth, RenewalLock, TokenEntry,
     TokenStore as _, TokenStoreError,
 };
 use mgp_discovery::{
-    AuthGrant, ExpandedTarget, Expander, LoginScope, SecretFile, ServerConfig, TargetConfig, Trust,
+    AuthGrant, Config, ExpandedTarget, Expander, LoginScope, Origin, SecretFile, ServerConfig,
+    TargetConfig, Trust,
 };
 use mgp_kernel::{LoginServer, Logins};
 use mgp_transport::http::Proxy;
 use mgp_types::escape_hidden;
 use mgp_types::method::KernelServersRestart;
 use mgp_types::mgp::{KernelServerParams, ServerState, Transport};
-use mgp_types::service::Principal;
+use mgp_types::service::{Principal, ServerId};
 use tokio::time::timeout;
 
 use super::known_names::{check_running, no_server};
 use super::probe;
 use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
-use crate::output::ActionReport;
+use crate::output::{ActionReport, plural};
 use crate::{control, state, time_args};
 
 /// The port of [`probe::REDIRECT_URI`]; nothing listens there if the browser runs on another device.
@@ -138,16 +140,41 @@ pub(crate) async fn log_in(global: &Global, login: &Login) -> CliResult {
     let Some(entry) = oauth.entry().filter(|entry| entry.tokens.is_some()) else {
         return Err(Failure::failed(format!("`{}` did not ask for a login", server.id)));
     };
-    FileTokens::at(&file).save(entry).await.map_err(Failure::failed)?;
+    let store = FileTokens::at(&file);
+    let (former, locks) = lock_entries(&store).await;
+    store.save(entry.clone()).await.map_err(Failure::failed)?;
+    drop(locks);
     restart(global, &login.at.server, START_TIMEOUT).await;
-    let mut report = ActionReport::new(login.at.subject(), "logged in");
+    let mut notes = Vec::new();
     if login.at.agent.is_none() && is_per_agent(&server) {
         let id = &server.id;
-        report = report.with_notes(vec![format!(
+        notes.push(format!(
             "this login reads the tool list; calls need `mgp servers login {id} --agent NAME`"
-        )]);
+        ));
     }
-    report.print(global)
+    let is_replaced =
+        |former: &TokenEntry| former.server == entry.server && former.issuer == entry.issuer;
+    for former in former.unwrap_or_default().into_iter().filter(is_replaced) {
+        notes.extend(revoke_replaced(&oauth, &former, &entry).await);
+    }
+    ActionReport::new(login.at.subject(), "logged in").with_notes(notes).print(global)
+}
+
+/// Revokes the tokens that a new login has replaced; returns a note if they may still be valid.
+///
+/// Tokens of the same client are left alone: with one token, many issuers revoke all tokens that a user gave a client,
+/// and so would end the new login, too. A client that registers itself does so for each login.
+async fn revoke_replaced(oauth: &OAuth, former: &TokenEntry, new: &TokenEntry) -> Option<String> {
+    let client = |entry: &TokenEntry| entry.registration.as_ref().map(|own| own.client_id.clone());
+    if client(former) == client(new) {
+        let note = "the tokens of the former login stay valid until they expire; a logout before the login would have revoked them";
+        return Some(note.to_owned());
+    }
+    let error = oauth.revoke(former).await.err()?;
+    let issuer = &former.issuer;
+    Some(format!(
+        "not all tokens of the former login were revoked: the others are valid until they expire, unless you end the access at `{issuer}`; {error}"
+    ))
 }
 
 /// Deletes the tokens of a login, and revokes them at their issuer as far as possible.
@@ -164,7 +191,8 @@ pub(crate) async fn log_out(global: &Global, at: &LoginArg) -> CliResult {
         Err(error) => return Err(error.into()),
     }
     restart(global, &at.server, Duration::from_secs(1)).await;
-    let notes = revoke(global, at, entries).await;
+    let client = revoking_client(global, at).await;
+    let notes = revoke(&client, entries).await;
     drop(locks);
     ActionReport::new(at.subject(), "logged out").with_notes(notes).print(global)
 }
@@ -188,10 +216,50 @@ async fn with_tokens(store: &FileTokens) -> Result<Vec<TokenEntry>, TokenStoreEr
     Ok(entries)
 }
 
+/// Deletes all logins at a server that was removed from the configuration, together with the record of its issuer, and
+/// revokes the tokens as far as possible; returns notes about that. `server` is the former entry of the server and the
+/// proxy of its connections, if the entry could be read.
+pub(super) async fn delete_all(
+    global: &Global,
+    id: &ServerId,
+    server: Option<(ServerConfig, Proxy)>,
+) -> CliResult<Vec<String>> {
+    let folder = state::folder(global)?;
+    let logins = Logins::in_folder(&folder);
+    let files = match logins.files(id) {
+        Ok(files) => files,
+        Err(error) => return Ok(vec![format!("the logins at `{id}` stay: {error}")]),
+    };
+    let (mut notes, mut former, mut locks) = (Vec::new(), Vec::new(), Vec::new());
+    for file in &files {
+        let (entries, held) = lock_entries(&FileTokens::at(file)).await;
+        former.push(entries);
+        locks.extend(held);
+        if let Err(error) = std::fs::remove_file(file) {
+            notes.push(format!("the file of a login, {}, stays: {error}", file.display()));
+        }
+    }
+    if notes.is_empty() && !files.is_empty() {
+        notes.push(format!("removed with it: {}", plural(files.len(), "login")));
+    }
+    if let Err(error) = logins.unbind_issuer(id) {
+        tracing::warn!(server = %id, %error, "removing the record of the issuer failed");
+    }
+    if files.is_empty() {
+        return Ok(notes);
+    }
+    let client = match server {
+        Some((server, proxy)) => oauth(server, &proxy, &folder).await,
+        None => Err(Failure::failed("its entry in the configuration could not be read")),
+    };
+    let revoked = join_all(former.into_iter().map(|entries| revoke(&client, entries))).await;
+    notes.extend(revoked.into_iter().flatten());
+    Ok(notes)
+}
+
 /// Revokes deleted tokens at their issuers; returns notes about those that could not be revoked.
 async fn revoke(
-    global: &Global,
-    at: &LoginArg,
+    client: &CliResult<OAuth>,
     entries: Result<Vec<TokenEntry>, TokenStoreError>,
 ) -> Vec<String> {
     const EFFECT: &str = "the tokens are deleted, but not all were revoked: the others are valid until they expire, unless you end the access at";
@@ -199,10 +267,9 @@ async fn revoke(
         Ok(entries) => entries,
         Err(error) => return vec![format!("{EFFECT} the issuer; {error}")],
     };
-    let client = revoking_client(global, at).await;
     let mut notes = Vec::new();
     for entry in entries {
-        let error = match &client {
+        let error = match client {
             Ok(client) => client.revoke(&entry).await.err().map(|error| error.to_string()),
             Err(error) => Some(error.to_string()),
         };
@@ -214,7 +281,14 @@ async fn revoke(
 /// Returns the OAuth client of a server, which revokes tokens. Also removes the record of the issuer to which the
 /// client is bound after its last logout, unless the record protects a secret of the client.
 async fn revoking_client(global: &Global, at: &LoginArg) -> CliResult<OAuth> {
-    let (server, proxy) = at.server(global).await?;
+    let (server, proxy) = match at.server(global).await {
+        Ok(found) => found,
+        // The server may be disabled.
+        Err(failure) => {
+            let file = at.config.file_to_edit()?;
+            configured_in(&file, &at.server).ok_or(failure)?
+        }
+    };
     let folder = state::folder(global)?;
     if let TargetConfig::Url { auth, .. } = &server.target
         && auth.client_secret.is_none()
@@ -222,11 +296,26 @@ async fn revoking_client(global: &Global, at: &LoginArg) -> CliResult<OAuth> {
     {
         tracing::warn!(server = %server.id, %error, "removing the record of the issuer failed");
     }
-    let ExpandedTarget::Url { url, auth, .. } = expand(&server, &folder).await? else {
+    oauth(server, &proxy, &folder).await
+}
+
+/// Returns the entry of a server, which can be disabled, in a configuration file of the user, and the proxy of its
+/// connections; `None` if the file has no such entry, or it cannot be read.
+pub(super) fn configured_in(file: &Path, id: &str) -> Option<(ServerConfig, Proxy)> {
+    let config = Config::parse(file, &std::fs::read_to_string(file).ok()?).ok()?.config;
+    let mut server = config.server(id)?.clone();
+    // The file belongs to the user, so a `${…}` in it is allowed to name any variable, file or command.
+    server.origin = Origin::Named;
+    Some((server, mgp_kernel::proxy(&config.kernel)))
+}
+
+/// Returns the OAuth client for a server.
+async fn oauth(server: ServerConfig, proxy: &Proxy, state: &Path) -> CliResult<OAuth> {
+    let ExpandedTarget::Url { url, auth, .. } = expand(&server, state).await? else {
         return Err(Failure::failed(format!("`{}` is no longer at a `url`", server.id)));
     };
     let target = LoginServer { id: server.id, url: url.as_str().to_owned(), auth: *auth };
-    target.oauth(&proxy).map_err(Failure::failed)
+    target.oauth(proxy).map_err(Failure::failed)
 }
 
 fn is_per_agent(server: &ServerConfig) -> bool {

@@ -119,7 +119,9 @@ async fn of_server(global: &Global, logs: &Logs, server: &str) -> CliResult {
     let mut count = usize::try_from(logs.lines).unwrap_or(usize::MAX);
     let mut known: Vec<LogLine> = Vec::new();
     loop {
-        let lines = client.request::<KernelServersLogs>(&params).await?.lines;
+        let result = client.request::<KernelServersLogs>(&params).await;
+        let result = result.map_err(control::request_failure);
+        let lines = control::followed(&client, result).await?.lines;
         let lines: Vec<LogLine> = lines.into_iter().map(LogLine::from).collect();
         if !logs.follow {
             return print(global, &LogLines(lines));

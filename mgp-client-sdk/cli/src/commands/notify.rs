@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
 use crate::output::{Cell, Color, Output, Render, print};
-use crate::state;
+use crate::{state, state_option};
 
 /// `mgp notify`.
 #[derive(Clone, Debug, Subcommand)]
@@ -48,6 +48,7 @@ impl Render for TestedPlaces {
                 None => out.status_line(&Cell::from("SENT").color(Color::Green), &place.name),
                 Some(error) => {
                     let text = format!("{}: {error}", place.name);
+                    let text = state_option::add_to(&text);
                     out.status_line(&Cell::from("FAILED").color(Color::Red), &text);
                 }
             }

@@ -1,12 +1,13 @@
 //! Starts a server briefly to read its version and its tools, e.g. for `mgp doctor` and for first grants.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::error::Error as _;
 use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
@@ -35,11 +36,12 @@ mod unreadable;
 use stderr_tail::StderrTail;
 pub(super) use unreadable::UnreadableTool;
 
-/// Maximum number of servers that start at the same time; more would slow down each of them.
-const MAX_STARTING: usize = 16;
+/// The limits of the number of servers that start at the same time.
+const STARTING: (usize, usize) = (4, 16);
 
-/// The time after which a server no longer counts as starting, so that the next one can start.
-const START_DELAY: Duration = Duration::from_secs(2);
+/// The maximum time after which a server no longer counts as starting, so that servers that hang do not delay the
+/// others for long.
+const START_DELAY: Duration = Duration::from_secs(10);
 
 /// The time that a server gets to exit by itself.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
@@ -47,7 +49,11 @@ const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 /// The time to wait for the last lines on a failed server's standard error.
 const STDERR_DELAY: Duration = Duration::from_millis(50);
 
-const MAX_PAGES: usize = 100;
+/// The maximum number of pages that are read of a list of tools.
+const MAX_PAGES: usize = 10_000;
+
+/// The number of bytes of a list of tools after which no further page is read.
+const MAX_LIST_BYTES: usize = 16 * 1024 * 1024;
 
 /// The redirect URI of a client that was registered by hand, and of logins whose browser runs on another device.
 pub(super) const REDIRECT_URI: &str = "http://127.0.0.1:8976/callback";
@@ -91,6 +97,13 @@ impl fmt::Display for ProbeError {
     }
 }
 
+/// Returns the maximum number of servers that start at the same time. With more of them on few processors, none would
+/// answer in time.
+fn max_starting() -> usize {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    (2 * processors).clamp(STARTING.0, STARTING.1)
+}
+
 /// The settings with which servers are started, and the limit on how many start at the same time.
 #[derive(Debug)]
 pub(super) struct Prober {
@@ -109,7 +122,7 @@ impl Prober {
             logins: Logins::in_folder(state).with_proxy(mgp_kernel::proxy(kernel)),
             timeout,
             kernel: kernel.clone(),
-            starts: Semaphore::new(MAX_STARTING),
+            starts: Semaphore::new(max_starting()),
         }
     }
 
@@ -149,7 +162,7 @@ impl Prober {
         let mut probe = pin!(timeout(limit, self.run(server, definitions, stderr)));
         let early = tokio::select! {
             probed = &mut probe => Some(probed),
-            () = sleep(START_DELAY) => None,
+            () = sleep(START_DELAY.min(limit / 4)) => None,
         };
         drop(permit);
         let probed = match early {
@@ -225,7 +238,7 @@ impl Prober {
         // On a blocking thread, because expanding `${…}` may read files and run commands.
         let expanded = tokio::task::spawn_blocking(move || expander.server(&own)).await;
         let expanded = expanded.map_err(|error| error.to_string())?;
-        let expanded = expanded.map_err(|error| error.reasons().join(", "))?;
+        let expanded = expanded.map_err(|error| error.summary())?;
         stderr.hide_secrets(&expanded);
         let builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"))
             .init_timeout(self.limit(server))
@@ -297,20 +310,30 @@ struct ToolsPage {
     next: Option<String>,
 }
 
+/// Returns the tools from all pages of the list. Of a list that is too long, returns those of the first pages, which a
+/// kernel uses, too.
 async fn list(client: &Client) -> Result<Vec<Payload>, String> {
-    let (mut tools, mut params) = (Vec::new(), ListParams::new());
+    let (mut tools, mut params) = (Vec::<Payload>::new(), ListParams::new());
+    let (mut bytes, mut cursors) = (0_usize, HashSet::new());
     for _ in 0..MAX_PAGES {
         let failed = |error| format!("its tools cannot be listed: {error}");
         let call = Call::ask::<ToolsList>(&params, client.context()).map_err(failed)?;
         let page: ToolsPage =
             client.stack().send(call).await.map_err(failed)?.get().map_err(failed)?;
-        tools.extend(page.tools.unwrap_or_default());
-        match client.server().next_page(page.next) {
-            Some(cursor) => params.cursor = Some(cursor),
-            None => return Ok(tools),
+        let (more, next) = (page.tools.unwrap_or_default(), client.server().next_page(page.next));
+        bytes += more.iter().map(|tool| tool.as_str().len()).sum::<usize>();
+        bytes += next.as_ref().map_or(0, String::len);
+        tools.extend(more);
+        let Some(next) = next.filter(|_| bytes < MAX_LIST_BYTES) else { break };
+        if !cursors.insert(next.clone()) {
+            // A server that ignores cursors lists its first tools again.
+            let mut texts = HashSet::new();
+            tools.retain(|tool| texts.insert(tool.as_str().to_owned()));
+            break;
         }
+        params.cursor = Some(next);
     }
-    Err(format!("it lists more than {MAX_PAGES} pages of tools"))
+    Ok(tools)
 }
 
 /// Finds a program like the operating system does; errors name the remedy.
@@ -416,7 +439,39 @@ pub(super) fn login_error(error: &AuthError, id: &ServerId) -> String {
 
 #[cfg(test)]
 mod tests {
+    use mgp_client_sdk::TestClient;
+    use mgp_server_sdk::Server;
+    use mgp_types::service::{Reply, Stack, around};
+    use serde_json::json;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_list_of_more_than_a_hundred_pages_is_read_and_one_without_an_end_in_part() {
+        for (is_endless, expected) in [(false, 150), (true, 1)] {
+            let next = move |page: usize| match is_endless {
+                true => Some(0),
+                false => (page < 149).then_some(page + 1),
+            };
+            let pages = around(move |call: Call, inner: Stack| async move {
+                if !call.is::<ToolsList>() {
+                    return inner.send(call).await;
+                }
+                let cursor = call.params().get::<ListParams>()?.cursor;
+                let page: usize = cursor.map_or(0, |cursor| cursor.parse().unwrap());
+                let schema = json!({ "type": "object" });
+                let tool = json!({ "name": format!("t{page}"), "inputSchema": schema });
+                let mut list = json!({ "tools": [tool] });
+                if let Some(next) = next(page) {
+                    list["nextCursor"] = json!(next.to_string());
+                }
+                Reply::of(&list)
+            });
+            let tool = mgp_server_sdk::Tool::new("t0", "Adds.", || async { "0" });
+            let client = TestClient::new(Server::new("pages", "1").tool(tool).layer(pages)).await;
+            assert_eq!(list(&client).await.unwrap().len(), expected);
+        }
+    }
 
     #[test]
     fn a_program_that_is_not_found_is_an_error_with_the_remedy() {

@@ -186,9 +186,7 @@ impl SetupResult {
         for server in self.servers.iter().filter(is_shown) {
             server.render(out);
         }
-        for granted in &self.granted {
-            granted.render(out);
-        }
+        GrantResult::render_all(&self.granted, out);
         for host in &self.hosts {
             host.render_done(out);
         }
@@ -230,6 +228,7 @@ impl Planned {
     fn new(global: &Global, setup: &Setup) -> CliResult<Self> {
         let file = setup.config.file_to_edit()?;
         let (mut sources, mut hosts, mut without_servers) = (Vec::new(), Vec::new(), Vec::new());
+        let mut faults = Vec::new();
         let is_named = !setup.hosts.is_empty();
         let wanted = if is_named { &*setup.hosts } else { &KnownHost::ALL };
         for host in wanted {
@@ -246,14 +245,14 @@ impl Planned {
                 Ok(None) if host.has_user_file() => without_servers.push(host.name().to_owned()),
                 Ok(None) => {}
                 Err(failure) if is_named => return Err(failure),
-                Err(failure) => print_note(global, &failure.to_string()),
+                Err(failure) => faults.push(failure.to_string()),
             }
         }
         if hosts.is_empty() && sources.is_empty() {
-            let known = KnownHost::ALL.map(KnownHost::name).join(", ");
-            return Err(Failure::failed(format!(
-                "no host of this user has servers; add one with `mgp servers add`, then name your host: `mgp setup HOST`, which is one of {known}"
-            )));
+            return Err(no_host(&faults));
+        }
+        for fault in &faults {
+            print_note(global, fault);
         }
         let mut import = ImportPlan::new(&file, sources)?;
         let (mut changes, mut reports) = (Vec::new(), Vec::new());
@@ -320,6 +319,21 @@ impl Planned {
         result.applied = true;
         Ok(result)
     }
+}
+
+/// Returns the failure of a setup without a host that can be changed. `faults` has the reasons for those that have a
+/// file.
+fn no_host(faults: &[String]) -> Failure {
+    if !faults.is_empty() {
+        return Failure::failed(format!(
+            "no host can be set up: {}; correct this, then run `mgp setup` again",
+            faults.join("; ")
+        ));
+    }
+    let known = KnownHost::ALL.map(KnownHost::name).join(", ");
+    Failure::failed(format!(
+        "no host of this user has servers; add one with `mgp servers add`, then name your host: `mgp setup HOST`, which is one of {known}"
+    ))
 }
 
 /// Reads the servers of a host; `None` if it has none. Fails if mgp cannot change the host's file, unless the file

@@ -13,7 +13,7 @@ use mgp_types::{ErrorCode, RawObject, Timestamp};
 
 use super::form::{Form, Posted};
 use super::grant::{self, Filled};
-use super::layout::{self, field, hidden, mark, plain, table, token, url};
+use super::layout::{self, field, hidden, hint, mark, plain, table, token, url};
 use super::operator::Viewer;
 use super::{Console, PageError, Shared, inbox, keys, shown};
 use crate::backend::Backend;
@@ -81,7 +81,7 @@ async fn what_if(console: &Console, viewer: &Viewer, query: &Form) -> Result<Mar
             Some(Ok(explained)) => {
                 p { (mark(explained.outcome.as_str())) " "
                     code { (plain(&format!("{}.{}", explained.server_id, explained.tool_name))) }
-                    @if let Some(reason) = &explained.reason { ": " (plain(reason)) }
+                    @if let Some(reason) = &explained.reason { ": " (hint(reason)) }
                 }
                 @if explained.code == Some(ErrorCode::ACCESS_DENIED.0) {
                     @let entry = [("for", agent), ("server", &explained.server_id), ("name", &explained.tool_name)];
@@ -89,7 +89,7 @@ async fn what_if(console: &Console, viewer: &Viewer, query: &Form) -> Result<Mar
                 }
                 (inbox::rules(viewer, &explained))
             }
-            Some(Err(failure)) => p.failed { (plain(&failure.to_string())) },
+            Some(Err(failure)) => p.failed { (hint(&failure.to_string())) },
             None => {}
         }
     })

@@ -5,7 +5,7 @@ use mgp_types::mgp::KernelApproval;
 
 use super::Console;
 use super::form::segment;
-use super::layout::{enter_guard, field, hidden, mark, plain, token, url};
+use super::layout::{enter_guard, field, hidden, hint, mark, plain, token, url};
 use super::operator::Viewer;
 use super::questions;
 use super::record;
@@ -53,7 +53,7 @@ pub(super) fn heading(viewer: &Viewer, approval: &KernelApproval) -> String {
 pub(super) fn notes(viewer: &Viewer, waiting: &Waiting) -> Markup {
     let texts = viewer.texts;
     html! {
-        @if let Some(refusal) = waiting.refusal() { p.failed data-refused { (texts.refused_now) " " (plain(refusal)) } }
+        @if let Some(refusal) = waiting.refusal() { p.failed data-refused { (texts.refused_now) " " (hint(refusal)) } }
         @if let Some(description) = &waiting.description {
             p.means { (texts.own_words) " “" (plain(&mgp_types::clip(description, MAX_DESCRIPTION))) "”" }
         }

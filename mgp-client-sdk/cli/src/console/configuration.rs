@@ -10,7 +10,7 @@ use mgp_types::method::{KernelInfo, KernelReload};
 use mgp_types::mgp::{KernelInfoParams, KernelInfoResult, KernelReloadParams};
 
 use super::form::{Form, Posted};
-use super::layout::{self, mark, plain, token, url};
+use super::layout::{self, hint, mark, plain, token, url};
 use super::operator::Viewer;
 use super::{Shared, shown};
 use crate::redaction::masked;
@@ -49,7 +49,7 @@ fn findings(viewer: &Viewer, info: &KernelInfoResult) -> Markup {
             ul { @for finding in &info.findings {
                 li { (mark(&finding.severity)) " "
                     @if let (Some(file), Some(line)) = (&finding.file, finding.line) { code { (plain(file)) ":" (line) } " " }
-                    (plain(&finding.message)) }
+                    (hint(&finding.message)) }
             } }
         }
     }

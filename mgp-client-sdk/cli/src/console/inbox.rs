@@ -16,7 +16,7 @@ use mgp_types::mgp::{
 use super::card::{answers, card, facts, heading, notes, place, several, state, story_link};
 use super::form::{Form, Posted, segment};
 use super::layout::{
-    self, NO_ANSWER, Notice, enter_guard, field, hidden, mark, plain, table, token, url,
+    self, NO_ANSWER, Notice, enter_guard, field, hidden, hint, mark, plain, table, token, url,
 };
 use super::live::{count_waiting, waiting_definitions};
 use super::operator::Viewer;
@@ -232,7 +232,7 @@ pub(super) fn rules(viewer: &Viewer, explained: &KernelExplainResult) -> Markup 
     let texts = viewer.texts;
     let rows = html! {
         @for step in &explained.steps {
-            tr { td { (step.stage) } td { (mark(step.result.as_str())) } td { (plain(&step.rule)) } }
+            tr { td { (step.stage) } td { (mark(step.result.as_str())) } td { (hint(&step.rule)) } }
         }
     };
     table(texts.rules, &[texts.stage, texts.result, texts.rule], &rows)

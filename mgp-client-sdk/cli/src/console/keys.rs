@@ -10,7 +10,7 @@ use mgp_kernel::{QuotaCount, quota_counts};
 
 use super::card::fill;
 use super::form::Posted;
-use super::layout::{hidden, mark, plain, table, token, url};
+use super::layout::{hidden, hint, mark, plain, table, token, url};
 use super::operator::Viewer;
 use super::{Console, PageError, Shared};
 use crate::commands::keys::{self, KeyInfo};
@@ -33,7 +33,7 @@ pub(super) async fn section(
         h2 #limits { (texts.limits) }
         (limited)
         h2 #keys { (texts.keys) }
-        @if keys.is_empty() { p.dim { (texts.no_keys) } }
+        @if keys.is_empty() { p.dim { (hint(texts.no_keys)) } }
         @else { (keys_table(console, viewer, &keys)) }
     })
 }
@@ -72,7 +72,7 @@ fn shown<T>(rows: impl IntoIterator<Item = T>, is_first: impl Fn(&T) -> bool) ->
 
 /// Returns the note below a table that leaves out rows.
 fn others(more: usize, text: &str) -> Markup {
-    html! { @if more > 0 { p.dim { (fill(text, &[("count", &more.to_string())])) } } }
+    html! { @if more > 0 { p.dim { (hint(&fill(text, &[("count", &more.to_string())]))) } } }
 }
 
 /// Returns a table of the configured limits of calls: their number in a minute and at once, and the size of their

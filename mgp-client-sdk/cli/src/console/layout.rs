@@ -9,6 +9,7 @@ use super::form::Form;
 use super::operator::Viewer;
 use super::texts::Texts;
 use crate::output::escape_lines;
+use crate::state_option;
 
 /// The maximum length of a notice, which is part of the address of the page that shows it.
 const MAX_NOTICE: usize = 600;
@@ -52,7 +53,7 @@ fn notice(console: &Console, viewer: &Viewer, query: &Form) -> Markup {
     }
     html! {
         p class=(name) {
-            (plain(text))
+            (hint(text))
             @if query.get("see") == Some("decisions") {
                 " " a href=(url(console, "/access#decisions")) { (viewer.texts.decisions) }
             }
@@ -77,6 +78,17 @@ pub(super) fn url(console: &Console, path: &str) -> String {
 /// HTML.
 pub(super) fn plain(text: &str) -> String {
     escape_lines(text)
+}
+
+/// Returns a text of mgp as [`plain`] does. Commands of `mgp` in it get the option `--state` of this process.
+pub(super) fn hint(text: &str) -> String {
+    plain(&state_option::add_to(text))
+}
+
+/// Returns a command of `mgp` with the option `--state` of this process.
+pub(super) fn command(text: &str) -> Markup {
+    let text = hint(&format!("`{text}`"));
+    html! { code { (text.trim_matches('`')) } }
 }
 
 /// Returns a page with the navigation.
@@ -175,7 +187,7 @@ pub(super) fn hidden(name: &str, value: &str) -> Markup {
 }
 
 pub(super) fn failure(viewer: &Viewer, reason: &str) -> Markup {
-    html! { p.failed role="alert" { (viewer.texts.failed) " " (plain(reason)) } }
+    html! { p.failed role="alert" { (viewer.texts.failed) " " (hint(reason)) } }
 }
 
 /// Returns a table with a head. On a narrow screen, each row is shown as a card in which each cell has the head of its

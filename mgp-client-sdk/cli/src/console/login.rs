@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::form::{self, Form, Posted};
 use super::gate::header;
 use super::grant;
-use super::layout::{self, hidden};
+use super::layout::{self, hidden, hint};
 use super::operator::{self, Kernel, Operator, Viewer};
 use super::sessions::random;
 use super::texts::{self, Texts};
@@ -246,7 +246,7 @@ fn form_page(
     };
     let is_link = matches!(console.login, Login::Link { .. });
     let field: Markup = match (is_link, key) {
-        (true, "") => html! { p.failed role="alert" { (texts.login_needed) } },
+        (true, "") => html! { p.failed role="alert" { (hint(texts.login_needed)) } },
         (true, key) => html! {
             p { (texts.login_text) }
             (hidden("key", key))
@@ -319,7 +319,7 @@ pub(super) async fn log_out(
     let texts = viewer.texts;
     let is_link = matches!(console.login, Login::Link { .. });
     let body = html! {
-        p.done role="status" { (if is_link { texts.logged_out } else { texts.logged_out_here }) }
+        p.done role="status" { (hint(if is_link { texts.logged_out } else { texts.logged_out_here })) }
         @if !is_link { p { a href=(layout::url(&console, "/")) { (texts.log_in) } } }
     };
     layout::bare(&console, texts, &body)

@@ -16,7 +16,7 @@ use mgp_types::service::Principal;
 
 use super::card::fill;
 use super::form::Form;
-use super::layout::{self, field, plain, table, url};
+use super::layout::{self, field, hint, plain, table, url};
 use super::operator::Viewer;
 use super::record::short_time;
 use super::{Console, PageError, Shared, shown};
@@ -70,7 +70,7 @@ pub(super) async fn page(
                     (remarks(&viewer, found))
                 }
                 Some(Ok(found)) => (results(&viewer, found)),
-                Some(Err(failure)) => p.failed { (plain(&failure.to_string())) },
+                Some(Err(failure)) => p.failed { (hint(&failure.to_string())) },
                 None => {}
             }
             h2 { (texts.context) " “" (plain(agent)) "”" }
@@ -128,7 +128,7 @@ fn results(viewer: &Viewer, found: &DiscoverToolsResult) -> Markup {
 fn remarks(viewer: &Viewer, found: &DiscoverToolsResult) -> Markup {
     let left_out = |omitted: u64| fill(viewer.texts.left_out, &[("count", &omitted.to_string())]);
     html! {
-        @for note in &found.notes { p.dim { (plain(note)) } }
+        @for note in &found.notes { p.dim { (hint(note)) } }
         @if let Some(omitted) = found.omitted { p.dim { (left_out(omitted)) } }
     }
 }

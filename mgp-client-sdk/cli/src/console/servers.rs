@@ -18,7 +18,7 @@ use mgp_types::mgp::{
 };
 
 use super::form::{Form, Posted, segment};
-use super::layout::{self, mark, plain, table, token, url};
+use super::layout::{self, command, hint, mark, plain, table, token, url};
 use super::live::waiting_definitions;
 use super::operator::Viewer;
 use super::{Console, PageError, Shared, shown};
@@ -76,7 +76,7 @@ fn servers_table(
                 td { (server.restarts) }
                 td { (server.trust_level) }
                 td {
-                    (plain(server.error.as_deref().or(server.lacks.as_deref()).unwrap_or_default()))
+                    (hint(server.error.as_deref().or(server.lacks.as_deref()).unwrap_or_default()))
                     @if waiting.contains(&server.id) { div { a href=(url(console, "/#definitions")) { (texts.changed_definitions) } } }
                 }
             }
@@ -142,7 +142,7 @@ pub(super) async fn one(
                     td { (mark(tool.standing.as_str())) } td { (tool.tokens) }
                     td {
                         (plain(&mgp_types::clip(tool.description.as_deref().unwrap_or_default(), 200)))
-                        @if tool.proposed_risk.is_some() { p.dim { (texts.undeclared) " " code { "mgp tools risk " (id) } } }
+                        @if tool.proposed_risk.is_some() { p.dim { (texts.undeclared) " " (command(&format!("mgp tools risk {id}"))) } }
                     }
                 }
             }
@@ -172,7 +172,7 @@ fn summary(console: &Console, viewer: &Viewer, server: &KernelServer) -> Markup 
         (texts.process, server.pid.map(|pid| pid.to_string())),
         (texts.restarts, Some(server.restarts.to_string())),
         (texts.since, server.since.as_ref().map(ToString::to_string)),
-        (texts.note, server.error.clone().or_else(|| server.lacks.clone())),
+        (texts.note, server.error.as_ref().or(server.lacks.as_ref()).map(|note| hint(note))),
     ];
     html! {
         section.card {

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use mgp_types::mgp::KernelCallback;
 use mgp_types::proposal::TransactionRecord;
 
-use super::layout::{mark, plain};
+use super::layout::{command, mark, plain};
 use super::operator::Viewer;
 use super::record;
 
@@ -22,7 +22,7 @@ pub(super) fn question(viewer: &Viewer, one: &KernelCallback) -> Markup {
                 @if !options.is_empty() { dt { (texts.possible_answers) } dd { (plain(&options)) } }
                 dt { (texts.until) } dd { (record::short_time(one.expires_at.as_str())) " UTC" }
             }
-            p { (texts.in_terminal) " " code { (plain(&format!("mgp callbacks answer {} …", one.id))) } }
+            p { (texts.in_terminal) " " (command(&format!("mgp callbacks answer {} …", one.id))) }
         }
     }
 }
@@ -38,7 +38,7 @@ pub(super) fn transaction(viewer: &Viewer, one: &TransactionRecord) -> Markup {
                 dt { (texts.since) } dd { (record::short_time(one.began_at.as_str())) " UTC" }
             }
             @if let Some(description) = &one.description { pre { (plain(description)) } }
-            p { (texts.in_terminal) " " code { (plain(&format!("mgp transactions show {}", one.transaction_id))) } }
+            p { (texts.in_terminal) " " (command(&format!("mgp transactions show {}", one.transaction_id))) }
         }
     }
 }

@@ -2,6 +2,7 @@
 //! definitions.
 
 use std::collections::HashSet;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use mgp_security::{
@@ -16,6 +17,7 @@ use mgp_types::mgp::{
     KernelUnmetSearch, ToolStanding,
 };
 use mgp_types::service::{Context, ServerId, Visibility as _};
+use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Number, RpcError};
 
 use super::methods::find_server;
@@ -28,6 +30,10 @@ const DEFAULT_AGENT: &str = "default";
 /// The maximum time by which the answer to the approval of a new server is delayed until the server has listed its
 /// tools.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The time for which the tables of a token count stay in memory for the next one: the console requests the counts of
+/// one agent after the other.
+const COUNTER_DELAY: Duration = Duration::from_secs(2);
 
 /// The maximum number of reasons that are returned for a definition.
 const MAX_REASONS: usize = 20;
@@ -111,9 +117,17 @@ pub(super) async fn tokens(
     let agent = params.agent_id.clone().unwrap_or_else(|| DEFAULT_AGENT.to_owned());
     kernel.0.fleet.synced(kernel.0.fleet.all().values()).await;
     let counting = kernel.clone();
-    let counted = tokio::task::spawn_blocking(move || count_tokens(&counting, &params)).await;
-    let mut result =
+    let count = move || {
+        let counter = shared_counter();
+        (count_tokens(&counting, &params, &counter), counter)
+    };
+    let counted = tokio::task::spawn_blocking(count).await;
+    let (mut result, counter) =
         counted.map_err(|error| RpcError::internal("the tools were not counted").because(error))?;
+    tokio::spawn(async move {
+        tokio::time::sleep(COUNTER_DELAY).await;
+        drop(counter);
+    });
     result.days = kernel.0.dispatcher.saved_days(&agent).await?.into();
     if let Some(history) = kernel.index().history() {
         let unmet = history.unmet(&context_of_agent(&agent).principal).into_iter();
@@ -290,11 +304,25 @@ fn unmet_search(search: UnmetSearch) -> KernelUnmetSearch {
     KernelUnmetSearch::new(query, u64::from(found_nothing), u64::from(not_called), last)
 }
 
-fn count_tokens(kernel: &Kernel, params: &KernelTokensParams) -> KernelTokensResult {
+/// Returns the counter of the requests of the last moment, or a new one.
+fn shared_counter() -> Arc<TokenCounter> {
+    static RECENT: Mutex<Weak<TokenCounter>> = Mutex::new(Weak::new());
+    let mut recent = RECENT.lock();
+    recent.upgrade().unwrap_or_else(|| {
+        let counter = Arc::new(TokenCounter::new());
+        *recent = Arc::downgrade(&counter);
+        counter
+    })
+}
+
+fn count_tokens(
+    kernel: &Kernel,
+    params: &KernelTokensParams,
+    counter: &TokenCounter,
+) -> KernelTokensResult {
     let parts = kernel.0.dispatcher.parts();
     let agent = params.agent_id.as_deref().unwrap_or(DEFAULT_AGENT);
     let cx = context_of_agent(agent);
-    let counter = TokenCounter::new();
     let (listed, all) = list_costs(parts, agent, |text| counter.count_definition(text));
     let saved = permille_saved(listed, all);
     let mut result = KernelTokensResult::new(listed, all, Number::from(saved / 10.0));

@@ -13,6 +13,7 @@ use mgp_types::{ErrorCode, Object, Payload, RawObject, RpcError};
 use super::delegation;
 use super::dispatcher::{Dispatcher, DispatcherParts};
 use super::header_params;
+use super::portable_names;
 use crate::caller_view::VisibleTools;
 use crate::fleet::{FIRST_SYNC_TIMEOUT, FleetContext, ManagedServer};
 use crate::hops;
@@ -114,7 +115,10 @@ fn find_by_name(dispatcher: &Dispatcher, call: &Call) -> Option<IndexedTool> {
     }
     let visible = VisibleTools { view, cx: call.cx() };
     match fleet.context().index.resolve(tool.name, &visible) {
-        Resolved::One(tool) => Some(tool),
+        Resolved::One(found) => {
+            let is_shared = portable_names::is_shared(dispatcher, call.cx(), tool.name, &found);
+            (!is_shared).then_some(found)
+        }
         _ => None,
     }
 }
@@ -132,14 +136,63 @@ fn find_by_params(
     let DispatcherParts { fleet, search, .. } = dispatcher.parts();
     let index = &fleet.context().index;
     let params = naming_params(call, meta, address)?;
-    ForwardedCall::read(&params, index, &search.caller(call.cx())).or_else(|error| {
-        match error.code() {
-            ErrorCode::TOOL_NOT_FOUND => {
-                ForwardedCall::read(&params, index, &AllTools).map_err(|_| error)
-            }
-            _ => Err(error),
+    let caller = search.caller(call.cx());
+    match ForwardedCall::read(&params, index, &caller) {
+        Ok(found) => {
+            check_unique(dispatcher, call.cx(), &params, &found.tool)?;
+            Ok(found)
         }
-    })
+        Err(error) if error.code() == ErrorCode::TOOL_NOT_FOUND => {
+            match with_exact_name(dispatcher, call.cx(), &params)? {
+                Some(exact) => ForwardedCall::read(&exact, index, &caller),
+                None => ForwardedCall::read(&params, index, &AllTools).map_err(|_| error),
+            }
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Refuses params whose name is the usual name of a tool and a portable name of another one, unless they name the
+/// server.
+fn check_unique(
+    dispatcher: &Dispatcher,
+    cx: &Context,
+    params: &RawObject,
+    tool: &IndexedTool,
+) -> Result<(), RpcError> {
+    if !portable_names::apply_to(dispatcher.parts().fleet.context(), cx) {
+        return Ok(());
+    }
+    let WantedTool { name, server_id } = WantedTool::of(params)?;
+    if server_id.is_none() && portable_names::is_shared(dispatcher, cx, &name, tool) {
+        return Err(several_tools(&name));
+    }
+    Ok(())
+}
+
+fn several_tools(name: &str) -> RpcError {
+    let name = mgp_types::clip(name, 80);
+    let message = format!("several tools have the name `{name}`; use a name from `tools/list`");
+    RpcError::new(ErrorCode::TOOL_NAME_CONFLICT, message)
+}
+
+/// Returns params with the name and the server of the tool that they name by a portable name; `None` if they do not.
+fn with_exact_name(
+    dispatcher: &Dispatcher,
+    cx: &Context,
+    params: &RawObject,
+) -> Result<Option<RawObject>, RpcError> {
+    let WantedTool { name, server_id } = WantedTool::of(params)?;
+    match &portable_names::find(dispatcher, cx, &name, server_id.as_deref())[..] {
+        [] => Ok(None),
+        [tool] => {
+            let mut members: Object = params.get()?;
+            members.encode("name", tool.name())?;
+            members.encode("server_id", tool.server_id())?;
+            RawObject::of(&members).map(Some)
+        }
+        _ => Err(several_tools(&name)),
+    }
 }
 
 /// If several servers have a tool with the name in the call, returns the one whose tool was last used in the session.
@@ -297,7 +350,10 @@ impl Dispatcher {
     pub(crate) fn find_shown(&self, cx: &Context, name: &str) -> Option<IndexedTool> {
         let DispatcherParts { fleet, view, .. } = self.parts();
         match fleet.context().index.resolve(name, &VisibleTools { view, cx }) {
-            Resolved::One(tool) => Some(tool),
+            Resolved::One(tool) => {
+                Some(tool).filter(|tool| !portable_names::is_shared(self, cx, name, tool))
+            }
+            Resolved::Unknown => portable_names::find_one(self, cx, name),
             _ => None,
         }
     }
@@ -308,10 +364,13 @@ impl Dispatcher {
         let fleet = &self.parts().fleet;
         let FleetContext { index, governance, .. } = fleet.context();
         let is_typed = |tool: &IndexedTool| tool.may_use(ToolFeature::OutputSchema);
+        let is_other_typed =
+            || portable_names::find_any(fleet.context(), name).iter().any(is_typed);
         match index.resolve(name, &AllTools) {
-            Resolved::One(tool) => is_typed(&tool),
-            Resolved::Ambiguous(tools) => tools.iter().any(is_typed),
+            Resolved::One(tool) => is_typed(&tool) || is_other_typed(),
+            Resolved::Ambiguous(tools) => tools.iter().any(is_typed) || is_other_typed(),
             _ if MetaTool::of(name).is_some() => false,
+            _ if is_other_typed() => true,
             _ => fleet.all().keys().any(|server| {
                 let rest = name.strip_prefix(server.as_str());
                 let unqualified = rest.and_then(|rest| rest.strip_prefix('.'));
@@ -328,10 +387,11 @@ impl Dispatcher {
         let tool = index.get(server.as_str(), name)?;
         view.sees(cx, Some(server), name).ok()?;
         let visible = VisibleTools { view, cx };
-        Some(match index.resolve(name, &visible) {
+        let shown = match index.resolve(name, &visible) {
             Resolved::One(only) if only.server_id() == server.as_str() => name.to_owned(),
             _ => tool.tool_id(),
-        })
+        };
+        Some(portable_names::shown(self, cx, &tool, shown))
     }
 }
 

@@ -121,6 +121,25 @@ pub(super) fn in_prompt(
     in_list(dispatcher, cx, server, reply, "messages", rename_message)
 }
 
+/// Replaces the URIs in the contents of a resource, e.g. those of the files of a folder, except the requested one.
+///
+/// # Errors
+/// Returns −32603 if the result cannot be written as JSON.
+pub(super) fn in_contents(
+    links: &ResourceLinks<'_>,
+    requested: &str,
+    reply: Reply,
+) -> Result<Reply, RpcError> {
+    change_list(reply, "contents", |contents| {
+        let mut members: Object = contents.get().ok()?;
+        if members.decode::<String>("uri").ok()?? == requested {
+            return None;
+        }
+        links.rename_uri(&mut members)?;
+        Payload::of(&members).ok()
+    })
+}
+
 /// Replaces the URIs of resources in the chunks that a call sends before its result (MGP §12.4).
 pub(super) fn in_chunks(dispatcher: &Dispatcher, call: &mut Call, server: &Arc<ManagedServer>) {
     if !call.cx().outlet.wants(OutletItemKind::Chunk) || !offers_resources(server) {

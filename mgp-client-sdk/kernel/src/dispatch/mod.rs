@@ -18,6 +18,7 @@ mod meta_tools;
 mod names;
 mod page;
 mod permission_check;
+mod portable_names;
 mod result_members;
 mod saved_context;
 mod search;

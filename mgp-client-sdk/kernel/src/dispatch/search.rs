@@ -5,6 +5,7 @@ use mgp_types::method::{Request as _, ToolsDiscover, ToolsRequest};
 use mgp_types::service::{Call, Context, Reply, Router, Stack};
 
 use super::dispatcher::Dispatcher;
+use super::portable_names;
 
 /// Returns the router of the methods that search for tools.
 pub(super) fn router(dispatcher: &Dispatcher) -> Router {
@@ -29,7 +30,9 @@ impl Search {
     /// Returns the tools that fit a query.
     async fn discover(self, call: Call) -> Result<Reply, RpcError> {
         self.wait_for_new_tools(call.cx()).await;
-        self.index.send(call).await
+        let cx = call.cx().clone();
+        let reply = self.index.send(call).await?;
+        portable_names::fit_discovered(&self.dispatcher, &cx, reply)
     }
 
     /// Returns tools for a task, and recommends servers if there are none.
@@ -37,6 +40,7 @@ impl Search {
         self.wait_for_new_tools(call.cx()).await;
         let cx = call.cx().clone();
         let reply = self.index.send(call).await?;
+        let reply = portable_names::fit_requested(&self.dispatcher, &cx, reply)?;
         let context = self.dispatcher.parts().fleet.context();
         context.proposals.recommender.attach(&cx, reply).await
     }

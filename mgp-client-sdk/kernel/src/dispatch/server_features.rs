@@ -8,14 +8,17 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use mgp_types::mcp::{
-    CompleteParams, CompleteReference, CompleteResult, Completion, Era, ReadResourceResult,
-    Revision,
+    CompleteParams, CompleteReference, CompleteResult, Completion, Era, ProgressParams,
+    ReadResourceResult, Revision,
 };
 use mgp_types::method::{
-    CompletionComplete, PromptsGet, PromptsList, Request, ResourcesList, ResourcesRead,
+    CompletionComplete, Progress, PromptsGet, PromptsList, Request, ResourcesList, ResourcesRead,
     ResourcesTemplatesList, RootsListChanged, SkillsList,
 };
-use mgp_types::service::{Call, Context, Params, Reply, Router, ServerId, Stack, Target};
+use mgp_types::service::{
+    Call, Context, OutletItem, OutletItemKind, Params, Progress as Step, Reply, Router, ServerId,
+    Stack, Target,
+};
 use mgp_types::{ErrorCode, Payload, RpcError, clip};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -26,7 +29,7 @@ use super::names::{Lookup, NameTable, ServerEntry, matches_template, qualify};
 use super::page::page;
 use super::skills;
 use crate::fleet::{ListGroup, ListKind, ManagedServer};
-use crate::server_answer::{expect_list, unreadable_result};
+use crate::server_answer::{drop_nulls, expect_list, unreadable_result};
 
 /// The maximum time that a list request waits for servers to return their lists. After it, the last known lists are
 /// returned.
@@ -61,6 +64,26 @@ pub(super) fn router(dispatcher: &Dispatcher) -> Router {
             roots.announce_roots(&cx);
             async { Ok(()) }
         })
+        .on_notification::<Progress, _, _>(|cx, step| {
+            pass_progress_on(&cx, step);
+            async { Ok(()) }
+        })
+}
+
+/// Passes the progress that a caller reports while it answers a question on to the server that asked.
+fn pass_progress_on(cx: &Context, params: ProgressParams) {
+    let Some(question) = cx.peer.in_flight(&params.progress_token) else { return };
+    if !question.cx.outlet.wants(OutletItemKind::Progress) {
+        return;
+    }
+    let step = Step {
+        progress: params.progress.to_f64(),
+        total: params.total.map(|total| total.to_f64()),
+        message: params.message,
+        estimated_remaining_ms: None,
+    };
+    // A step without room is dropped, because later ones replace it.
+    let _ = question.inbox.push(OutletItem::Progress(step));
 }
 
 /// The entry to which the name in a call was resolved.
@@ -138,12 +161,13 @@ async fn read_resource(dispatcher: Dispatcher, mut call: Call) -> Result<Reply, 
     }
     let answer = server.send(call, found.has_access).await;
     let reply = answer.map_err(|error| fit_not_found(error, cx.caller.era))?;
-    let mut reply = expect_list(reply, ResourcesRead::METHOD, &["contents"])?;
+    let reply = expect_list(reply, ResourcesRead::METHOD, &["contents"])?;
+    let mut reply = drop_nulls(reply, "contents")?;
+    let links = ResourceLinks::new(&dispatcher, &cx, &server);
     if is_renamed && matches!(reply, Reply::Complete(_)) {
         let result = reply.get::<ReadResourceResult>();
         let mut result =
             result.map_err(|error| unreadable_result(ResourcesRead::METHOD, &error))?;
-        let links = ResourceLinks::new(&dispatcher, &cx, &server);
         // Replace the server's own URI by the one that the caller requested.
         for contents in &mut result.contents {
             if contents.uri == key {
@@ -155,6 +179,8 @@ async fn read_resource(dispatcher: Dispatcher, mut call: Call) -> Result<Reply, 
             }
         }
         reply = Reply::of(&result)?;
+    } else if let Some(links) = links {
+        reply = links::in_contents(&links, &uri, reply)?;
     }
     Ok(with_cache_members(reply, cx.caller.era))
 }
@@ -305,6 +331,7 @@ async fn get_prompt(dispatcher: Dispatcher, mut call: Call) -> Result<Reply, Rpc
     let cx = call.cx().clone();
     let reply = server.send(call, found.has_access).await?;
     let reply = expect_list(reply, PromptsGet::METHOD, &["messages"])?;
+    let reply = drop_nulls(reply, "messages")?;
     links::in_prompt(&dispatcher, &cx, &server, reply)
 }
 

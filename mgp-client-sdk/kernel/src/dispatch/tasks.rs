@@ -7,22 +7,23 @@ use std::sync::Arc;
 
 use mgp_client_sdk::gateway::AwaitLegacyTask;
 use mgp_lifecycle::AcceptsTask;
-use mgp_toolindex::{AllTools, IndexedTool, Resolved, ToolFeature, ToolIndex};
+use mgp_toolindex::{AllTools, IndexedTool, Resolved, ToolFeature};
 use mgp_types::RpcError;
 use mgp_types::mcp::{Era, TaskSupport};
 use mgp_types::method::{Request as _, ToolsCall};
 use mgp_types::service::{Call, Params, Reply};
 
-use crate::fleet::{ManagedServer, SessionUse};
+use super::portable_names;
+use crate::fleet::{FleetContext, ManagedServer, SessionUse};
 
 /// Returns whether the kernel can run calls of a tool as tasks.
-pub(crate) fn support(index: &ToolIndex, name: &str) -> TaskSupport {
+pub(crate) fn support(context: &FleetContext, name: &str) -> TaskSupport {
     let can_be_task = |tool: &IndexedTool| declared(tool) != TaskSupport::Forbidden;
-    let is_possible = match index.resolve(name, &AllTools) {
-        Resolved::One(tool) => can_be_task(&tool),
+    let is_possible = match context.index.resolve(name, &AllTools) {
+        Resolved::One(tool) if can_be_task(&tool) => true,
         // A caller that sees only one of these tools can call it by this name.
-        Resolved::Ambiguous(tools) => tools.iter().any(can_be_task),
-        _ => false,
+        Resolved::Ambiguous(tools) if tools.iter().any(can_be_task) => true,
+        _ => portable_names::find_any(context, name).iter().any(can_be_task),
     };
     if is_possible { TaskSupport::Optional } else { TaskSupport::Forbidden }
 }

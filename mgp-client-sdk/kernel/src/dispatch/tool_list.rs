@@ -14,6 +14,7 @@ use super::apps;
 use super::dispatcher::{Dispatcher, DispatcherParts};
 use super::find_tool::CallAddress;
 use super::page::bad_cursor;
+use super::portable_names;
 use super::saved_context::{SETTLE_DELAY, stored_days};
 use super::surface;
 use crate::proposals;
@@ -28,7 +29,9 @@ pub(super) async fn list(dispatcher: Dispatcher, call: Call) -> Result<Reply, Rp
     let mut tools = current_list(&dispatcher, &call)?;
     let cx = call.cx();
     count_list(&dispatcher, cx);
-    apps::fit(&dispatcher, cx, &dispatcher.parts().search.caller(cx), &mut tools).await?;
+    let caller = dispatcher.parts().search.caller(cx);
+    apps::fit(&dispatcher, cx, &caller, &mut tools).await?;
+    portable_names::fit_list(&dispatcher, cx, &caller, &mut tools);
     let mut list = ListToolsResult::new(tools);
     if cx.caller.era == Era::Modern {
         // The list must not be cached, because any call may add tools to the caller's session.
@@ -67,6 +70,8 @@ fn current_list(dispatcher: &Dispatcher, call: &Call) -> Result<Vec<Tool>, RpcEr
             // Before 2026-07-28, structured content had to be an object, so hosts may refuse a list with other schemas.
             tool.output_schema = tool.output_schema.take().filter(is_of_objects);
         }
+        fit_input_schema(tool);
+        fit_output_schema(tool);
         media::fit(cx, tool);
         correct_hints(tool);
         put_security(tool, is_shown)?;
@@ -78,6 +83,67 @@ fn is_of_objects(schema: &RawObject) -> bool {
     let members = schema.as_payload().get::<Object>().ok();
     let kind = members.and_then(|members| members.decode::<String>("type").ok().flatten());
     kind.as_deref() == Some("object")
+}
+
+/// Corrects an input schema that hosts built with the official SDKs or model providers refuse, together with the whole
+/// list, i.e. with the tools of all other servers: its type is missing or not `object`, it has no properties (OpenAI),
+/// its required names are not a list, or the schema of a property is not an object.
+fn fit_input_schema(tool: &mut Tool) {
+    let Ok(mut schema) = tool.input_schema.get::<Object>() else { return };
+    let mut is_changed = fit_members(&mut schema);
+    if schema.get("type").is_none_or(|kind| kind.as_str() != r#""object""#) {
+        schema.insert("type", Payload::from_trusted(r#""object""#));
+        is_changed = true;
+    }
+    if schema.get("properties").is_none() {
+        schema.insert("properties", Payload::empty_object());
+        is_changed = true;
+    }
+    if is_changed && let Ok(fitted) = RawObject::of(&schema) {
+        tool.input_schema = fitted;
+    }
+}
+
+/// Corrects the members of an output schema that hosts refuse together with the whole list.
+fn fit_output_schema(tool: &mut Tool) {
+    let Some(Ok(mut schema)) = tool.output_schema.as_ref().map(RawObject::get::<Object>) else {
+        return;
+    };
+    if fit_members(&mut schema)
+        && let Ok(fitted) = RawObject::of(&schema)
+    {
+        tool.output_schema = Some(fitted);
+    }
+}
+
+/// Removes required names that are not a list, and corrects the properties; returns whether anything has changed.
+fn fit_members(schema: &mut Object) -> bool {
+    let mut is_changed = false;
+    if schema.get("required").is_some_and(|names| !names.as_str().starts_with('[')) {
+        schema.remove("required");
+        is_changed = true;
+    }
+    if let Some(properties) = schema.get("properties").and_then(fit_properties) {
+        schema.insert("properties", properties);
+        is_changed = true;
+    }
+    is_changed
+}
+
+/// Returns the properties of a schema with an object in place of each other value; `None` if all are objects.
+fn fit_properties(properties: &Payload) -> Option<Payload> {
+    let Ok(properties) = properties.get::<Object>() else { return Some(Payload::empty_object()) };
+    let is_fit = |schema: &Payload| schema.as_str().starts_with('{');
+    if properties.iter().all(|(_, schema)| is_fit(schema)) {
+        return None;
+    }
+    let fit = |schema: &Payload| match schema.as_str() {
+        _ if is_fit(schema) => schema.clone(),
+        "false" => Payload::from_trusted(r#"{"not":{}}"#),
+        _ => Payload::empty_object(),
+    };
+    let fitted: Object = properties.iter().map(|(name, schema)| (name, fit(schema))).collect();
+    Payload::of(&fitted).ok()
 }
 
 /// Adds the members of a tool that belong to proposals that the caller negotiated. Removes the members of other
@@ -220,4 +286,38 @@ fn put_security(tool: &mut Tool, is_shown: bool) -> Result<(), RpcError> {
         tool.meta = None;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_that_hosts_refuse_together_with_the_list_is_corrected() {
+        for (schema, expected) in [
+            ("{}", r#"{"type":"object","properties":{}}"#),
+            (r#"{"type":"object"}"#, r#"{"type":"object","properties":{}}"#),
+            (
+                r#"{"type":"object","required":["a"],"properties":{}}"#,
+                r#"{"type":"object","required":["a"],"properties":{}}"#,
+            ),
+            (r#"{"type":null,"required":null}"#, r#"{"type":"object","properties":{}}"#),
+            (r#"{"oneOf":[{}]}"#, r#"{"oneOf":[{}],"type":"object","properties":{}}"#),
+            (
+                r#"{"type":"object","properties":{"a":null,"b":true,"c":false,"d":{"x":1}}}"#,
+                r#"{"type":"object","properties":{"a":{},"b":{},"c":{"not":{}},"d":{"x":1}}}"#,
+            ),
+            (r#"{"type":"object","properties":null}"#, r#"{"type":"object","properties":{}}"#),
+        ] {
+            let mut tool = Tool::new("t", serde_json::from_str::<RawObject>(schema).unwrap());
+            fit_input_schema(&mut tool);
+            assert_eq!(tool.input_schema.as_payload().as_str(), expected);
+        }
+        let mut tool = Tool::new("t", RawObject::empty());
+        let schema = r#"{"type":"object","properties":{"a":null},"required":null}"#;
+        tool.output_schema = Some(serde_json::from_str(schema).unwrap());
+        fit_output_schema(&mut tool);
+        let expected = r#"{"type":"object","properties":{"a":{}}}"#;
+        assert_eq!(tool.output_schema.unwrap().as_payload().as_str(), expected);
+    }
 }

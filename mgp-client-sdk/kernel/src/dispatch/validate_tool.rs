@@ -8,6 +8,7 @@ use mgp_types::service::Context;
 use mgp_types::{ErrorCode, RpcError};
 
 use super::dispatcher::{Dispatcher, DispatcherParts};
+use super::portable_names;
 use crate::caller_view::VisibleTools;
 
 /// Checks arguments against the definition that the server has listed. A tool to which the caller has no access counts
@@ -21,16 +22,18 @@ pub(super) fn validate(
     let visible = VisibleTools { view, cx };
     let name = mgp_types::clip(&params.name, 80);
     let tool = match fleet.context().index.resolve(&params.name, &visible) {
-        Resolved::One(tool) => tool,
-        Resolved::Ambiguous(_) => {
+        Resolved::One(tool) if !portable_names::is_shared(dispatcher, cx, &params.name, &tool) => {
+            tool
+        }
+        Resolved::One(_) | Resolved::Ambiguous(_) => {
             let message =
                 format!("several servers have a tool `{name}`; use a name from `tools/list`");
             return Err(RpcError::new(ErrorCode::TOOL_NAME_CONFLICT, message));
         }
-        _ => {
+        _ => portable_names::find_one(dispatcher, cx, &params.name).ok_or_else(|| {
             let message = format!("unknown tool `{name}`; use a name from `tools/list`");
-            return Err(RpcError::new(ErrorCode::TOOL_NOT_FOUND, message));
-        }
+            RpcError::new(ErrorCode::TOOL_NOT_FOUND, message)
+        })?,
     };
     let cannot = |reason: &str| {
         RpcError::new(ErrorCode::INVALID_TOOL_ARGS, format!("`{name}` cannot be checked: {reason}"))

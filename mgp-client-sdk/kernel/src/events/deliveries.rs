@@ -96,11 +96,14 @@ pub(crate) struct DeliveryContext {
 pub(super) struct SenderContext {
     pub(super) expander: Expander,
     pub(super) proxy: Proxy,
-    pub(super) served: ServedConsole,
+    /// The address at which this process serves the operators' web console.
+    pub(super) served: LateText,
+    /// The option with which commands of the program reach this kernel, if they need one.
+    pub(super) command_option: LateText,
 }
 
-/// The address at which this process serves the operators' web console; not set before it does so.
-pub(super) type ServedConsole = Arc<OnceLock<String>>;
+/// A text that is not set before this process serves clients.
+pub(super) type LateText = Arc<OnceLock<String>>;
 
 /// A delivery of events to one receiver, with the count of accepted events.
 pub(super) struct Delivery {
@@ -140,7 +143,8 @@ impl DeliveryContext {
 
 impl SenderContext {
     pub(super) fn new(expander: &Expander, proxy: Proxy) -> Self {
-        Self { expander: expander.clone(), proxy, served: ServedConsole::default() }
+        let (served, command_option) = (LateText::default(), LateText::default());
+        Self { expander: expander.clone(), proxy, served, command_option }
     }
 
     /// Expands the variables in a text that comes from the user's own configuration file.
@@ -191,10 +195,11 @@ impl Deliveries {
         let _ = self.0.context.set(context);
     }
 
-    /// Sets the address at which this process serves the operators' web console.
-    pub(crate) fn set_console(&self, url: String) {
-        if let Some(context) = self.0.context.get() {
-            let _ = context.sender.served.set(url);
+    /// Sets what messages to people name: the address of this process's web console, and the option of commands.
+    pub(crate) fn set_endpoints(&self, console: Option<String>, command_option: Option<String>) {
+        let Some(DeliveryContext { sender, .. }) = self.0.context.get() else { return };
+        for (text, value) in [(&sender.served, console), (&sender.command_option, command_option)] {
+            let _ = value.map(|value| text.set(value));
         }
     }
 

@@ -52,6 +52,9 @@ pub(crate) struct FleetContext {
     pub(crate) known: KnownServers,
     /// The semaphore that limits how many servers are being started at the same time.
     pub(crate) start_permits: Arc<Semaphore>,
+    /// The semaphore that limits how many servers are being started at the same time to read their lists. Calls do not
+    /// wait for it.
+    pub(crate) first_start_permits: Arc<Semaphore>,
     /// The semaphore that limits how many sessions with subscriptions are being started again at the same time. They
     /// have their own permits, so that the first start of a server and calls do not wait for them.
     pub(crate) resume_permits: Arc<Semaphore>,

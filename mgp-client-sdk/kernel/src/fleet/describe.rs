@@ -97,9 +97,7 @@ fn lack_of_tools(
     {
         // `mgp doctor` shows what follows the last semicolon as the remedy, so the server's text must not be last.
         let id = server.id();
-        return Some(format!(
-            "its tools could not be listed: {error}; see `mgp servers logs {id}`"
-        ));
+        return Some(format!("{error}; see `mgp servers logs {id}`"));
     }
     if let Some(&waiting) = waiting.get(server.id()) {
         let id = server.id();

@@ -2,7 +2,7 @@
 //!
 //! The cached lists outlive the server's process, so that a client can list them without a start of the server.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +17,9 @@ use mgp_types::service::{Call, Method, Params, PeerInfo, ServerId};
 use mgp_types::sync::{Mutex, MutexGuard};
 use mgp_types::{ErrorCode, Payload};
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
+use super::list_entry::fit_entry;
 use super::session::{KnownEras, NegotiatedExtensions, SessionKind, SessionNeeds};
 use crate::hops;
 use crate::server_answer::is_too_deep;
@@ -29,7 +30,11 @@ const MAX_ENTRIES: usize = 10_000;
 /// The maximum size of a list in bytes; further entries are dropped.
 const MAX_BYTES: usize = 4 * 1024 * 1024;
 
-const MAX_PAGES: usize = 200;
+/// The maximum number of pages of a list that are read.
+const MAX_PAGES: usize = 10_000;
+
+/// The time after which no further page of a list is read.
+const PAGES_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The time for which a list is considered fresh if its server does not announce changes of it.
 const FRESH_TTL: Duration = Duration::from_secs(2);
@@ -326,11 +331,21 @@ async fn read(
     if !kind.is_offered(client.capabilities()) {
         return Ok(list.finish());
     }
+    let (mut cursors, until) = (HashSet::new(), Instant::now() + PAGES_TIMEOUT);
     for _ in 0..MAX_PAGES {
         let method = Method::from_static(kind.method());
         let mut call = Call::request(method, Params::of(kind.method(), &params)?, client.context());
         hops::count(&mut call, client.server());
-        let page = match gateway::ungated_supervised(supervised).send(call).await {
+        let answering = gateway::ungated_supervised(supervised).send(call);
+        let answer = if params.cursor.is_none() {
+            answering.await
+        } else if let Ok(answer) = timeout_at(until, answering).await {
+            answer
+        } else {
+            tracing::warn!(%server, method = kind.method(), ?PAGES_TIMEOUT, "list truncated");
+            break;
+        };
+        let page = match answer {
             Ok(reply) => reply.get::<Page>()?,
             // An unknown method is not an error: many servers have resources and do not implement templates.
             Err(error) if error.code() == ErrorCode::METHOD_NOT_FOUND => break,
@@ -344,10 +359,14 @@ async fn read(
                 return Ok(list.finish());
             }
             if let Some(key) = key(kind, &text).filter(|_| !is_too_deep(&text)) {
+                let text = fit_entry(kind, text);
                 list.push(ListEntry { key, text });
             }
         }
-        match client.server().next_page(page.next) {
+        let next = client.server().next_page(page.next);
+        bytes = bytes.saturating_add(next.as_ref().map_or(0, String::len));
+        // A server that repeats a cursor has no further entries.
+        match next.filter(|next| bytes <= MAX_BYTES && cursors.insert(next.clone())) {
             Some(cursor) => params.cursor = Some(cursor),
             None => break,
         }

@@ -22,7 +22,7 @@ use super::log_messages::{ServedPrincipals, request_level};
 use super::refresh_queue::{ListGroup, RefreshQueue};
 use super::server_log::ServerLog;
 use super::session::{Session, SessionKind, SessionUse, has_failed};
-use super::start::{FirstSync, StartHold};
+use super::start::{FIRST_START_PERMIT_TIMEOUT, FirstSync, StartHold};
 use super::subscriptions::Source;
 use crate::active_config::SharedConfig;
 use crate::bounds::CallBounds;
@@ -161,6 +161,18 @@ impl ManagedServer {
         tokio::select! {
             _ = ready => {}
             () = has_failed(&mut states) => {}
+        }
+    }
+
+    /// Starts the server to read its lists, as [`start`](Self::start) does, after it has waited for one of the permits
+    /// for such starts.
+    pub(super) async fn first_start(&self, permits: &Semaphore) {
+        // The semaphore is never closed.
+        let permit = permits.acquire().await;
+        let mut start = pin!(self.start());
+        if tokio::time::timeout(FIRST_START_PERMIT_TIMEOUT, &mut start).await.is_err() {
+            drop(permit);
+            start.await;
         }
     }
 

@@ -3,7 +3,7 @@
 //! The definitions of tools are checked before they enter the index, so a tool whose definition waits for an operator
 //! is not in the index. Resources, templates and prompts go into the [list cache](super::list_cache) of their server.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use mgp_types::method::ToolsList;
 use mgp_types::mgp::{ServerState, ToolSecurity};
 use mgp_types::service::{Call, ServerId, Stack};
 use mgp_types::{ErrorCode, RpcError};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tower_layer::Layer as _;
 
 use super::context::FleetContext;
@@ -28,7 +28,17 @@ use super::stored_lists;
 use crate::hops;
 use crate::proposals::media;
 
-const MAX_PAGES: usize = 100;
+/// The maximum number of pages that are read of a list of tools.
+const MAX_PAGES: usize = 10_000;
+
+/// The number of tools after which no further page is read. Definitions beyond it would be refused, too.
+const MAX_TOOLS: usize = 10_000;
+
+/// The number of bytes of a list of tools after which no further page is read.
+const MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// The time after which no further page of a list of tools is read.
+const PAGES_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The time limit for reading all pages of a list.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
@@ -44,10 +54,19 @@ enum RefreshError {
     Refused(#[from] RpcError),
     #[error("no answer within {READ_TIMEOUT:?}")]
     Timeout,
-    #[error("the list has more than {MAX_PAGES} pages")]
-    TooManyPages,
+    #[error("only {tools} tools were read, because {why}")]
+    Incomplete { tools: usize, why: &'static str },
+    #[error("only {tools} tools were read within {PAGES_TIMEOUT:?}")]
+    Slow { tools: usize },
     #[error(transparent)]
     Index(#[from] IndexError),
+}
+
+impl RefreshError {
+    /// Returns whether a part of the list was read, and is used.
+    fn is_partial(&self) -> bool {
+        matches!(self, Self::Incomplete { .. } | Self::Slow { .. })
+    }
 }
 
 /// Reads stale lists as they appear, until the fleet is dropped.
@@ -104,9 +123,16 @@ async fn refresh_server(server: Arc<ManagedServer>, fleet: Fleet) {
         match read {
             Ok(()) => server.refresh_queue().note_success(group),
             Err(error) => {
-                tracing::warn!(server = %server.id(), %error, list = ?group, "list not read");
-                server.refresh_queue().note_failure(group, &error.to_string());
-                if !matches!(error, RefreshError::TooManyPages) {
+                let shown = if error.is_partial() {
+                    tracing::warn!(server = %server.id(), %error, "list of tools truncated");
+                    error.to_string()
+                } else {
+                    tracing::warn!(server = %server.id(), %error, list = ?group, "list not read");
+                    // Operators see the error only if it is about tools.
+                    format!("its tools could not be listed: {error}")
+                };
+                server.refresh_queue().note_failure(group, &shown);
+                if !matches!(error, RefreshError::Incomplete { .. }) {
                     let stale = fleet.context().stale.clone();
                     tokio::spawn(retry_later(Arc::downgrade(&server), group, stale));
                 }
@@ -158,8 +184,9 @@ async fn read_group(
     };
     match group {
         ListGroup::Tools => {
-            notify(read_tools(server, &reader, &client, fleet.context()).await?);
-            Ok(())
+            let (has_changed, cut) = read_tools(server, &reader, &client, fleet.context()).await?;
+            notify(has_changed);
+            cut.map_or(Ok(()), Err)
         }
         ListGroup::Resources => {
             let (resources, templates, skills) = tokio::join!(
@@ -173,27 +200,33 @@ async fn read_group(
     }
 }
 
-/// Updates the tools of a server in the index; returns whether they changed.
+/// Updates the tools of a server in the index. Returns whether they changed, and the reason if only a part of the list
+/// was read.
 async fn read_tools(
     server: &ManagedServer,
     reader: &SupervisedClient,
     client: &Client,
     context: &FleetContext,
-) -> Result<bool, RefreshError> {
+) -> Result<(bool, Option<RefreshError>), RefreshError> {
     server.lists().set_capabilities(client.capabilities(), client.server().era);
-    let tools = if client.capabilities().tools.is_some() {
+    let (tools, cut) = if client.capabilities().tools.is_some() {
         list_tools(server, reader, client, context).await?
     } else if client.server().capabilities.is_none() {
         // The server has not described its capabilities, so only its answer shows if it has tools.
         match list_tools(server, reader, client, context).await {
             Err(RefreshError::Refused(error)) if error.code() == ErrorCode::METHOD_NOT_FOUND => {
-                Vec::new()
+                (Vec::new(), None)
             }
             listed => listed?,
         }
     } else {
-        Vec::new()
+        (Vec::new(), None)
     };
+    let is_slow = matches!(cut, Some(RefreshError::Slow { .. }));
+    if is_slow && tools.len() < context.index.tools_of(server.id().as_str()).len() {
+        // The tools that were read before are more complete.
+        return Err(RefreshError::Timeout);
+    }
     let tools = hops::nested_tools(tools, client.server());
     let entry = index_entry(server, client, tools, context);
     let has_changed = index(&context.index, entry).await?;
@@ -202,31 +235,57 @@ async fn read_tools(
     if let Err(error) = context.governance.review_ready(server.id()).await {
         tracing::warn!(server = %server.id(), %error, "review of permissions not asked for");
     }
-    Ok(has_changed)
+    Ok((has_changed, cut))
 }
 
-/// Returns the tools from all pages of the list.
+/// Returns the tools from all pages of the list, or those of the first pages and the reason why the others were not
+/// read.
 async fn list_tools(
     server: &ManagedServer,
     reader: &SupervisedClient,
     client: &Client,
     context: &FleetContext,
-) -> Result<Vec<Tool>, RefreshError> {
+) -> Result<(Vec<Tool>, Option<RefreshError>), RefreshError> {
     let gate = DefinitionLayer::new(context.governance.definitions().clone());
     let gate = gate.server(server.id().clone());
     let stack = Stack::new(gate.layer(gateway::ungated_supervised(reader).clone()));
     let (mut tools, mut params) = (Vec::new(), ListParams::new());
+    let (mut bytes, mut cursors) = (0_usize, HashSet::new());
+    let until = Instant::now() + PAGES_TIMEOUT;
+    let mut why = "its list has too many pages";
     for _ in 0..MAX_PAGES {
         let mut call = Call::ask::<ToolsList>(&params, client.context())?;
         hops::count(&mut call, client.server());
-        let page: ListToolsResult = stack.send(call).await?.get()?;
+        let answer = stack.send(call);
+        let reply = if params.cursor.is_none() {
+            answer.await?
+        } else if let Ok(reply) = timeout_at(until, answer).await {
+            reply?
+        } else {
+            let slow = RefreshError::Slow { tools: tools.len() };
+            return Ok((tools, Some(slow)));
+        };
+        bytes += reply.as_body().map_or(0, |body| body.as_raw().as_str().len());
+        let page: ListToolsResult = reply.get()?;
         tools.extend(page.tools);
-        match client.server().next_page(page.next_cursor) {
-            Some(cursor) => params.cursor = Some(cursor),
-            None => return Ok(tools),
+        let Some(cursor) = client.server().next_page(page.next_cursor) else {
+            return Ok((tools, None));
+        };
+        if !cursors.insert(cursor.clone()) {
+            why = "it repeats the cursor of a page";
+            // A server that ignores cursors lists its first tools again.
+            let mut names = HashSet::new();
+            tools.retain(|tool: &Tool| names.insert(tool.name.clone()));
+            break;
         }
+        if tools.len() >= MAX_TOOLS || bytes >= MAX_BYTES {
+            why = "its list is too long";
+            break;
+        }
+        params.cursor = Some(cursor);
     }
-    Err(RefreshError::TooManyPages)
+    let cut = RefreshError::Incomplete { tools: tools.len(), why };
+    Ok((tools, Some(cut)))
 }
 
 fn index_entry(

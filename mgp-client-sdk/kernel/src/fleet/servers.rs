@@ -67,8 +67,9 @@ impl Fleet {
         // them.
         let subscriptions = &self.0.context.subscriptions;
         if !is_known || subscriptions.has(&server.source(SessionKind::Main)) {
+            let permits = Arc::clone(&self.0.context.first_start_permits);
             let server = Arc::clone(&server);
-            tokio::spawn(async move { server.start().await });
+            tokio::spawn(async move { server.first_start(&permits).await });
         }
         if subscriptions.has(&server.source(SessionKind::Legacy)) {
             let server = Arc::clone(&server);
@@ -126,10 +127,11 @@ impl Fleet {
     }
 
     /// Waits for the lists of new servers, for a limited time after they were added. A server that does not answer is
-    /// recorded, so that the next kernel does not wait for it.
+    /// recorded, so that the next kernel does not wait for it; one that waits for its start, or that has listed its
+    /// tools, is not.
     pub(crate) async fn synced(&self, servers: impl Iterator<Item = &Arc<ManagedServer>>) {
         let waits = servers.map(|server| async move {
-            if !server.synced().await {
+            if !server.synced().await && !server.waits_for_first_start() && !self.is_known(server) {
                 tracing::warn!(server = %server.id(), "server does not answer; lists go on without it");
                 self.0.context.known.insert_silent(&server.config());
             }

@@ -2,15 +2,29 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use mgp_client_sdk::SupervisedClient;
 use mgp_types::mgp::ShutdownReason;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 /// The time for which requests for lists and searches wait for the lists of a server after it was added.
 pub(crate) const FIRST_SYNC_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The maximum time that a first start occupies its permit, so that servers that hang do not delay the others for long.
+pub(super) const FIRST_START_PERMIT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The limits of the number of servers that are started at the same time to read their lists.
+const FIRST_STARTS: (usize, usize) = (4, 8);
+
+/// Creates the semaphore that limits how many servers are started at the same time to read their lists. If a kernel
+/// started many interpreters at once on few processors, none of them would answer before its time limit.
+pub(crate) fn first_start_permits() -> Semaphore {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    Semaphore::new((2 * processors).clamp(FIRST_STARTS.0, FIRST_STARTS.1))
+}
 
 /// A switch that prevents starts of a server while an operator keeps it stopped, and forever after its removal.
 ///

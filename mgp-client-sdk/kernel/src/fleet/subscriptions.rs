@@ -291,42 +291,34 @@ mod tests {
     use std::time::Duration;
 
     use futures_util::future::join_all;
+    use mgp_client_sdk::TestClient;
     use mgp_lifecycle::EraChoice;
     use mgp_server_sdk::{Resource, Server};
-    use mgp_transport::{Connection, duplex};
     use mgp_types::method::Request as _;
-    use mgp_types::service::Stack;
+    use mgp_types::service::{Stack, around};
     use tokio::time::Instant;
-    use tower_layer::layer_fn;
 
     use super::*;
 
     const TIMEOUT: Duration = Duration::from_secs(10);
 
     /// Connects to a server that never answers requests to subscribe, which it counts.
-    async fn hung(requests: &Arc<AtomicUsize>) -> Client {
+    async fn hung(requests: &Arc<AtomicUsize>) -> TestClient {
         let requests = Arc::clone(requests);
-        let hangs = layer_fn(move |inner: Stack| {
-            let requests = Arc::clone(&requests);
-            Stack::from_fn(move |call| {
-                let is_hung = call.method().as_str() == ResourcesSubscribe::METHOD;
-                requests.fetch_add(usize::from(is_hung), Ordering::SeqCst);
-                let sent = inner.send(call);
-                async move {
-                    if is_hung {
-                        std::future::pending::<()>().await;
-                    }
-                    sent.await
+        let hangs = around(move |call, inner: Stack| {
+            let is_hung = call.method().as_str() == ResourcesSubscribe::METHOD;
+            requests.fetch_add(usize::from(is_hung), Ordering::SeqCst);
+            async move {
+                if is_hung {
+                    std::future::pending::<()>().await;
                 }
-            })
+                inner.send(call).await
+            }
         });
         let news = Resource::text("test://news", "news", "none");
         let server = Server::new("hung", "1").resource(news).layer(hangs);
-        let (here, there) = duplex();
-        let stack = server.into_stack().unwrap();
-        tokio::spawn(Connection::new(there.reader, there.writer, stack).run());
         let builder = Client::builder("kernel", "1").era(EraChoice::Legacy).timeout(TIMEOUT);
-        builder.connect(here.reader, here.writer).await.unwrap()
+        TestClient::with_builder(server, builder).await
     }
 
     #[tokio::test(start_paused = true)]

@@ -12,21 +12,21 @@ use mgp_lifecycle::EraChoice;
 use mgp_server_sdk::{
     CallerState, ContextExt as _, Prompt, Resource, Resources, Server, SessionStates, Tool,
 };
-use mgp_testkit::until;
+use mgp_testkit::{until, until_shown};
 use mgp_transport::{Connection, duplex};
 use mgp_types::mcp::{ElicitParams, Era, ListChanged, ListPromptsResult, Revision};
 use mgp_types::method::{PromptsList, Request as _, ToolsList};
 use mgp_types::mgp::{DefaultPolicy, RiskLevel, ServerState, ShutdownReason};
 use mgp_types::proposal::SessionState;
-use mgp_types::service::{Context, Reply, Stack};
+use mgp_types::service::{Context, Reply, Stack, around, gate};
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, RpcError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
-use tower_layer::layer_fn;
 
 use super::ManagedServer;
 use super::idle::IDLE_TIMEOUT;
+use super::start::FIRST_START_PERMIT_TIMEOUT;
 use crate::Kernel;
 
 /// A kernel with one server; the instances of the server are numbered.
@@ -98,14 +98,11 @@ impl World {
         // Notifications that are still in flight may belong to a previous instance.
         tokio::time::sleep(Duration::from_secs(5)).await;
         let before = updates.load(Ordering::SeqCst);
-        for _ in 0..1000 {
+        until("a notification arrives", async || {
             self.resources.lock().last().unwrap().updated("test://news");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-            if updates.load(Ordering::SeqCst) > before {
-                return;
-            }
-        }
-        panic!("no notification arrived");
+            updates.load(Ordering::SeqCst) > before
+        })
+        .await;
     }
 
     /// Takes all permits for starting servers, so that no server can start.
@@ -130,13 +127,7 @@ async fn take_all(permits: &Arc<Semaphore>) -> OwnedSemaphorePermit {
 
 /// Waits until the only server is in a state.
 async fn becomes(kernel: &Kernel, state: ServerState) {
-    for _ in 0..1000 {
-        if kernel.servers()[0].status == state {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("it never became {state}: {:?}", kernel.servers());
+    until_shown(|| (kernel.servers()[0].status == state, kernel.servers())).await;
 }
 
 /// Waits until the tools of a server are known.
@@ -259,6 +250,35 @@ async fn a_server_that_waits_for_its_first_start_is_not_described_as_one_to_star
 }
 
 #[tokio::test(start_paused = true)]
+async fn calls_wait_for_no_first_start_of_other_servers_and_these_not_for_one_that_hangs() {
+    let world = World::new(Isolation::Shared).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let permits = Arc::clone(&world.kernel.0.fleet.context().first_start_permits);
+    let all = permits.available_permits();
+    let first_starts = take_all(&permits).await;
+    let text = "[[servers]]\nid = 'next'\ncommand = 'no-such-program'\n";
+    let config = Config::parse("mgp.toml", text).unwrap().config.servers.remove(0);
+    let next = world.kernel.0.fleet.add(config).unwrap();
+    world.server().client().stop(ShutdownReason::IdleTimeout).await;
+    let made = world.made();
+    world.client.text("which", ()).await;
+    assert_eq!(world.made(), made + 1, "the call started its server");
+    assert!(next.waits_for_first_start());
+    let fleet = &world.kernel.0.fleet;
+    fleet.synced(std::iter::once(&next)).await;
+    assert!(!fleet.context().known.is_silent(&next.config()), "it had no chance to answer");
+
+    let starts = world.take_permits().await;
+    drop(first_starts);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(permits.available_permits(), all - 1);
+    tokio::time::sleep(FIRST_START_PERMIT_TIMEOUT).await;
+    assert_eq!(permits.available_permits(), all, "a start that hangs delays no others");
+    drop(starts);
+    world.kernel.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_while_an_idle_server_stops_starts_it_again() {
     let world = World::new(Isolation::Shared).await;
     assert_eq!(world.kernel.servers()[0].instances, None);
@@ -328,26 +348,17 @@ async fn a_list_that_a_server_fails_to_return_is_read_again() {
     let counts = Arc::clone(&asked);
     let fails_at_first = move || {
         let counts = Arc::clone(&counts);
-        let fails = layer_fn(move |inner: Stack| {
-            let counts = Arc::clone(&counts);
-            Stack::from_fn(move |call| {
-                let lists = call.method().as_str() == ToolsList::METHOD;
-                let fails = lists && counts.fetch_add(1, Ordering::SeqCst) < 3;
-                let sent = inner.send(call);
-                async move { if fails { Err(RpcError::internal("not yet")) } else { sent.await } }
-            })
+        let fails = gate(move |call| {
+            let lists = call.method().as_str() == ToolsList::METHOD;
+            let fails = lists && counts.fetch_add(1, Ordering::SeqCst) < 3;
+            if fails { Err(RpcError::internal("not yet")) } else { Ok(()) }
         });
         Server::new("late", "1")
             .tool(Tool::new("late", "Says so", || async { "late" }))
             .layer(fails)
     };
     let kernel = Kernel::builder().local("late", fails_at_first).build().await.unwrap();
-    let known = async {
-        while kernel.index().tools_of("late").is_empty() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_mins(1), known).await.expect("the list is not read again");
+    until("the list is read again", async || !kernel.index().tools_of("late").is_empty()).await;
     assert!(asked.load(Ordering::SeqCst) > 3);
     kernel.stop().await;
 }
@@ -486,13 +497,7 @@ async fn check_announced(kernel: &Kernel) {
     let first = names().await;
     assert!(first.iter().any(|name| name == "mgp_tools_discover"), "{first:?}");
     let before = changes.load(Ordering::SeqCst);
-    let announced = async {
-        while changes.load(Ordering::SeqCst) == before {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    let within = tokio::time::timeout(Duration::from_hours(1), announced);
-    within.await.expect("the change was not announced");
+    until("the change is announced", async || changes.load(Ordering::SeqCst) != before).await;
     assert_eq!(names().await, ["now"]);
     kernel.stop().await;
 }
@@ -502,17 +507,11 @@ async fn the_late_answer_of_a_server_without_tools_is_announced() {
     let clock =
         || Server::new("clock", "1").tool(Tool::new("now", "The time", || async { "noon" }));
     let late = || {
-        let waits = layer_fn(|inner: Stack| {
-            Stack::from_fn(move |call| {
-                let is_late = call.method().as_str() == PromptsList::METHOD;
-                let sent = inner.send(call);
-                async move {
-                    if is_late {
-                        tokio::time::sleep(Duration::from_secs(20)).await;
-                    }
-                    sent.await
-                }
-            })
+        let waits = around(|call, inner: Stack| async move {
+            if call.method().as_str() == PromptsList::METHOD {
+                tokio::time::sleep(Duration::from_secs(20)).await;
+            }
+            inner.send(call).await
         });
         Server::new("late", "1").prompt(Prompt::new("p", "Asks", || async { "p" })).layer(waits)
     };
@@ -529,22 +528,18 @@ async fn a_changed_list_is_announced_although_another_server_never_answers() {
         let is_changed = Arc::clone(&is_changed);
         move || {
             let is_changed = Arc::clone(&is_changed);
-            let changes = layer_fn(move |inner: Stack| {
-                let is_changed = Arc::clone(&is_changed);
-                Stack::from_fn(move |call| {
-                    let lists = call.method().as_str() == PromptsList::METHOD;
-                    let has_changed = lists && is_changed.load(Ordering::SeqCst);
-                    let sent = inner.send(call);
-                    async move {
-                        if has_changed && answers {
-                            Reply::of(&ListPromptsResult::new(Vec::new()))
-                        } else if has_changed {
-                            std::future::pending().await
-                        } else {
-                            sent.await
-                        }
+            let changes = around(move |call, inner: Stack| {
+                let lists = call.method().as_str() == PromptsList::METHOD;
+                let has_changed = lists && is_changed.load(Ordering::SeqCst);
+                async move {
+                    if has_changed && answers {
+                        Reply::of(&ListPromptsResult::new(Vec::new()))
+                    } else if has_changed {
+                        std::future::pending().await
+                    } else {
+                        inner.send(call).await
                     }
-                })
+                }
             });
             let server = Server::new(id, "1").prompt(Prompt::new(id, "Asks", || async { "p" }));
             // The kernel reads a list again only if its server does not announce changes.

@@ -7,6 +7,7 @@ use mgp_types::{ErrorCode, Object, Payload, RpcError};
 use serde::de::IgnoredAny;
 
 use super::json_scanner::JsonScanner;
+use crate::server_answer::without_nulls;
 
 /// The member of a result with its content blocks.
 const CONTENT: &str = "content";
@@ -104,7 +105,7 @@ fn scan_block(block: &mut JsonScanner<'_>) -> Option<()> {
                 return scan_resource(value);
             }
             b"annotations" | b"_meta" => return (value.value()? == b'{').then_some(()),
-            _ => return value.value().map(drop),
+            _ => return (value.value()? != b'n').then_some(()),
         };
         found |= string;
         value.string().map(drop)
@@ -128,7 +129,7 @@ fn scan_resource(resource: &mut JsonScanner<'_>) -> Option<()> {
             value.string().map(drop)
         }
         b"text" | b"blob" | b"mimeType" => value.string().map(drop),
-        _ => value.value().map(drop),
+        _ => (value.value()? != b'n').then_some(()),
     })?;
     has_uri.then_some(())
 }
@@ -147,13 +148,16 @@ fn mend(result: &Payload) -> Result<Payload, RpcError> {
     Payload::of(&members)
 }
 
-/// Replaces each invalid block of a result by a text block with its JSON, and adds the list of blocks if it is absent.
+/// Replaces each invalid block of a result by a text block with its JSON, removes the members of the others that are
+/// null, and adds the list of blocks if it is absent.
 fn replace_invalid_blocks(result: &mut Object) -> Result<(), RpcError> {
     let blocks: Option<Vec<Payload>> = result.decode(CONTENT).map_err(|error| malformed(&error))?;
     let mut blocks = blocks.unwrap_or_default();
     for block in &mut blocks {
         if block.get::<ContentBlock>().is_err() {
             *block = Payload::of(&ContentBlock::text(block.as_str()))?;
+        } else if let Some(fitted) = without_nulls(block) {
+            *block = fitted;
         }
     }
     result.encode(CONTENT, &blocks)
@@ -252,6 +256,27 @@ mod tests {
             let text = Payload::of(&ContentBlock::text(block)).unwrap();
             let result = |block: &str| format!(r#"{{"content":[{valid},{block}],"isError":true}}"#);
             assert_eq!(formed(&result(block)).unwrap(), result(text.as_str()), "{block}");
+        }
+    }
+
+    #[test]
+    fn members_of_a_block_that_are_null_are_left_out() {
+        for (block, expected) in [
+            (
+                r#"{"type":"text","text":"a","annotations":null,"_meta":null}"#,
+                r#"{"type":"text","text":"a"}"#,
+            ),
+            (
+                r#"{"type":"resource_link","uri":"a:b","name":"b","title":null}"#,
+                r#"{"type":"resource_link","uri":"a:b","name":"b"}"#,
+            ),
+            (
+                r#"{"type":"resource","resource":{"uri":"a:b","text":"x","blob":null}}"#,
+                r#"{"type":"resource","resource":{"uri":"a:b","text":"x"}}"#,
+            ),
+        ] {
+            let result = |block: &str| format!(r#"{{"content":[{block}],"isError":false}}"#);
+            assert_eq!(formed(&result(block)).unwrap(), result(expected));
         }
     }
 

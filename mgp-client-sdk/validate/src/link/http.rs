@@ -160,7 +160,7 @@ impl Endpoint {
         received: &mpsc::Sender<Received>,
     ) -> Result<(), String> {
         let request = self.request(&message)?;
-        let response = self.client.request(request).await.map_err(|error| error.to_string())?;
+        let response = self.client.request(request).await.map_err(|error| causes(&error))?;
         let (parts, body) = response.into_parts();
         let _ = accepts.send(());
         if let Some(id) = parts.headers.get("mcp-session-id") {
@@ -232,7 +232,7 @@ impl Endpoint {
             }
         }
         let request = request.body(Full::default()).map_err(|error| error.to_string())?;
-        let response = self.client.request(request).await.map_err(|error| error.to_string())?;
+        let response = self.client.request(request).await.map_err(|error| causes(&error))?;
         let (parts, body) = response.into_parts();
         let is_stream = parts.status.is_success() && is_event_stream(&parts.headers);
         Ok(is_stream.then_some(body))
@@ -282,7 +282,7 @@ impl Endpoint {
     ) -> Result<(), String> {
         let mut events = EventBuffer::default();
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| error.to_string())?;
+            let frame = frame.map_err(|error| causes(&error))?;
             let Some(data) = frame.data_ref() else { continue };
             events.push(data);
             if events.bytes.len() > MAX_MESSAGE {
@@ -466,10 +466,16 @@ fn add_mirrored(headers: &mut HeaderMap, message: &Value) {
     }
 }
 
+/// Returns the texts of an error and its sources, which have the reason why a server was not reached.
+fn causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let all = std::iter::successors(Some(error), |error| error.source());
+    all.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
 async fn collect(mut body: Incoming) -> Result<Vec<u8>, String> {
     let mut all = Vec::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| error.to_string())?;
+        let frame = frame.map_err(|error| causes(&error))?;
         if let Some(data) = frame.data_ref() {
             all.extend_from_slice(data);
         }

@@ -201,3 +201,37 @@ async fn each_use_of_a_durable_subscription_keeps_it_from_being_removed_as_unuse
         mgp_testkit::until(used, is_noted).await;
     }
 }
+
+#[tokio::test]
+async fn a_running_hub_removes_subscriptions_that_are_not_used_and_old_events() {
+    let folder = mgp_testkit::temp_dir();
+    {
+        let hub = hub(&folder).await;
+        let mut one = Subscriber::new(&hub);
+        one.request("mgp/events/subscribe", durable()).await.unwrap();
+        drop(hub.reader("hook", &["a.*"], None).await.unwrap());
+        for _ in 0..2 {
+            hub.publish(EventDraft::new("a.b")).await.unwrap();
+        }
+        settle().await;
+    }
+    let db = Db::open(folder.path().join("events.db")).await.unwrap();
+    let hub = EventHub::new();
+    hub.keep_in_db(db.clone()).await.unwrap();
+    let reader = hub.reader("hook", &["a.*"], None).await.unwrap();
+    assert_eq!((hub.subscriptions(), reader.waiting()), (2, 2));
+    // A use is stored once an hour.
+    tokio::time::pause();
+    tokio::time::advance(std::time::Duration::from_hours(2)).await;
+    tokio::time::resume();
+    for sql in [
+        "UPDATE events_subscriptions SET used_at = 0",
+        "UPDATE events_kept SET stored_at = 0 WHERE seq = 1",
+    ] {
+        db.write(move |tx| Ok(tx.execute(sql, [])?)).await.unwrap();
+    }
+    hub.remove_unused().await.unwrap();
+    assert_eq!((hub.subscriptions(), reader.waiting()), (1, 1));
+    hub.publish(EventDraft::new("a.b")).await.unwrap();
+    assert_eq!(reader.read(9).await.unwrap().iter().map(|one| one.seq).collect::<Vec<_>>(), [2, 3]);
+}

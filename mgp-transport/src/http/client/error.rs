@@ -58,6 +58,8 @@ pub(super) enum Fault {
     Status { status: StatusCode, wait: Option<Duration>, challenge: String, has_credentials: bool },
     /// The answer of the server is malformed.
     Malformed(String),
+    /// The answer of the server is encoded, e.g. compressed.
+    Encoded { encoding: &'static str, endpoint: String },
     /// The answer of the server, or one event in it, is too long.
     TooLong { what: &'static str, bound: usize },
     /// The stream ended before the answer and cannot be resumed.
@@ -110,18 +112,7 @@ impl From<Fault> for RpcError {
                 Self::new(ErrorCode::SERVER_NOT_READY, format!("cannot reach {place}: {why}"))
                     .because(HttpFailure::Unreachable)
             }
-            Fault::Untrusted { place, why } => {
-                let error = Self::new(
-                    ErrorCode::SERVER_NOT_READY,
-                    format!("cannot trust {place}: {why}"),
-                )
-                .because(HttpFailure::Unreachable);
-                // The certificate is still not trusted in the next attempt, so no retry is suggested.
-                match Recovery::default_for(ErrorCode::SERVER_NOT_READY) {
-                    Some(hints) => error.recovery(hints.no_retry()),
-                    None => error,
-                }
-            }
+            Fault::Untrusted { place, why } => untrusted(&place, &why),
             // The server might have run the request, so the error code must not suggest a retry.
             Fault::Broken { place, why } => Self::new(
                 ErrorCode::UPSTREAM_ERROR,
@@ -137,6 +128,7 @@ impl From<Fault> for RpcError {
                 refusal(status, wait, &challenge, has_credentials)
             }
             Fault::Malformed(why) => malformed(why),
+            Fault::Encoded { encoding, endpoint } => encoded(encoding, &endpoint),
             Fault::TooLong { what, bound } => {
                 tracing::warn!(what, bound, "dropped a message that is too long");
                 Self::new(
@@ -166,9 +158,30 @@ impl From<Fault> for RpcError {
     }
 }
 
+/// Returns the error for a server whose certificate is not trusted.
+fn untrusted(place: &str, why: &str) -> RpcError {
+    let message = format!("cannot trust {place}: {why}");
+    let error =
+        RpcError::new(ErrorCode::SERVER_NOT_READY, message).because(HttpFailure::Unreachable);
+    // The certificate is still not trusted in the next attempt, so no retry is suggested.
+    match Recovery::default_for(ErrorCode::SERVER_NOT_READY) {
+        Some(hints) => error.recovery(hints.no_retry()),
+        None => error,
+    }
+}
+
 /// Returns the error for a response that is not an answer of an MCP server.
 fn malformed(why: String) -> RpcError {
     RpcError::new(ErrorCode::UPSTREAM_ERROR, why).because(HttpFailure::NoAnswer)
+}
+
+/// Returns the error for a response whose body is encoded.
+fn encoded(encoding: &str, endpoint: &str) -> RpcError {
+    let message = format!(
+        "the server encoded its answer although it was not asked to (Content-Encoding: {encoding}); turn off the \
+         compression of {endpoint}, or of the proxy before it"
+    );
+    RpcError::new(ErrorCode::UPSTREAM_ERROR, message).because(HttpFailure::Encoded)
 }
 
 /// Returns the error for a status, with a remedy.

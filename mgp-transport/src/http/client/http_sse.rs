@@ -3,7 +3,7 @@
 //! The server sends all its messages on one event stream. Its first event is the address to which the client posts
 //! messages.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::future::pending;
 use std::time::Duration;
 
@@ -15,13 +15,15 @@ use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
+use mgp_types::mcp::CancelledParams;
+use mgp_types::method::{Cancelled, Notification as _};
 use mgp_types::service::{CutMessage, HttpFailure, write_answer};
 use mgp_types::{Id, RpcError};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::pin::pin;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::config::HttpClientConfig;
 use super::endpoint::Endpoint;
@@ -36,6 +38,10 @@ use crate::frame::answer_too_long;
 
 /// The number of bytes of held messages after which no more messages are read; one larger message does not count.
 const MAX_HELD_BYTES: usize = 1 << 20;
+
+/// The minimum time between the start of a request's POST and its cancellation while the POST is running. Each POST has
+/// its own connection, so that the cancellation could overtake its request, and have no effect.
+const CANCEL_DELAY: Duration = Duration::from_millis(250);
 
 /// The reason why a server cannot be used over HTTP+SSE.
 #[derive(Debug, thiserror::Error)]
@@ -223,12 +229,15 @@ async fn send(
 ///
 /// Several POSTs run at once, because some servers answer the POST of a request only after they have handled the
 /// request. Requests and notifications after a notification are held back until it was posted: a server refuses
-/// requests that overtake the notification that the client is initialized. Answers are never held back, because the
-/// server can need them to handle a message that is being posted.
+/// requests that overtake the notification that the client is initialized. A cancellation is also held back while it
+/// could overtake its request. Answers are never held back, because the server can need them to handle a message that
+/// is being posted.
 struct Posting<'a> {
     posts: &'a HttpSender,
     writer: &'a Writer,
-    running: FuturesUnordered<BoxFuture<'a, (Sent, Kind)>>,
+    running: FuturesUnordered<BoxFuture<'a, (Sent, Kind, Option<Id>)>>,
+    /// The times at which the POSTs of the running requests began.
+    started: HashMap<Id, Instant>,
     /// The numbers of running POSTs, by the kind of their message.
     requests: usize,
     notifications: usize,
@@ -244,6 +253,7 @@ impl<'a> Posting<'a> {
             posts,
             writer,
             running: FuturesUnordered::new(),
+            started: HashMap::new(),
             requests: 0,
             notifications: 0,
             answers: 0,
@@ -289,27 +299,45 @@ impl<'a> Posting<'a> {
         self.held.retain(|(head, _)| head.kind() == Kind::Notification);
         loop {
             self.start_held();
-            if self.notifications + self.answers == 0 || self.ended().await == Sent::Lost {
+            let is_done = self.notifications + self.answers == 0 && self.due().is_none();
+            if is_done || self.ended().await == Sent::Lost {
                 return;
             }
         }
     }
 
-    /// Starts to post an answer; holds back another message until [`start_held`](Self::start_held) can start it.
+    /// Starts to post an answer; holds back another message until [`start_held`](Self::start_held) can start it. A
+    /// request that is cancelled while it is held back is not posted.
     fn accept(&mut self, body: Bytes) {
-        let head: Head = serde_json::from_slice(&body).unwrap_or_default();
-        if head.kind() == Kind::Answer {
-            self.start(head, body);
-        } else {
-            self.held_bytes += body.len();
-            self.held.push_back((head, body));
+        let mut head: Head = serde_json::from_slice(&body).unwrap_or_default();
+        match head.kind() {
+            Kind::Answer => return self.start(head, body),
+            Kind::Request => {}
+            Kind::Notification => head.cancels = cancelled(&body),
         }
+        if let Some(id) = &head.cancels
+            && let Some(at) = self.held.iter().position(|(held, _)| held.is_request(id))
+        {
+            let removed = self.held.remove(at);
+            self.held_bytes -= removed.map_or(0, |(_, body)| body.len());
+            return;
+        }
+        self.held_bytes += body.len();
+        self.held.push_back((head, body));
+    }
+
+    /// Returns the time at which the next message may be posted, if it is a cancellation that must wait.
+    fn due(&self) -> Option<Instant> {
+        let (head, _) = self.held.front()?;
+        let due = *self.started.get(head.cancels.as_ref()?)? + CANCEL_DELAY;
+        (due > Instant::now()).then_some(due)
     }
 
     /// Starts to post messages that are held back, in their order, unless a notification is being posted. A request
     /// also waits for one of the places for requests.
     fn start_held(&mut self) {
         while self.notifications == 0
+            && self.due().is_none()
             && let Some(kind) = self.held.front().map(|(head, _)| head.kind())
             && (kind == Kind::Notification || self.requests < self.most())
             && let Some((head, body)) = self.held.pop_front()
@@ -322,16 +350,35 @@ impl<'a> Posting<'a> {
     fn start(&mut self, head: Head, body: Bytes) {
         let (posts, writer, kind) = (self.posts, self.writer, head.kind());
         *self.count(kind) += 1;
-        self.running.push(Box::pin(async move { (post(posts, head, body, writer).await, kind) }));
+        let id = head.id.clone().filter(|_| kind == Kind::Request);
+        if let Some(id) = &id {
+            self.started.insert(id.clone(), Instant::now());
+        }
+        self.running
+            .push(Box::pin(async move { (post(posts, head, body, writer).await, kind, id) }));
     }
 
-    /// Waits until a POST ends; waits for ever if none is running.
+    /// Waits until a POST ends, or the next message may be posted; waits for ever if none is running.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
     async fn ended(&mut self) -> Sent {
-        let Some((sent, kind)) = self.running.next().await else { return pending().await };
+        let due = self.due();
+        let waiting = pin!(async {
+            match due {
+                Some(due) => sleep_until(due).await,
+                None => pending().await,
+            }
+        });
+        let ended = match select(self.running.next(), waiting).await {
+            Either::Left((ended, _)) => ended,
+            Either::Right(_) => return Sent::Done,
+        };
+        let Some((sent, kind, id)) = ended else { return pending().await };
         *self.count(kind) -= 1;
+        if let Some(id) = id {
+            self.started.remove(&id);
+        }
         sent
     }
 
@@ -363,9 +410,16 @@ struct Head {
     id: Option<Id>,
     #[serde(default)]
     method: Option<IgnoredAny>,
+    /// The request that this notification cancels.
+    #[serde(skip)]
+    cancels: Option<Id>,
 }
 
 impl Head {
+    fn is_request(&self, id: &Id) -> bool {
+        self.kind() == Kind::Request && self.id.as_ref() == Some(id)
+    }
+
     fn kind(&self) -> Kind {
         match (&self.method, &self.id) {
             (None, _) => Kind::Answer,
@@ -373,6 +427,17 @@ impl Head {
             (Some(_), Some(_)) => Kind::Request,
         }
     }
+}
+
+/// Returns the id of the request that a notification cancels.
+fn cancelled(notification: &[u8]) -> Option<Id> {
+    #[derive(Deserialize)]
+    struct Cancellation {
+        method: String,
+        params: CancelledParams,
+    }
+    let read: Cancellation = serde_json::from_slice(notification).ok()?;
+    read.params.request_id.filter(|_| read.method == Cancelled::METHOD)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

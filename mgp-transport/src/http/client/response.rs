@@ -1,7 +1,7 @@
 //! The response to a POST: JSON, an event stream, an empty response, or a refusal.
 
 use bytestring::ByteString;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
@@ -60,6 +60,9 @@ impl HttpSender {
             super::sender::drain(body).await;
             return Ok(());
         }
+        if let Some(encoding) = content_encoding(&head.headers) {
+            return Err(Fault::Encoded { encoding, endpoint: self.endpoint.to_string() }.into());
+        }
         let named = head.headers.get(CONTENT_TYPE);
         let named = named.map_or("no content type".to_owned(), |named| format!("{named:?}"));
         Err(Fault::Malformed(format!(
@@ -98,8 +101,23 @@ pub(super) enum ContentKind {
     Events,
 }
 
-/// Returns the kind of a body by its content type; `None` if it is neither JSON nor an event stream.
+/// Returns the name of the encoding of a body that is encoded, e.g. compressed. This client decodes none.
+fn content_encoding(headers: &HeaderMap) -> Option<&'static str> {
+    let named = headers.get(CONTENT_ENCODING)?.as_bytes();
+    let is = |name: &&str| named.eq_ignore_ascii_case(name.as_bytes());
+    if named.is_empty() || is(&"identity") {
+        return None;
+    }
+    // The text of the server is not repeated.
+    Some(["gzip", "br", "deflate", "zstd"].into_iter().find(is).unwrap_or("unknown"))
+}
+
+/// Returns the kind of a body by its content type; `None` if it is neither JSON nor an event stream, or if it is
+/// encoded.
 pub(super) fn content_kind(headers: &HeaderMap) -> Option<ContentKind> {
+    if content_encoding(headers).is_some() {
+        return None;
+    }
     let named = headers.get(CONTENT_TYPE)?.to_str().ok()?;
     // The usual form, which needs no search.
     if named == "application/json" {

@@ -8,8 +8,8 @@ use mgp_types::service::Principal;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HttpConfig {
-    /// The path of the endpoint; requests for other paths get 404. `None` accepts every path, for a service that is
-    /// mounted in a router. Default: `/mcp`.
+    /// The path of the endpoint, which is also served with a slash at its end; requests for other paths get 404. `None`
+    /// accepts every path, for a service that is mounted in a router. Default: `/mcp`.
     pub endpoint: Option<String>,
     /// The principal of requests that no outer layer authenticated; if `None`, such requests get 401. Default: `None`.
     pub anonymous: Option<Principal>,

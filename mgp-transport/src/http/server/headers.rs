@@ -71,9 +71,9 @@ impl<'a> RequestHeaders<'a> {
         self.accept.is_none_or(|accept| accept.events)
     }
 
-    /// Returns whether the client accepts both JSON and an event stream.
-    pub(super) fn takes_both(&self) -> bool {
-        self.accept.is_none_or(|accept| accept.events && accept.json)
+    /// Returns whether the client accepts JSON.
+    pub(super) fn takes_json(&self) -> bool {
+        self.accept.is_none_or(|accept| accept.json)
     }
 }
 
@@ -136,11 +136,11 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_accept(values: &[&'static str], events: bool, both: bool) {
+    fn check_accept(values: &[&'static str], events: bool, json: bool) {
         let pairs: Vec<_> = values.iter().map(|value| ("accept", *value)).collect();
         let headers = headers(&pairs);
         let read = RequestHeaders::read(&headers).unwrap();
-        assert_eq!((read.takes_events(), read.takes_both()), (events, both), "{values:?}");
+        assert_eq!((read.takes_events(), read.takes_json()), (events, json), "{values:?}");
     }
 
     #[test]
@@ -152,9 +152,9 @@ mod tests {
         check_accept(&["*/*"], true, true);
         check_accept(&["text/*"], true, false);
         check_accept(&["text/event-stream"], true, false);
-        check_accept(&["application/json"], false, false);
+        check_accept(&["application/json"], false, true);
         check_accept(&["text/html"], false, false);
-        check_accept(&["application/json, text/event-stream;q=0"], false, false);
+        check_accept(&["application/json, text/event-stream;q=0"], false, true);
         check_accept(&["application/json;charset=utf-8; Q=0.000 ,text/event-stream"], true, false);
         check_accept(&["text/event-stream;q=0.001", "application/json;q=1"], true, true);
         check_accept(&[""], false, false);

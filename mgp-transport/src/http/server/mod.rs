@@ -29,6 +29,7 @@ use std::convert::Infallible;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -209,7 +210,7 @@ where
         return Box::pin(ReceivedRequest { state, parts, headers }.tool_path(path, body)).await;
     }
     if let Some(served) = &state.config.endpoint
-        && served != parts.uri.path()
+        && !is_endpoint(parts.uri.path(), served)
     {
         let requested = clip_text(parts.uri.path());
         return Err(Refusal::Path { requested, served: served.clone() });
@@ -221,6 +222,16 @@ where
         Method::DELETE => received.delete(),
         _ => Err(Refusal::Method(clip_text(parts.method.as_str()))),
     }
+}
+
+/// Returns whether a path is the path of the endpoint, with or without a slash at the end. Many clients are configured
+/// with that slash, because frameworks that mount an endpoint below a path serve it there.
+fn is_endpoint(path: &str, served: &str) -> bool {
+    path == served || without_slash(path) == without_slash(served)
+}
+
+fn without_slash(path: &str) -> &str {
+    path.strip_suffix('/').unwrap_or(path)
 }
 
 /// A received request.
@@ -278,10 +289,32 @@ impl ReceivedRequest<'_> {
         Ok(session)
     }
 
+    /// Returns whether an answer without earlier messages is sent as JSON, and not as an event stream.
+    fn answers_in_json(&self) -> bool {
+        let is_preferred = self.state.config.answer_mode == AnswerMode::AsNeeded;
+        self.headers.takes_json() && (is_preferred || !self.headers.takes_events())
+    }
+
+    /// Returns the time after which a running call is answered with an event stream. A client that accepts JSON only
+    /// waits for the answer, however long that takes.
+    fn stream_delay(&self) -> Duration {
+        if self.headers.takes_events() { self.state.config.stream_delay } else { Duration::MAX }
+    }
+
     /// Returns the principal of the request.
     fn principal(&self) -> Result<Principal, Refusal> {
         let known = self.parts.extensions.get::<Principal>();
         known.or(self.state.config.anonymous.as_ref()).cloned().ok_or(Refusal::NoPrincipal)
+    }
+
+    /// Refuses to send an answer as JSON after the credentials of its request became invalid. Only a client that accepts
+    /// JSON only can wait for long; the stream of any other client ends at that moment.
+    fn check_credentials(&self) -> Result<(), Refusal> {
+        let grant = self.parts.extensions.get::<CredentialGrant>();
+        if self.headers.takes_events() || grant.is_none_or(CredentialGrant::is_valid) {
+            return Ok(());
+        }
+        Err(Refusal::NoPrincipal)
     }
 
     /// Returns the credentials of the request, if they can expire.
@@ -292,28 +325,131 @@ impl ReceivedRequest<'_> {
 
 #[cfg(test)]
 mod tests {
-    use http_body_util::Full;
-    use mgp_types::service::Router;
+    use http_body_util::{BodyExt as _, Full};
+    use mgp_types::service::{Reply, Router};
+    use tokio::time::sleep;
 
     use super::*;
 
+    const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+    const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+
+    /// Returns a modern ping, or else the first request of a legacy client.
+    fn request(is_modern: bool, accept: &str) -> Request<Full<Bytes>> {
+        let mut request = Request::post("/mcp")
+            .header("host", "localhost")
+            .header("accept", accept)
+            .header("content-type", "application/json")
+            .header("user-agent", "test")
+            .header("x-secret", "1");
+        if is_modern {
+            request =
+                request.header("mcp-protocol-version", "2026-07-28").header("mcp-method", "ping");
+        }
+        let body = if is_modern { PING } else { INITIALIZE };
+        request.body(Full::new(Bytes::from_static(body.as_bytes()))).unwrap()
+    }
+
+    fn local() -> HttpConfig {
+        HttpConfig { anonymous: Some(Principal::local()), ..HttpConfig::default() }
+    }
+
+    async fn send(stack: Stack, is_modern: bool, accept: &str) -> Response<HttpBody> {
+        HttpService::new(stack, local()).call(request(is_modern, accept)).await.unwrap()
+    }
+
+    fn answers_after(delay: Duration) -> Stack {
+        Stack::from_fn(move |_| async move {
+            sleep(delay).await;
+            Ok(Reply::empty())
+        })
+    }
+
     #[tokio::test]
     async fn an_answer_has_no_header_of_its_request() {
-        let config = HttpConfig { anonymous: Some(Principal::local()), ..HttpConfig::default() };
-        let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
-        let request = Request::post("/mcp")
-            .header("host", "localhost")
-            .header("accept", "application/json, text/event-stream")
-            .header("content-type", "application/json")
-            .header("mcp-protocol-version", "2026-07-28")
-            .header("mcp-method", "ping")
-            .header("user-agent", "test")
-            .header("x-secret", "1")
-            .body(Full::new(Bytes::from_static(ping.as_bytes())));
-        let stack = Stack::new(Router::new());
-        let response = HttpService::new(stack, config).call(request.unwrap()).await.unwrap();
+        let accept = "application/json, text/event-stream";
+        let response = send(Stack::new(Router::new()), true, accept).await;
         let names: Vec<_> = response.headers().keys().map(http::HeaderName::as_str).collect();
         assert_eq!(names, ["content-type"]);
         assert!(response.headers().capacity() >= 7, "it has the room of the request's");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_accepts_one_form_of_answers_gets_that_form() {
+        let fast = answers_after(Duration::ZERO);
+        let slow = answers_after(HttpConfig::default().stream_delay * 2);
+        let (json_type, event_stream) = ("application/json", "text/event-stream");
+        for is_modern in [true, false] {
+            for (stack, accept, form) in [
+                (&fast, json_type, json_type),
+                (&fast, "*/*", json_type),
+                (&fast, event_stream, event_stream),
+                (&slow, json_type, json_type),
+                (&slow, "*/*", event_stream),
+                (&slow, event_stream, event_stream),
+            ] {
+                let response = send(stack.clone(), is_modern, accept).await;
+                assert_eq!(response.status(), 200, "{accept} {is_modern}");
+                assert_eq!(response.headers()["content-type"], form, "{accept} {is_modern}");
+            }
+            assert_eq!(send(fast.clone(), is_modern, "text/html").await.status(), 406);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_accepts_only_json_gets_json_from_a_server_that_prefers_streams() {
+        for is_modern in [true, false] {
+            let config = HttpConfig { answer_mode: AnswerMode::Streams, ..local() };
+            let mut service = HttpService::new(answers_after(Duration::ZERO), config);
+            for (accept, form) in
+                [("application/json", "application/json"), ("*/*", "text/event-stream")]
+            {
+                let response = service.call(request(is_modern, accept)).await.unwrap();
+                assert_eq!(response.headers()["content-type"], form, "{accept} {is_modern}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn no_json_is_sent_to_a_client_whose_credentials_became_invalid_while_it_waited() {
+        for is_modern in [true, false] {
+            let mut request = request(is_modern, "application/json");
+            request.extensions_mut().insert(CredentialGrant::new(["a"], || false));
+            let mut service = HttpService::new(answers_after(Duration::ZERO), local());
+            assert_eq!(service.call(request).await.unwrap().status(), 401, "{is_modern}");
+        }
+    }
+
+    /// Regression test: the Python SDK reported an error for each comment on a stream whose events have ids.
+    #[tokio::test(start_paused = true)]
+    async fn no_empty_line_follows_a_keep_alive_comment() {
+        let config = HttpConfig::default();
+        let delay = config.stream_delay + config.keep_alive_interval + Duration::from_secs(1);
+        let response = send(answers_after(delay), true, "*/*").await;
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        assert!(body.starts_with(b": \nevent: message\ndata: {"), "{body:?}");
+    }
+
+    #[tokio::test]
+    async fn a_slash_at_the_end_of_the_endpoint_does_not_matter() {
+        for (endpoint, path, status) in [
+            ("/mcp", "/mcp", 401),
+            ("/mcp", "/mcp/", 401),
+            ("/mcp", "/mcp/?x=1", 401),
+            ("/mcp/", "/mcp", 401),
+            ("/", "/", 401),
+            ("/mcp", "/mcp//", 404),
+            ("/mcp", "/mcp/x", 404),
+            ("/mcp", "/mc", 404),
+            ("/mcp", "/", 404),
+        ] {
+            let config =
+                HttpConfig { endpoint: Some(endpoint.to_owned()), ..HttpConfig::default() };
+            let request = Request::get(path).header("host", "localhost");
+            let request = request.body(Full::<Bytes>::default()).unwrap();
+            let stack = Stack::new(Router::new());
+            let response = HttpService::new(stack, config).call(request).await.unwrap();
+            assert_eq!(response.status(), status, "{path} for {endpoint}");
+        }
     }
 }

@@ -16,7 +16,6 @@ use mgp_types::{ErrorCode, Id, RpcError};
 use tokio::time::timeout;
 
 use super::body::HttpBody;
-use super::config::AnswerMode;
 use super::event_body::{DrivenCall, EventBody, StreamReader};
 use super::headers;
 use super::post::{Post, context, encode_answer};
@@ -32,8 +31,11 @@ impl Post<'_> {
         params: Params,
     ) -> Result<Response<HttpBody>, Refusal> {
         let Self { received, principal, mut busy } = self;
+        let listens = method.as_str() == SubscriptionsListen::METHOD;
+        if listens && !received.headers.takes_events() {
+            return Err(Refusal::Accept);
+        }
         let state = received.state;
-        let config = &state.config;
         let within = state.handles.enter(principal, handle(&params).as_deref());
         let stream = Arc::new(Stream::new(None, Arc::clone(&state.modern_budget)));
         let reader = StreamReader::new(&stream, None);
@@ -42,7 +44,6 @@ impl Post<'_> {
         if method.as_str() == ToolsCall::METHOD {
             cx.extensions.insert_shared(headers::params(&received.parts.headers));
         }
-        let listens = method.as_str() == SubscriptionsListen::METHOD;
         let names_capabilities = params.meta_member(MetaKey::ClientCapabilities).is_some();
         let mut call = state.stack.send(Call::request(method, params, cx));
         let mut outcome = None;
@@ -54,14 +55,15 @@ impl Post<'_> {
             Poll::Pending => stream.poll_first_output(task).map(drop),
         });
         // If the call sends nothing during this time, it is answered with an event stream.
-        let _ = timeout(config.stream_delay, begin).await;
+        let _ = timeout(received.stream_delay(), begin).await;
         if let Some(outcome) = outcome {
             let answer = encode_answer(&id, &outcome);
             // The call was cancelled before it sent anything, so the client expects no answer.
             if answer.is_empty() && stream.is_silent() {
                 return Ok(empty(StatusCode::ACCEPTED));
             }
-            if stream.is_silent() && config.answer_mode == AnswerMode::AsNeeded {
+            if stream.is_silent() && received.answers_in_json() {
+                received.check_credentials()?;
                 return Ok(json(status(&outcome, names_capabilities), answer));
             }
             stream.as_events(None);
@@ -75,7 +77,7 @@ impl Post<'_> {
             busy.stop_running();
         }
         let driven = DrivenCall::new(id, call, (within, busy));
-        let body = EventBody::new(reader, config.keep_alive_interval)
+        let body = EventBody::new(reader, state.config.keep_alive_interval)
             .with_call(driven)
             .with_pass(received.pass());
         Ok(events(HttpBody::events(body)))

@@ -32,7 +32,8 @@ where
 {
     let config = &received.state.config;
     let boundary = boundary(received)?;
-    if !received.headers.takes_both() {
+    // Clients must accept JSON and event streams, but some accept one of them only.
+    if !received.headers.takes_events() && !received.headers.takes_json() {
         return Err(Refusal::Accept);
     }
     let principal = received.principal()?;

@@ -9,7 +9,7 @@ use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess};
 use serde_json::value::RawValue;
 
 use super::{InvalidMessage, Message};
-use crate::record::{Key, text_of};
+use crate::record::{Extras, Key, text_of};
 use crate::service::method::Method;
 use crate::service::params::{Params, Parts, PartsSeed, TargetKind};
 use crate::wire::{Id, Payload, RpcError};
@@ -145,8 +145,12 @@ impl<'a> Envelope<'a> {
             (Some(result), None) => Ok(Payload::from_trusted(line.slice_ref(result.get()))),
             (None, Some(error)) => match serde_json::from_str::<RpcError>(error.get()) {
                 Ok(error) => Err(error),
-                // The call that waits for this response must end, so it gets a new error; the malformed one is dropped.
-                Err(_) => Err(RpcError::internal("the peer answered with a malformed error")),
+                // The call that waits for this response must end, so it gets a new error with the text of the malformed
+                // one.
+                Err(_) => Err(RpcError::internal(
+                    text_of_error(error.get())
+                        .unwrap_or_else(|| "the peer answered with a malformed error".to_owned()),
+                )),
             },
             (Some(_), Some(_)) => {
                 Err(RpcError::internal("the peer answered with a result and an error"))
@@ -288,4 +292,10 @@ impl<'de> de::Visitor<'de> for EnvelopeSeed<'_, 'de> {
         }
         Ok(())
     }
+}
+
+/// Returns the text of an error that is a bare text, or an object without a code.
+fn text_of_error(error: &str) -> Option<String> {
+    let message = || serde_json::from_str::<Extras>(error).ok()?.decode("message").ok()?;
+    text_of(error).map(Cow::into_owned).or_else(message).filter(|text| !text.is_empty())
 }

@@ -75,6 +75,16 @@ fn arguments_that_stand_twice_are_refused() {
     assert!(Message::parse(first.into()).is_err());
 }
 
+#[test]
+fn arguments_that_are_null_are_absent() {
+    let line = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"x":1,"arguments":null,"name":"a","y":2}}"#;
+    let Message::Request { params, .. } = parse(line) else { panic!("a request") };
+    assert_eq!(params.arguments(), None);
+    assert_eq!(forwarded(r#"{"x":1,"arguments":null,"y":2}"#), r#"{"x":1,"y":2}"#);
+    assert_eq!(forwarded(r#"{"name":"echo","arguments":null}"#), r#"{"name":"echo"}"#);
+    assert_eq!(forwarded(r#"{"arguments":{"a":null}}"#), r#"{"arguments":{"a":null}}"#);
+}
+
 /// Without these limits, a line of 16 MiB could contain eight million messages, or millions of names with escapes.
 #[test]
 fn the_size_of_batches_and_escapes_is_bounded() {
@@ -175,6 +185,20 @@ fn a_response_whose_other_member_is_null_is_read() {
         parse(r#"{"jsonrpc":"2.0","id":7,"result":null}"#),
         Message::Response { outcome: Ok(_), .. }
     ));
+}
+
+#[test]
+fn an_error_without_a_code_keeps_its_text() {
+    for (error, text) in [
+        (r#""disk full""#, "disk full"),
+        (r#"{"message":"disk full"}"#, "disk full"),
+        (r#"{"code":"EIO","message":"disk full"}"#, "disk full"),
+        ("7", "the peer answered with a malformed error"),
+    ] {
+        let line = format!(r#"{{"jsonrpc":"2.0","id":7,"error":{error}}}"#);
+        let Message::Response { outcome: Err(error), .. } = parse(&line) else { panic!("{line}") };
+        assert_eq!((error.code().0, error.message()), (-32603, text));
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use serde::de::{self, DeserializeSeed, MapAccess};
 use serde_json::value::RawValue;
 
 use super::hop_meta::HopMeta;
-use super::{Parts, Shape, Span, TargetKind};
+use super::{Body, Parts, Shape, Span, TargetKind};
 use crate::record::{Key, text_of};
 
 #[expect(clippy::cast_possible_truncation, reason = "lines are bounded far below 4 GiB")]
@@ -36,6 +36,27 @@ impl PartsSeed<'_> {
     fn other() -> Parts {
         Parts { shape: Shape::Other, ..Parts::default() }
     }
+}
+
+/// Adds a member to a body. Neighbouring members whose names have no escapes are one run of text.
+fn push_member<E: de::Error>(
+    body: &mut Body,
+    key: Cow<'_, str>,
+    span: Span,
+    base: usize,
+    run_open: &mut bool,
+) -> Result<(), E> {
+    match (body.last_mut(), key) {
+        (Some(run), _) if *run_open => run.end = span.end,
+        (_, Cow::Borrowed(name)) => {
+            let start = span_of(name, base).start - 1;
+            body.push(Span { start, end: span.end });
+            *run_open = true;
+        }
+        // A name with escapes is copied, and a line has room for millions of them, so their number is limited.
+        (_, Cow::Owned(name)) => body.push_escaped(&name, span)?,
+    }
+    Ok(())
 }
 
 impl<'de> de::Visitor<'de> for PartsSeed<'_> {
@@ -77,6 +98,11 @@ impl<'de> de::Visitor<'de> for PartsSeed<'_> {
                 ("inputResponses", _) => &mut parts.input_responses,
                 ("requestState", _) => &mut parts.request_state,
                 ("stream", TargetKind::Tool) => &mut parts.stream,
+                // Some clients write absent arguments as `null`, and many servers refuse that.
+                ("arguments", TargetKind::Tool | TargetKind::Prompt) if value.get() == "null" => {
+                    run_open = false;
+                    continue;
+                }
                 (name, _) => {
                     // A second member `arguments` is refused: otherwise a layer of this process might check one of
                     // them, and the tool might run with the other.
@@ -86,17 +112,7 @@ impl<'de> de::Visitor<'de> for PartsSeed<'_> {
                     {
                         return Err(de::Error::custom("`arguments` is repeated"));
                     }
-                    match (parts.body.last_mut(), &key) {
-                        (Some(run), _) if run_open => run.end = span.end,
-                        (_, Cow::Borrowed(name)) => {
-                            let start = span_of(name, base).start - 1;
-                            parts.body.push(Span { start, end: span.end });
-                            run_open = true;
-                        }
-                        // A name with escapes is copied, and a line has room for millions of them, so their number is
-                        // limited.
-                        (_, Cow::Owned(name)) => parts.body.push_escaped(name, span)?,
-                    }
+                    push_member(&mut parts.body, key, span, base, &mut run_open)?;
                     continue;
                 }
             };

@@ -19,7 +19,7 @@ use crate::backend::Backend;
 use crate::exit::{CliResult, Failure};
 use crate::output::print_stderr;
 use crate::socket_hello::Intent;
-use crate::{state, time_args};
+use crate::{control, state, time_args};
 
 const PAGE_EVENTS: usize = 1000;
 
@@ -289,7 +289,9 @@ impl EventReader {
                 params.limit = Some(max as u64);
                 params.newest_first = Some(newest);
                 params.after = after.filter(|after| *after > 0);
-                let page = client.request::<KernelAudit>(&params).await?;
+                let page = client.request::<KernelAudit>(&params).await;
+                let page =
+                    control::followed(client, page.map_err(control::request_failure)).await?;
                 Ok((page.events, page.next))
             }
             Self::Files(files) => {

@@ -1,5 +1,6 @@
 //! Checks servers by starting them, several at a time.
 
+use std::cell::LazyCell;
 use std::collections::BTreeSet;
 
 use futures_util::StreamExt as _;
@@ -51,7 +52,8 @@ pub(super) async fn check(
         Some(prober) => probe_all(global, prober, servers, definitions).await,
         None => servers.iter().map(|_| None).collect(),
     };
-    let counter = TokenCounter::new();
+    // Building the tables of a counter takes long, and servers that are not started have no tools to count.
+    let counter: LazyCell<TokenCounter> = LazyCell::new(TokenCounter::new);
     let mut reports = Vec::new();
     for (server, probe) in servers.iter().zip(probes) {
         let id = server.id.as_str();
@@ -111,7 +113,7 @@ impl ServerReport {
         server: &ServerConfig,
         probe: Option<Result<ProbedServer, ProbeError>>,
         governance: &Governance,
-        counter: &TokenCounter,
+        counter: &LazyCell<TokenCounter>,
     ) -> Self {
         let mut report = Self { checks: Vec::new(), tools: 0, tokens: 0, listed: None };
         for secret in clear_secrets(server) {
@@ -152,7 +154,7 @@ impl ServerReport {
         server: &ServerConfig,
         probed: &ProbedServer,
         governance: &Governance,
-        counter: &TokenCounter,
+        counter: &LazyCell<TokenCounter>,
     ) {
         let cost = |tool: &Tool| {
             let text = serde_json::to_string(tool).unwrap_or_default();

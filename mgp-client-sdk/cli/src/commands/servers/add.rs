@@ -109,9 +109,7 @@ impl Render for AddResult {
         for note in &self.notes {
             out.hint(format!("  {note}"));
         }
-        for granted in &self.granted {
-            granted.render(out);
-        }
+        GrantResult::render_all(&self.granted, out);
         if let Some(first) = self.granted.first() {
             let (id, agent) = (&self.id, first.agent());
             out.hint(format!(

@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_discovery::{Config, LoadedConfig, Registrations, Sources, TargetConfig, Trust};
+use mgp_discovery::{
+    Config, LoadedConfig, Registrations, SecretFile, ServerConfig, Sources, TargetConfig, Trust,
+};
 use mgp_kernel::forget_stored_lists;
 use mgp_security::ServerHoldings;
 use mgp_toolindex::{Erase, History, HistoryConfig, HistoryScope};
+use mgp_transport::http::Proxy;
 use mgp_types::method::{KernelReload, KernelServers};
 use mgp_types::mgp::{
     DeregisterParams, KernelReloadParams, KernelServersParams, RegistrationStatus,
@@ -23,6 +26,7 @@ use super::{ConfiguredServer, POLL_INTERVAL};
 use crate::args::Global;
 use crate::backend::Backend;
 use crate::commands::known_names::check_running;
+use crate::commands::login;
 use crate::config_file::ConfigFile;
 use crate::exit::{CliResult, Failure};
 use crate::operator::admit_edit;
@@ -43,13 +47,15 @@ pub(super) async fn run(global: &Global, arg: &ConfiguredServer) -> CliResult {
     let in_file = own.check_server(id);
     if in_file.is_ok() {
         admit_edit(global, &arg.config).await?;
-        let bundle = bundle_folder(global, &file, id)?;
+        let former = login::configured_in(&file, id);
+        let bundle = bundle_folder(global, former.as_ref().map(|(server, _)| server), id)?;
         let pins = own.remove_server(id)?;
-        let mut notes = forget(global, arg).await?;
+        let mut notes = forget(global, arg, former).await?;
         notes.extend(bundle.map(|folder| remove_bundle(&folder, arg)));
         if !pins.is_empty() {
             notes.push(format!("removed with it: the pins {}", pins.join(", ")));
         }
+        notes.extend(kept_secrets(global, id)?);
         return removed.with_notes(notes).print(global);
     }
     // A server that is not in the configuration file might have been registered at run time.
@@ -80,11 +86,29 @@ pub(super) async fn run(global: &Global, arg: &ConfiguredServer) -> CliResult {
     removed.print(global)
 }
 
+/// Returns a note about the stored secrets that `mgp servers add` names after a server. They stay, because other entries
+/// can name them, too.
+fn kept_secrets(global: &Global, id: &str) -> CliResult<Option<String>> {
+    let names = SecretFile::in_folder(&state::folder(global)?).names().unwrap_or_default();
+    let is_of_server = |name: &&String| {
+        let rest = name.strip_prefix(id).and_then(|rest| rest.strip_prefix('.'));
+        rest.is_some_and(|rest| !rest.contains('.'))
+    };
+    let names: Vec<&str> = names.iter().filter(is_of_server).map(String::as_str).collect();
+    Ok((!names.is_empty()).then(|| {
+        let names = names.join(", ");
+        format!("its stored secrets stay: {names}; `mgp secrets rm NAME` deletes one")
+    }))
+}
+
 /// Returns the folder of the files of a server's bundle; `None` if the server does not run in it.
-fn bundle_folder(global: &Global, file: &Path, id: &str) -> CliResult<Option<PathBuf>> {
+fn bundle_folder(
+    global: &Global,
+    server: Option<&ServerConfig>,
+    id: &str,
+) -> CliResult<Option<PathBuf>> {
     let folder = BundleFile::folder_of(global, id)?;
-    let Ok(parsed) = Config::parse(file, &fs::read_to_string(file)?) else { return Ok(None) };
-    let runs_there = match parsed.config.server(id).map(|server| &server.target) {
+    let runs_there = match server.map(|server| &server.target) {
         Some(TargetConfig::Program { cwd: Some(cwd), .. }) => {
             Path::new(&cwd.replace("$$", "$")).starts_with(&folder)
         }
@@ -130,8 +154,13 @@ fn has(loaded: &LoadedConfig, id: &str) -> bool {
     loaded.config.server(id).is_some() || unused.any(|other| other == id)
 }
 
-/// Deletes the decisions about a removed server, so that a later server with the same id does not inherit them.
-async fn forget(global: &Global, arg: &ConfiguredServer) -> CliResult<Vec<String>> {
+/// Deletes the decisions about a removed server and the logins there, so that a later server with the same id does not
+/// inherit them. `former` is the removed entry.
+async fn forget(
+    global: &Global,
+    arg: &ConfiguredServer,
+    former: Option<(ServerConfig, Proxy)>,
+) -> CliResult<Vec<String>> {
     let id = &arg.server;
     if !state::folder(global)?.join("state.db").exists() {
         return Ok(Vec::new());
@@ -165,9 +194,13 @@ async fn forget(global: &Global, arg: &ConfiguredServer) -> CliResult<Vec<String
         }
     };
     backend.close().await?;
-    Ok(match (forgotten, held.is_empty()) {
+    let mut notes = match (forgotten, held.is_empty()) {
         (_, true) => Vec::new(),
         (true, false) => vec![format!("removed with it: {held}")],
         (false, false) => vec![format!("kept, since there is another server `{id}`: {held}")],
-    })
+    };
+    if forgotten {
+        notes.extend(login::delete_all(global, &ServerId::from(&**id), former).await?);
+    }
+    Ok(notes)
 }

@@ -207,7 +207,12 @@ pub(in crate::commands) fn pairs_to_arguments(pairs: &[String]) -> CliResult<Map
             return Err(Failure::usage(format!("`{pair}` is not NAME=VALUE")));
         };
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
-        arguments.insert(name.to_owned(), value);
+        if arguments.insert(name.to_owned(), value).is_some() {
+            let name = first_line(name, 40);
+            return Err(Failure::usage(format!(
+                "`{name}` is given twice; a list is one value: {name}='[1, 2]'"
+            )));
+        }
     }
     Ok(arguments)
 }

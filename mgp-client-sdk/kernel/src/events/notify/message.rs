@@ -35,6 +35,9 @@ pub(super) struct Message {
     /// The page that a click on the message opens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) link: Option<String>,
+    /// The option of commands with a blank before it; empty if they need none.
+    #[serde(skip)]
+    option: String,
 }
 
 /// The decisions that have begun to wait for a person since the last message.
@@ -48,6 +51,8 @@ pub(super) struct Waiting {
 
 struct Line {
     text: String,
+    /// The command that shows more, if the console has no page about the decision.
+    command: Option<&'static str>,
     /// The path of the console's page about the decision.
     page: String,
     expires_at: Option<Timestamp>,
@@ -85,11 +90,16 @@ struct EventDetails {
 }
 
 impl Message {
-    fn new(waiting: &[Line], console: Option<&str>) -> Self {
+    fn new(waiting: &[Line], console: Option<&str>, option: Option<&str>) -> Self {
+        let option = option.map(|option| format!(" {option}")).unwrap_or_default();
         let link = |page: &str| Some(format!("{}{page}", console?));
         let shown = waiting.iter().take(MAX_LINES);
         let links: Vec<String> = shown.clone().filter_map(|line| link(&line.page)).collect();
-        let mut lines: Vec<String> = shown.map(|line| line.text.clone()).collect();
+        let text = |line: &Line| match line.command {
+            Some(command) => format!("{}: see `{command}{option}`", line.text),
+            None => line.text.clone(),
+        };
+        let mut lines: Vec<String> = shown.map(text).collect();
         let waiting = waiting.len();
         let link = if waiting == 1 { links.first().cloned() } else { link("") };
         let title = match waiting {
@@ -99,25 +109,29 @@ impl Message {
         if waiting > MAX_LINES {
             lines.push(format!("and {} more", waiting - MAX_LINES));
         }
-        Self { title, waiting, lines, links, link }
+        Self { title, waiting, lines, links, link, option }
     }
 
     pub(super) fn test(console: Option<&str>) -> Self {
         let line = "This is how a decision that waits will reach you.".to_owned();
         let title = "mgp: a test message".to_owned();
         let link = console.map(str::to_owned);
-        Self { title, waiting: 0, lines: vec![line], links: link.iter().cloned().collect(), link }
+        let links = link.iter().cloned().collect();
+        Self { title, waiting: 0, lines: vec![line], links, link, option: String::new() }
     }
 
     /// Returns the text of the message below its title.
     pub(super) fn text(&self) -> String {
+        let option = &self.option;
+        let decide =
+            format!("Decide with `mgp console ID{option}`, or with `mgp approvals{option}`.");
         let mut parts = Vec::new();
         for (at, line) in self.lines.iter().enumerate() {
             parts.push(line.as_str());
             parts.extend(self.links.get(at).map(String::as_str));
         }
         if self.waiting > 0 && self.links.is_empty() {
-            parts.push("Decide with `mgp console ID`, or with `mgp approvals`.");
+            parts.push(&decide);
         }
         parts.join("\n")
     }
@@ -153,7 +167,7 @@ impl Waiting {
             Some(tool) => format!("{server}.{}", name(Some(tool))),
             None => server,
         };
-        let (key, text, page) = match (&*channel, details.approval_id) {
+        let (key, text, page, command) = match (&*channel, details.approval_id) {
             (APPROVAL_DECIDED, Some(id)) => {
                 self.lines.remove(&id);
                 return;
@@ -162,33 +176,35 @@ impl Waiting {
                 let text =
                     format!("{} asks for {target} (id {})", name(actor), name(Some(id.clone())));
                 let page = page("call", &id);
-                (id, text, page)
+                (id, text, page, None)
             }
             (DEFINITION_CHANGED, _) => {
                 let text = format!("the definition of {target} changed");
-                (format!("definition {target}"), text, definition)
+                (format!("definition {target}"), text, definition, None)
             }
             (TRANSACTION_STUCK, _) => {
                 let id = name(transaction_id);
-                let text =
-                    format!("the transaction {id} could not be undone: see `mgp transactions ls`");
-                (format!("transaction {id}"), text, String::new())
+                let text = format!("the transaction {id} could not be undone");
+                let command = Some("mgp transactions ls");
+                (format!("transaction {id}"), text, String::new(), command)
             }
             _ => return,
         };
         if self.lines.len() < MAX_WAITING {
-            self.lines.insert(key, Line { text, page, expires_at: details.expires_at });
+            let expires_at = details.expires_at;
+            self.lines.insert(key, Line { text, command, page, expires_at });
         }
     }
 
     /// Returns the message about the decisions that still wait, or `None` if there are none, and clears the collection.
-    pub(super) fn take(&mut self, console: Option<&str>) -> Option<Message> {
+    /// `option` is the one that commands need.
+    pub(super) fn take(&mut self, console: Option<&str>, option: Option<&str>) -> Option<Message> {
         self.since = None;
         let now = SystemTime::now();
         let lines = std::mem::take(&mut self.lines).into_values();
         let lines = lines.filter(|line| !line.is_expired(now));
         let lines: Vec<_> = lines.collect();
-        (!lines.is_empty()).then(|| Message::new(&lines, console))
+        (!lines.is_empty()).then(|| Message::new(&lines, console, option))
     }
 }
 
@@ -233,14 +249,14 @@ mod tests {
         add(&mut waiting, "approvals.requested", &asked("c", "read", "2001-01-01T00:00:00.000Z"));
         add(&mut waiting, "approvals.decided", &asked("b", "write", later));
         let console = Some("https://mgp.example/console");
-        let message = waiting.take(console).unwrap();
+        let message = waiting.take(console, None).unwrap();
         assert_eq!(message.title, "mgp: a decision waits for you");
         assert_eq!(message.lines, ["ada asks for files.delete\\n\\u{202e}x (id a)"]);
         assert_eq!(message.link.as_deref(), Some("https://mgp.example/console/call/a"));
         assert!(message.text().ends_with("\nhttps://mgp.example/console/call/a"));
-        assert!(waiting.take(console).is_none());
+        assert!(waiting.take(console, None).is_none());
         add(&mut waiting, "security.definition_changed", &asked("a", "x/../\"?key=1", later));
-        let message = waiting.take(console).unwrap();
+        let message = waiting.take(console, None).unwrap();
         let link = "https://mgp.example/console/definition/files.x%2F..%2F%22%3Fkey%3D1";
         assert_eq!(message.links, [link]);
     }
@@ -253,13 +269,19 @@ mod tests {
         add(&mut waiting, "approvals.requested", &foreign);
         let stuck = serde_json::json!({"transaction_id": "tx-1", "tenant": "acme"});
         add(&mut waiting, "transactions.stuck", &stuck);
-        assert!(waiting.take(None).is_none());
+        assert!(waiting.take(None, None).is_none());
         add(&mut waiting, "security.definition_changed", &foreign);
-        let message = waiting.take(None).unwrap();
+        let message = waiting.take(None, None).unwrap();
         assert_eq!(message.lines, ["the definition of files.write changed"]);
         add(&mut waiting, "transactions.stuck", &serde_json::json!({"transaction_id": "tx-1"}));
-        let message = waiting.take(None).unwrap();
-        assert!(message.text().contains("tx-1 could not be undone: see `mgp transactions ls`"));
+        let message = waiting.take(None, Some("--state /srv/mgp")).unwrap();
+        let text = message.text();
+        for expected in [
+            "tx-1 could not be undone: see `mgp transactions ls --state /srv/mgp`",
+            "with `mgp console ID --state /srv/mgp`, or with `mgp approvals --state /srv/mgp`",
+        ] {
+            assert!(text.contains(expected), "{text}");
+        }
     }
 
     #[test]
@@ -270,7 +292,7 @@ mod tests {
             let asked = asked(&number.to_string(), &tool, "2999-01-01T00:00:00.000Z");
             add(&mut waiting, "approvals.requested", &asked);
         }
-        let message = waiting.take(None).unwrap();
+        let message = waiting.take(None, None).unwrap();
         assert_eq!(message.lines.len(), MAX_LINES + 1);
         assert!(message.text().contains("mgp console ID") && message.link.is_none());
         assert!(message.text().len() < 4096);

@@ -13,7 +13,7 @@ use mgp_types::service::FetchRequest;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::super::deliveries::{Attempt, SenderContext, ServedConsole, TIMEOUT, post};
+use super::super::deliveries::{Attempt, LateText, SenderContext, TIMEOUT, post};
 use super::super::webhooks::signed;
 use super::message::Message;
 
@@ -22,7 +22,8 @@ pub(in crate::events) struct Messenger {
     way: Way,
     /// The address of the console in the configuration.
     console: Option<String>,
-    served: ServedConsole,
+    served: LateText,
+    command_option: LateText,
 }
 
 enum Way {
@@ -62,12 +63,18 @@ impl Messenger {
             NotifyWay::Email(email) => Way::Email(Box::new(MailSender::new(email, secret)?)),
             _ => Way::Desktop,
         };
-        Ok(Self { way, console, served: Arc::clone(&sender.served) })
+        let (served, option) = (Arc::clone(&sender.served), Arc::clone(&sender.command_option));
+        Ok(Self { way, console, served, command_option: option })
     }
 
     /// Returns the address of the console: the configured one, or else the one at which this process serves it.
     pub(super) fn console(&self) -> Option<String> {
         self.console.clone().or_else(|| self.served.get().cloned())
+    }
+
+    /// Returns the option with which commands of the program reach this kernel, if they need one.
+    pub(super) fn command_option(&self) -> Option<&str> {
+        self.command_option.get().map(String::as_str)
     }
 
     /// Sends a message once.

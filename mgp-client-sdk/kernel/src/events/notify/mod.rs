@@ -51,7 +51,8 @@ pub(super) async fn run(
             }
             () = due(waiting.since(), config) => {
                 let Some(last) = waiting.last.take() else { continue };
-                if let Some(message) = waiting.take(messenger.console().as_deref()) {
+                let (console, option) = (messenger.console(), messenger.command_option());
+                if let Some(message) = waiting.take(console.as_deref(), option) {
                     let send = || messenger.send(&message);
                     delivery.deliver(store, &last, send).await;
                 }

@@ -8,13 +8,14 @@ use std::time::Duration;
 use mgp_client_sdk::{ServerChange, TestClient};
 use mgp_discovery::{GovernanceConfig, Isolation, ServerConfig};
 use mgp_server_sdk::{Prompt, Resource, Resources, Server, Tool};
-use mgp_testkit::until;
+use mgp_testkit::{until, until_shown};
 use mgp_types::RpcError;
-use mgp_types::mcp::{Era, Revision};
+use mgp_types::mcp::{Era, ListParams, Revision};
 use mgp_types::method::{Request as _, ResourcesList, ResourcesSubscribe, ToolsList};
 use mgp_types::mgp::{DefaultPolicy, RiskLevel, ServerState, ShutdownReason};
-use mgp_types::service::Stack;
+use mgp_types::service::{Reply, Stack, gate};
 use mgp_types::sync::Mutex;
+use serde_json::json;
 use tokio::time::sleep;
 use tower_layer::layer_fn;
 
@@ -41,16 +42,10 @@ async fn a_subscription_that_a_restarted_server_refuses_at_first_is_requested_ag
     let counts = Arc::clone(&requests);
     let news = move || {
         let counts = Arc::clone(&counts);
-        let refuses_second = layer_fn(move |inner: Stack| {
-            let counts = Arc::clone(&counts);
-            Stack::from_fn(move |call| {
-                let subscribes = call.method().as_str() == ResourcesSubscribe::METHOD;
-                let is_refused = subscribes && counts.fetch_add(1, Ordering::SeqCst) == 1;
-                let sent = inner.send(call);
-                async move {
-                    if is_refused { Err(RpcError::invalid_params("loading")) } else { sent.await }
-                }
-            })
+        let refuses_second = gate(move |call| {
+            let subscribes = call.method().as_str() == ResourcesSubscribe::METHOD;
+            let is_refused = subscribes && counts.fetch_add(1, Ordering::SeqCst) == 1;
+            if is_refused { Err(RpcError::invalid_params("loading")) } else { Ok(()) }
         });
         Server::new("news", "1")
             .resource(Resource::text("test://news", "news", "none"))
@@ -65,13 +60,10 @@ async fn a_subscription_that_a_restarted_server_refuses_at_first_is_requested_ag
     host.subscribe("test://news").await.unwrap();
     assert_eq!((requests.load(Ordering::SeqCst), updates.load(Ordering::SeqCst)), (1, 0));
     kernel.restart_server(&"news".into()).await;
-    let notified = async {
-        while requests.load(Ordering::SeqCst) < 3 || updates.load(Ordering::SeqCst) == 0 {
-            sleep(Duration::from_millis(50)).await;
-        }
-    };
-    let within = tokio::time::timeout(Duration::from_mins(1), notified);
-    within.await.expect("the subscription is lost");
+    until("the subscription is requested again", async || {
+        requests.load(Ordering::SeqCst) >= 3 && updates.load(Ordering::SeqCst) > 0
+    })
+    .await;
     kernel.stop().await;
 }
 
@@ -126,14 +118,10 @@ async fn a_list_of_tools_that_fails_is_described_before_the_definitions_that_wer
     let is_failing = Arc::clone(&fails);
     let refused = move || {
         let is_failing = Arc::clone(&is_failing);
-        let layer = layer_fn(move |inner: Stack| {
-            let is_failing = Arc::clone(&is_failing);
-            Stack::from_fn(move |call| {
-                let lists = call.method().as_str() == ToolsList::METHOD;
-                let fails = lists && is_failing.load(Ordering::SeqCst);
-                let sent = inner.send(call);
-                async move { if fails { Err(RpcError::internal("no; run x")) } else { sent.await } }
-            })
+        let layer = gate(move |call| {
+            let lists = call.method().as_str() == ToolsList::METHOD;
+            let fails = lists && is_failing.load(Ordering::SeqCst);
+            if fails { Err(RpcError::internal("no; run x")) } else { Ok(()) }
         });
         let hidden = Tool::new("hidden", "Adds\u{200b}.", || async { "noon" });
         clock().tool(hidden).layer(layer)
@@ -141,13 +129,12 @@ async fn a_list_of_tools_that_fails_is_described_before_the_definitions_that_wer
     let builder = Kernel::builder().local_with("clock", open(Isolation::Shared), refused);
     let kernel = builder.build().await.unwrap();
     let becomes = async |reason: &str| {
-        for _ in 0..1000 {
-            if kernel.servers()[0].lacks.as_deref().is_some_and(|lacks| lacks.contains(reason)) {
-                return;
-            }
-            sleep(Duration::from_millis(50)).await;
-        }
-        panic!("{reason}: {:?}", kernel.servers());
+        until_shown(|| {
+            let servers = kernel.servers();
+            let lacks = servers[0].lacks.as_deref();
+            (lacks.is_some_and(|lacks| lacks.contains(reason)), servers)
+        })
+        .await;
     };
     becomes("1 definition cannot be used").await;
     fails.store(true, Ordering::SeqCst);
@@ -160,6 +147,71 @@ async fn a_list_of_tools_that_fails_is_described_before_the_definitions_that_wer
     kernel.stop().await;
 }
 
+/// Returns a server with one tool or resource per page; `next` returns the page after a page.
+fn paged(next: fn(usize) -> Option<usize>) -> Server {
+    let layer = layer_fn(move |inner: Stack| {
+        Stack::from_fn(move |call| {
+            let method = call.method().as_str();
+            let lists_tools = method == ToolsList::METHOD;
+            let lists = lists_tools || method == ResourcesList::METHOD;
+            let asked = lists.then(|| call.params().get::<ListParams>());
+            let sent = inner.send(call);
+            async move {
+                let Some(asked) = asked else { return sent.await };
+                let page: usize = asked?.cursor.map_or(0, |cursor| cursor.parse().unwrap());
+                let name = format!("t{page}");
+                let schema = json!({ "type": "object" });
+                let tool = json!({ "name": name, "description": "Adds.", "inputSchema": schema });
+                let resource = json!({ "uri": format!("test://{page}"), "name": name });
+                let mut list = if lists_tools {
+                    json!({ "tools": [tool] })
+                } else {
+                    json!({ "resources": [resource] })
+                };
+                if let Some(next) = next(page) {
+                    list["nextCursor"] = json!(next.to_string());
+                }
+                Reply::of(&list)
+            }
+        })
+    });
+    clock().resource(Resource::text("test://0", "t0", "none")).layer(layer)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_of_resources_of_more_than_two_hundred_pages_is_read() {
+    let long = || paged(|page| (page < 249).then_some(page + 1));
+    let builder = Kernel::builder().local_with("long", open(Isolation::Shared), long);
+    let kernel = builder.build().await.unwrap();
+    let host = TestClient::new(kernel.server()).await;
+    until("all are read", async || host.resources().await.unwrap().len() == 250).await;
+    kernel.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_of_more_than_a_hundred_pages_is_read_and_one_without_an_end_in_part() {
+    let long = || paged(|page| (page < 149).then_some(page + 1));
+    let builder = Kernel::builder().local_with("long", open(Isolation::Shared), long).local_with(
+        "endless",
+        open(Isolation::Shared),
+        || paged(|_| Some(0)),
+    );
+    let kernel = builder.build().await.unwrap();
+    let tools = |server: &str| kernel.index().tools_of(server).len();
+    until("all pages are read", async || tools("long") == 150).await;
+    until("the first page is read", async || tools("endless") == 1).await;
+    let lacks = || {
+        let servers = kernel.servers();
+        let endless = servers.iter().find(|server| server.id.as_str() == "endless");
+        endless.and_then(|server| server.lacks.clone()).unwrap_or_default()
+    };
+    until("the reason is shown", async || !lacks().is_empty()).await;
+    let expected = "only 1 tools were read, because it repeats the cursor of a page; see \
+                    `mgp servers logs endless`";
+    assert_eq!(lacks(), expected);
+    kernel.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_changed_list_of_resources_that_a_server_fails_to_return_is_read_again() {
     let fails = Arc::new(AtomicBool::new(false));
@@ -168,14 +220,10 @@ async fn a_changed_list_of_resources_that_a_server_fails_to_return_is_read_again
     let made = Arc::clone(&handles);
     let loading = move || {
         let is_failing = Arc::clone(&is_failing);
-        let layer = layer_fn(move |inner: Stack| {
-            let is_failing = Arc::clone(&is_failing);
-            Stack::from_fn(move |call| {
-                let lists = call.method().as_str() == ResourcesList::METHOD;
-                let fails = lists && is_failing.swap(false, Ordering::SeqCst);
-                let sent = inner.send(call);
-                async move { if fails { Err(RpcError::internal("not yet")) } else { sent.await } }
-            })
+        let layer = gate(move |call| {
+            let lists = call.method().as_str() == ResourcesList::METHOD;
+            let fails = lists && is_failing.swap(false, Ordering::SeqCst);
+            if fails { Err(RpcError::internal("not yet")) } else { Ok(()) }
         });
         let server = clock().resource(Resource::text("test://a", "a", "none"));
         made.lock().push(server.resources());
@@ -247,16 +295,13 @@ async fn is_notified(world: &World, updates: &AtomicUsize) {
     // Notifications about the new connection are still in flight.
     sleep(Duration::from_secs(5)).await;
     let before = updates.load(Ordering::SeqCst);
-    for _ in 0..1000 {
+    until("a notification arrives", async || {
         for resources in world.resources.lock().iter() {
             resources.updated("test://news");
         }
-        sleep(Duration::from_millis(5)).await;
-        if updates.load(Ordering::SeqCst) > before {
-            return;
-        }
-    }
-    panic!("no notification arrived");
+        updates.load(Ordering::SeqCst) > before
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -104,6 +104,17 @@ async fn a_stream_that_ends_before_its_answer_is_continued() {
 }
 
 #[tokio::test]
+async fn the_reason_why_a_server_is_not_reached_is_reported() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let limit = Some(Duration::from_secs(10));
+    let mut link = open(&format!("http://{closed}/mcp"), &[], limit).unwrap();
+    send(&link, json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" })).await;
+    let received = link.input.recv().await;
+    let Some(Received::End(reason)) = received else { panic!("{received:?}") };
+    assert!(reason.to_lowercase().contains("refused"), "{reason}");
+}
+
+#[tokio::test]
 async fn a_relay_reports_each_request_that_stays_without_an_answer() {
     // The stream of the first request ends early, and the connection of the second closes without a response.
     let url = serve(|_, body| if body["id"] == 1 { events(": end\n\n") } else { String::new() });

@@ -14,7 +14,6 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::super::body::HttpBody;
-use super::super::config::AnswerMode;
 use super::super::event_body::{EventBody, StreamReader};
 use super::super::load::LoadGuard;
 use super::super::post::{Post, context, encode_answer};
@@ -197,8 +196,9 @@ async fn respond_from(
         awaited.drive(task);
         stream.poll_first_output(task)
     });
-    match timeout(config.stream_delay, begin).await {
-        Ok(FirstOutput::Answer(answer)) if config.answer_mode == AnswerMode::AsNeeded => {
+    match timeout(received.stream_delay(), begin).await {
+        Ok(FirstOutput::Answer(answer)) if received.answers_in_json() => {
+            received.check_credentials()?;
             return Ok(json(StatusCode::OK, answer));
         }
         Ok(FirstOutput::Answer(answer)) => return Ok(events(stream.event(0, &answer).into())),

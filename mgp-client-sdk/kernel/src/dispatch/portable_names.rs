@@ -1,0 +1,371 @@
+//! Portable names of tools (`portable_names`): 1 to 64 letters, digits, `_` and `-`. The APIs of many model providers
+//! refuse a whole list of tools because of one other name.
+//!
+//! A caller with this setting sees a portable name in place of each other name, and calls the tool by it. Everything
+//! else, e.g. approvals and the audit log, uses the id of the tool.
+
+use std::collections::HashMap;
+
+use mgp_lifecycle::Transactions;
+use mgp_toolindex::{AllTools, Allowed, IndexedTool, Resolved, ToolIndex};
+use mgp_types::mcp::Tool;
+use mgp_types::method::find_kernel_tool;
+use mgp_types::mgp::{DiscoverToolsResult, FoundTool, RequestToolsResult};
+use mgp_types::service::{Context, Reply};
+use mgp_types::{RpcError, Sha256Hash};
+
+use super::dispatcher::{Dispatcher, DispatcherParts};
+use crate::fleet::FleetContext;
+use crate::hops;
+
+/// The maximum number of characters in a portable name.
+const MAX_CHARS: usize = 64;
+
+/// The usual number of hexadecimal digits of the hash at the end of a name.
+const MIN_DIGITS: usize = 8;
+
+/// The maximum number of these digits, for a server that gives its tools such names.
+const MAX_DIGITS: usize = 32;
+
+/// Returns whether the configuration requires portable names for a caller. Another kernel gets none, because it makes
+/// those of its own callers.
+pub(super) fn apply_to(context: &FleetContext, cx: &Context) -> bool {
+    let config = context.config.config();
+    let of_agent = config.agent(&cx.principal).and_then(|agent| agent.portable_names);
+    of_agent.unwrap_or(config.kernel.portable_names) && !hops::is_from_kernel(cx)
+}
+
+/// Replaces the names in a tool list that are not portable, or are also portable names of other tools.
+pub(super) fn fit_list(
+    dispatcher: &Dispatcher,
+    cx: &Context,
+    caller: &dyn Allowed,
+    tools: &mut [Tool],
+) {
+    let context = dispatcher.parts().fleet.context();
+    if !apply_to(context, cx) {
+        return;
+    }
+    let names = PortableNames::new(&context.index, caller);
+    for tool in tools {
+        names.fit(&mut tool.name);
+    }
+}
+
+/// Replaces the names in the result of `mgp/tools/discover` by those that the caller's tool list would contain.
+///
+/// # Errors
+/// Returns −32603 if the result cannot be read.
+pub(super) fn fit_discovered(
+    dispatcher: &Dispatcher,
+    cx: &Context,
+    reply: Reply,
+) -> Result<Reply, RpcError> {
+    let DispatcherParts { fleet, search, .. } = dispatcher.parts();
+    if reply.as_body().is_none() || !apply_to(fleet.context(), cx) {
+        return Ok(reply);
+    }
+    let caller = search.caller(cx);
+    let names = PortableNames::new(&fleet.context().index, &caller);
+    let mut result: DiscoverToolsResult = reply.get()?;
+    for tool in &mut result.tools {
+        names.fit_found(tool);
+    }
+    let parts = result.mgp.iter_mut().flat_map(|mgp| mgp.parts.iter_mut());
+    for name in parts.flat_map(|part| part.tools.iter_mut()) {
+        names.fit(name);
+    }
+    Reply::of(&result)
+}
+
+/// Replaces the names in the result of `mgp/tools/request` by those that the caller's tool list contains.
+///
+/// # Errors
+/// Returns −32603 if the result cannot be read.
+pub(super) fn fit_requested(
+    dispatcher: &Dispatcher,
+    cx: &Context,
+    reply: Reply,
+) -> Result<Reply, RpcError> {
+    let DispatcherParts { fleet, search, .. } = dispatcher.parts();
+    if reply.as_body().is_none() || !apply_to(fleet.context(), cx) {
+        return Ok(reply);
+    }
+    let caller = search.caller(cx);
+    let names = PortableNames::new(&fleet.context().index, &caller);
+    let mut result: RequestToolsResult = reply.get()?;
+    for tool in &mut result.tools_loaded {
+        names.fit_found(tool);
+    }
+    Reply::of(&result)
+}
+
+/// Returns the name under which a caller sees a tool; `shown` is the name without this setting.
+pub(super) fn shown(
+    dispatcher: &Dispatcher,
+    cx: &Context,
+    tool: &IndexedTool,
+    shown: String,
+) -> String {
+    let DispatcherParts { fleet, search, .. } = dispatcher.parts();
+    if !apply_to(fleet.context(), cx) {
+        return shown;
+    }
+    PortableNames::new(&fleet.context().index, &search.caller(cx)).name_of(tool, &shown)
+}
+
+/// Returns the tools that a caller sees and may mean by a portable name, if the caller has this setting; `server` is
+/// the id of their server if the call states it.
+pub(super) fn find(
+    dispatcher: &Dispatcher,
+    cx: &Context,
+    name: &str,
+    server: Option<&str>,
+) -> Vec<IndexedTool> {
+    let DispatcherParts { fleet, search, .. } = dispatcher.parts();
+    let context = fleet.context();
+    if !is_portable(name) || !apply_to(context, cx) {
+        return Vec::new();
+    }
+    let (index, caller) = (&context.index, search.caller(cx));
+    let mut tools = match server {
+        Some(server) => index.tools_of(server),
+        // Compare the names first, because a decision about access takes longer.
+        None => index.listed(&AllTools),
+    };
+    let is_own_name = |tool: &IndexedTool| {
+        is_name_of(tool, name) && (server.is_some() || has_own_name(index, &caller, tool))
+    };
+    tools.retain(|tool| {
+        (is_id_of(tool, name) || is_own_name(tool)) && caller.allows(tool.server_id(), tool.name())
+    });
+    tools
+}
+
+/// Returns whether the usual name of a tool is also a portable name of another tool that the caller sees. Otherwise a
+/// server could receive the calls of another server's tool by giving a tool of its own the portable name of that tool.
+pub(super) fn is_shared(
+    dispatcher: &Dispatcher,
+    cx: &Context,
+    name: &str,
+    tool: &IndexedTool,
+) -> bool {
+    find(dispatcher, cx, name, None).iter().any(|other| !is_same(other, tool))
+}
+
+/// Returns the only tool that [`find`] finds.
+pub(super) fn find_one(dispatcher: &Dispatcher, cx: &Context, name: &str) -> Option<IndexedTool> {
+    let mut tools = find(dispatcher, cx, name, None);
+    tools.pop().filter(|_| tools.is_empty())
+}
+
+/// Returns the tools that any caller may know under a portable name.
+pub(super) fn find_any(context: &FleetContext, name: &str) -> Vec<IndexedTool> {
+    let config = context.config.config();
+    let is_used = config.kernel.portable_names
+        || config.agents.values().any(|agent| agent.portable_names == Some(true));
+    if !is_used || !is_portable(name) {
+        return Vec::new();
+    }
+    let mut tools = context.index.listed(&AllTools);
+    tools.retain(|tool| is_name_of(tool, name) || is_id_of(tool, name));
+    tools
+}
+
+/// Returns whether the caller can call a tool by the name that its server gave it, or could if no other server had a
+/// tool of that name. A name that begins with the id of another server never means the tool.
+fn has_own_name(index: &ToolIndex, caller: &dyn Allowed, tool: &IndexedTool) -> bool {
+    match index.resolve(tool.name(), caller) {
+        Resolved::One(found) => is_same(&found, tool),
+        Resolved::Ambiguous(found) => found.iter().any(|found| is_same(found, tool)),
+        _ => false,
+    }
+}
+
+fn is_same(one: &IndexedTool, other: &IndexedTool) -> bool {
+    one.server_id() == other.server_id() && one.name() == other.name()
+}
+
+/// The portable names of the tools that a caller sees.
+struct PortableNames<'a> {
+    index: &'a ToolIndex,
+    caller: &'a dyn Allowed,
+    /// The number of tools by the spelling of their own name, and by that of their id. All tools that the caller sees
+    /// are counted, so the names do not depend on the tools in a session.
+    uses: HashMap<String, usize>,
+}
+
+impl<'a> PortableNames<'a> {
+    fn new(index: &'a ToolIndex, caller: &'a dyn Allowed) -> Self {
+        let mut uses = HashMap::new();
+        for tool in index.listed(caller) {
+            for name in [spell(tool.name()), spell(&tool.tool_id())] {
+                *uses.entry(name).or_default() += 1;
+            }
+        }
+        Self { index, caller, uses }
+    }
+
+    /// Replaces a name from a list unless it is portable and that of one tool only.
+    fn fit(&self, name: &mut String) {
+        let is_fit = is_portable(name) && (self.is_unique(name) || is_kernel_tool(name));
+        if !is_fit && let Resolved::One(tool) = self.index.resolve(name, self.caller) {
+            *name = self.name_of(&tool, name);
+        }
+    }
+
+    /// Replaces the name by which a tool that was found is called: its id, or its own name if it has no id.
+    fn fit_found(&self, found: &mut FoundTool) {
+        let Some(tool) = self.index.get(&found.server_id, &found.name) else { return };
+        let name = found.tool_id.as_mut().unwrap_or(&mut found.name);
+        *name = self.name_of(&tool, name);
+    }
+
+    /// Returns the portable name of a tool; `shown` is the name that a list contains without this setting.
+    fn name_of(&self, tool: &IndexedTool, shown: &str) -> String {
+        let short = spell(shown);
+        if short.len() <= MAX_CHARS && self.is_unique(&short) && !is_kernel_tool(&short) {
+            return short;
+        }
+        // A server could give one of its tools the name with the hash of another tool.
+        let mut hashed = (MIN_DIGITS..=MAX_DIGITS).map(|digits| hashed_name(tool, digits));
+        hashed.find(|name| !self.uses.contains_key(name)).unwrap_or(short)
+    }
+
+    fn is_unique(&self, name: &str) -> bool {
+        self.uses.get(name).is_none_or(|uses| *uses < 2)
+    }
+}
+
+/// Returns whether all APIs accept a name.
+fn is_portable(name: &str) -> bool {
+    (1..=MAX_CHARS).contains(&name.len()) && name.chars().all(|char| char == portable(char))
+}
+
+/// Returns a character, or `_` in place of one that portable names do not contain.
+fn portable(char: char) -> char {
+    if char.is_ascii_alphanumeric() || char == '-' { char } else { '_' }
+}
+
+/// Returns a name in portable characters, which may be too long.
+fn spell(name: &str) -> String {
+    name.chars().map(portable).collect()
+}
+
+/// Returns the beginning of a tool's id with a hash. The tool `a.b` of the server `c` has another hash than the tool
+/// `b` of the server `c.a`, which has the same id.
+fn hashed_name(tool: &IndexedTool, digits: usize) -> String {
+    let unique = format!("{}/{}", tool.server_id(), tool.name());
+    let hash = Sha256Hash::digest(unique.as_bytes()).to_string();
+    let mut name = spell(&tool.tool_id());
+    name.truncate(MAX_CHARS - 1 - digits);
+    format!("{name}_{}", &hash[..digits])
+}
+
+/// Returns whether a name is the portable spelling of a tool's own name.
+fn is_name_of(tool: &IndexedTool, name: &str) -> bool {
+    tool.name().chars().map(portable).eq(name.chars())
+}
+
+/// Returns whether a portable name is that of a tool's id, in full or with a hash.
+fn is_id_of(tool: &IndexedTool, name: &str) -> bool {
+    let spelled = || {
+        let id = tool.server_id().chars().chain(['.']).chain(tool.name().chars());
+        id.map(portable)
+    };
+    if spelled().eq(name.chars()) {
+        return true;
+    }
+    let Some((start, digits)) = name.rsplit_once('_') else { return false };
+    (MIN_DIGITS..=MAX_DIGITS).contains(&digits.len())
+        && spelled().take(start.len()).eq(start.chars())
+        && hashed_name(tool, digits.len()) == name
+}
+
+/// Returns whether a call with this name means a tool of the kernel.
+fn is_kernel_tool(name: &str) -> bool {
+    find_kernel_tool(name).is_some() || Transactions::method_of_tool(name).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_toolindex::ServerEntry;
+    use mgp_types::RawObject;
+
+    use super::*;
+
+    /// Returns an index with these tools, each by the id of its server and its name.
+    fn index(servers: &[(&str, &[&str])]) -> ToolIndex {
+        let index = ToolIndex::new();
+        for (server, tools) in servers {
+            let tools = tools.iter().map(|name| Tool::new(*name, RawObject::empty()));
+            index.put(ServerEntry::new(*server).tools(tools)).unwrap();
+        }
+        index
+    }
+
+    /// Returns the portable name of a tool that a list contains under this name.
+    fn fitted(index: &ToolIndex, name: &str) -> String {
+        let mut name = name.to_owned();
+        PortableNames::new(index, &AllTools).fit(&mut name);
+        name
+    }
+
+    #[test]
+    fn only_names_that_an_api_refuses_are_replaced() {
+        let long = "l".repeat(80);
+        let index =
+            index(&[("weather", &["plan", "a/b c", long.as_str()]), ("kit", &["plan", "P-l_4n"])]);
+        for (name, expected) in [
+            ("P-l_4n", "P-l_4n"),
+            ("weather.plan", "weather_plan"),
+            ("kit.plan", "kit_plan"),
+            ("a/b c", "a_b_c"),
+        ] {
+            assert_eq!(fitted(&index, name), expected);
+        }
+        let short = fitted(&index, &long);
+        assert!(is_portable(&short) && short.len() == 64, "{short}");
+        assert!(short.starts_with("weather_lll"), "{short}");
+        assert_eq!(short, fitted(&index, &format!("weather.{long}")), "both names are too long");
+    }
+
+    #[test]
+    fn each_of_several_tools_with_one_spelling_has_a_name_of_its_own() {
+        let servers: [(&str, &[&str]); 3] =
+            [("a.b", &["c"]), ("a", &["b_c", "x.y"]), ("d", &["c", "b_c", "x_y"])];
+        let all = index(&servers);
+        let mut names = Vec::new();
+        for name in ["a.b.c", "a.b_c", "x.y", "x_y"] {
+            let fitted = fitted(&all, name);
+            assert!(is_portable(&fitted) && fitted.len() > MIN_DIGITS + 3, "{name}: {fitted}");
+            let found = all.listed(&AllTools).into_iter();
+            let found = found.filter(|tool| is_id_of(tool, &fitted) || is_name_of(tool, &fitted));
+            let found: Vec<_> = found.map(|tool| tool.tool_id()).collect();
+            assert!(found.len() == 1 && found[0].ends_with(name), "{fitted}: {found:?}");
+            names.push(fitted);
+        }
+        assert_ne!(names[0], names[1]);
+        // The order of the servers does not matter.
+        let reversed = index(&servers.into_iter().rev().collect::<Vec<_>>());
+        assert_eq!(names[0], fitted(&reversed, "a.b.c"));
+    }
+
+    #[test]
+    fn a_server_cannot_give_its_tool_the_portable_name_of_another_tool() {
+        let honest = index(&[("a.b", &["c"]), ("a", &["b_c", "c"])]);
+        let hashed = fitted(&honest, "a.b.c");
+        let hostile = index(&[("a.b", &["c"]), ("a", &["b_c", "c"]), ("evil", &[hashed.as_str()])]);
+        let longer = fitted(&hostile, "a.b.c");
+        assert_eq!(longer.len(), hashed.len() + 1, "{longer}");
+        assert!(is_id_of(&hostile.get("a.b", "c").unwrap(), &longer));
+        assert!(is_id_of(&hostile.get("a.b", "c").unwrap(), &hashed), "the earlier name");
+    }
+
+    #[test]
+    fn a_portable_name_is_not_that_of_a_tool_of_the_kernel() {
+        let index = index(&[("mgp", &["tools_call"]), ("b", &["tools_call"])]);
+        let fitted = fitted(&index, "mgp.tools_call");
+        assert!(fitted.starts_with("mgp_tools_call_"), "{fitted}");
+    }
+}

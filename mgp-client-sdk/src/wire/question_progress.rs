@@ -1,0 +1,43 @@
+//! The progress that the caller of a forwarded question reports, on its way to the server that asked (MCP progress).
+
+use std::sync::Arc;
+
+use mgp_types::mcp::ProgressParams;
+use mgp_types::method::Progress;
+use mgp_types::service::{
+    BoxFuture, Call, ConsumerGone, Outlet, OutletItem, OutletItemKind, Peer, Scope, Sink,
+};
+use mgp_types::{Id, Number};
+
+/// The outlet of a forwarded question. A progress token is valid on one connection only, so the server receives its own
+/// token, and the caller another one.
+struct QuestionProgress {
+    server: Peer,
+    scope: Scope,
+    token: Id,
+}
+
+/// Returns the outlet for the progress of a server's question; it accepts nothing if the server requested no progress.
+pub(super) fn progress_outlet(question: &Call) -> Outlet {
+    let Some(token) = question.params().progress_token() else { return Outlet::none() };
+    let (server, scope) = (question.cx().peer.clone(), question.cx().scope.clone());
+    Outlet::new(Arc::new(QuestionProgress { server, scope, token }))
+}
+
+impl Sink for QuestionProgress {
+    fn send(&self, item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
+        Box::pin(async move {
+            let OutletItem::Progress(step) = item else { return Ok(()) };
+            let mut params = ProgressParams::new(self.token.clone(), Number::from(step.progress));
+            params.total = step.total.map(Number::from);
+            params.message = step.message;
+            let cx = self.server.context(&self.scope);
+            let call = Call::tell::<Progress>(&params, cx).map_err(|_| ConsumerGone)?;
+            self.server.send(call).await.map(drop).map_err(|_| ConsumerGone)
+        })
+    }
+
+    fn wants(&self, kind: OutletItemKind) -> bool {
+        kind == OutletItemKind::Progress
+    }
+}
