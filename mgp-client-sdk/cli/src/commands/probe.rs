@@ -449,9 +449,8 @@ mod tests {
     #[tokio::test]
     async fn a_list_of_more_than_a_hundred_pages_is_read_and_one_without_an_end_in_part() {
         for (is_endless, expected) in [(false, 150), (true, 1)] {
-            let next = move |page: usize| match is_endless {
-                true => Some(0),
-                false => (page < 149).then_some(page + 1),
+            let next = move |page: usize| {
+                if is_endless { Some(0) } else { (page < 149).then_some(page + 1) }
             };
             let pages = around(move |call: Call, inner: Stack| async move {
                 if !call.is::<ToolsList>() {
