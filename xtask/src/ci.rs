@@ -95,12 +95,8 @@ fn test() -> Outcome {
     all.without("UPDATE_GOLDEN").run()
 }
 
-/// Runs the examples of the documentation. Each is a small program of its own, for which a single codegen unit and no
-/// debug information of the standard library save time; the flags do not concern the packages.
 fn doctest() -> Outcome {
-    Program::cargo(&["test", "--doc", "--workspace", "--no-fail-fast"])
-        .env("RUSTDOCFLAGS", "-Ccodegen-units=1 -Cstrip=debuginfo")
-        .run()
+    Program::cargo(&["test", "--doc", "--workspace", "--no-fail-fast"]).run()
 }
 
 /// The feature sets with which each package must build, in two halves that take the same time.
