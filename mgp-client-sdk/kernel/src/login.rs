@@ -91,7 +91,7 @@ impl Logins {
         oauth.store(IssuerStore(FileTokens::at(folder.join(format!("{server}~issuer.json")))))
     }
 
-    /// Returns the files with the tokens of all logins at a server; none if there is no state folder.
+    /// Returns the files with the tokens of all logins at a server, or an empty list without a state folder.
     ///
     /// # Errors
     /// The error of reading the folder.

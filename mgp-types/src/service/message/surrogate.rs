@@ -46,7 +46,7 @@ pub(super) fn replace_lone_surrogates(line: ByteString) -> ByteString {
     replaced.and_then(|bytes| String::from_utf8(bytes).ok()).map_or(line, ByteString::from)
 }
 
-/// Returns the code unit of the escape `\uXXXX` at a position; `None` if there is no such escape.
+/// Returns the code unit of the escape `\uXXXX` at a position, or `None` if the text there is another one.
 fn escaped_unit(bytes: &[u8], at: usize) -> Option<u16> {
     let digits = bytes.get(at..at + ESCAPE)?.strip_prefix(br"\u")?;
     let digits = std::str::from_utf8(digits).ok()?;
