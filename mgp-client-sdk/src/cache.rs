@@ -1,6 +1,5 @@
 //! Cached lists of a client. A list is valid until the server reports a change, or until its time to live ends.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -105,11 +104,7 @@ impl<T> Default for CachedList<T> {
     }
 }
 
-impl<T> fmt::Debug for CachedList<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.lock().list.is_some() { "kept" } else { "not kept" })
-    }
-}
+mgp_types::opaque_debug!(CachedList<T>);
 
 #[cfg(test)]
 mod tests {

@@ -33,7 +33,7 @@ pub struct ClientConfig {
     pub monitor: Option<MonitorConfig>,
     /// The maximum number of pages of a list; a longer list is refused as endless. Default: 1000.
     pub max_pages: usize,
-    /// The maximum number of rounds of questions that a modern server may ask during one call. Default: 16.
+    /// The maximum number of rounds of questions that a server of 2026-07-28 may ask during one call. Default: 16.
     pub max_rounds: u32,
     /// The retry layer, which is outside all other layers; `None` disables retries.
     pub retry: Option<RetryLayer>,
@@ -41,7 +41,7 @@ pub struct ClientConfig {
     pub resume: Option<ResumeLayer>,
     /// The limits of the connection to the server.
     pub limits: Limits,
-    /// The retry settings for the stream of changes of a modern server.
+    /// The retry settings for the stream of changes of a server of 2026-07-28.
     pub listen: ListenConfig,
     /// Settings for servers at a URL.
     #[cfg(feature = "http")]
@@ -96,7 +96,7 @@ impl ClientConfig {
     }
 }
 
-/// The retry settings for the stream of changes of a modern server.
+/// The retry settings for the stream of changes of a server of 2026-07-28 (`subscriptions/listen`).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ListenConfig {

@@ -194,9 +194,4 @@ fn run_hook(change: &dyn fmt::Debug, hook: impl FnOnce()) {
     }
 }
 
-impl fmt::Debug for Hooks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all = self.changed.len() + self.states.len() + usize::from(self.progress.is_some());
-        write!(f, "{all} hooks")
-    }
-}
+mgp_types::opaque_debug!(Hooks);

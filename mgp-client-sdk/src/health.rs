@@ -1,7 +1,6 @@
 //! Health monitoring of a server by MGP and MCP pings, by other answers, and by the end of the connection (MGP
 //! §11.3).
 
-use std::fmt;
 use std::future::pending;
 use std::sync::Arc;
 
@@ -115,11 +114,7 @@ impl HealthWatch {
     }
 }
 
-impl fmt::Debug for HealthWatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "HealthWatch({})", self.status())
-    }
-}
+mgp_types::opaque_debug!(HealthWatch);
 
 impl HealthChannels {
     fn publish(&self, change: Option<HealthChange>) {

@@ -1,6 +1,5 @@
 //! Records when a server connects and disconnects, each exactly once (MGP §6.4).
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -81,11 +80,7 @@ impl Drop for Presence {
     }
 }
 
-impl fmt::Debug for Presence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Presence({})", self.record.server)
-    }
-}
+mgp_types::opaque_debug!(Presence);
 
 impl PresenceRecord {
     fn lost(&self, how: &str) {

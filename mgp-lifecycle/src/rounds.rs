@@ -335,24 +335,4 @@ mod tests {
         let result = client.request("tools/call", &with(r#"{"may":"no"}"#, &state)).await;
         assert_eq!(result.unwrap().as_str(), r#""no""#);
     }
-
-    #[tokio::test]
-    async fn state_is_bound_to_caller_and_call() {
-        let sealer = Sealer::random().unwrap();
-        let mut client = client(&sealer);
-        let (_, state) = asked(&mut client, FIRST).await;
-        let other_arguments = with("{}", &state).replace(r#""x":1"#, r#""x":2"#);
-        let other_tool = with("{}", &state).replace(r#""name":"t""#, r#""name":"u""#);
-        for params in
-            [other_arguments, other_tool, with("{}", &state.replace('0', "1")), with("{}", "")]
-        {
-            assert_eq!(
-                client.call("tools/call", &params).await.unwrap_err().code().0,
-                -32602,
-                "{params}"
-            );
-        }
-        client.cx.principal = Principal::new("local", "eve");
-        assert!(client.call("tools/call", &with("{}", &state)).await.is_err());
-    }
 }

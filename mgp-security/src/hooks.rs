@@ -1,6 +1,5 @@
 //! Hooks that run after each change, as long as their owner exists.
 
-use std::fmt;
 use std::sync::Arc;
 
 use mgp_types::sync::Mutex;
@@ -50,11 +49,7 @@ impl Hooks {
     }
 }
 
-impl fmt::Debug for Hooks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Hooks({})", self.0.lock().len())
-    }
-}
+mgp_types::opaque_debug!(Hooks);
 
 #[cfg(test)]
 mod tests {

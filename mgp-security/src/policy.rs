@@ -360,12 +360,7 @@ impl Policies {
     }
 }
 
-impl fmt::Debug for Policies {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let table = self.0.now.read();
-        f.debug_set().entries(table.servers.keys()).finish()
-    }
-}
+mgp_types::opaque_debug!(Policies);
 
 #[cfg(test)]
 mod tests {

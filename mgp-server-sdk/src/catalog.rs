@@ -147,11 +147,7 @@ impl<E> Clone for Catalog<E> {
     }
 }
 
-impl<E: Entry> fmt::Debug for Catalog<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.snapshot().order.iter().map(|entry| entry.key())).finish()
-    }
-}
+mgp_types::opaque_debug!(Catalog<E>);
 
 impl<E: Entry> Snapshot<E> {
     fn new(order: Vec<Arc<E>>, page_size: usize, final_cursor: Option<String>) -> Self {

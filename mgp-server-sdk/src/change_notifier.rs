@@ -120,7 +120,8 @@ impl ChangeNotifier {
     /// Notifies the clients of matching principals that a server behind this one changed its state (MGP §11.4). The
     /// future completes when every message has been sent or has failed.
     ///
-    /// Only clients that negotiated `lifecycle` are notified, and modern ones only while they listen.
+    /// Only clients that negotiated `lifecycle` are notified; clients of 2026-07-28 only while a `subscriptions/listen`
+    /// request of theirs is open.
     ///
     /// # Cancel safety
     /// If the future is dropped, some clients might not get the notification.

@@ -181,7 +181,7 @@ impl DataReferences {
         Ok(reference)
     }
 
-    /// Returns the result of a tool that contains a reference. The URL of the data is only in `_meta`, which models do
+    /// Returns a tool result that contains the reference. The URL of the data is only in `_meta`, which models do
     /// not see, and only if the caller negotiated the extension.
     ///
     /// # Errors

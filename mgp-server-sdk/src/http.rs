@@ -1,7 +1,6 @@
 //! Serving over HTTP.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::future::{Future, pending, poll_fn, ready};
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
@@ -323,20 +322,7 @@ fn check_lists(config: &HttpConfig) -> Result<(), ServeError> {
     Ok(())
 }
 
-impl fmt::Debug for HttpServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let authentication = match self.authentication {
-            Authentication::Unset => "unset",
-            Authentication::Off => "off",
-            Authentication::Layer(_) => "layer",
-        };
-        f.debug_struct("HttpServer")
-            .field("address", &self.address)
-            .field("authentication", &authentication)
-            .field("config", &self.config)
-            .finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(HttpServer { address, config });
 
 /// A server that has bound its address but does not accept connections yet.
 #[must_use = "no caller is served until it runs"]

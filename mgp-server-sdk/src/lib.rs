@@ -1,7 +1,8 @@
 //! An SDK for servers of the Model General Protocol (MGP) and of MCP.
 //!
-//! One server supports every MCP revision and, for clients that negotiate it, MGP; other
-//! clients see a plain MCP server.
+//! One server supports every MCP revision and, for clients that negotiate it, MGP; other clients see a plain MCP
+//! server. Below, *legacy* clients are those of the MCP revisions up to 2025-11-25, which open a session with
+//! `initialize`, and *modern* ones those of 2026-07-28, whose requests are self-contained.
 //!
 //! ```no_run
 //! use mgp_server_sdk::prelude::*;

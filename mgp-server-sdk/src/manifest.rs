@@ -2,7 +2,6 @@
 //!
 //! Applies to: inbound.
 
-use std::fmt;
 use std::sync::Arc;
 
 use mgp_lifecycle::ServerOffer;
@@ -41,11 +40,7 @@ pub struct Manifest(Option<Arc<ChangeFn>>);
 
 type ChangeFn = dyn Fn(&mut ServiceManifest) + Send + Sync;
 
-impl fmt::Debug for Manifest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Manifest")
-    }
-}
+mgp_types::opaque_debug!(Manifest);
 
 impl Manifest {
     /// Creates a manifest of the server's name, version, extensions and tools.

@@ -1,7 +1,6 @@
 //! Plain pages that a server serves in addition to its endpoint, e.g. for health probes.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
@@ -72,11 +71,7 @@ impl<B> Service<Request<B>> for Pages {
     }
 }
 
-impl fmt::Debug for Pages {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|(path, _)| path)).finish()
-    }
-}
+mgp_types::opaque_debug!(Pages);
 
 fn plain(status: StatusCode, text: String) -> Response<HttpBody> {
     let mut response = Response::new(HttpBody::from(text.into_bytes()));

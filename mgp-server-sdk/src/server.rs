@@ -366,7 +366,7 @@ impl Server {
         self
     }
 
-    /// Sets the limits of the rounds in which a modern caller answers questions about its call.
+    /// Sets the limits of the rounds in which a caller of 2026-07-28 answers questions about its call.
     pub fn rounds(mut self, limits: RoundsConfig) -> Self {
         self.rounds = limits;
         self
@@ -374,8 +374,8 @@ impl Server {
 
     /// Sets the time limit of the functions that implement tools, prompts, resources and completions. Default: 30 s.
     ///
-    /// The limit includes the time in which a legacy caller answers questions, so a server that asks people needs a
-    /// longer one, or a longer [`Tool::timeout`](crate::Tool::timeout).
+    /// The limit includes the time in which a caller of 2025-11-25 or before answers questions, so a server that asks
+    /// people needs a longer one, or a longer [`Tool::timeout`](crate::Tool::timeout).
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.tool = timeout;
         self

@@ -225,7 +225,7 @@ impl Subscribers {
         let name = canonical(uri);
         self.updated_for(&name, |_| true);
         if name != uri {
-            // Subscriptions to resources that are stored elsewhere have other names.
+            // Subscriptions to resources of another implementation have the URI as it is written.
             self.updated_for(uri, |_| true);
         }
     }
@@ -291,8 +291,8 @@ impl Subscribers {
         }
     }
 
-    /// Adds a stream of notifications, which are recorded until [`StreamGuard::open`]. The stream is removed when the
-    /// guard is dropped.
+    /// Adds a stream of notifications. Changes are recorded for it, and are sent from [`StreamGuard::open`] on. The
+    /// stream is removed when the guard is dropped.
     pub(crate) fn listen(
         &self,
         cx: &Context,

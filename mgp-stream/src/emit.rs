@@ -26,8 +26,9 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::cancel::CancelSignal;
-use crate::chunk::{ChunkSender, Recipient};
+use crate::chunk::ChunkSender;
 use crate::collect::{MetaCopy, result_extension};
+use crate::recipient::Recipient;
 
 /// Layer that gives each request an [`Outlet`], which sends partial results to the caller.
 ///

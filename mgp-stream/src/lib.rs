@@ -15,6 +15,7 @@ mod emit;
 mod event;
 #[cfg(test)]
 mod model;
+mod recipient;
 mod route;
 
 #[cfg(doctest)]

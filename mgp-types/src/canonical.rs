@@ -242,7 +242,7 @@ impl<'a> Writer<'a> {
         Ok(Self { json, containers, out: String::with_capacity(json.len()) })
     }
 
-    /// Writes the JSON value that begins at a place in the text.
+    /// Writes the JSON value that begins at a position in the text.
     fn value(&mut self, place: Place) -> Result<(), RpcError> {
         let inner = Place { at: place.at + 1, container: place.container + 1 };
         match self.json.as_bytes()[place.at] {
@@ -309,7 +309,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Skips white space, commas and colons, and returns the place of the next value or member name; `None` if a
+    /// Skips white space, commas and colons, and returns the position of the next value or member name; `None` if a
     /// closing bracket follows.
     fn find(&self, mut place: Place) -> Option<Place> {
         loop {
@@ -321,7 +321,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Returns the place after a value; an object or array is skipped through the index of containers.
+    /// Returns the position after a value; an object or array is skipped through the index of containers.
     fn behind(&self, place: Place) -> Place {
         let bytes = self.json.as_bytes();
         match bytes[place.at] {

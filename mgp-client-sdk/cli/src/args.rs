@@ -73,6 +73,16 @@ impl ConfigArg {
         self.config.clone().or_else(|| in_environment().map(PathBuf::from))
     }
 
+    /// Returns a note for the user if the edited file may be the `mgp.toml` of a project: the edit has no effect in the
+    /// project until the user approves the file with `mgp trust`.
+    pub(crate) fn approval_note(&self) -> Option<String> {
+        let file = self.config.as_ref().filter(|file| file.ends_with("mgp.toml"))?;
+        Some(format!(
+            "if `{}` is the file of a project, run `mgp trust` in its folder; until then it has no effect there",
+            file.display()
+        ))
+    }
+
     /// Returns the configuration file that commands edit: the file named by the user, else the user's own file.
     pub(crate) fn file_to_edit(&self) -> CliResult<PathBuf> {
         let sources = self.sources();
@@ -101,7 +111,7 @@ pub(crate) struct Serve {
     /// Agent name for the stdio client, or for callers with --no-auth
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
-    /// Run a kernel in this process instead of sharing the one of the state folder
+    /// Run a kernel in this process instead of using the shared kernel of the state folder
     #[arg(long)]
     pub(crate) standalone: bool,
     /// Start servers only as `mgp.lock` describes them, and refuse tools whose definitions differ
@@ -110,10 +120,11 @@ pub(crate) struct Serve {
     /// Accept HTTP callers without a key, i.e. every user, program and local web page of this machine; loopback only
     #[arg(long, requires = "http")]
     pub(crate) no_auth: bool,
-    /// Host name, without port, that requests may be sent to besides the address; may be given several times
+    /// Host name, without port, that requests may use in addition to the address; may be given several times
     #[arg(long, value_name = "HOST", conflicts_with_all = ["stdio", "no_auth"])]
     pub(crate) allow_host: Vec<String>,
-    /// Origin of web pages that may call besides loopback ones, e.g. `https://app.example`; may be given several times
+    /// Origin whose web pages may call, in addition to loopback origins, e.g. `https://app.example`; may be given
+    /// several times
     #[arg(long, value_name = "ORIGIN", conflicts_with = "stdio")]
     pub(crate) allow_origin: Vec<String>,
     /// Serve the console at /console too, to operators who log in with their key or token

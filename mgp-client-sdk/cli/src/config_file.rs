@@ -6,13 +6,18 @@ use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mgp_discovery::{Config, keep_line_ends, limits, nearest};
+use mgp_discovery::{Config, Sources, keep_line_ends, limits, nearest};
 use mgp_types::mgp::RiskLevel;
 use mgp_types::{PrivateFile, backup_paths};
 use toml_edit::{Decor, DocumentMut, Item, RawString, Table, TableLike, value};
 
 use crate::exit::{CliResult, Failure};
 use crate::replace_file::{create_private, replace_file};
+use crate::state_option::shell_word;
+use unwritable::unwritable;
+pub(crate) use unwritable::{apply, failed};
+
+mod unwritable;
 
 /// The maximum time that a command waits while another program edits the same file.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -50,13 +55,35 @@ impl ConfigFile {
         document.get("agents")?.get(agent)?.get("interactive")?.as_bool()
     }
 
-    /// Sets the `interactive` setting of an agent, i.e. whether a person can answer its questions.
-    pub(crate) fn set_interactive(&self, agent: &str, interactive: bool) -> CliResult {
-        if self.interactive(agent) == Some(interactive) {
+    /// Returns whether neither an entry of the agent nor a setting for all agents decides about `portable_names`. An
+    /// existing entry is a decision of the operator, even without this key.
+    pub(crate) fn lacks_portable_names(&self, agent: &str) -> bool {
+        let Ok(document) = self.document() else { return false };
+        let entry = document.get("agents").and_then(|agents| agents.get(agent));
+        let of_kernel = document.get("kernel").and_then(|kernel| kernel.get("portable_names"));
+        entry.is_none() && of_kernel.is_none()
+    }
+
+    /// Sets the `interactive` setting of an agent, i.e. whether a person can answer its questions, if that is known;
+    /// and `portable_names = true`, if the agent needs it.
+    pub(crate) fn set_agent(
+        &self,
+        agent: &str,
+        interactive: Option<bool>,
+        needs_portable_names: bool,
+    ) -> CliResult {
+        let interactive = interactive.filter(|answer| self.interactive(agent) != Some(*answer));
+        if interactive.is_none() && !needs_portable_names {
             return Ok(());
         }
         self.change(|document| {
-            agent_table(document, agent)?.insert("interactive", value(interactive));
+            let entry = agent_table(document, agent)?;
+            if let Some(answer) = interactive {
+                entry.insert("interactive", value(answer));
+            }
+            if needs_portable_names {
+                entry.insert("portable_names", value(true));
+            }
             Some(())
         })
     }
@@ -99,16 +126,36 @@ impl ConfigFile {
         })
     }
 
-    /// Refuses a server that the file does not have, and names the one that was perhaps meant.
+    /// Refuses a server that the file does not have, and names the file of a project that has it, or the server that
+    /// was perhaps meant.
     pub(crate) fn check_server(&self, id: &str) -> CliResult {
         let ids = self.server_ids()?;
         if ids.iter().any(|own| own == id) {
             return Ok(());
         }
+        let file = self.file.display();
+        if let Some(other) = Self::file_with(id) {
+            let word = other.to_str().and_then(shell_word).unwrap_or_else(|| "FILE".to_owned());
+            let other = other.display();
+            return Err(Failure::usage(format!(
+                "`{id}` is not in {file}, but in {other}; add `--config {word}`"
+            )));
+        }
         let near = nearest(id, ids.iter().map(String::as_str));
         let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-        let file = self.file.display();
         Err(Failure::usage(format!("there is no server `{id}` in {file}{near}")))
+    }
+
+    /// Returns the configuration file that has a server, among the files that a kernel in this folder would read.
+    pub(crate) fn file_with(id: &str) -> Option<PathBuf> {
+        let has_it = |file: &&Path| {
+            let ids = Self::open(file.to_path_buf()).and_then(|file| file.server_ids());
+            ids.is_ok_and(|ids| ids.iter().any(|own| own == id))
+        };
+        let sources = Sources::from_env();
+        // Another kind of file, e.g. a pipe, could block this command.
+        let mut files = sources.files().filter(|file| file.is_file());
+        files.find(has_it).map(Path::to_path_buf)
     }
 
     /// Switches a server on or off.
@@ -263,7 +310,7 @@ impl ConfigFile {
             fs::create_dir_all(folder).map_err(|error| failed(&self.file, "written", &error))?;
         }
         let target = PrivateFile::new(&self.file, limits::MAX_FILE_BYTES);
-        let lock = target.lock(LOCK_TIMEOUT)?;
+        let lock = target.lock(LOCK_TIMEOUT).map_err(unwritable)?;
         let now = fs::read_to_string(&self.file).ok();
         if now != self.before {
             let file = self.file.display();
@@ -271,7 +318,7 @@ impl ConfigFile {
                 "`{file}` was changed by another program; try again"
             )));
         }
-        Ok(target.replace_keeping_mode(&lock, after.as_bytes())?)
+        target.replace_keeping_mode(&lock, after.as_bytes()).map_err(unwritable)
     }
 }
 
@@ -377,7 +424,7 @@ fn server_entry<'a>(
     }
 }
 
-/// Returns the table below a key, and whether it is an inline table. A missing one is added, of the same form as its
+/// Returns the table below a key, and whether it is an inline table. A missing table is added in the same form as its
 /// parent.
 fn child_table<'a>(
     parent: &'a mut dyn TableLike,
@@ -404,10 +451,6 @@ fn agent_table<'a>(document: &'a mut DocumentMut, agent: &str) -> Option<&'a mut
     });
     let entry = agents.as_table_like_mut()?.entry(agent);
     entry.or_insert_with(|| Item::Table(Table::new())).as_table_like_mut()
-}
-
-fn failed(file: &Path, verb: &str, error: &io::Error) -> Failure {
-    Failure::failed(format!("`{}` cannot be {verb}: {error}", file.display()))
 }
 
 /// Checks that a text is a valid name for an agent in a configuration.

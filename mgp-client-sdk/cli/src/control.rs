@@ -139,8 +139,8 @@ pub(crate) async fn followed<T>(client: &Client, result: CliResult<T>) -> CliRes
     }
 }
 
-/// Returns the failure of a request. A kernel that drains refuses requests while calls are running; it counts as one
-/// that does not run.
+/// Returns the failure of a request. A kernel that drains refuses requests while calls are running; such a kernel
+/// counts as one that does not run.
 pub(crate) fn request_failure(error: Error) -> Failure {
     match error.code() {
         ErrorCode::SERVER_DRAINING => Failure::no_kernel("the kernel is stopping"),

@@ -26,6 +26,7 @@ enum Cause {
     Other,
     StateInUse,
     LogChanged,
+    NoAnswer,
 }
 
 impl Failure {
@@ -51,6 +52,11 @@ impl Failure {
         Self { cause: Cause::LogChanged, ..Self::failed(message) }
     }
 
+    /// Creates the failure of a command that waited in vain for the reply of a kernel.
+    pub(crate) fn no_answer(message: impl fmt::Display) -> Self {
+        Self { cause: Cause::NoAnswer, ..Self::failed(message) }
+    }
+
     pub(crate) fn with_code(code: u8, message: impl fmt::Display) -> Self {
         Self { code, message: message.to_string(), cause: Cause::Other }
     }
@@ -71,6 +77,10 @@ impl Failure {
 
     pub(crate) fn is_log_changed(&self) -> bool {
         self.cause == Cause::LogChanged
+    }
+
+    pub(crate) fn is_no_answer(&self) -> bool {
+        self.cause == Cause::NoAnswer
     }
 
     pub(crate) fn is_no_kernel(&self) -> bool {

@@ -38,7 +38,7 @@ const fn files(host: Host, title: &'static str, user: UserFile) -> HostFiles {
 
 use UserFile::{Config, Home, Programs};
 
-/// The table of hosts; the paths are those that each host's own documentation names.
+/// The table of hosts; the paths are taken from the documentation of each host.
 static TABLE: [HostFiles; 16] = [
     files(Host::ClaudeDesktop, "Claude Desktop", Programs("Claude/claude_desktop_config.json")),
     files(Host::ClaudeCode, "Claude Code", Home(".claude.json")),
@@ -99,6 +99,13 @@ impl KnownHost {
         Self::ALL.into_iter().find(|host| host.name() == name)
     }
 
+    /// Returns whether the host is known to rewrite names of tools that the APIs of model providers refuse. Others,
+    /// e.g. Claude Desktop, Cursor and Copilot CLI, report such names as errors or lose all tools.
+    pub(crate) fn rewrites_names(self) -> bool {
+        use Host::{ClaudeCode, Codex, GeminiCli, OpenCode, VsCode};
+        matches!(self.format(), ClaudeCode | Codex | GeminiCli | OpenCode | VsCode)
+    }
+
     /// Returns the format of the host's configuration files.
     pub(crate) fn format(self) -> Host {
         self.0.host
@@ -133,7 +140,8 @@ impl KnownHost {
         }
     }
 
-    /// Returns the path of that file if a variable of the host names another folder for it.
+    /// Returns the path of the host's configuration file, if an environment variable of the host names another folder
+    /// for the file.
     fn moved_file(self) -> Option<PathBuf> {
         match self.format() {
             // https://developers.openai.com/codex/environment-variables
@@ -170,8 +178,8 @@ impl KnownHost {
         has_servers.then_some(file)
     }
 
-    /// Returns a warning about files beside the host's configuration file from which the host starts further servers,
-    /// and which mgp does not read: of Continue only.
+    /// Returns a warning if the host starts further servers from files beside its configuration file, which mgp does
+    /// not read; only Continue does so.
     pub(crate) fn unread_servers(self, home: &Path) -> Option<String> {
         let file = (self.format() == Host::Continue).then(|| self.user_file(home))?;
         let folder = file.parent()?;
@@ -202,8 +210,8 @@ impl KnownHost {
         Some(if self.format() == Host::OpenCode { or_jsonc(file) } else { file })
     }
 
-    /// Returns the host whose servers `mgp import` reads from a file: also VS Code for its settings, where it can have
-    /// servers besides those of its configuration file.
+    /// Returns the host whose servers `mgp import` reads from a file. The settings of VS Code also count, because they
+    /// can contain servers in addition to its configuration file.
     pub(crate) fn from_imported_file(file: &Path) -> Option<Self> {
         let settings = [".vscode/settings.json", "Code/User/settings.json"];
         let is_settings = settings.iter().any(|end| file.ends_with(end));
@@ -230,6 +238,15 @@ impl KnownHost {
             paths.any(|path| file.ends_with(distinct_end(path)))
         })
     }
+}
+
+/// The maximum number of characters that the APIs of many model providers accept in the name of a tool.
+pub(crate) const MAX_TOOL_NAME_CHARS: usize = 64;
+
+/// Returns whether these APIs accept the name of a tool.
+pub(crate) fn is_portable_name(name: &str) -> bool {
+    let is_accepted = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+    (1..=MAX_TOOL_NAME_CHARS).contains(&name.len()) && name.bytes().all(is_accepted)
 }
 
 /// The maximum number of files in a folder that are searched for servers.

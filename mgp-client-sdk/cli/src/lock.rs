@@ -2,10 +2,16 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
 
 use crate::exit::CliResult;
+use crate::replace_file::create_private;
 use crate::state::unusable;
+
+/// The name of the file with the configuration files that a kernel follows.
+const FOLLOWED: &str = "kernel.files";
 
 /// A held file lock; dropping it or ending the process releases it.
 #[derive(Debug)]
@@ -33,6 +39,33 @@ pub(crate) fn try_start(folder: &Path) -> CliResult<LockAttempt> {
 /// Returns the process that holds the lock of a kernel, or held it last, if its id can be read.
 pub(crate) fn kernel_process(folder: &Path) -> Option<u32> {
     fs::read_to_string(folder.join("kernel.lock")).ok()?.trim().parse().ok()
+}
+
+/// The record of a kernel about its configuration files.
+#[derive(Serialize, Deserialize)]
+struct FollowedFiles {
+    /// The process id of the kernel, so that the record of an earlier kernel is not used.
+    pid: u32,
+    files: Vec<PathBuf>,
+}
+
+/// Records the configuration files that the kernel of a state folder follows, for commands that it does not answer.
+pub(crate) fn record_files<'a>(folder: &Path, files: impl Iterator<Item = &'a Path>) {
+    let files = files.map(Path::to_path_buf).collect();
+    let path = folder.join(FOLLOWED);
+    let _ = fs::remove_file(&path);
+    let record = FollowedFiles { pid: std::process::id(), files };
+    // Without a record, e.g. because a path is not UTF-8, such commands assume that the kernel follows every file.
+    if let Ok(text) = serde_json::to_vec(&record) {
+        let _ = create_private(&path).and_then(|mut file| file.write_all(&text));
+    }
+}
+
+/// Returns the configuration files that the kernel of a state folder has recorded; `None` if it has not.
+pub(crate) fn followed_files(folder: &Path) -> Option<Vec<PathBuf>> {
+    let text = fs::read(folder.join(FOLLOWED)).ok()?;
+    let record: FollowedFiles = serde_json::from_slice(&text).ok()?;
+    (Some(record.pid) == kernel_process(folder)).then_some(record.files)
 }
 
 fn try_lock(path: &Path) -> CliResult<LockAttempt> {

@@ -71,7 +71,8 @@ use mimalloc as _;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // Servers are started by keepers, and inherit this setting.
+    // Let keepers have huge pages again: the servers that they start inherit the setting, which the kernel turns off
+    // for itself below.
     allow_huge_pages(true);
     // This comes before anything else is set up, because a keeper runs for each server process and must use little
     // memory.

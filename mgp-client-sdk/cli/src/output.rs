@@ -182,7 +182,7 @@ fn terminal_width() -> Option<usize> {
     None
 }
 
-/// The minimum width of a terminal, in columns. Tables are not fitted to a narrower one.
+/// The minimum width of a terminal, in columns. Tables are not fitted to a narrower terminal.
 #[cfg(unix)]
 const MIN_WIDTH: usize = 40;
 

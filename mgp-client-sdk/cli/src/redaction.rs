@@ -91,7 +91,7 @@ fn mask_table(table: &mut toml_edit::Table, path: &str, is_secret: bool) {
     mask(table, path, is_secret);
 }
 
-/// Masks all values in a table of variables or headers, and elsewhere those that are secrets by their key or text.
+/// Masks all values in a table of variables or headers, and elsewhere the values that are secrets by their key or text.
 /// Removes all comments.
 fn mask(table: &mut dyn toml_edit::TableLike, path: &str, is_secret: bool) {
     for (mut key, item) in table.iter_mut() {
@@ -131,8 +131,8 @@ fn mask_value(value: &mut toml_edit::Value, place: Place<'_>) {
     value.decor_mut().clear();
 }
 
-/// Masks the entry of a server in the file of a host: all values of variables and headers, and elsewhere those that are
-/// secrets by their key or text.
+/// Masks the entry of a server in the file of a host: all values of variables and headers, and elsewhere the values
+/// that are secrets by their key or text.
 pub(crate) fn mask_entry(entry: &mut Json) {
     mask_json(entry, Place { path: "", name: "", is_secret: false });
 }

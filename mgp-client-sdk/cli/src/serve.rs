@@ -49,7 +49,7 @@ const COMMAND_LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The clients that a kernel serves besides those of its local socket.
+/// The clients that a kernel serves in addition to the clients of its local socket.
 enum Mode {
     /// Serves one agent over the standard streams.
     Stdio { agent: String },
@@ -228,6 +228,8 @@ fn is_reachable(folder: &Path) -> bool {
 }
 
 async fn start(options: Options) -> CliResult<Running> {
+    // From now on, commands can wait for an answer of this kernel.
+    lock::record_files(&options.folder, options.sources.files());
     let socket = LocalSocket::open(&options.folder)?;
     // The kernel will reload the configuration files of `sources` by itself when they change.
     let keys = options.folder.join("keys.json");

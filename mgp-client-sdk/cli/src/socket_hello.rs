@@ -289,7 +289,7 @@ pub(crate) fn no_answer(socket: &Path) -> Failure {
     let process = socket.parent().and_then(lock::kernel_process);
     let process = process.map_or_else(|| "its process".to_owned(), |pid| format!("process {pid}"));
     let socket = socket.display();
-    Failure::failed(format!("the kernel at `{socket}` does not answer; check or end {process}"))
+    Failure::no_answer(format!("the kernel at `{socket}` does not answer; check or end {process}"))
 }
 
 fn to_line(value: &impl Serialize) -> Vec<u8> {

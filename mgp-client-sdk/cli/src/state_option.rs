@@ -20,7 +20,7 @@ pub(crate) fn record(folder: Option<&Path>, usual: Option<&Path>) {
         |word: OsString| word == "--state" || word.as_encoded_bytes().starts_with(b"--state=");
     let Some(folder) = folder.filter(|_| words.any(is_option)) else { return };
     let Ok(folder) = path::absolute(folder) else { return };
-    // A host starts the kernel with the option even if the folder is the usual one.
+    // A host starts the kernel with the option even if the folder is the usual one, in which commands need no option.
     if usual == Some(&*folder) && std::env::var_os("MGP_STATE").is_none() {
         return;
     }
@@ -30,7 +30,7 @@ pub(crate) fn record(folder: Option<&Path>, usual: Option<&Path>) {
     }
 }
 
-/// Returns the option that commands of `mgp` need to reach the state folder of this process, if they need one.
+/// Returns the option that commands of `mgp` need to reach the state folder of this process, if they need it.
 pub(crate) fn get() -> Option<&'static str> {
     OPTION.get().map(String::as_str)
 }
@@ -67,8 +67,8 @@ fn add(message: &str, option: &str) -> String {
     out
 }
 
-/// Quotes a path as one word of a shell command, if necessary; `None` if a message cannot contain it.
-fn shell_word(path: &str) -> Option<String> {
+/// Quotes a path or a name as one word of a shell command, if necessary; `None` if a message cannot contain it.
+pub(crate) fn shell_word(path: &str) -> Option<String> {
     let is_plain = |c: char| c.is_alphanumeric() || "._:/@+,=-".contains(c);
     if path.contains(|c: char| c.is_control() || c == '`') {
         return None;

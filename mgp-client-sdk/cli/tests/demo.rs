@@ -1,6 +1,8 @@
 //! Tests of `mgp demo`, whose steps check their real outcome themselves.
 
-use std::process::Command;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -37,6 +39,20 @@ fn the_readme_shows_what_the_demo_prints() {
     for line in excerpt {
         assert!(printed.contains(&line), "{line:?} is not in {printed:#?}");
     }
+}
+
+#[test]
+fn a_signal_ends_the_demo_and_its_folder_is_removed() {
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_mgp"));
+    let mut demo = demo.arg("demo").stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(demo.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let folder = line.trim_end().trim_end_matches('.').rsplit(' ').next().unwrap();
+    assert!(Path::new(folder).is_dir(), "{line}");
+    let sent = Command::new("kill").args(["-INT", &demo.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    assert_eq!(demo.wait().unwrap().code(), Some(130));
+    assert!(!Path::new(folder).exists(), "{folder}");
 }
 
 #[test]

@@ -32,18 +32,18 @@ use super::dispatch::{Dispatcher, MetaToolConfig};
 use super::error::KernelError;
 use super::events::{DeliveryContext, KernelEvents, follow_audit};
 use super::fleet::{
-    self, ChangedLists, CreateServer, FleetContext, KnownServers, ResourceSubscriptions,
-    StaleLists, StoppedOwners, first_start_permits, load_stored_lists,
+    self, ChangedLists, CreateServer, FirstStartPermits, FleetContext, KnownServers,
+    ResourceSubscriptions, StaleLists, StoppedOwners, load_stored_lists,
 };
 use super::handle::{Kernel, KernelParts};
-use super::hops;
+use super::kernel_hops;
 use super::lock::{ActiveLock, check_definition};
 use super::lock_reload;
 use super::login::Logins;
+use super::operator_questions::ServerQuestions;
 use super::policy::policy;
 use super::process_info::ProcessInfo;
 use super::proposals::ProposalState;
-use super::questions::ServerQuestions;
 use super::references::References;
 use super::registration::RegisteredServers;
 use super::reload;
@@ -224,7 +224,7 @@ impl KernelBuilder {
     /// # Cancel safety
     /// Dropping the future stops the servers that were started.
     pub async fn build(mut self) -> Result<Kernel, KernelError> {
-        hops::check_depth()?;
+        kernel_hops::check_depth()?;
         let audit = MemoryAudit::new();
         let governance = self.governance().audit(Arc::new(audit.clone())).build();
         governance.open().await?;
@@ -343,7 +343,7 @@ impl KernelBuilder {
             stale: StaleLists::default(),
             known: KnownServers::load(Arc::clone(&store)).await?,
             start_permits: Arc::new(Semaphore::new(MAX_STARTS)),
-            first_start_permits: Arc::new(first_start_permits()),
+            first_start_permits: FirstStartPermits::new(),
             resume_permits: Arc::new(Semaphore::new(MAX_RESUMES)),
             local: Arc::new(local),
             notifications: ChangeNotifier::new(),

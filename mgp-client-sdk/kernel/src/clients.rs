@@ -1,7 +1,6 @@
 //! The clients that are connected to a kernel.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -201,11 +200,7 @@ impl Clients {
     }
 }
 
-impl fmt::Debug for Clients {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.list()).finish()
-    }
-}
+mgp_types::opaque_debug!(Clients);
 
 // === impl RecentCaller ===
 

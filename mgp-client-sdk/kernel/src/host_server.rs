@@ -25,7 +25,7 @@ use super::coalesced::Coalesced;
 use super::dispatch::{self, Dispatcher};
 use super::fleet::VisibleFleet;
 use super::handle::Kernel;
-use super::hops;
+use super::kernel_hops;
 use super::policy;
 use super::proposals;
 
@@ -55,7 +55,7 @@ impl Kernel {
         let visible = dispatcher.visible_fleet();
         let context = self.0.fleet.context();
         let (for_tasks, for_schemas) = (context.clone(), dispatcher.clone());
-        let server = Server::new(hops::KERNEL_NAME, env!("CARGO_PKG_VERSION"))
+        let server = Server::new(kernel_hops::KERNEL_NAME, env!("CARGO_PKG_VERSION"))
             .herald(&context.notifications, dispatcher.clone())
             .event_hub(context.events.hub());
         server.drain_handle().fleet(Arc::clone(&visible) as Arc<dyn Fleet>);
@@ -185,7 +185,7 @@ impl<S: MgpService> Service<Call> for Admission<S> {
     mgp_types::always_ready!();
 
     fn call(&mut self, mut call: Call) -> Self::Future {
-        if let Err(refused) = hops::check(&mut call) {
+        if let Err(refused) = kernel_hops::check(&mut call) {
             return Either::Right { future: Box::pin(ready(Err(refused))) };
         }
         dispatch::unwrap_kernel_tool(&mut call);

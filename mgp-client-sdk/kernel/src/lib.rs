@@ -14,8 +14,10 @@
 //! - `registration.rs`: servers that are registered at run time; `published.rs`: registries of published servers.
 //! - `login.rs`: logins at servers at a URL.
 //! - `clients.rs`, `callers.rs`: the connected clients; `process_info.rs`: the program around the kernel.
-//! - `host_server.rs`: the server to which hosts and agents connect; `hops.rs`: limits for kernels behind kernels.
-//! - `events/`: events of the kernel and of its servers; `questions.rs`: questions of servers that wait for an operator.
+//! - `host_server.rs`: the server to which hosts and agents connect; `kernel_hops.rs`: limits for kernels behind
+//!   kernels.
+//! - `events/`: events of the kernel and of its servers; `operator_questions.rs`: questions of servers that wait for an
+//!   operator.
 //! - `bounds/`: limits of the calls of agents and servers: rates and quotas.
 //! - `proposals.rs`: extensions beyond MGP; `call_proposals.rs`: idempotency keys and transactions of calls;
 //!   `transactions.rs`: calls that compensate others.
@@ -42,17 +44,17 @@ mod error;
 mod events;
 mod fleet;
 mod handle;
-mod hops;
 mod host_server;
+mod kernel_hops;
 mod lock;
 mod lock_reload;
 mod login;
 mod metrics;
+mod operator_questions;
 mod policy;
 mod process_info;
 mod proposals;
 mod published;
-mod questions;
 mod references;
 mod refusal;
 mod registration;

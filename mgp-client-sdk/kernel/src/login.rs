@@ -1,6 +1,6 @@
 //! Logins at servers at a URL: the files of their tokens, and the credentials of connections (MCP authorization).
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -78,7 +78,7 @@ impl Logins {
         let text = format!("{:?}", (owner.tenant().as_str(), agent_name(owner)));
         let hash = Sha256Hash::digest(text.as_bytes()).to_string();
         let digits: String = hash.chars().rev().take(HASH_DIGITS).collect();
-        // Server ids never contain `~`.
+        // Server ids never contain `~`, so this is not the file of another server.
         Some(folder.join(format!("{server}~{digits}.json")))
     }
 
@@ -87,7 +87,7 @@ impl Logins {
     /// client does not store its tokens.
     pub fn bind_issuer(&self, server: &ServerId, oauth: OAuth) -> OAuth {
         let Some(folder) = &self.folder else { return oauth };
-        // The name of a file with an agent's tokens has a hash in this place.
+        // Where this name has `issuer`, the file of an agent has a hash, so they never collide.
         oauth.store(IssuerStore(FileTokens::at(folder.join(format!("{server}~issuer.json")))))
     }
 
@@ -413,11 +413,7 @@ fn cause(error: &RpcError) -> Option<&AuthError> {
     std::error::Error::source(error)?.downcast_ref::<Arc<AuthError>>().map(|cause| &**cause)
 }
 
-impl fmt::Debug for ServerLogin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerLogin").field("server", &self.server).finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(ServerLogin { server });
 
 #[cfg(test)]
 mod tests {

@@ -102,7 +102,7 @@ pub(super) fn error_text(code: i32) -> String {
 /// last one.
 fn span_of(cx: &Context) -> TraceSpan {
     let Some(logical) = &cx.logical else { return TraceSpan::of(cx.key) };
-    // The logical id has a random part.
+    // The logical id has a random part, so its hash differs from those of other calls.
     let mut hasher = DefaultHasher::new();
     logical.hash(&mut hasher);
     TraceSpan(hasher.finish().max(1))

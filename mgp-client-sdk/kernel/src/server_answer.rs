@@ -1,5 +1,6 @@
 //! Checks of the answers of servers: a host receives only answers that it can read.
 
+use mgp_types::mcp::ContentBlock;
 use mgp_types::service::Reply;
 use mgp_types::{ErrorCode, Object, Payload, RpcError};
 use serde::de::IgnoredAny;
@@ -18,7 +19,7 @@ pub(crate) fn limit_depth(answer: Result<Reply, RpcError>) -> Result<Reply, RpcE
             let message = format!("the server's result is nested deeper than {MAX_DEPTH} levels");
             Err(RpcError::new(ErrorCode::UPSTREAM_ERROR, message))
         }
-        // The text of an error also has its recovery hints and unknown members.
+        // The data, the recovery hints or an unknown member is nested too deeply: keep only the code and the message.
         Err(error) if Payload::of(&error).is_ok_and(|json| is_too_deep(&json)) => {
             Err(RpcError::new(error.code(), error.message()))
         }
@@ -52,7 +53,8 @@ pub(crate) fn expect_list(
     Ok(reply)
 }
 
-/// Returns an object with an empty list in place of `null`; `None` if the object has a list.
+/// Returns an object with an empty list in place of `null`, or with a list of one in place of a single resource or
+/// message; `None` if the object has a list.
 fn fill_list(object: &Payload, path: &[&str]) -> Result<Option<Payload>, RpcError> {
     let mut members: Object = object.get()?;
     let Some((name, rest)) = path.split_first() else { return Ok(None) };
@@ -63,6 +65,8 @@ fn fill_list(object: &Payload, path: &[&str]) -> Result<Option<Payload>, RpcErro
         fill_list(value, rest)?
     } else if value.is_null() {
         Some(Payload::from_trusted("[]"))
+    } else if matches!(*name, "contents" | "messages") && value.as_str().starts_with('{') {
+        Some(Payload::from_trusted(format!("[{}]", value.as_str())))
     } else {
         value.get::<Vec<IgnoredAny>>()?;
         None
@@ -72,14 +76,15 @@ fn fill_list(object: &Payload, path: &[&str]) -> Result<Option<Payload>, RpcErro
     Payload::of(&members).map(Some)
 }
 
-/// Removes the members that are null from the contents of a resource, or from the content of a prompt's messages.
+/// Removes the members that are null from the contents of a resource, or from the content of a prompt's messages. A
+/// message whose content is a bare text gets a text block.
 ///
 /// # Errors
 /// Returns −32603 if the result cannot be written as JSON.
 pub(crate) fn drop_nulls(mut reply: Reply, list: &str) -> Result<Reply, RpcError> {
     let Some(body) = reply.as_body_mut() else { return Ok(reply) };
-    // Few results contain the word, and the others are not parsed.
-    if !body.as_raw().as_str().contains("null") {
+    // Few results contain the word, and of the others only prompts are parsed.
+    if list != "messages" && !body.as_raw().as_str().contains("null") {
         return Ok(reply);
     }
     let Ok(mut members) = body.as_raw().get::<Object>() else { return Ok(reply) };
@@ -101,16 +106,19 @@ pub(crate) fn drop_nulls(mut reply: Reply, list: &str) -> Result<Reply, RpcError
 
 fn fit_message(message: &Payload) -> Option<Payload> {
     let mut members: Object = message.get().ok()?;
-    let content = without_nulls(members.get("content")?)?;
-    members.insert("content", content);
+    let content = members.get("content")?;
+    let fitted = match content.get::<String>() {
+        Ok(text) => Payload::of(&ContentBlock::text(text)).ok()?,
+        Err(_) => without_nulls(content)?,
+    };
+    members.insert("content", fitted);
     Payload::of(&members).ok()
 }
 
-/// Returns a block without its members that are null, and those of its resource, which hosts refuse; `None` if it has
-/// none.
+/// Returns a block without its members that are null, and those of its resource, which hosts refuse, nor those that
+/// [`is_value`] takes for absent; `None` if it has none of them.
 pub(crate) fn without_nulls(block: &Payload) -> Option<Payload> {
     let mut members: Object = block.get().ok()?;
-    let is_value = |_: &str, value: &Payload| !value.is_null();
     let mut is_changed = retain_members(&mut members, is_value);
     if let Ok(Some(mut resource)) = members.decode::<Object>("resource")
         && retain_members(&mut resource, is_value)
@@ -119,6 +127,13 @@ pub(crate) fn without_nulls(block: &Payload) -> Option<Payload> {
         is_changed = true;
     }
     if is_changed { Payload::of(&members).ok() } else { None }
+}
+
+/// Returns whether a member has a value: it is not null, nor an empty list in place of an object, as PHP writes an
+/// empty array.
+pub(crate) fn is_value(name: &str, value: &Payload) -> bool {
+    let is_object = matches!(name, "_meta" | "annotations");
+    !(value.is_null() || is_object && value.as_str() == "[]")
 }
 
 /// Removes the members for which `keep` returns `false`; returns whether there were any. Takes linear time, so that a
@@ -200,6 +215,11 @@ mod tests {
                 r#"{"completion":{"values":[],"total":0}}"#,
             ),
             (&["messages"][..], r#"{"messages" : [ ]}"#, r#"{"messages" : [ ]}"#),
+            (
+                &["contents"][..],
+                r#"{"contents":{"uri":"a:b","text":"x"}}"#,
+                r#"{"contents":[{"uri":"a:b","text":"x"}]}"#,
+            ),
         ] {
             let filled = expect_list(reply(result), "any", path).unwrap();
             assert_eq!(filled.as_body().unwrap().as_raw().as_str(), expected);
@@ -220,6 +240,16 @@ mod tests {
                 r#"{"messages":[{"role":"user","content":{"type":"text","text":"a"}}]}"#,
             ),
             ("contents", r#"{"contents" : ["null"]}"#, r#"{"contents" : ["null"]}"#),
+            (
+                "messages",
+                r#"{"messages":[{"role":"user","content":"a\nb"}]}"#,
+                r#"{"messages":[{"role":"user","content":{"type":"text","text":"a\nb"}}]}"#,
+            ),
+            (
+                "messages",
+                r#"{"messages" : [{"role":"user"}]}"#,
+                r#"{"messages" : [{"role":"user"}]}"#,
+            ),
         ] {
             let fitted = drop_nulls(reply(result), list).unwrap();
             assert_eq!(fitted.as_body().unwrap().as_raw().as_str(), expected);

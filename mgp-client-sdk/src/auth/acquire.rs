@@ -12,6 +12,7 @@ use super::authorize::Request;
 use super::browser::Browser;
 use super::challenge::Demand;
 use super::config::{ClientCredentials, Grant};
+use super::credentials::{CurrentCredentials, TokenWork, is_stale};
 use super::discovery::{Choice, Discovered, discover};
 use super::dpop::{Binding, ProofKey, Prover, Schemes, binding};
 use super::error::AuthError;
@@ -19,12 +20,11 @@ use super::metadata::AuthServer;
 use super::now;
 use super::register::{self, RegistrationOrigin, identity};
 use super::scope::{Scopes, select_scopes};
-use super::session::{Session, TokenWork, is_stale};
 use super::store::{Registration, RegistrationKind, TokenEntry, TokenKind, Tokens};
 use super::token::{self, Form, Identity};
 
-impl Session {
-    /// Obtains or replaces tokens, as `work` requires. A session runs only one piece of work at a time.
+impl CurrentCredentials {
+    /// Obtains or replaces tokens, as `work` requires. Only one piece of work runs at a time.
     pub(super) async fn do_work(&self, work: TokenWork) -> Result<(), AuthError> {
         let server = self.config.server()?;
         if !self.is_loaded() {

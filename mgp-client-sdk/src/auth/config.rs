@@ -1,6 +1,5 @@
 //! The configuration of an OAuth client.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -127,11 +126,4 @@ impl OAuthConfig {
     }
 }
 
-impl fmt::Debug for ClientCredentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientCredentials")
-            .field("id", &self.id)
-            .field("proof", &self.proof)
-            .finish()
-    }
-}
+mgp_types::opaque_debug!(ClientCredentials { id, proof });

@@ -9,11 +9,11 @@ use url::Url;
 use super::acquire::{Bound, timed_out};
 use super::address::{self, clip_text};
 use super::browser::{Browser, DeviceCode};
+use super::credentials::CurrentCredentials;
 use super::discovery::{Discovered, check_not_local};
 use super::error::AuthError;
 use super::scope::Scopes;
 use super::secret::Secret;
-use super::session::Session;
 use super::store::Tokens;
 use super::token::{self, DEVICE_GRANT, Form, Identity};
 
@@ -33,7 +33,7 @@ struct Started {
     interval: Option<u64>,
 }
 
-impl Session {
+impl CurrentCredentials {
     /// Shows a code to the person, and waits until they have entered it on another device.
     pub(super) async fn log_in_elsewhere(
         &self,
@@ -82,10 +82,13 @@ impl Session {
             return Err(token::refusal(endpoint, &answer));
         }
         // Drop serde's error, because it quotes the text, which is secret.
-        serde_json::from_slice(&answer.body).map_err(|_| AuthError::Document {
-            what: "the answer of the device endpoint",
-            url: address::display_url(endpoint),
-            why: "it is not the start of a login".to_owned(),
+        serde_json::from_slice(&answer.body).map_err(|_| {
+            let refusal = token::refusal_with_success(endpoint, &answer);
+            refusal.unwrap_or_else(|| AuthError::Document {
+                what: "the answer of the device endpoint",
+                url: address::display_url(endpoint),
+                why: "it is not the start of a login".to_owned(),
+            })
         })
     }
 

@@ -271,7 +271,7 @@ fn redirect(place: &str, answer: &FetchResponse) -> Option<String> {
     let place = Url::parse(place).ok()?;
     let target = place.join(answer.header("location")?).ok()?;
     let is_followed =
-        matches!(answer.status, 301 | 302 | 307 | 308) && target.origin() == place.origin();
+        matches!(answer.status, 301..=303 | 307 | 308) && target.origin() == place.origin();
     is_followed.then(|| target.into())
 }
 
@@ -281,8 +281,14 @@ fn document<T: DeserializeOwned>(
     answer: &FetchResponse,
 ) -> Result<T, AuthError> {
     let refuse = |why| AuthError::Document { what, url: address::display_url(url), why };
-    if answer.status != 200 {
-        return Err(refuse(format!("the status is {}", answer.status)));
+    match answer.status {
+        200 => {}
+        // Redirects within the origin were followed.
+        status @ (301..=303 | 307 | 308) => {
+            let why = "it is redirected to another origin, which is not trusted";
+            return Err(refuse(format!("{why} (status {status})")));
+        }
+        status => return Err(refuse(format!("the status is {status}"))),
     }
     serde_json::from_slice(&answer.body).map_err(|error| refuse(clip_text(&error.to_string())))
 }

@@ -1,6 +1,5 @@
 //! Signed client assertions (RFC 7523 §2.2, `private_key_jwt`).
 
-use std::fmt;
 use std::str::FromStr;
 
 use jsonwebtoken::errors::ErrorKind;
@@ -97,11 +96,4 @@ impl FromStr for SigningAlgorithm {
     }
 }
 
-impl fmt::Debug for SigningKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SigningKey")
-            .field("algorithm", &self.algorithm)
-            .field("id", &self.id)
-            .finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(SigningKey { algorithm, id });

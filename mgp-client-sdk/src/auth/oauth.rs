@@ -13,11 +13,11 @@ use super::address;
 use super::assertion::AssertionSource;
 use super::browser::Browser;
 use super::config::{ClientCredentials, Grant, OAuthConfig, Preregistered};
+use super::credentials::CurrentCredentials;
 use super::dpop::DpopMode;
 use super::error::AuthError;
 use super::scope::Scopes;
 use super::secret::Secret;
-use super::session::Session;
 use super::store::{MemoryTokens, TokenEntry, TokenStore};
 
 /// The default maximum number of step-ups; see [`OAuth::step_up_limit`].
@@ -46,7 +46,7 @@ const LOGIN_TIMEOUT: Duration = Duration::from_mins(5);
 #[derive(Clone)]
 #[must_use]
 pub struct OAuth {
-    session: Arc<Session>,
+    credentials: Arc<CurrentCredentials>,
 }
 
 impl OAuth {
@@ -165,7 +165,7 @@ impl OAuth {
     /// # Cancel safety
     /// If the future is dropped, a login continues, and the next call receives its result.
     pub async fn log_in(&self) -> Result<(), Arc<AuthError>> {
-        self.session.log_in().await
+        self.credentials.log_in().await
     }
 
     /// Revokes the tokens of an entry at their issuer (RFC 7009): the refresh token, and an access token that has not
@@ -178,14 +178,14 @@ impl OAuth {
     /// # Cancel safety
     /// If the future is dropped, the tokens may or may not be revoked.
     pub async fn revoke(&self, entry: &TokenEntry) -> Result<(), AuthError> {
-        self.session.revoke(entry).await
+        self.credentials.revoke(entry).await
     }
 
     /// Returns the tokens and the registration that an issuer gave the client, e.g. to put them into a store; `None`
     /// before the first login.
     #[must_use]
     pub fn entry(&self) -> Option<TokenEntry> {
-        self.session.entry()
+        self.credentials.entry()
     }
 
     fn with(server: String, fetcher: SharedFetch, grant: Grant) -> Self {
@@ -203,43 +203,43 @@ impl OAuth {
             limit: STEP_UP_LIMIT,
             login_timeout: LOGIN_TIMEOUT,
         };
-        Self { session: Arc::new(Session::new(config)) }
+        Self { credentials: Arc::new(CurrentCredentials::new(config)) }
     }
 
     /// Changes the configuration; tokens that were obtained earlier are dropped.
     fn edit(self, change: impl FnOnce(&mut OAuthConfig)) -> Self {
-        let mut config = self.session.config.clone();
+        let mut config = self.credentials.config.clone();
         change(&mut config);
-        Self { session: Arc::new(Session::new(config)) }
+        Self { credentials: Arc::new(CurrentCredentials::new(config)) }
     }
 }
 
 #[async_trait]
 impl Credentials for OAuth {
     async fn authorization(&self) -> Result<Option<String>, RpcError> {
-        self.session.authorization().await.map_err(to_rpc_error)
+        self.credentials.authorization().await.map_err(to_rpc_error)
     }
 
     fn for_request<'a>(
         &'a self,
         request: RequestTarget<'a>,
     ) -> BoxFuture<'a, Result<RequestCredentials, RpcError>> {
-        Box::pin(async move { self.session.show(request).await.map_err(to_rpc_error) })
+        Box::pin(async move { self.credentials.show(request).await.map_err(to_rpc_error) })
     }
 
     fn handle_nonce(&self, nonce: &str) {
-        self.session.nonce(nonce);
+        self.credentials.nonce(nonce);
     }
 
     async fn handle_refusal(&self, refusal: CredentialRefusal) -> Result<(), RpcError> {
-        self.session.refused(refusal).await.map_err(to_rpc_error)
+        self.credentials.refused(refusal).await.map_err(to_rpc_error)
     }
 }
 
 impl fmt::Debug for OAuth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OAuth")
-            .field("server", &address::display_url(&self.session.config.server))
+            .field("server", &address::display_url(&self.credentials.config.server))
             .finish_non_exhaustive()
     }
 }

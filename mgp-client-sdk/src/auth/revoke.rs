@@ -7,12 +7,12 @@ use tokio::time::timeout;
 
 use super::address;
 use super::config::Grant;
+use super::credentials::CurrentCredentials;
 use super::discovery::{auth_server, check_not_local};
 use super::error::AuthError;
 use super::metadata::AuthServer;
 use super::now;
 use super::register;
-use super::session::Session;
 use super::store::TokenEntry;
 use super::token::{self, Identity};
 
@@ -21,7 +21,7 @@ const WHAT: &str = "the revocation endpoint";
 /// The time limit of a revocation, including the request for the issuer's metadata.
 const REVOCATION_TIMEOUT: Duration = Duration::from_secs(10);
 
-impl Session {
+impl CurrentCredentials {
     /// Revokes the tokens of an entry, within a time limit.
     pub(super) async fn revoke(&self, entry: &TokenEntry) -> Result<(), AuthError> {
         let late = |_| {

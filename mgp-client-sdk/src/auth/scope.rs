@@ -98,24 +98,6 @@ fn is_scope(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    #[track_caller]
-    fn check(found: &Scopes, expected: &str) {
-        assert_eq!(found.to_string(), expected);
-    }
-
-    #[test]
-    fn the_challenge_comes_before_the_list_and_nothing_is_lost() {
-        let set = Scopes::parse;
-        let none = Scopes::default();
-        check(&select_scopes(Some(&set("a")), Some(&set("a b c")), &none, None), "a");
-        check(&select_scopes(None, Some(&set("a b c")), &none, None), "a b c");
-        check(&select_scopes(None, None, &none, None), "");
-        check(&select_scopes(Some(&set("write")), None, &set("read"), None), "read write");
-        check(&select_scopes(Some(&set("a")), None, &none, Some(&set("a b"))), "a");
-        let offline = set("a offline_access");
-        check(&select_scopes(Some(&set("a")), None, &none, Some(&offline)), "a offline_access");
-    }
-
     #[test]
     fn what_cannot_be_a_scope_is_left_out() {
         assert_eq!(Scopes::parse("a  b a \"c\" d\\e f\u{e9} g").to_string(), "a b g");

@@ -4,13 +4,13 @@ use tracing::{debug, warn};
 use url::Url;
 
 use super::address;
+use super::credentials::{CurrentCredentials, is_stale};
 use super::discovery::Discovered;
 use super::dpop::DpopMode;
 use super::error::AuthError;
-use super::session::{Session, is_stale};
 use super::store::{RegistrationKind, RenewalLock, TokenEntry, TokenKind, TokenStoreError, Tokens};
 
-impl Session {
+impl CurrentCredentials {
     /// Waits for the exclusive right to renew tokens. The holder reads the store, uses the refresh token and stores
     /// the result, so that no other process uses the same refresh token.
     pub(super) async fn lock_renewal(

@@ -171,15 +171,25 @@ fn basic(id: &str, secret: &Secret) -> String {
 }
 
 fn read(endpoint: &str, answer: &FetchResponse) -> Result<Answer, AuthError> {
-    if (200..300).contains(&answer.status) {
-        // The error of serde is dropped, because it quotes the text, which is secret.
-        return serde_json::from_slice(&answer.body).map_err(|_| AuthError::Document {
-            what: "the answer of the token endpoint",
-            url: address::display_url(endpoint),
-            why: "it is not a token response".to_owned(),
-        });
+    if !(200..300).contains(&answer.status) {
+        return Err(refusal(endpoint, answer));
     }
-    Err(refusal(endpoint, answer))
+    if let Ok(read) = serde_json::from_slice(&answer.body) {
+        return Ok(read);
+    }
+    // The error of serde is dropped, because it quotes the text, which is secret.
+    Err(refusal_with_success(endpoint, answer).unwrap_or_else(|| AuthError::Document {
+        what: "the answer of the token endpoint",
+        url: address::display_url(endpoint),
+        why: "it is not a token response".to_owned(),
+    }))
+}
+
+/// Returns the error of a refusal with the status of a success, which some endpoints send, e.g. those of GitHub.
+pub(super) fn refusal_with_success(endpoint: &str, answer: &FetchResponse) -> Option<AuthError> {
+    let refusal: Refusal = serde_json::from_slice(&answer.body).ok()?;
+    let description = refusal.error_description.unwrap_or_default();
+    Some(token_error(endpoint, &refusal.error, &description))
 }
 
 /// Returns the error for a response with which an endpoint refused a request.
@@ -192,7 +202,11 @@ pub(super) fn refusal(endpoint: &str, answer: &FetchResponse) -> AuthError {
         Some(refusal) => (refusal.error, refusal.error_description.unwrap_or_default()),
         None => (format!("status {}", answer.status), String::new()),
     };
-    let (error, description) = (clip_text(&error), clip_text(&description));
+    token_error(endpoint, &error, &description)
+}
+
+fn token_error(endpoint: &str, error: &str, description: &str) -> AuthError {
+    let (error, description) = (clip_text(error), clip_text(description));
     AuthError::Token { endpoint: address::display_url(endpoint), error, description }
 }
 
@@ -272,6 +286,8 @@ impl<'de> Deserialize<'de> for Seconds {
 pub(super) fn is_final(error: &AuthError) -> bool {
     const FINAL: &[&str] = &[
         "access_denied",
+        // An error code of GitHub.
+        "bad_refresh_token",
         "consent_required",
         "interaction_required",
         "invalid_client",
@@ -352,6 +368,7 @@ mod tests {
         check(200, r#"{"access_token":"","token_type":"Bearer"}"#, Err("header"));
         check(200, r#"{"access_token":["s3cret"]}"#, Err("not a token response"));
         check(200, "s3cret", Err("not a token response"));
+        check(200, r#"{"error":"authorization_pending"}"#, Err("authorization_pending"));
         check(400, r#"{"error":"invalid_grant","error_description":"gone"}"#, Err("gone"));
         check(302, r#"{"access_token":"s3cret","token_type":"Bearer"}"#, Err("status 302"));
         for status in [408, 429, 503] {

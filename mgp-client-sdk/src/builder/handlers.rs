@@ -225,8 +225,8 @@ impl ClientBuilder {
 
     /// Sets a hook that receives the id of each completed URL elicitation.
     ///
-    /// Only legacy servers send this notification; a modern server learns of the completion when the call is
-    /// repeated.
+    /// Only servers of 2025-11-25 send this notification; a server of 2026-07-28 learns of the completion when the call
+    /// is repeated.
     pub fn on_elicitation_complete(self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.on::<ElicitationComplete>(move |over| hook(&over.elicitation_id))
     }
@@ -234,9 +234,9 @@ impl ClientBuilder {
     /// Adds a hook that receives changes of lists and of subscribed resources. The client drops the affected cached
     /// lists before it calls the hook.
     ///
-    /// A modern server sends changes on a stream, which the client keeps open if the server announces changes; see
-    /// [`ListenConfig`](crate::ListenConfig). After an interruption of the stream, all lists and resources about which
-    /// the stream reports are reported as changed.
+    /// A server of 2026-07-28 sends changes on a stream, which the client keeps open if the server announces changes;
+    /// see [`ListenConfig`](crate::ListenConfig). After an interruption of the stream, all lists and resources about
+    /// which the stream reports are reported as changed.
     pub fn on_change(mut self, hook: impl Fn(&ServerChange) + Send + Sync + 'static) -> Self {
         self.config.hooks.changed.push(Arc::new(hook));
         self
@@ -244,7 +244,8 @@ impl ClientBuilder {
 
     /// Adds a hook that receives changes of the server's state, such as draining (MGP §11.4).
     ///
-    /// A modern server sends them on the stream of changes; this hook suffices for the client to keep that stream open.
+    /// A server of 2026-07-28 sends them on the stream of changes; this hook suffices for the client to keep that
+    /// stream open.
     ///
     /// ```
     /// use mgp_client_sdk::Client;

@@ -140,7 +140,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Restricts the client to one era. Default: the modern era if the server supports it, else the legacy one.
+    /// Restricts the client to one era of MCP. Default: the modern one (2026-07-28) if the server supports it, else the
+    /// legacy one (2025-11-25 and before).
     pub fn era(mut self, era: EraChoice) -> Self {
         self.config.connect.era = era;
         self

@@ -81,9 +81,8 @@ enum TaskMode {
     /// The call may become a task only if the caller wants no progress and no partial results, because a task reports
     /// only its result.
     IfUnobserved,
-    /// The call may always become a task. A legacy server is asked to create the task and, if a time is given, to keep
-    /// its result for this time.
-    Wanted(Option<Duration>),
+    /// The call may always become a task. A legacy server is asked to create the task.
+    Wanted,
 }
 
 enum Arguments {
@@ -173,14 +172,16 @@ impl ToolCall {
         self
     }
 
-    /// Asks a modern server to send log messages of this call, at this level and above.
+    /// Asks a server of 2026-07-28 to send log messages of this call, at this level and above; for older revisions see
+    /// [`Client::set_level`](crate::Client::set_level).
     pub fn log_level(self, level: LogLevel) -> Self {
         self.meta(key::LOG_LEVEL, level)
     }
 
     /// Sets the time-out of this call. Each progress notification restarts it. Default: the client's time-out.
     ///
-    /// The first call of a modern server at a URL waits for the list of tools before, at most for the same time.
+    /// Before its first call, the client reads the list of tools of a server of 2026-07-28 at a URL, because headers
+    /// depend on it; the call waits for that at most for the same time.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -206,16 +207,10 @@ impl ToolCall {
 
     /// Lets the call become a task even if its progress is observed, and asks a server of 2025-11-25 to create one.
     ///
-    /// A modern call without a hook for progress and without an outlet may become a task even without this setting. In
-    /// the legacy era the setting is required for tools that run only as tasks.
+    /// At a server of 2026-07-28, a call without a hook for progress and without an outlet may become a task even
+    /// without this setting. At one of 2025-11-25, the setting is required for tools that run only as tasks.
     pub fn as_task(mut self) -> Self {
-        self.task = TaskMode::Wanted(None);
-        self
-    }
-
-    /// Lets the call become a task like [`as_task`](Self::as_task), and sets how long its result is kept (2025-11-25).
-    pub fn as_task_for(mut self, ttl: Duration) -> Self {
-        self.task = TaskMode::Wanted(Some(ttl));
+        self.task = TaskMode::Wanted;
         self
     }
 
@@ -233,7 +228,7 @@ impl ToolCall {
     pub async fn send(self) -> Result<CallToolResult, Error> {
         let client = self.client.clone();
         let max = self.bounds().map_or_else(|| client.time_limits().max, |bounds| bounds.max);
-        let wanted = matches!(self.task, TaskMode::Wanted(_));
+        let wanted = self.task == TaskMode::Wanted;
         let call = self.into_call()?;
         let cx = call.cx().clone();
         let reply = client.request_in_rounds(call).await?;
@@ -333,12 +328,10 @@ impl ToolCall {
             cx.extensions.insert(AcceptsTask);
         }
         let params = match self.task {
-            TaskMode::Wanted(ttl) if self.client.server().era == Era::Legacy => {
+            TaskMode::Wanted if self.client.server().era == Era::Legacy => {
                 let mut params = CallToolParams::new(self.tool);
                 params.arguments = Some(arguments.try_into()?);
-                let mut task = TaskAugmentation::new();
-                task.ttl = ttl.map(mgp_types::millis);
-                params.task = Some(task);
+                params.task = Some(TaskAugmentation::new());
                 Params::of(ToolsCall::METHOD, &params)?
             }
             _ => Params::tool(&self.tool, &arguments),

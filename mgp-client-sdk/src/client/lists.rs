@@ -88,8 +88,9 @@ macro_rules! lists {
             #[doc = concat!("Returns all ", $name, ", from the cache if the server reports when they change.")]
             ///
             /// The cached list is dropped after a change (`listChanged`) and when its time to live (`ttlMs`) ends. A
-            /// list without `ttlMs` is cached only if a legacy server announces its changes over a permanent
-            /// connection, i.e. over a pair of streams or HTTP+SSE; otherwise each call requests the list again.
+            /// list without `ttlMs` is cached only if a legacy server (up to 2025-11-25) announces its changes over a
+            /// permanent connection, i.e. over a pair of streams or HTTP+SSE; otherwise each call requests the list
+            /// again.
             ///
             /// # Errors
             #[doc = concat!("See [`Client::", stringify!($all), "`].")]

@@ -23,7 +23,7 @@ use crate::error::Error;
 
 /// All methods fail like [`Client::request`]. Dropping a returned future cancels the request at the server.
 impl Client {
-    /// Pings the server: `ping`, or `server/discover` in the modern era, which has no ping.
+    /// Pings the server: with `ping`, or in 2026-07-28, which has no ping, with `server/discover`.
     ///
     /// # Errors
     /// See [`Client::request`].
@@ -73,7 +73,7 @@ impl Client {
 
     // === Resources ===
 
-    /// Reads a resource; a modern server's questions are answered by the client's handlers.
+    /// Reads a resource. If a server of 2026-07-28 asks questions before it answers, the client's handlers answer them.
     ///
     /// # Errors
     /// See [`Client::request`].
@@ -86,11 +86,11 @@ impl Client {
 
     /// Subscribes to a resource; changes are reported to [`on_change`](crate::ClientBuilder::on_change).
     ///
-    /// In the modern era the client replaces its stream of changes by one that includes the resource.
+    /// With a server of 2026-07-28, the client replaces its stream of changes by one that includes the resource.
     ///
     /// # Errors
-    /// See [`Client::request`]; in the modern era −32601 if the server does not offer subscriptions, −32602 if it does
-    /// not accept this resource.
+    /// See [`Client::request`]; with a server of 2026-07-28 −32601 if it does not offer subscriptions, −32602 if it
+    /// does not accept this resource.
     ///
     /// # Cancel safety
     /// In the legacy era, dropping the future cancels the request; in the modern era, the subscription may remain.
@@ -116,7 +116,7 @@ impl Client {
         self.request::<ResourcesUnsubscribe>(&SubscribeParams::new(uri)).await.map(drop)
     }
 
-    /// Opens a stream of notifications in the modern era and waits until the server ends it; there is no time-out.
+    /// Opens a stream of notifications (2026-07-28) and waits until the server ends it; there is no time-out.
     ///
     /// The notifications are passed to the hooks; poll the future concurrently with calls, and drop it to close the
     /// stream. Changes of lists and resources do not need this method: [`on_change`](crate::ClientBuilder::on_change)
@@ -133,7 +133,7 @@ impl Client {
 
     // === Prompts and completion ===
 
-    /// Gets a prompt; a modern server's questions are answered by the client's handlers.
+    /// Gets a prompt. If a server of 2026-07-28 asks questions before it answers, the client's handlers answer them.
     ///
     /// # Errors
     /// See [`Client::request`].
@@ -179,9 +179,9 @@ impl Client {
 
     // === Logging and roots ===
 
-    /// Sets the minimum level of log messages that the server sends (legacy).
+    /// Sets the minimum level of log messages that the server sends (2025-11-25 and before).
     ///
-    /// A modern client sets it for each call: [`ToolCall::log_level`](crate::ToolCall::log_level).
+    /// With a server of 2026-07-28, set it for each call: [`ToolCall::log_level`](crate::ToolCall::log_level).
     ///
     /// # Errors
     /// See [`Client::request`].
@@ -192,8 +192,8 @@ impl Client {
         self.request::<LoggingSetLevel>(&SetLevelParams::new(level)).await.map(drop)
     }
 
-    /// Notifies a legacy server that the roots changed. A modern server requests the roots whenever it needs them, so
-    /// it is not notified.
+    /// Notifies a server of 2025-11-25 or before that the roots changed. A server of 2026-07-28 requests the roots
+    /// whenever it needs them, so it is not notified.
     ///
     /// # Errors
     /// 2000 if the connection is closed.
@@ -220,7 +220,7 @@ impl Client {
         self.request::<TasksGet>(&TaskParams::new(task_id)).await
     }
 
-    /// Waits for the result of a task (2025-11-25; in the modern era the task itself contains it).
+    /// Waits for the result of a task (2025-11-25; in 2026-07-28 the task itself contains it).
     ///
     /// # Errors
     /// See [`Client::request`].
@@ -244,7 +244,7 @@ impl Client {
         self.request::<TasksList>(&params).await
     }
 
-    /// Sends the answers that a task waits for (modern).
+    /// Sends the answers that a task waits for (2026-07-28).
     ///
     /// # Errors
     /// See [`Client::request`].

@@ -14,12 +14,11 @@ use std::sync::Arc;
 use mgp_lifecycle::HandshakeState;
 use mgp_transport::{Child, ChildCommand, ConnectionMonitor, ExitReport};
 use mgp_types::mcp::{CallToolResult, Implementation, ServerCapabilities};
-use mgp_types::method::{Notification, Request, ToolsCall, lookup};
+use mgp_types::method::{Notification, Request, lookup};
 use mgp_types::service::{
-    Call, CallKey, Context, Method, MgpService, Outlet, Params, Peer, PeerInfo, Reply, Router,
-    Scope, Stack,
+    Call, CallKey, Context, MgpService, Peer, PeerInfo, Router, Scope, Stack,
 };
-use mgp_types::{ErrorCode, Payload, RpcError};
+use mgp_types::{ErrorCode, RpcError};
 use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower_layer::{Identity, Layer};
@@ -40,8 +39,8 @@ use crate::wire::{CallbackHandler, GatewayStacks, Liveness, TaskGuard, TimeLimit
 
 /// A connected client. Clones are cheap. The connection ends when the last clone is dropped.
 ///
-/// Dropping the last clone also ends the session of a legacy server at a URL, if the runtime the client was
-/// created on is still running; call [`close`](Self::close) to make sure that the session ends.
+/// Dropping the last clone also ends the session with a server at a URL (2025-11-25 and before), if the runtime on
+/// which the client was created is still running; call [`close`](Self::close) to make sure that the session ends.
 ///
 /// ```
 /// use mgp_client_sdk::{Client, ToolResult};
@@ -194,7 +193,7 @@ impl Client {
     /// Closes the connection. For a child process, stdin is closed first; SIGTERM and SIGKILL follow, each after a
     /// grace time.
     ///
-    /// The session with a legacy server at a URL is ended.
+    /// The session with a server at a URL, which exists in 2025-11-25 and before, is ended.
     ///
     /// Returns how the child exited, or `None` if the server is not a child process.
     ///
@@ -400,26 +399,6 @@ impl Client {
         arguments: impl Serialize,
     ) -> Result<CallToolResult, Error> {
         self.call(name).args(arguments).await
-    }
-
-    /// Calls a tool with an outlet for its partial results, and returns the raw reply.
-    ///
-    /// # Errors
-    /// See [`Client::request`].
-    ///
-    /// # Cancel safety
-    /// Dropping the future cancels the call at the server.
-    pub async fn call_tool_with(
-        &self,
-        name: &str,
-        arguments: &Payload,
-        outlet: Outlet,
-    ) -> Result<Reply, Error> {
-        let mut cx = self.context();
-        cx.outlet = outlet;
-        let params = Params::tool(name, arguments);
-        let call = Call::request(Method::from_static(ToolsCall::METHOD), params, cx);
-        Ok(self.0.stack.send(call).await?)
     }
 
     /// Sends several calls, with at most `max_in_flight` in flight at the same time; returns the results in the

@@ -23,7 +23,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::announced_stop::AnnouncedStop;
 use super::persistent_stack::{ActiveConnection, PersistentStack};
 use super::record::{Recorder, StartAttempt};
-use super::start_failure::{exit, failure_cause, is_permanent, spawn_failure};
+use super::start_failure::{exit, failure_cause, is_permanent, refusal_text, spawn_failure};
 use crate::client::{self, ChildGuard, Client};
 use crate::config::ClientConfig;
 use crate::error::Error;
@@ -258,6 +258,9 @@ impl ServerRun {
             Err(error) => {
                 self.choose_next_era(client::ended_early(&error));
                 let cause = self.failure_cause(&error);
+                if let Some(text) = refusal_text(&error, &cause) {
+                    tracing::warn!(server = ?self.plan.config.server_id, text, "handshake refused");
+                }
                 self.failed(&cause);
                 self.failure.send_replace(Some(cause.clone()));
                 let failure = SpawnError::new(cause);

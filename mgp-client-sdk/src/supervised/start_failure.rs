@@ -4,11 +4,14 @@ use std::io::ErrorKind;
 
 use mgp_lifecycle::ConnectError;
 use mgp_transport::{ChildError, ExitReport};
-use mgp_types::ErrorCode;
-use mgp_types::service::{Exit, HttpFailure};
+use mgp_types::service::{Exit, HttpFailure, is_connection_lost};
+use mgp_types::{ErrorCode, clip, escape_hidden};
 
 use super::authorization::AuthorizationFailed;
 use crate::error::Error;
+
+/// The maximum number of bytes of a server's refusal in the log.
+const MAX_LOGGED_BYTES: usize = 600;
 
 /// Describes why a program did not start, and returns whether another start would fail in the same way.
 pub(super) fn spawn_failure(error: &ChildError) -> (String, bool) {
@@ -51,12 +54,21 @@ pub(super) fn failure_cause(error: &Error) -> String {
             format!("the handshake was refused with HTTP {status} and code {code}")
         }
         None | Some(HttpFailure::NoAnswer) => format!("the handshake was refused with {code}"),
-        // This message is also written by this workspace, except for the server's challenge at its end.
+        // This message is also written by this workspace, except for the server's challenge and text at its end.
         Some(_) => {
-            let message = refusal.message();
-            message.split_once(" (challenge: ").map_or(message, |(ours, _)| ours).to_owned()
+            let ours = refusal.message().split(" (challenge: ").next().unwrap_or_default();
+            ours.split(" (server: `").next().unwrap_or_default().to_owned()
         }
     }
+}
+
+/// Returns the text with which the server refused the handshake, for the log; `None` if the cause has all of it.
+pub(super) fn refusal_text(error: &Error, cause: &str) -> Option<String> {
+    let (Error::Connect(ConnectError::Refused(refusal)) | Error::Call(refusal)) = error else {
+        return None;
+    };
+    let text = escape_hidden(&clip(refusal.message(), MAX_LOGGED_BYTES));
+    (text != cause && !is_connection_lost(refusal)).then_some(text)
 }
 
 /// Returns whether another handshake would fail in the same way, e.g. without credentials.

@@ -8,7 +8,6 @@
 //! | modern | modern | ends a round on both sides; the callee's state is stored inside ours |
 //! | modern | legacy | is a request: the call is parked until the caller returns with the answer |
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -105,11 +104,7 @@ impl Hop {
     }
 }
 
-impl fmt::Debug for Hop {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Hop({})", self.server)
-    }
-}
+mgp_types::opaque_debug!(Hop { server });
 
 /// The maximum length in bytes of a callee's key that is passed on unchanged.
 const MAX_KEY_BYTES: usize = 64;

@@ -6,7 +6,6 @@ mod parked;
 mod task_waiter;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
@@ -39,11 +38,7 @@ impl ToolRouter {
     }
 }
 
-impl fmt::Debug for ToolRouter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.tools.keys()).finish()
-    }
-}
+mgp_types::opaque_debug!(ToolRouter);
 
 impl Service<Call> for ToolRouter {
     type Response = Reply;

@@ -5,7 +5,6 @@
 //! content are the same, because a server may use one id for the questions of several calls.
 
 use std::collections::{HashSet, VecDeque};
-use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -61,14 +60,7 @@ pub(crate) struct CallerAnswers {
     pub(crate) unanswered: Box<Report>,
 }
 
-impl fmt::Debug for CallbackHandler {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Own(_) => "Own",
-            Self::Caller(_) => "Caller",
-        })
-    }
-}
+mgp_types::opaque_debug!(CallbackHandler);
 
 /// The callbacks that one connection has received; stored in the connection's scope.
 #[derive(Default)]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
-use mgp_types::mcp::Era;
+use mgp_types::mcp::{Era, NextCursor};
 use mgp_types::method::{Request, ToolsList};
 use mgp_types::service::{
     BoxFuture, Call, CallKey, Either, Extensions, HeaderParams, HeaderPlan, HttpFailure, Method,
@@ -301,10 +301,10 @@ fn is_callable(tool: &Payload, plans: &mut HashMap<String, Arc<HeaderPlan>>) -> 
 fn next_cursor(reply: &Reply) -> Option<String> {
     #[derive(Deserialize)]
     struct Page {
-        #[serde(rename = "nextCursor")]
-        next: Option<String>,
+        #[serde(default, rename = "nextCursor")]
+        next: NextCursor,
     }
-    reply.get::<Page>().ok()?.next
+    reply.get::<Page>().ok()?.next.0
 }
 
 /// Creates a request for a page of tools, on behalf of a call.

@@ -1,6 +1,5 @@
 //! Detects the end of a connection and its reason: the exit code, if the server is a child process.
 
-use std::fmt;
 use std::future::{Future, pending};
 use std::io;
 use std::pin::Pin;
@@ -91,11 +90,7 @@ impl Liveness {
     }
 }
 
-impl fmt::Debug for Liveness {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.is_over() { "Liveness(ended)" } else { "Liveness" })
-    }
-}
+mgp_types::opaque_debug!(Liveness);
 
 // === Driving ===
 

@@ -326,5 +326,4 @@ async fn our_server_reports_changes_to_our_client() {
     resources.updated("test://watched");
     resources.add(Resource::text("test://more", "more", "")).unwrap();
     until(&received, &[ServerChange::Resources]).await;
-    client.close().await;
 }

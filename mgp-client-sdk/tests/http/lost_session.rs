@@ -179,6 +179,20 @@ async fn a_404_for_an_unknown_method_opens_no_new_session() {
     assert_eq!((server.count("initialize"), server.count("tools/call")), (1, 2));
 }
 
+/// The servers of the examples of an official SDK report a lost session with such a text.
+#[tokio::test]
+async fn a_text_with_status_400_about_the_session_opens_a_new_session() {
+    let server = Server::legacy(|seen| {
+        let is_lost = calls(seen, "lose") && session(seen) == Some("s-1");
+        let text = "Invalid or missing session ID".to_owned();
+        is_lost.then(|| Response::Whole(400, Vec::new(), "text/html", text.clone()))
+    });
+    let server = server.await;
+    let client = client().connect_url(&server.url).await.unwrap();
+    assert_eq!(client.call("lose").await.unwrap().to_text(), "done");
+    assert_eq!(server.count("initialize"), 2);
+}
+
 #[tokio::test]
 async fn a_404_without_a_lost_session_opens_no_new_session() {
     // This server has no stream, and answers a request for it with 404.

@@ -96,6 +96,27 @@ async fn a_server_that_requires_credentials_names_them() {
     assert_eq!(sent.header("authorization"), Some("Bearer old-secret"));
 }
 
+#[tokio::test]
+async fn a_refusal_without_a_json_rpc_error_has_the_text_of_the_server() {
+    let problem = r#"{"title":"Out of credit","detail":"30 left"}"#;
+    for (kind, body, text) in [
+        ("text/plain", "Workspace 17 is archived.\n", "Workspace 17 is archived."),
+        ("application/problem+json; charset=utf-8", problem, "Out of credit: 30 left"),
+        ("application/json", r#"{"error":{"code":403,"message":"no seat"}}"#, "no seat"),
+        ("", "gone", "gone"),
+    ] {
+        let server = Server::legacy(move |seen| {
+            let is_call = seen.method() == "tools/call";
+            is_call.then(|| Response::Whole(403, Vec::new(), kind, body.to_owned()))
+        });
+        let server = server.await;
+        let client = client().connect_url(&server.url).await.unwrap();
+        let error = client.call("t").await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::PERMISSION_DENIED, "{kind}");
+        assert!(error.to_string().contains(&format!("(server: `{text}`)")), "{error}");
+    }
+}
+
 /// A client that speaks only the modern era must not report these errors as an unsupported version.
 #[tokio::test]
 async fn a_modern_client_reports_the_real_error() {

@@ -100,9 +100,9 @@ pub struct RuleInfo {
     pub id: &'static str,
     /// The section of the specification, e.g. `MGP §11.3`.
     pub section: &'static str,
-    /// The level.
+    /// The level: a peer that breaks the rule fails (`Must`), or only gets a warning (`Should`).
     pub level: RuleLevel,
-    /// The group.
+    /// The group of the rule: MCP, or a tier of MGP.
     pub tier: Tier,
     /// The rule as a sentence.
     pub text: &'static str,

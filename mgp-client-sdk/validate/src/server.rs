@@ -68,7 +68,8 @@ impl Judge<'_> {
     async fn cannot_connect(&mut self) -> Option<Wrong> {
         let legacy = self.session(Setup::Legacy).await.err().cloned()?;
         let modern = self.session(Setup::Modern).await.err().cloned()?;
-        Some(format!("{legacy}; {modern}"))
+        // A program that cannot be started fails alike in both eras.
+        Some(if legacy == modern { legacy } else { format!("{legacy}; {modern}") })
     }
 
     async fn play(&mut self, rule: &Rule) -> RuleResult {

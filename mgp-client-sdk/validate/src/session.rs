@@ -538,7 +538,7 @@ impl Session {
         }
         if self.tool.is_some() {
             if self.is_http() {
-                // The list names the arguments of the tool that a modern request repeats in headers.
+                // Read the list first: it names the arguments that a request of 2026-07-28 repeats in headers.
                 let _ = self.tools().await;
             }
             return Ok(self.tool.clone());

@@ -1,7 +1,5 @@
 //! `login` and `[servers.auth]`: how a server at a URL authorizes `mgp` (MCP authorization).
 
-use std::fmt;
-
 use super::table_reader::Reader;
 
 /// The settings with which `mgp` logs in at a server with a URL. Its texts have the type `T`: `String` before `${…}` is
@@ -106,19 +104,8 @@ impl<T> AuthConfig<T> {
     }
 }
 
-/// Omits the texts, which may be secret.
-impl<T> fmt::Debug for AuthConfig<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let texts: Vec<_> = self.texts().map(|(name, _)| name).collect();
-        f.debug_struct("AuthConfig")
-            .field("login", &self.login)
-            .field("grant", &self.grant)
-            .field("dpop", &self.dpop)
-            .field("scopes", &self.scopes)
-            .field("texts", &texts)
-            .finish_non_exhaustive()
-    }
-}
+// Omits the texts, which may be secret.
+mgp_types::opaque_debug!(AuthConfig<T> { login, grant, dpop, scopes });
 
 /// Reads `login` and the table `auth` of a server.
 pub(super) fn auth(reader: &mut Reader<'_, '_, '_>) -> AuthConfig {

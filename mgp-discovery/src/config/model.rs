@@ -211,30 +211,23 @@ impl ServerConfig {
     }
 }
 
-/// Omits texts that may be secret, such as the values of headers and environment variables.
-impl fmt::Debug for ServerConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, target, era, enabled, timeouts, limits, results, .. } = self;
-        let Self { health_interval, check_arguments, .. } = self;
-        let Self { pass_env, mgp, file, origin, approved_files, .. } = self;
-        f.debug_struct("Server")
-            .field("id", id)
-            .field("target", target)
-            .field("era", era)
-            .field("enabled", enabled)
-            .field("timeouts", timeouts)
-            .field("health_interval", health_interval)
-            .field("limits", limits)
-            .field("results", results)
-            .field("pass_env", pass_env)
-            .field("check_arguments", check_arguments)
-            .field("mgp", mgp)
-            .field("file", file)
-            .field("origin", origin)
-            .field("approved_files", approved_files)
-            .finish()
-    }
-}
+// Omits texts that may be secret, such as the values of headers and environment variables.
+mgp_types::opaque_debug!(ServerConfig {
+    id,
+    target,
+    era,
+    enabled,
+    timeouts,
+    health_interval,
+    limits,
+    results,
+    pass_env,
+    check_arguments,
+    mgp,
+    file,
+    origin,
+    approved_files
+});
 
 /// Shows the names of headers and variables but no values, and omits arguments and URLs, because these may be secret.
 impl fmt::Debug for TargetConfig {

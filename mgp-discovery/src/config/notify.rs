@@ -1,7 +1,6 @@
 //! `[kernel.notify.NAME]`: the places where a person is notified that decisions wait (MGP §4.4).
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Duration;
 
 use super::table_reader::Reader;
@@ -31,19 +30,8 @@ pub struct NotifyConfig {
     pub allow_loopback: bool,
 }
 
-/// Omits the secret.
-impl fmt::Debug for NotifyConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { way, secret, after, quiet, allow_loopback } = self;
-        f.debug_struct("NotifyConfig")
-            .field("way", way)
-            .field("has_secret", &secret.is_some())
-            .field("after", after)
-            .field("quiet", quiet)
-            .field("allow_loopback", allow_loopback)
-            .finish()
-    }
-}
+// Omits the secret.
+mgp_types::opaque_debug!(NotifyConfig { way, after, quiet, allow_loopback });
 
 /// The channel by which a person is notified.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! The stored form of a registration (MGP §15.4).
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
@@ -178,18 +177,8 @@ impl Proposal {
     }
 }
 
-/// Hides the values of the environment, because they may be secret.
-impl fmt::Debug for Proposal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Proposal")
-            .field("id", &self.id)
-            .field("command", &self.command)
-            .field("args", &self.args.len())
-            .field("env", &self.env.keys().collect::<Vec<_>>())
-            .field("files", &self.files)
-            .finish_non_exhaustive()
-    }
-}
+// Hides the values of the environment, because they may be secret.
+mgp_types::opaque_debug!(Proposal { id, command, files });
 
 impl Creator {
     pub(super) fn of(principal: &Principal) -> Self {

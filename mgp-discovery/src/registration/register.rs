@@ -173,7 +173,7 @@ impl RegistrationState {
         let reply = waits(&record.program, Some(&until));
         let is_created = record.created.is_some();
         if is_created {
-            // The decision is completed even if this future is dropped.
+            // Bind first: the decision below is completed even if this future is dropped.
             self.bind_to_session(cx, &server);
         }
         self.decide(turn, before, record, events).await?;

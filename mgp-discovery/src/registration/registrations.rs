@@ -1,7 +1,6 @@
 //! The registrations: their records in the store, and the only functions that change the records (MGP §15.4).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fmt;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -361,11 +360,7 @@ impl ServerCatalog for Registrations {
     }
 }
 
-impl fmt::Debug for Registrations {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Registrations({})", self.0.records().len())
-    }
-}
+mgp_types::opaque_debug!(Registrations);
 
 // === impl RegistrationState ===
 

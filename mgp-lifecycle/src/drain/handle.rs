@@ -1,6 +1,5 @@
 //! The drain of a server. It begins once, and ends when no call is running any more or its time is over.
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -350,14 +349,7 @@ impl Drain {
     }
 }
 
-impl fmt::Debug for Drain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Drain")
-            .field("state", &self.0.state)
-            .field("calls", &self.0.gate.count())
-            .finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(Drain);
 
 /// A guard that counts a call or task as running until the guard is dropped.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use mgp_types::mcp::{
     DiscoverResult, Era, Implementation, InitializeParams, InitializeResult, Revision,
     ServerCapabilities, UnsupportedVersionData, key,
 };
-use mgp_types::method::{Initialize, Initialized, Request, ServerDiscover};
+use mgp_types::method::{Initialize, Request, ServerDiscover};
 use mgp_types::service::{
     Call, Context, MgpService, Params, PeerInfo, PermissionAuthority, Reply, WireRules,
 };
@@ -20,10 +20,10 @@ use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use super::era::{self, NextStep, ProbeOutcome};
-use super::negotiate;
 use super::offer::ClientOffer;
 use super::permission::PermissionFlow;
 use super::state::{HandshakeState, Phase};
+use super::{initialized, negotiate};
 
 /// Settings of [`connect`].
 #[derive(Clone)]
@@ -75,12 +75,12 @@ mgp_types::opaque_debug!(ConnectConfig { era });
 /// The era that a client uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EraChoice {
-    /// Modern if the server answers the probe, else legacy.
+    /// The modern era (2026-07-28) if the server answers the probe, i.e. `server/discover`, else the legacy era.
     #[default]
     Auto,
-    /// Only the legacy era; no probe is sent.
+    /// Only the legacy era (2025-11-25 and before); no probe is sent.
     Legacy,
-    /// Only the modern era; there is no fallback to `initialize`.
+    /// Only the modern era (2026-07-28); the client does not fall back to `initialize`.
     Modern,
 }
 
@@ -175,9 +175,7 @@ pub async fn connect<S: MgpService>(
         flow.run(stack, &facts, cx, config).await?;
     }
     if facts.era == Era::Legacy {
-        let initialized =
-            Call::tell::<Initialized>(&mgp_types::mcp::EmptyParams::new(), cx.clone());
-        send(stack, initialized).await?;
+        initialized::notify(stack, cx).await.map_err(ConnectError::Refused)?;
         cx.scope.state::<HandshakeState>().set_ready();
     }
     Ok(facts)

@@ -200,17 +200,6 @@ mod tests {
     }
 
     #[test]
-    fn legacy_requests_follow_initialize() {
-        assert_eq!(routed(request("initialize", Phase::New)), Ok(Route::Initialize));
-        assert_eq!(routed(request("ping", Phase::New)), Ok(Route::Early));
-        assert_eq!(routed(request("tools/list", Phase::New)), Err(-32600));
-        assert_eq!(routed(request("tools/list", Phase::Initialized)), Ok(Route::Legacy));
-        assert_eq!(routed(request("tools/list", Phase::Ready)), Ok(Route::Legacy));
-        assert_eq!(routed(request("initialize", Phase::Ready)), Err(-32600));
-        assert_eq!(routed(request("server/discover", Phase::New)), Err(-32602));
-    }
-
-    #[test]
     fn modern_requests_are_self_contained_in_any_phase() {
         let modern = Revision::MODERN;
         for phase in [Phase::New, Phase::Initialized, Phase::Ready] {

@@ -12,6 +12,7 @@ mod client;
 mod declared;
 mod era;
 mod gate;
+mod initialized;
 mod negotiate;
 mod offer;
 mod permission;

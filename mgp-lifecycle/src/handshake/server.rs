@@ -94,7 +94,8 @@ impl<S: MgpService> Service<Call> for Handshake<S> {
                 let caller = Arc::clone(&call.cx().caller);
                 let info = self.call_info(&call);
                 if info.typed.is_some() && might_become_task(&call) {
-                    // The outcome of a task does not pass this layer.
+                    // The outcome of a task does not pass this layer, so the layer for tasks fits it with this
+                    // information.
                     call.cx_mut().extensions.insert(info.clone());
                 }
                 Either::Left {

@@ -1,6 +1,5 @@
 //! The registry of a server's health checks, and its answers (MGP §11.3).
 
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -366,13 +365,7 @@ impl Default for Health {
     }
 }
 
-impl fmt::Debug for Health {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts = self.parts();
-        let names: Vec<_> = parts.probes.iter().map(|probe| probe.name.as_str()).collect();
-        f.debug_struct("Health").field("probes", &names).finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(Health);
 
 /// The server that a request is about.
 enum Target {

@@ -6,15 +6,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mgp_types::RpcError;
-use mgp_types::mgp::{
-    HealthStatus, PingResult, ServerState, ShutdownParams, ShutdownResult, StatusResult,
-};
+use mgp_types::mgp::{HealthStatus, PingResult, ShutdownParams, ShutdownResult, StatusResult};
 use mgp_types::service::{Context, Router, ServerId, Stack, mock};
 use tokio::time::{Instant, sleep};
 use tower_layer::Layer;
 
 use super::*;
-use crate::{Fleet, StateHandle};
+use crate::Fleet;
 
 fn checks(status: &StatusResult) -> String {
     serde_json::to_string(status.checks.as_ref().unwrap()).unwrap()
@@ -192,15 +190,6 @@ async fn the_number_of_checks_is_limited() {
         .check("b", || async { true })
         .check("c", || async { false });
     assert_eq!(checks(&health.status().await), r#"{"a":true,"b":true}"#);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_draining_server_answers_and_is_degraded() {
-    let state = StateHandle::new(ServerState::Connected);
-    let health = Health::new().state(&state);
-    assert_eq!(health.ping().status, HealthStatus::Healthy);
-    state.enter(ServerState::Draining, "operator_request").unwrap();
-    assert_eq!(health.ping().status, HealthStatus::Degraded);
 }
 
 /// Two servers, one of which hangs.

@@ -10,7 +10,6 @@ use mgp_types::service::{
 };
 use mgp_types::store::{Change, MemoryStore, Store as _};
 use mgp_types::{ErrorCode, Object, Payload, Recovery, RpcError, Sealer};
-use tokio::sync::Semaphore;
 use tower_layer::Layer as _;
 
 use super::stored::SPACE;
@@ -129,28 +128,6 @@ async fn a_key_runs_once_and_its_repetitions_are_replays() {
 }
 
 #[tokio::test]
-async fn equal_calls_at_the_same_time_run_once() {
-    let gate = Arc::new(Semaphore::new(0));
-    let runs = Runs::default();
-    let held = Arc::clone(&gate);
-    let mut client = runs.client(&layer(), move || {
-        let held = Arc::clone(&held);
-        Box::pin(async move {
-            held.acquire().await.unwrap().forget();
-            Ok(Reply::empty())
-        })
-    });
-    let params = params("k", "pay", "{}");
-    let calls: Vec<_> = (0..8).map(|_| tokio::spawn(client.call("tools/call", &params))).collect();
-    tokio::task::yield_now().await;
-    gate.add_permits(1);
-    for call in calls {
-        call.await.unwrap().unwrap();
-    }
-    assert_eq!(runs.count(), 1);
-}
-
-#[tokio::test]
 async fn a_key_with_other_arguments_is_a_conflict() {
     let runs = Runs::default();
     let mut client = runs.client(&layer(), ok);
@@ -225,16 +202,6 @@ async fn keys_and_results_are_bounded() {
 }
 
 #[tokio::test]
-async fn keys_survive_a_restart() {
-    let store = Arc::new(MemoryStore::new());
-    let runs = Runs::default();
-    let open = || async { IdempotencyLayer::new(Idempotency::open(store.clone()).await.unwrap()) };
-    call(&mut runs.client(&open().await, ok), "k").await.unwrap();
-    assert!(was_replay(&call(&mut runs.client(&open().await, ok), "k").await.unwrap()));
-    assert_eq!(runs.count(), 1);
-}
-
-#[tokio::test]
 async fn a_run_that_a_kill_interrupted_is_not_repeated_unless_its_tool_may_be() {
     let store = Arc::new(MemoryStore::new());
     let runs = Runs::default();
@@ -255,30 +222,6 @@ async fn a_run_that_a_kill_interrupted_is_not_repeated_unless_its_tool_may_be() 
     assert!(!was_replay(&client.request("tools/call", &params("k", "pay", "{}")).await.unwrap()));
     assert_eq!(runs.count(), 2);
     call_once.abort();
-}
-
-#[tokio::test]
-async fn a_call_runs_on_after_its_caller_left() {
-    let gate = Arc::new(Semaphore::new(0));
-    let runs = Runs::default();
-    let held = Arc::clone(&gate);
-    let mut client = runs.client(&layer(), move || {
-        let held = Arc::clone(&held);
-        Box::pin(async move {
-            held.acquire().await.unwrap().forget();
-            Ok(Reply::empty())
-        })
-    });
-    let first = tokio::spawn(client.call("tools/call", &params("k", "pay", "{}")));
-    while runs.count() == 0 {
-        tokio::task::yield_now().await;
-    }
-    first.abort();
-    assert!(first.await.unwrap_err().is_cancelled());
-    gate.add_permits(1);
-    let result = client.request("tools/call", &params("k", "pay", "{}")).await.unwrap();
-    assert!(was_replay(&result));
-    assert_eq!(runs.count(), 1);
 }
 
 #[tokio::test]

@@ -216,16 +216,4 @@ mod tests {
             wait.3 = [0; 4];
         }
     }
-
-    #[test]
-    fn one_call_of_a_caller_is_served_before_the_second_of_a_thousand() {
-        let mut queue = WaitQueue::new();
-        for value in 0..1_000 {
-            queue.push(&caller(0), value);
-        }
-        queue.push(&caller(1), 7_777);
-        assert_eq!(queue.pop(|_, _| true).unwrap().1, 0);
-        assert_eq!(queue.pop(|_, _| true).unwrap().1, 7_777);
-        assert_eq!(queue.pop(|_, _| true).unwrap().1, 1);
-    }
 }

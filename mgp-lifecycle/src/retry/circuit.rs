@@ -198,22 +198,6 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_does_not_end_is_followed_by_another() {
-        let (mut now, mut circuit) = (Instant::now(), Circuit::default());
-        assert!(record(&mut circuit, now, Evidence::Unreachable, 3));
-        now += 5 * SECOND;
-        assert_eq!(circuit.admit(now, &config()), Admission::Probe);
-        now += 4 * SECOND;
-        assert_eq!(circuit.admit(now, &config()), Admission::Refused(SECOND));
-        now += SECOND;
-        assert_eq!(circuit.admit(now, &config()), Admission::Probe);
-        assert_eq!(circuit.admit(now, &config()), Admission::Refused(SECOND));
-        // The outcome of the first probe counts, too.
-        assert!(circuit.record(now, Evidence::Unreachable, Admission::Probe, &config()));
-        assert_eq!(circuit.admit(now, &config()), Admission::Refused(5 * SECOND));
-    }
-
-    #[test]
     fn an_answer_and_time_reset_the_count() {
         let (mut now, mut circuit) = (Instant::now(), Circuit::default());
         record(&mut circuit, now, Evidence::Unreachable, 2);

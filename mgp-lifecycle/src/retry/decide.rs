@@ -283,17 +283,6 @@ mod tests {
     }
 
     #[test]
-    fn delivered_items_are_not_delivered_twice() {
-        let delivered = Delivered::Item;
-        check(&Case { delivered, ..CASE }, No(StopReason::MayHaveRun));
-        check(&Case { delivered, repeat: RepeatPolicy::Always, ..CASE }, ms(500));
-        check(
-            &Case { delivered: Delivered::Chunk, repeat: RepeatPolicy::Always, ..CASE },
-            No(StopReason::Delivered),
-        );
-    }
-
-    #[test]
     fn a_fallback_is_listed_and_no_more_dangerous() {
         let known = |risk: &str| ToolRetryInfo {
             repeat: RepeatPolicy::IfNotStarted,

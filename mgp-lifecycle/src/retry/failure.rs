@@ -4,6 +4,7 @@ use mgp_types::proposal::StructuredError;
 use mgp_types::service::{Body, HttpFailure, Reply, is_connection_lost};
 use mgp_types::{ErrorCode, Object, Payload, Recovery, RpcError};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 pub(crate) type Outcome = Result<Reply, RpcError>;
 
@@ -102,14 +103,17 @@ fn mark_started(mut hints: Recovery) -> Recovery {
     hints
 }
 
-/// Returns whether a result reports that the tool failed.
+/// Returns whether a result reports that the tool failed: with `isError: true`, or with `1` or `"true"`, which some
+/// servers write in its place.
 pub(crate) fn is_tool_error(body: &Body) -> bool {
     #[derive(Deserialize)]
-    struct ToolResult {
-        #[serde(rename = "isError", default)]
-        is_error: bool,
+    struct ToolResult<'a> {
+        #[serde(rename = "isError", default, borrow)]
+        is_error: Option<&'a RawValue>,
     }
-    serde_json::from_str(body.as_raw().as_str()).is_ok_and(|ToolResult { is_error }| is_error)
+    serde_json::from_str(body.as_raw().as_str()).is_ok_and(|ToolResult { is_error }| {
+        is_error.is_some_and(|flag| matches!(flag.get(), "true" | "1" | "\"true\""))
+    })
 }
 
 #[cfg(test)]
@@ -155,6 +159,16 @@ mod tests {
             None,
         );
         check("7", None);
+    }
+
+    #[test]
+    fn a_failed_tool_is_found_by_its_flag() {
+        for (flag, expected) in
+            [("true", true), ("1", true), (r#""true""#, true), ("false", false), ("0", false)]
+        {
+            let result = Payload::parse(format!(r#"{{"content":[],"isError":{flag}}}"#)).unwrap();
+            assert_eq!(is_tool_error(&Body::new(result)), expected, "{flag}");
+        }
     }
 
     /// Checks whether a retry can help after an error, and whether the call might have run.

@@ -96,37 +96,6 @@ mod tests {
     }
 
     #[test]
-    fn jitter_subtracts_at_most_a_quarter_and_differs() {
-        let mut window = RestartWindow::new(7);
-        let waits: Vec<_> = (0..1000).map(|_| window.jittered(secs(4))).collect();
-        assert!(waits.iter().all(|wait| (secs(3)..=secs(4)).contains(wait)));
-        assert!(waits.iter().max().unwrap().abs_diff(*waits.iter().min().unwrap()) > secs(4) / 5);
-        assert_eq!(window.jittered(Duration::ZERO), Duration::ZERO);
-    }
-
-    #[test]
-    fn the_window_slides() {
-        let (mut window, config) = (RestartWindow::new(1), SuperviseConfig::default());
-        for at in [0, 10, 20, 30, 40] {
-            assert!(window.add(secs(at), &config).is_some());
-        }
-        assert_eq!(window.add(secs(299), &config), None);
-        assert_eq!(window.add(secs(300), &config).unwrap().number, 5);
-        assert_eq!(window.add(secs(301), &config), None);
-        assert_eq!(window.add(secs(601), &config).unwrap().number, 1);
-    }
-
-    #[test]
-    fn without_a_limit_the_wait_stays_long_while_the_server_keeps_failing() {
-        let config = SuperviseConfig { gives_up: false, ..SuperviseConfig::default() };
-        let (mut window, config) = (RestartWindow::new(1), config.bounded());
-        let waits: Vec<_> =
-            (0..200).map(|at| window.add(secs(at * 5), &config).unwrap().wait).collect();
-        assert!(waits[20..].iter().all(|wait| *wait >= config.backoff_max * 3 / 4), "{waits:?}");
-        assert!(window.restarts.len() <= MAX_COUNTED);
-    }
-
-    #[test]
     fn a_huge_limit_allocates_only_what_is_used() {
         let config = SuperviseConfig { max_restarts: u32::MAX, ..SuperviseConfig::default() };
         let (mut window, config) = (RestartWindow::new(1), config.bounded());

@@ -7,9 +7,10 @@ use mgp_types::mgp::{RestartConfig, RestartPolicy};
 /// Upper limit of `max_restarts`. Each remembered restart takes 16 bytes, and so many restarts are certainly a crash
 /// loop.
 const MAX_RESTARTS: u32 = 10_000;
-/// Lower limit of the window. With an empty window restarts would not be counted, and a crash loop would never end.
+/// Lower limit of the window in which restarts are counted. With an empty window, restarts would not be counted, and a
+/// crash loop would never end.
 const MIN_WINDOW: Duration = Duration::from_secs(1);
-/// The maximum of the window in which restarts are counted.
+/// Upper limit of the window in which restarts are counted.
 const MAX_WINDOW: Duration = Duration::from_hours(30 * 24);
 const MAX_WAIT: Duration = Duration::from_hours(1);
 const MIN_START_TIMEOUT: Duration = Duration::from_millis(1);

@@ -187,8 +187,9 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
         self.status.borrow().rest.clone()
     }
 
-    /// Returns whether the server is being stopped and is started again afterwards, or must not be because it failed.
-    /// `false` if it is being stopped on request and then rests until [`start`](Self::start) is called.
+    /// Returns whether the outcome of the current stop is decided, so that a call must not start the server: a restart
+    /// follows, or the server is drained and then enters the state `error`, because it failed. `false` if the server
+    /// only rests after the stop, until [`start`](Self::start) is called.
     #[must_use]
     pub fn is_restart_decided(&self) -> bool {
         self.status.borrow().is_restart_decided

@@ -70,6 +70,9 @@ enum Phase {
 }
 
 /// The step that follows a stop.
+///
+/// `GiveUp` and `Fail` only follow a drain. Without one, the supervisor enters the state `error` before it stops the
+/// remaining processes, and `Rest` follows.
 #[derive(Debug)]
 enum AfterStop {
     /// The server rests: it is not started again without a request.
@@ -139,18 +142,13 @@ impl Supervisor {
         matches!(self.phase, Phase::Stopping { .. })
     }
 
-    /// Returns whether the server is being stopped and is started again afterwards, or must not be because it failed.
-    /// `false` if it is being stopped on request and then rests.
+    /// Returns whether the outcome of the current stop is decided, so that a call must not start the server: a restart
+    /// follows, or the server is drained and then enters the state `error`, because it failed. `false` if the server
+    /// only rests after the stop.
     #[must_use]
     pub fn is_restart_decided(&self) -> bool {
-        use AfterStop::{ContinueStart, Fail, GiveUp, Start};
-        matches!(
-            self.phase,
-            Phase::Stopping {
-                next: Start { .. } | GiveUp { .. } | Fail { .. } | ContinueStart,
-                ..
-            }
-        )
+        let Phase::Stopping { next, .. } = &self.phase else { return false };
+        !matches!(next, AfterStop::Rest { .. })
     }
 
     /// Returns whether the server will be started again without a request, after the current stop or wait.
@@ -182,14 +180,14 @@ impl Supervisor {
     pub fn handle(&mut self, event: SupervisorEvent, now: Duration) -> Vec<SupervisorAction> {
         let mut out = Vec::new();
         match event {
-            SupervisorEvent::Start => self.start(now, &mut out),
-            SupervisorEvent::Restart => self.restart(now, &mut out),
+            SupervisorEvent::Start => self.on_start(now, &mut out),
+            SupervisorEvent::Restart => self.on_restart(now, &mut out),
             SupervisorEvent::Stop(reason) if is_final(&reason) => self.stop(&reason, now, &mut out),
             SupervisorEvent::Stop(ShutdownReason::ResourceLimit) => {
                 self.limit_reached(now, &mut out);
             }
-            SupervisorEvent::Stop(reason) => self.replace(&reason, now, &mut out),
-            SupervisorEvent::Ready => self.ready(now, &mut out),
+            SupervisorEvent::Stop(reason) => self.stop_and_restart(&reason, now, &mut out),
+            SupervisorEvent::Ready => self.on_ready(now, &mut out),
             SupervisorEvent::StartFailed { how, is_permanent } => {
                 self.start_failed(&how, is_permanent, now, &mut out);
             }
@@ -216,26 +214,26 @@ impl Supervisor {
 
     // === Requests ===
 
-    fn start(&mut self, now: Duration, out: &mut Vec<SupervisorAction>) {
-        use AfterStop::ContinueStart;
-        if let Phase::Starting { .. }
-        | Phase::Running { .. }
-        | Phase::Stopping { next: ContinueStart, .. } = self.phase
-        {
-            return;
+    fn on_start(&mut self, now: Duration, out: &mut Vec<SupervisorAction>) {
+        let reason: Arc<str> = "start".into();
+        match &mut self.phase {
+            Phase::Starting { .. }
+            | Phase::Running { .. }
+            | Phase::Stopping { next: AfterStop::ContinueStart, .. } => return,
+            Phase::Stopping { next, .. } => *next = start_at_once(reason),
+            Phase::Resting => {
+                self.leave_for_connecting(&reason, out);
+                self.connect(reason, now, out);
+            }
+            Phase::Waiting { .. } => self.begin_restart(reason, now, out),
         }
         self.window.clear();
-        match &mut self.phase {
-            Phase::Stopping { next, .. } => *next = start_at_once("start".into()),
-            Phase::Resting => self.begin("start".into(), now, out),
-            _ => self.begin_restart("start".into(), now, out),
-        }
     }
 
-    fn restart(&mut self, now: Duration, out: &mut Vec<SupervisorAction>) {
+    fn on_restart(&mut self, now: Duration, out: &mut Vec<SupervisorAction>) {
         let reason = ShutdownReason::OperatorRequest;
         match &mut self.phase {
-            Phase::Resting if self.state == ServerState::Registered => self.start(now, out),
+            Phase::Resting if self.state == ServerState::Registered => self.on_start(now, out),
             Phase::Resting => {
                 self.window.clear();
                 self.begin_restart(reason_text(&reason), now, out);
@@ -244,7 +242,7 @@ impl Supervisor {
                 self.window.clear();
                 *next = start_at_once(reason_text(&reason));
             }
-            _ => self.replace(&reason, now, out),
+            _ => self.stop_and_restart(&reason, now, out),
         }
     }
 
@@ -252,6 +250,7 @@ impl Supervisor {
     fn stop(&mut self, reason: &ShutdownReason, now: Duration, out: &mut Vec<SupervisorAction>) {
         let reason_text = reason_text(reason);
         match &mut self.phase {
+            // A server that was never started rests from now on, so that callers do not wait for its start.
             Phase::Resting => {
                 self.rest.get_or_insert((reason_text, None));
             }
@@ -265,14 +264,20 @@ impl Supervisor {
             // After this stop, the server rests in any case.
             Phase::Stopping { .. } => {}
             Phase::Starting { .. } | Phase::Running { .. } => {
-                self.drain(reason, AfterStop::Rest { reason: reason_text, limit: None }, now, out);
+                let next = AfterStop::Rest { reason: Arc::clone(&reason_text), limit: None };
+                self.drain(reason, reason_text, next, now, out);
             }
         }
     }
 
     /// Stops the server and starts it again immediately, e.g. after a configuration change. This does not count as a
     /// crash.
-    fn replace(&mut self, reason: &ShutdownReason, now: Duration, out: &mut Vec<SupervisorAction>) {
+    fn stop_and_restart(
+        &mut self,
+        reason: &ShutdownReason,
+        now: Duration,
+        out: &mut Vec<SupervisorAction>,
+    ) {
         match &mut self.phase {
             Phase::Resting
             | Phase::Stopping {
@@ -282,7 +287,8 @@ impl Supervisor {
             Phase::Stopping { next, .. } => *next = start_at_once(reason_text(reason)),
             Phase::Waiting { .. } => self.begin_restart(reason_text(reason), now, out),
             Phase::Starting { .. } | Phase::Running { .. } => {
-                self.drain(reason, start_at_once(reason_text(reason)), now, out);
+                let text = reason_text(reason);
+                self.drain(reason, Arc::clone(&text), start_at_once(text), now, out);
             }
         }
         self.window.clear();
@@ -295,10 +301,9 @@ impl Supervisor {
         match self.phase {
             Phase::Starting { .. } => self.failed(&exit, now, out),
             Phase::Running { .. } => {
-                self.forget_restarts_after_long_run(now);
-                self.add_connected_time(now);
-                let next = self.decide_after_end(&exit, reason_text(&reason), now);
-                self.drain(&reason, next, now, out);
+                let text = reason_text(&reason);
+                let next = self.decide_after_end(&exit, Arc::clone(&text), now);
+                self.drain(&reason, text, next, now, out);
             }
             _ => {}
         }
@@ -307,23 +312,19 @@ impl Supervisor {
     /// Stops a server that reports that it is unhealthy. This counts as a failure, but the server still answers, so its
     /// running calls may end first.
     fn reported_unhealthy(&mut self, how: &str, now: Duration, out: &mut Vec<SupervisorAction>) {
-        self.forget_restarts_after_long_run(now);
-        self.add_connected_time(now);
         let (exit, how) = (Exit::failure(how), clipped(how));
         let next = match self.decide_after_end(&exit, Arc::clone(&how), now) {
             AfterStop::Rest { reason, .. } => AfterStop::Fail { how: reason },
             next => next,
         };
-        self.enter(ServerState::Draining, how, out);
         // §11.4 has no reason for this. This one is the closest: it also means that the server is in a bad state, and
         // that a restart may follow.
-        out.push(SupervisorAction::Stop { reason: Some(ShutdownReason::ResourceLimit) });
-        self.phase = Phase::Stopping { until: self.stop_deadline(now), next };
+        self.drain(&ShutdownReason::ResourceLimit, how, next, now, out);
     }
 
     // === Events of the server ===
 
-    fn ready(&mut self, now: Duration, out: &mut Vec<SupervisorAction>) {
+    fn on_ready(&mut self, now: Duration, out: &mut Vec<SupervisorAction>) {
         if let Phase::Starting { .. } = self.phase {
             self.enter(ServerState::Connected, "ready".into(), out);
             self.phase = Phase::Running { since: now };
@@ -387,8 +388,6 @@ impl Supervisor {
     /// Handles a failure, or an end without a request: decides the next step, and stops the remaining processes of the
     /// server.
     fn failed(&mut self, exit: &Exit, now: Duration, out: &mut Vec<SupervisorAction>) {
-        self.forget_restarts_after_long_run(now);
-        self.add_connected_time(now);
         let how = clipped(&exit.description);
         let after = if exit.is_success { ServerState::Disconnected } else { ServerState::Error };
         let next = match self.decide_after_end(exit, Arc::clone(&how), now) {
@@ -415,6 +414,8 @@ impl Supervisor {
     /// Decides the next step after the server has failed or has ended without a request, and counts the restart if
     /// there is one.
     fn decide_after_end(&mut self, exit: &Exit, how: Arc<str>, now: Duration) -> AfterStop {
+        self.forget_restarts_after_long_run(now);
+        self.add_connected_time(now);
         let restarts = restarts_after(&self.config.policy, exit.is_success, exit.reason.as_ref());
         if self.is_start_failure || !restarts {
             return AfterStop::Rest { reason: how, limit: None };
@@ -435,17 +436,19 @@ impl Supervisor {
         }
     }
 
-    /// Stops the server. Only a connected server is drained; any other one keeps its state until it has ended.
+    /// Stops the server; `text` is the reason in reports, `reason` the one that is sent to the server. Only a connected
+    /// server is drained; any other one keeps its state until it has ended.
     fn drain(
         &mut self,
         reason: &ShutdownReason,
+        text: Arc<str>,
         next: AfterStop,
         now: Duration,
         out: &mut Vec<SupervisorAction>,
     ) {
         self.add_connected_time(now);
         if self.state == ServerState::Connected {
-            self.enter(ServerState::Draining, reason_text(reason), out);
+            self.enter(ServerState::Draining, text, out);
         }
         out.push(SupervisorAction::Stop { reason: Some(reason.clone()) });
         self.phase = Phase::Stopping { until: self.stop_deadline(now), next };
@@ -522,13 +525,13 @@ impl Supervisor {
     }
 
     fn begin_restart(&mut self, reason: Arc<str>, now: Duration, out: &mut Vec<SupervisorAction>) {
-        self.make_ready(&reason, out);
+        // This change of state is reported with the number of restarts before this one.
+        self.leave_for_connecting(&reason, out);
         self.restarts = self.restarts.saturating_add(1);
-        self.begin(reason, now, out);
+        self.connect(reason, now, out);
     }
 
-    fn begin(&mut self, reason: Arc<str>, now: Duration, out: &mut Vec<SupervisorAction>) {
-        self.make_ready(&reason, out);
+    fn connect(&mut self, reason: Arc<str>, now: Duration, out: &mut Vec<SupervisorAction>) {
         self.enter(ServerState::Connecting, reason, out);
         self.spawn(now, out);
     }
@@ -542,7 +545,7 @@ impl Supervisor {
 
     /// If §11.2 does not allow a change from the current state to `connecting`, enters a state from which that change
     /// is allowed.
-    fn make_ready(&mut self, reason: &Arc<str>, out: &mut Vec<SupervisorAction>) {
+    fn leave_for_connecting(&mut self, reason: &Arc<str>, out: &mut Vec<SupervisorAction>) {
         match self.state {
             ServerState::Draining | ServerState::Error => {
                 self.enter(ServerState::Restarting, Arc::clone(reason), out);

@@ -25,36 +25,3 @@ pub(super) fn restarts_after(
 pub(super) fn is_final(reason: &ShutdownReason) -> bool {
     !matches!(reason, ShutdownReason::ConfigurationChange | ShutdownReason::ResourceLimit)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn policies_and_reasons() {
-        use RestartPolicy::{Always, Never, OnFailure};
-        use ShutdownReason::{
-            ConfigurationChange, IdleTimeout, KernelShutdown, OperatorRequest, ResourceLimit,
-        };
-        let other = RestartPolicy::from("sometimes");
-        for policy in [&Never, &OnFailure, &Always, &other] {
-            let again = |is_success, reason: Option<ShutdownReason>| {
-                restarts_after(policy, is_success, reason.as_ref())
-            };
-            let (on_failure, always) = (*policy == OnFailure, *policy == Always);
-            assert_eq!(again(false, None), on_failure || always, "{policy} after a failure");
-            assert_eq!(again(true, None), always, "{policy} after an exit 0");
-            for reason in [OperatorRequest, IdleTimeout, KernelShutdown, "whim".into()] {
-                assert!(!again(false, Some(reason.clone())), "{policy} after {reason}");
-                assert!(!again(true, Some(reason.clone())), "{policy} after {reason}");
-            }
-            for reason in [ConfigurationChange, ResourceLimit] {
-                assert_eq!(
-                    again(true, Some(reason.clone())),
-                    on_failure || always,
-                    "{policy} after {reason}"
-                );
-            }
-        }
-    }
-}

@@ -1,6 +1,5 @@
 //! The response future of a call that can become a task.
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as Poller, Poll};
@@ -152,8 +151,4 @@ impl Drop for ResponseFuture {
     }
 }
 
-impl fmt::Debug for ResponseFuture {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.stage.fmt(f)
-    }
-}
+mgp_types::opaque_debug!(ResponseFuture);

@@ -3,7 +3,6 @@
 //! Before that, both are sent to the caller over its request. Afterwards, questions are kept in the task until they are
 //! answered, and partial results are dropped.
 
-use std::fmt;
 use std::future::{pending, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, Weak};
@@ -368,15 +367,7 @@ impl CallerChannel for CallStage {
     }
 }
 
-impl fmt::Debug for CallStage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match &*self.stage.lock() {
-            Stage::Request(_) => "CallStage(request)",
-            Stage::Task(_) => "CallStage(task)",
-            Stage::Closed => "CallStage(closed)",
-        })
-    }
-}
+mgp_types::opaque_debug!(CallStage);
 
 /// An outlet that drops items once the call is a task, because there is no stream for them.
 struct RequestOutlet {

@@ -1,7 +1,6 @@
 //! The table of tasks, which has a limited size and is shared by all connections of a server.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -205,14 +204,7 @@ impl Drop for Table {
     }
 }
 
-impl fmt::Debug for Table {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Table")
-            .field("config", &self.config)
-            .field("tasks", &self.len())
-            .finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(Table { config });
 
 /// Returns a random id of 128 bits.
 fn new_id() -> Result<String, RpcError> {

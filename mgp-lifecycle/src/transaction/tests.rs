@@ -9,8 +9,7 @@ use mgp_types::proposal::{
     TransactionStatus,
 };
 use mgp_types::service::{
-    BoxFuture, Call, CallerAccess, CallerRequest, Context, PeerInfo, Principal, Reply, RoundState,
-    Rounds, ServerId, Stack, connection_lost, mock,
+    BoxFuture, Call, Context, PeerInfo, Principal, Reply, ServerId, Stack, connection_lost, mock,
 };
 use mgp_types::store::MemoryStore;
 use mgp_types::sync::Mutex;
@@ -19,7 +18,7 @@ use tokio::sync::Semaphore;
 use tower_layer::Layer as _;
 
 use super::saga::now_ms;
-use super::{CompensationCall, StepTask, TransactionLayer, TransactionTools, Transactions};
+use super::{CompensationCall, TransactionLayer, TransactionTools, Transactions};
 use crate::{Idempotency, IdempotencyLayer, ProposalLayer};
 
 /// A server's tools, which record the compensations that are called; those named `broken_…` fail.
@@ -75,8 +74,7 @@ struct World {
 }
 
 /// Runs a tool of a server: `make` declares a compensation, `fail` fails, `lose` loses its connection, `slow` waits for
-/// the gate, `fail_odd` fails with the argument 1, `become_task` answers with a task, `ask_in_task` asks while its task
-/// runs.
+/// the gate, `fail_odd` fails with the argument 1, `become_task` answers with a task.
 async fn run(call: Call, gate: Arc<Semaphore>) -> Result<Reply, RpcError> {
     let name = call.tool().unwrap().name.to_owned();
     let arguments = call.tool_arguments();
@@ -100,12 +98,6 @@ async fn run(call: Call, gate: Arc<Semaphore>) -> Result<Reply, RpcError> {
                 panic!("an empty result is complete")
             };
             return Ok(Reply::Task(task));
-        }
-        "ask_in_task" => {
-            StepTask::of(call.cx()).unwrap().mark();
-            let question = CallerRequest::new("elicitation/create", Payload::empty_object());
-            call.cx().ask("task.a", question).await?;
-            declared("unmake")
         }
         "slow" => {
             gate.acquire().await.unwrap().forget();
@@ -132,7 +124,6 @@ fn client(transactions: &Transactions, server: Stack) -> mock::Client {
     let mut client = mock::client(Stack::new(ProposalLayer::new().layer(steps)));
     let mut caller = PeerInfo::default();
     caller.mgp = Some(ExtensionSet::PROPOSALS);
-    caller.accepts.elicitation = true;
     client.cx.caller = caller.into();
     client.cx.server = Some("tickets".into());
     client
@@ -176,14 +167,6 @@ impl World {
 
     async fn commit(&self) -> Result<mgp_types::proposal::EndTransactionResult, RpcError> {
         self.transactions.commit(&Principal::local(), &EndTransactionParams::new("tx")).await
-    }
-
-    /// Begins a round of a call of a modern caller.
-    fn round(&mut self, state: RoundState) -> Rounds {
-        let rounds = Rounds::new(state);
-        self.client.cx.logical = Some("call".into());
-        self.client.cx.caller_access = CallerAccess::Channel(Arc::new(rounds.clone()));
-        rounds
     }
 
     fn undone(&self) -> Vec<String> {
@@ -298,39 +281,6 @@ async fn a_step_that_became_a_task_has_not_ended() {
 }
 
 #[tokio::test]
-async fn a_rollback_does_not_skip_a_step_whose_task_asked_and_got_no_answer() {
-    let mut world = world().await;
-    world.begin().await;
-    world.round(RoundState::default());
-    let asked = world.client.call("tools/call", &params("ask_in_task", 1, "")).await.unwrap();
-    assert!(matches!(asked, Reply::InputRequired(_)), "{asked:?}");
-    assert!(world.commit().await.unwrap_err().message().contains("has not ended"));
-    let result = world.roll_back().await;
-    assert_eq!(result.status, TransactionStatus::PartiallyRolledBack);
-    assert_eq!(result.steps_compensated[0].status, StepStatus::CompensationFailed);
-}
-
-#[tokio::test]
-async fn a_step_whose_task_asked_and_got_its_answer_is_one_step() {
-    for meta in ["", r#","step_id":"a""#] {
-        let mut world = world().await;
-        world.begin().await;
-        let rounds = world.round(RoundState::default());
-        let first = params("ask_in_task", 1, meta);
-        assert!(world.client.call("tools/call", &first).await.unwrap().as_body().is_none());
-        let mut state = rounds.state();
-        state.answers.insert("task.a".to_owned(), Payload::empty_object());
-        world.round(state);
-        world.step("ask_in_task", 1, meta).await.unwrap();
-        let steps = world.transactions.list("local", true).remove(0).steps;
-        let ended: Vec<_> = steps.iter().map(|step| &step.status).collect();
-        assert_eq!(ended, [&StepStatus::Done], "{meta}");
-        assert_eq!(world.roll_back().await.status, TransactionStatus::RolledBack, "{meta}");
-        assert_eq!(world.undone(), [r#"tickets unmake {"n":1}"#], "{meta}");
-    }
-}
-
-#[tokio::test]
 async fn a_failed_step_that_is_called_again_has_its_new_place_and_compensation() {
     let mut world = world().await;
     world.begin().await;
@@ -429,26 +379,6 @@ async fn a_transaction_belongs_to_its_caller() {
     world.step("make", 1, "").await.unwrap_err();
     world.transactions.begin(&bob, same).await.unwrap();
     world.step("make", 1, "").await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_inactive_transaction_is_rolled_back() {
-    let mut world = world().await;
-    let mut begin = BeginTransactionParams::new();
-    begin.transaction_id = Some("tx".to_owned());
-    begin.timeout_seconds = Some(0);
-    world.transactions.begin(&Principal::local(), begin).await.unwrap();
-    let _ = world.step("make", 1, "").await;
-    tokio::time::timeout(Duration::from_secs(30), async {
-        while !world.transactions.list("local", false).is_empty() {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    })
-    .await
-    .unwrap();
-    let ended = &world.transactions.list("local", true)[0];
-    assert_eq!(ended.status, TransactionStatus::RolledBack);
-    assert_eq!(ended.reason.as_deref(), Some("it was not used"));
 }
 
 #[tokio::test]

@@ -93,27 +93,6 @@ fn the_policy_on_failure_restarts_after_each_kind_of_failure() {
 }
 
 #[test]
-fn the_policy_on_failure_does_not_restart_a_server_that_succeeded() {
-    let mut world = World::connected(config("on_failure"));
-    world.send(clean_exit());
-    assert_eq!(world.path(9), "registered connecting connected disconnected");
-    assert_eq!(&*world.rest().reason, "exited with code 0");
-}
-
-#[test]
-fn the_policy_always_restarts_after_exit_code_0() {
-    let mut world = World::connected(config("always"));
-    world.send(clean_exit());
-    assert_eq!(world.path(2), "connected disconnected");
-    world.wait();
-    world.send(SupervisorEvent::Ready);
-    assert_eq!(world.path(9), "registered connecting connected disconnected connecting connected");
-    world.send(crash());
-    world.wait();
-    assert_eq!(world.starts.len(), 3);
-}
-
-#[test]
 fn an_unknown_policy_never_restarts() {
     let mut world = World::connected(config("sometimes"));
     world.send(crash());

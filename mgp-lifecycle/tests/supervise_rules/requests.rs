@@ -1,6 +1,6 @@
 //! Tests that requests take precedence: stops, starts and restarts at any moment (MGP §11.5).
 
-use mgp_lifecycle::{SuperviseConfig, Supervisor, SupervisorEvent};
+use mgp_lifecycle::{SuperviseConfig, SupervisorEvent};
 use mgp_types::mgp::{ServerState, ShutdownReason};
 
 use super::world::{World, clean_exit, config, crash, secs, start_failed};
@@ -77,21 +77,6 @@ fn a_crash_during_a_drain_does_not_count() {
 }
 
 #[test]
-fn a_stop_that_hangs_kills_the_server() {
-    let mut world = World::connected(SuperviseConfig::default());
-    world.stops_at_once = false;
-    world.send(SupervisorEvent::Stop(OPERATOR));
-    world.pass(secs(59));
-    world.send(SupervisorEvent::Tick);
-    assert_eq!(world.kills, 0);
-    assert_eq!(world.wait(), secs(1));
-    assert_eq!(world.kills, 1);
-    assert_eq!(world.rest().state, ServerState::Disconnected);
-    world.send(SupervisorEvent::Stopped);
-    assert_eq!(world.rest().state, ServerState::Disconnected);
-}
-
-#[test]
 fn a_requested_restart_resets_the_count_and_starts_at_once() {
     let mut world = World::connected(SuperviseConfig::default());
     world.crash_loop(secs(1));
@@ -121,22 +106,6 @@ fn a_requested_restart_ends_a_wait() {
         world.send(crash());
         assert!(world.wait() <= secs(1), "the waits start again from the first");
     }
-}
-
-#[test]
-fn a_restart_during_a_start_happens_once() {
-    let mut world = World::new(SuperviseConfig::default());
-    world.stops_at_once = false;
-    world.send(SupervisorEvent::Start);
-    world.send(SupervisorEvent::Restart);
-    world.send(SupervisorEvent::Restart);
-    world.send(SupervisorEvent::Restart);
-    assert_eq!((world.starts.len(), world.stops.len()), (1, 1));
-    world.send(SupervisorEvent::Stopped);
-    world.send(SupervisorEvent::Ready);
-    assert_eq!(world.path(9), "registered connecting disconnected connecting connected");
-    assert_eq!((world.starts.len(), world.machine.restarts()), (2, 1));
-    assert_eq!(world.machine.deadline(), None);
 }
 
 #[test]
@@ -207,19 +176,4 @@ fn stopping_a_server_that_never_started_rests() {
     world.send(SupervisorEvent::Stop(OPERATOR));
     assert_eq!(world.rest().state, ServerState::Registered);
     assert_eq!(world.stops.len(), 0);
-}
-
-#[test]
-fn a_supervisor_may_begin_with_a_resting_server() {
-    for (found, path) in [
-        (ServerState::Error, "error restarting connecting"),
-        (ServerState::Disconnected, "disconnected connecting"),
-        (ServerState::Connected, "registered connecting"),
-    ] {
-        let mut world = World::new(SuperviseConfig::default());
-        world.machine = Supervisor::new(SuperviseConfig::default(), 1).with_initial_state(found);
-        world.states = vec![world.machine.state().clone()];
-        world.send(SupervisorEvent::Start);
-        assert_eq!(world.path(9), path);
-    }
 }

@@ -6,35 +6,6 @@ use mgp_types::mgp::{ServerState, ShutdownReason};
 use super::world::{World, clean_exit, config, crash, secs};
 
 #[test]
-fn a_server_that_is_never_ready_is_stopped_and_counts_as_failed() {
-    let mut world = World::new(SuperviseConfig::default());
-    world.send(SupervisorEvent::Start);
-    assert_eq!(world.wait(), secs(30));
-    assert_eq!(world.path(3), "connecting error restarting");
-    assert_eq!(world.stops, [None]);
-    assert!(world.reasons.iter().any(|reason| reason == "not ready within 30s"));
-    for _ in 0..5 {
-        world.wait();
-        assert!(world.is(&ServerState::Connecting));
-        world.wait();
-    }
-    assert_eq!((world.rest().state, world.starts.len()), (ServerState::Error, 6));
-    assert_eq!((world.gave_up.len(), world.stops.len()), (1, 6));
-}
-
-#[test]
-fn a_slow_start_within_its_time_succeeds() {
-    let mut world = World::new(SuperviseConfig::default());
-    world.send(SupervisorEvent::Start);
-    world.pass(secs(29));
-    world.send(SupervisorEvent::Tick);
-    world.send(SupervisorEvent::Ready);
-    world.pass(secs(1000));
-    world.send(SupervisorEvent::Tick);
-    assert_eq!(world.path(9), "registered connecting connected");
-}
-
-#[test]
 fn an_end_before_it_was_ready_is_a_failed_start() {
     let mut world = World::new(config("on_failure"));
     world.send(SupervisorEvent::Start);

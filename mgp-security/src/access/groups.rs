@@ -1,6 +1,5 @@
 //! The groups of agents, from the operator's configuration (MGP §5).
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -83,8 +82,4 @@ impl Groups {
     }
 }
 
-impl fmt::Debug for Groups {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.now.read().fmt(f)
-    }
-}
+mgp_types::opaque_debug!(Groups);

@@ -2,7 +2,6 @@
 //!
 //! Applies to: inbound.
 
-use std::fmt;
 use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
@@ -61,11 +60,7 @@ impl KernelToolsLayer {
     }
 }
 
-impl fmt::Debug for KernelToolsLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("KernelToolsLayer").field(&self.0.methods).finish()
-    }
-}
+mgp_types::opaque_debug!(KernelToolsLayer);
 
 impl<S> Layer<S> for KernelToolsLayer {
     type Service = KernelToolsService<S>;
@@ -82,11 +77,7 @@ pub struct KernelToolsService<S> {
     served: Arc<Served>,
 }
 
-impl<S> fmt::Debug for KernelToolsService<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("KernelToolsService")
-    }
-}
+mgp_types::opaque_debug!(KernelToolsService<S>);
 
 /// The future of a call that this layer answers itself: the router's reply, or an error if the call could not be
 /// converted for the router.

@@ -1,6 +1,5 @@
 //! A chain of approvers (MGP §3.4, §4.4).
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,11 +37,7 @@ impl ApproverChain {
     }
 }
 
-impl fmt::Debug for ApproverChain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "First({})", self.0.len())
-    }
-}
+mgp_types::opaque_debug!(ApproverChain);
 
 #[async_trait]
 impl Approver for ApproverChain {

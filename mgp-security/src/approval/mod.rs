@@ -1,12 +1,12 @@
 //! Approvers, who decide about the permissions of a server and about single calls (MGP §3.4, §4.4).
 
 mod by_caller;
-mod calls;
 mod chain;
 mod configured;
 mod describe;
 mod elicit;
 mod inbox;
+mod later_calls;
 mod place;
 mod terminal;
 
@@ -25,14 +25,14 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use by_caller::{ByCaller, MayConfirm};
 pub use by_caller::{CallerConfirm, CallerConfirmLayer};
-pub(crate) use calls::CalledTool;
-pub(crate) use calls::like_words;
-pub use calls::{ApprovalTerm, CallApproval, CallApprovals};
 pub use chain::ApproverChain;
 pub use configured::ConfiguredApprover;
 pub use elicit::ElicitApprover;
 pub(crate) use inbox::AskedAndKept;
 pub use inbox::{ApprovalRequest, Inbox, InboxConfig, RequestState};
+pub(crate) use later_calls::CalledTool;
+pub(crate) use later_calls::like_words;
+pub use later_calls::{ApprovalTerm, CallApproval, CallApprovals};
 pub use place::AnswerPlace;
 pub use terminal::TerminalApprover;
 
@@ -52,7 +52,7 @@ pub trait Approver: Send + Sync {
     /// Returns whether the approver's configuration grants a permission, so that no question is needed; must not block.
     /// `false` by default.
     ///
-    /// Called for every call and never cached, so a permission is no longer granted once the configuration changes.
+    /// Called for every call, and the result is not cached, so a changed configuration counts from the next call on.
     fn grants(&self, server: Option<&ServerId>, permission: &Permission) -> bool {
         let _ = (server, permission);
         false

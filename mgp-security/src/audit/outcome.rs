@@ -9,6 +9,7 @@ use mgp_types::mgp::AuditEvent;
 use mgp_types::proposal::{Provenance, Sources};
 use mgp_types::service::{AuditOutcome, Body, CallRecord, Reply, Rule, Ticket};
 use mgp_types::{ErrorCode, Payload, RpcError, clip};
+use serde_json::value::RawValue;
 
 use super::event::Event;
 
@@ -105,13 +106,14 @@ fn refuses(code: ErrorCode) -> bool {
     matches!(code.0, 1000..=1099 | 2000..=2099 | 3000..=3002 | 4000..=4003)
 }
 
-/// Returns whether the result of a tool has `isError: true`. Only results whose text might contain it are parsed.
+/// Returns whether the result of a tool has `isError: true`, or `1` or `"true"`, which some servers write in its place.
+/// Only results whose text might contain it are parsed.
 #[must_use]
 pub fn is_tool_error(body: &Body) -> bool {
     #[derive(serde::Deserialize)]
-    struct ErrorFlag {
-        #[serde(rename = "isError", default)]
-        is_error: bool,
+    struct ErrorFlag<'a> {
+        #[serde(rename = "isError", default, borrow)]
+        is_error: Option<&'a RawValue>,
     }
     // Search the text first, because a search is faster than parsing.
     static NAME: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(r#""isError""#));
@@ -122,12 +124,15 @@ pub fn is_tool_error(body: &Body) -> bool {
         return false;
     }
     let mut values = NAME.find_iter(raw.as_bytes()).map(|at| &raw[at + NAME.needle().len()..]);
-    let may_be_true = values
-        .any(|rest| rest.trim_start_matches([':', ' ', '\t', '\n', '\r']).starts_with("true"));
+    let may_be_true = values.any(|rest| {
+        rest.trim_start_matches([':', ' ', '\t', '\n', '\r']).starts_with(['t', '1', '"'])
+    });
     (may_be_true || memchr(b'\\', raw.as_bytes()).is_some() && raw.contains("\\u"))
         // The match alone is not enough: the member might be nested, e.g. in structured content, or its name might be
         // escaped.
-        && serde_json::from_str(raw).is_ok_and(|ErrorFlag { is_error }| is_error)
+        && serde_json::from_str(raw).is_ok_and(|ErrorFlag { is_error }| {
+            is_error.is_some_and(|flag| matches!(flag.get(), "true" | "1" | "\"true\""))
+        })
 }
 
 #[cfg(test)]
@@ -147,6 +152,11 @@ mod tests {
         check(r#"{"isError": true, "content": []}"#, true);
         check("{\"isError\" :\ttrue}", true);
         check(r#"{"\u0069sError":true}"#, true);
+        check(r#"{"content":[],"isError":1}"#, true);
+        check(r#"{"content":[],"isError": "true"}"#, true);
+        for no in [r#"{"isError":null}"#, r#"{"isError":0}"#, r#"{"isError":"no"}"#] {
+            check(no, false);
+        }
         check(r#"{"content":[]}"#, false);
         check(r#"{"content":[],"isError":false}"#, false);
         check(r#"{"structuredContent":{"isError":true},"isError":false}"#, false);

@@ -94,11 +94,7 @@ impl AuditConfig {
     }
 }
 
-impl fmt::Debug for AuditConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AuditConfig").field("arguments", &self.arguments).finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(AuditConfig { arguments });
 
 /// A recorder of the arguments and the intent of a call in the details of its event.
 #[derive(Clone)]

@@ -21,7 +21,7 @@ pub trait EventSource: Send + Sync {
     /// [`StoreError`] if the log cannot be read.
     async fn after(&self, seq: u64, max: usize) -> Result<Vec<AuditEvent>, StoreError>;
 
-    /// Returns a receiver of the number of the newest durable event.
+    /// Returns a receiver of the number of the newest written event.
     fn newest(&self) -> watch::Receiver<u64>;
 }
 

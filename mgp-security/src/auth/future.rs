@@ -1,6 +1,5 @@
 //! The response future of the auth layer.
 
-use std::fmt;
 use std::pin::Pin;
 use std::task::{Context as Task, Poll};
 
@@ -53,8 +52,4 @@ impl<F: Future<Output = T>, T> Future for ResponseFuture<F, T> {
     }
 }
 
-impl<F, T> fmt::Debug for ResponseFuture<F, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ResponseFuture")
-    }
-}
+mgp_types::opaque_debug!(ResponseFuture<F, T>);

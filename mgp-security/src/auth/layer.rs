@@ -2,7 +2,6 @@
 //!
 //! Applies to: inbound.
 
-use std::fmt;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 use std::time::SystemTime;
@@ -75,14 +74,7 @@ impl AuthLayer {
     }
 }
 
-impl fmt::Debug for AuthLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AuthLayer")
-            .field("keys", &self.0.keys.is_some())
-            .field("tokens", &self.0.tokens.is_some())
-            .finish()
-    }
-}
+mgp_types::opaque_debug!(AuthLayer);
 
 impl<S> Layer<S> for AuthLayer {
     type Service = Auth<S>;

@@ -1,7 +1,6 @@
 //! The known tools of all servers.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -438,8 +437,4 @@ impl Assess for Definitions {
     }
 }
 
-impl fmt::Debug for Definitions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.table().servers.iter().map(|(id, _)| id)).finish()
-    }
-}
+mgp_types::opaque_debug!(Definitions);

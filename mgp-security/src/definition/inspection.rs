@@ -146,7 +146,8 @@ impl Inspection {
     /// finding in these members blocks it.
     pub(super) fn extends(&self, stored: &Pin) -> bool {
         let bare = self.shown.as_ref().and_then(|shown| shown.bare);
-        // At the maximum number of findings, one in these members may have been left out.
+        // At the maximum number of findings, a finding in these members may have been left out, so do not trust the
+        // list.
         bare.is_some_and(|bare| bare.to_string() == stored.fingerprint)
             && self.findings.len() < FINDINGS_MAX
             && !self.findings.iter().any(|one| one.blocks() && one.at.starts_with("/_meta"))

@@ -117,10 +117,28 @@ impl Definitions {
         self.all_held(PinKind::Rejected)
     }
 
+    /// Returns the first tool, by server and name, that passes a test and whose definition waits for an operator or was
+    /// rejected by one. In contrast to [`waiting`](Self::waiting) and [`rejected`](Self::rejected), this method compares
+    /// no definitions, so it is light enough for each call of an agent.
+    ///
+    /// # Errors
+    /// [`StoreError`] while the pins cannot be read.
+    pub fn find_held(
+        &self,
+        mut is_wanted: impl FnMut(&str, &str) -> bool,
+    ) -> Result<Option<(ServerId, String)>, StoreError> {
+        let book = self.0.pins.now()?;
+        let wanted = book.held().filter(|pin| is_wanted(&pin.server, &pin.tool));
+        let first =
+            wanted.min_by(|one, other| (&one.server, &one.tool).cmp(&(&other.server, &other.tool)));
+        Ok(first.map(|pin| (ServerId::from(pin.server.as_str()), pin.tool.clone())))
+    }
+
     fn all_held(&self, kind: PinKind) -> Result<Vec<PendingDefinition>, StoreError> {
         let book = self.0.pins.now()?;
         let mut held: Vec<_> = book
-            .held(kind)
+            .held()
+            .filter(|pin| pin.kind == kind)
             .map(|pin| {
                 let server = ServerId::from(pin.server.as_str());
                 let pinned = book.get(&server, &pin.tool).and_then(|pair| pair.pinned.clone());

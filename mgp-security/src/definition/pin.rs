@@ -113,10 +113,9 @@ impl PinTable {
         tools.map(|(name, pair)| (name.as_str(), pair))
     }
 
-    /// Returns all definitions that wait for an operator, or all that one rejected.
-    pub(super) fn held(&self, kind: PinKind) -> impl Iterator<Item = &Arc<Pin>> {
-        let held = self.0.values().flat_map(HashMap::values).filter_map(|pair| pair.held.as_ref());
-        held.filter(move |pin| pin.kind == kind)
+    /// Returns all definitions that wait for an operator or that one rejected.
+    pub(super) fn held(&self) -> impl Iterator<Item = &Arc<Pin>> {
+        self.0.values().flat_map(HashMap::values).filter_map(|pair| pair.held.as_ref())
     }
 }
 

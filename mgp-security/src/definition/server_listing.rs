@@ -232,7 +232,7 @@ impl ServerListing {
         tools
     }
 
-    /// Builds the table entry of a listed tool.
+    /// Builds the entry of a listed tool in the table of known tools (`table.rs`).
     fn known(
         &self,
         name: &str,

@@ -238,9 +238,12 @@ async fn only_an_operator_decides_and_only_about_what_it_saw() {
     let refused = definitions.approve(&operator(), &files, "write", &pinned, None).await;
     assert_eq!(code(refused.unwrap_err()), ErrorCode::RESOURCE_NOT_FOUND);
     assert_eq!(definitions.waiting().unwrap()[0].tool, "read");
+    let found = |wanted: &str| definitions.find_held(|_, tool| tool == wanted).unwrap();
+    assert_eq!((found("read"), found("write")), (Some((files.clone(), "read".to_owned())), None));
 
     definitions.reject(&operator(), &files, "read", &held.fingerprint, None).await.unwrap();
     assert!(definitions.waiting().unwrap().is_empty());
+    assert!(found("read").is_some(), "a rejected definition is held as well");
     let error = world.call("read").await.unwrap_err();
     assert!(error.message().contains("an operator rejected that"), "{error}");
     world.list().await;

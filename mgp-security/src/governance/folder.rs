@@ -390,22 +390,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_grant_and_its_record_survive_the_process() {
-        let folder = Folder::new("survives");
-        let governance = Governance::in_folder(&folder.0).await.unwrap();
-        grant(&governance).await;
-        let log = governance.log().unwrap().clone();
-        drop(governance);
-        // Close the log first, because its writer may still be syncing.
-        log.close().await.unwrap();
-        let again = Governance::in_folder(&folder.0).await.unwrap();
-        assert!(allows(&again));
-        let page = again.log().unwrap().query(AuditQuery::new()).await.unwrap();
-        assert_eq!(page.events[0].event_type.as_str(), "ACCESS_GRANTED");
-        assert!(Governance::verify(&folder.0).await.unwrap() >= 1);
-    }
-
-    #[tokio::test]
     async fn a_record_that_was_changed_is_found() {
         let folder = Folder::new("changed");
         let governance = Governance::in_folder(&folder.0).await.unwrap();
@@ -518,22 +502,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_reads_keeps_nobody_from_writing() {
-        let folder = Folder::new("reads");
-        let governance = Governance::in_folder(&folder.0).await.unwrap();
-        let files = Governance::log_files(&folder.0).await.unwrap();
-        assert_eq!(files.query(AuditQuery::new()).await.unwrap(), crate::AuditPage::default());
-        grant(&governance).await;
-        governance.log().unwrap().flush().await.unwrap();
-        let files = Governance::log_files(&folder.0).await.unwrap();
-        for query in [AuditQuery::new(), AuditQuery::new().newest_first()] {
-            assert_eq!(files.query(query).await.unwrap().events.len(), 1);
-        }
-        close(governance).await;
-        let _governance = Governance::in_folder(&folder.0).await.unwrap();
-    }
-
-    #[tokio::test]
     async fn a_log_that_cannot_be_opened_is_told_however_long_the_rest_takes() {
         let folder = Folder::new("beside");
         let (_governance, records) = Governance::builder()
@@ -548,33 +516,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_folder_that_is_in_use_says_so() {
-        let folder = Folder::new("taken");
-        let _governance = Governance::in_folder(&folder.0).await.unwrap();
-        let error = Governance::in_folder(&folder.0).await.unwrap_err();
-        assert!(matches!(error, FolderError::Log(LogError::InUse { .. })), "{error}");
-    }
-
-    #[tokio::test]
     async fn nothing_is_made_where_nothing_is_to_be_verified() {
         let folder = Folder::new("nothing");
         fs::create_dir(&folder.0).unwrap();
         let error = Governance::verify(&folder.0).await.unwrap_err();
         assert!(matches!(error, FolderError::Empty(_)), "{error}");
         assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0);
-    }
-
-    #[cfg(unix)]
-    #[tokio::test]
-    async fn a_folder_that_others_may_use_is_refused_with_the_remedy() {
-        use std::os::unix::fs::PermissionsExt as _;
-
-        let folder = Folder::new("exposed");
-        drop(Governance::in_folder(&folder.0).await.unwrap());
-        let mode = fs::metadata(&folder.0).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o700, "it was made private");
-        fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o755)).unwrap();
-        let error = Governance::in_folder(&folder.0).await.unwrap_err();
-        assert!(error.to_string().ends_with("`chmod 700` it"), "{error}");
     }
 }

@@ -14,7 +14,6 @@ mod leaving;
 mod place;
 mod review;
 
-use std::fmt;
 use std::sync::Arc;
 
 use mgp_types::method::{Request, ToolsCall};
@@ -545,11 +544,7 @@ impl Visibility for Governance {
     }
 }
 
-impl fmt::Debug for Governance {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Governance").field("policies", &self.0.policies).finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(Governance);
 
 /// The effect of a method for operators. It determines the authority and the permission that its caller needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,5 @@
 //! Tests of a state whose store changes, fails or was never read.
 
-use std::sync::atomic::AtomicUsize;
-
 use mgp_testkit::{FaultyStore, RefusingAudit, until};
 use mgp_types::service::MemoryAudit;
 use mgp_types::store::MemoryStore;
@@ -21,26 +19,6 @@ impl Snapshot for Sum {
 
 fn state(store: &MemoryStore) -> State<Sum> {
     State::new(Arc::new(store.clone()), Arc::new(MemoryAudit::new()))
-}
-
-#[tokio::test]
-async fn a_change_is_in_force_here_at_once_and_elsewhere_soon() {
-    let store = MemoryStore::new();
-    let (here, there) = (state(&store), state(&store));
-    there.open().await.unwrap();
-    let told = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&told);
-    there.on_change(move || {
-        count.fetch_add(1, Ordering::Relaxed);
-    });
-    here.write(vec![("a".to_owned(), Some(1)), ("b".to_owned(), Some(2))], Vec::new())
-        .await
-        .unwrap();
-    assert_eq!(here.now().unwrap().0, 3);
-    until("the change is in force elsewhere", async || there.now().unwrap().0 == 3).await;
-    here.write(vec![("a".to_owned(), None)], Vec::new()).await.unwrap();
-    assert_eq!(here.now().unwrap().0, 2);
-    assert!(told.load(Ordering::Relaxed) >= 1);
 }
 
 #[tokio::test]

@@ -246,7 +246,7 @@ fn any_text(value: &Value, test: &impl Fn(&str, &str) -> bool) -> bool {
     }
 }
 
-/// The place of a part in a schema.
+/// The position of a part in a schema, as far as it determines the cost of checking a value against the part.
 #[derive(Clone, Copy)]
 struct Place {
     /// The number of lists and objects around the part, after references are replaced.
@@ -260,8 +260,8 @@ struct Place {
 }
 
 impl Place {
-    /// Returns the place of a schema's members. With `unevaluatedProperties` or `unevaluatedItems`, all schemas that it
-    /// combines are checked once more at every level, to find the members that they evaluate.
+    /// Returns the position of a schema's members. With `unevaluatedProperties` or `unevaluatedItems`, all schemas that
+    /// it combines are checked once more at every level, to find the members that they evaluate.
     fn inside(self, schema: &Map<String, Value>) -> Self {
         let repeats = ["unevaluatedProperties", "unevaluatedItems"];
         let repeats = repeats.iter().any(|name| schema.contains_key(*name));
@@ -340,7 +340,7 @@ impl<'a> SchemaSize<'a> {
     }
 
     fn follow(&mut self, to: &'a str, place: Place) -> Option<()> {
-        // The validator decodes these in another way than the lookup below.
+        // The validator decodes these characters in another way than the lookup below, so such references are refused.
         let is_odd = to.contains('%') || to.contains("~~");
         if is_odd || self.open.contains(&to) || self.open.len() >= MAX_REFERENCE_DEPTH {
             return None;
@@ -368,7 +368,7 @@ impl CompiledSchema {
             return Vec::new();
         }
         remove_nulls(&mut value);
-        // The validator collects all errors before it returns the first one.
+        // Do not list the errors of a long text: the validator collects all of them before it returns the first one.
         if text.len() > MAX_VALIDATED_BYTES {
             if self.validator.is_valid(&value) {
                 return Vec::new();

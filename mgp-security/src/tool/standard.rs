@@ -118,8 +118,8 @@ pub(super) const BLOCKED_IMPORTS: [&str; 8] = [
 /// The patterns that are blocked in the same code and scripts as [`BLOCKED_IMPORTS`].
 pub(super) const BLOCKED_PATTERNS: [&str; 4] = ["eval(", "exec(", "__import__(", "os.system"];
 
-/// Returns the rules for the code of a tool: those that its server declares. Without a declaration, these are the level
-/// `standard`, [`BLOCKED_IMPORTS`] and [`BLOCKED_PATTERNS`].
+/// Returns the rules for code in the arguments of a tool: those that its server declares. Without a declaration, these
+/// are the level `standard`, [`BLOCKED_IMPORTS`] and [`BLOCKED_PATTERNS`].
 ///
 /// A declaration of `unrestricted` is ignored, because a server cannot remove a check. Only an operator can, by setting
 /// another validator.

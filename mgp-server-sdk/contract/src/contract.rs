@@ -1,7 +1,7 @@
 //! The parsed definition of a tool, for comparison, export and documentation.
 
+use mgp_types::canonical_hash;
 use mgp_types::mcp::{self, ToolIdempotency};
-use mgp_types::{Payload, canonical_hash};
 use semver::Version;
 use serde_json::{Value, json};
 
@@ -29,12 +29,6 @@ impl Contract {
         let input = definition.get("inputSchema").filter(is_schema)?.clone();
         let output = definition.get("outputSchema").filter(is_schema).cloned();
         Some(Self { name, input, output, definition, is_whole: true })
-    }
-
-    /// Creates the contract of a tool; returns `None` if the definition is not valid.
-    #[must_use]
-    pub fn from_tool(tool: &mcp::Tool) -> Option<Self> {
-        Self::from_definition(Payload::of(tool).ok()?.get().ok()?)
     }
 
     /// Returns a text member of the definition; an empty text if it is absent.

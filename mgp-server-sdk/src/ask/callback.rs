@@ -1,6 +1,5 @@
 //! A question to the user: a confirmation, a text, a choice (MGP §13.4; MCP elicitation).
 
-use std::fmt;
 use std::time::Duration;
 
 use mgp_stream::{CallbackAnswer, ask_callback};
@@ -14,13 +13,13 @@ use crate::log::Logger;
 
 /// A question to the caller's user; awaiting this value asks it.
 ///
-/// A caller that negotiated MGP callbacks receives a callback, any other caller an elicitation. A legacy caller
-/// receives the elicitation as a request, a modern caller in the result of the call.
+/// A caller that negotiated MGP callbacks receives a callback, any other caller an elicitation: a caller of 2026-07-28
+/// in the result of its call, one of an older revision as a request.
 ///
 /// # Errors
 /// Code 3003 if the question was not answered in time, or was closed without an answer; this never counts as a
-/// confirmation. Code 1000 if the caller supports neither callbacks nor elicitation (−32021 in the modern era), 3001 if
-/// 64 questions of its session are open, −32602 if the answer is not one of the options.
+/// confirmation. Code 1000 if the caller supports neither callbacks nor elicitation (−32021 for callers of
+/// 2026-07-28), 3001 if 64 questions of its session are open, −32602 if the answer is not one of the options.
 #[must_use = "the question is asked when it is awaited"]
 pub struct UserQuestion<T> {
     question: Question,
@@ -28,11 +27,7 @@ pub struct UserQuestion<T> {
     read: fn(CallbackAnswer, &CallbackRequestParams) -> Option<T>,
 }
 
-impl<T> fmt::Debug for UserQuestion<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("UserQuestion").field(&self.params).finish()
-    }
-}
+mgp_types::opaque_debug!(UserQuestion<T> { params });
 
 impl<T> UserQuestion<T> {
     fn new(

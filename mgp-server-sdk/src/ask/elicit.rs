@@ -35,7 +35,7 @@ impl<T> Elicited<T> {
 /// A request to show a form to the user; awaiting this value sends it.
 ///
 /// # Errors
-/// Code 1000 if the caller does not support forms (−32021 in the modern era), −32602 if the answer is not a
+/// Code 1000 if the caller does not support forms (−32021 for callers of 2026-07-28), −32602 if the answer is not a
 /// `T`, −32603 if `T` is not a flat struct.
 #[derive(Debug)]
 #[must_use = "the request is sent when it is awaited"]

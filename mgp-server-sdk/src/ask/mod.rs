@@ -1,10 +1,11 @@
-//! Typed requests to the caller for input (questions, elicitation, sampling, roots), in both eras.
+//! Typed requests to the caller for input (questions, elicitation, sampling, roots), in all revisions of MCP.
 //!
-//! A legacy caller receives a question immediately, and the function waits for the answer. A modern caller receives the
-//! question as the result of its call, and the function runs again from the start when the answers arrive. Therefore a
-//! question must have the same key in each run. Questions without an explicit key ([`Elicitation::key`] and similar
-//! methods) are numbered in the order in which the function creates them, so this order must not depend on time, random
-//! numbers, or concurrent tasks. Use `cx.once(key, ..)` for values that must not change between runs.
+//! A caller of 2025-11-25 or before receives a question immediately, and the function waits for the answer. A caller of
+//! 2026-07-28 receives the question as the result of its call, and the function runs again from the start when the
+//! answers arrive. Therefore a question must have the same key in each run. Questions without an explicit key
+//! ([`Elicitation::key`] and similar methods) are numbered in the order in which the function creates them, so this
+//! order must not depend on time, random numbers, or concurrent tasks. Use `cx.once(key, ..)` for values that must not
+//! change between runs.
 
 mod callback;
 mod elicit;
@@ -34,8 +35,8 @@ use crate::log::Logger;
 
 /// The operations of a [`Context`] in a server's functions: asking the caller for input, and logging.
 ///
-/// The time limit of a function, 30 s by default, includes the time in which a legacy caller answers. A function that
-/// asks people needs a longer limit: [`Tool::timeout`](crate::Tool::timeout), or
+/// The time limit of a function, 30 s by default, includes the time in which a caller of 2025-11-25 or before answers.
+/// A function that asks people needs a longer limit: [`Tool::timeout`](crate::Tool::timeout), or
 /// [`Server::timeout`](crate::Server::timeout) for prompts and resources.
 ///
 /// ```

@@ -10,7 +10,7 @@ use super::{ClientCapability, Question, read};
 /// A request for the caller's roots; awaiting this value sends it.
 ///
 /// # Errors
-/// Code 1000 if the caller does not support roots (−32021 in the modern era).
+/// Code 1000 if the caller does not support roots (−32021 for callers of 2026-07-28).
 #[derive(Debug)]
 #[must_use = "the request is sent when it is awaited"]
 pub struct RootsRequest(Question);

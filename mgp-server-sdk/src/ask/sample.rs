@@ -21,8 +21,8 @@ const MAX_TOKENS: u64 = 1_024;
 /// unless the request contains tools.
 ///
 /// # Errors
-/// Code 1000 if the caller supports neither sampling nor callbacks (−32021 in the modern era), −32602 if its answer is
-/// not a message, 3003 if a callback was not answered in time.
+/// Code 1000 if the caller supports neither sampling nor callbacks (−32021 for callers of 2026-07-28), −32602 if its
+/// answer is not a message, 3003 if a callback was not answered in time.
 #[derive(Debug)]
 #[must_use = "the request is sent when it is awaited"]
 pub struct Sampling {

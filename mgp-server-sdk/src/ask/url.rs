@@ -25,7 +25,7 @@ pub enum UrlElicited {
 /// A request that the user visit a page; awaiting this value sends it.
 ///
 /// # Errors
-/// Code 1000 if the caller does not support elicitation by URL (−32021 in the modern era).
+/// Code 1000 if the caller does not support elicitation by URL (−32021 for callers of 2026-07-28).
 #[derive(Debug)]
 #[must_use = "the request is sent when it is awaited"]
 pub struct UrlElicitation {
@@ -56,8 +56,8 @@ impl UrlElicitation {
 
     /// Sets the id with which the server later reports that the page was visited. Default: a random id.
     ///
-    /// See [`ContextExt::elicitation_complete`](super::ContextExt::elicitation_complete). Modern callers do not use
-    /// ids.
+    /// See [`ContextExt::elicitation_complete`](super::ContextExt::elicitation_complete). Callers of
+    /// 2026-07-28 do not use ids.
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
@@ -66,7 +66,7 @@ impl UrlElicitation {
     /// Makes a call of revision 2025-11-25 fail with code −32042 and the URL of the page; the caller repeats the
     /// call after the visit.
     ///
-    /// A modern caller receives the question as usual, because its call does not wait in any case.
+    /// A caller of 2026-07-28 receives the question as usual, because its call does not wait in any case.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;

@@ -209,7 +209,7 @@ impl Resource {
         self
     }
 
-    /// Sets the time for which a modern client may cache the contents.
+    /// Sets the time for which a client of 2026-07-28 may cache the contents.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self

@@ -1,7 +1,6 @@
 //! The registry of a server's resources.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -259,12 +258,4 @@ pub(super) fn set_cursor(index: usize, within: Option<&str>) -> String {
     }
 }
 
-impl fmt::Debug for Resources {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Resources")
-            .field("fixed", &self.fixed)
-            .field("templates", &self.templates)
-            .field("sets", &self.sets().len())
-            .finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(Resources { fixed, templates });

@@ -1,6 +1,5 @@
 //! Layers around a single tool.
 
-use std::fmt;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
@@ -39,11 +38,7 @@ impl Layers {
     }
 }
 
-impl fmt::Debug for Layers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} layers", self.0.len())
-    }
-}
+mgp_types::opaque_debug!(Layers);
 
 /// The tool as the innermost service.
 #[derive(Clone)]

@@ -2,7 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-mod crossing;
 mod drops;
 mod flood;
 mod memory;

@@ -206,15 +206,3 @@ async fn a_plain_peer_is_refused_with_an_mcp_error() {
     assert_eq!(refused["result"]["structuredContent"]["retryable"], true);
     assert!(world.rest().await.answers.contains_key(&1));
 }
-
-#[tokio::test]
-async fn only_the_owner_shuts_down() {
-    // The peer does not own the server, and has negotiated only this extension.
-    let mut world = World::new(mgp_server_sdk::Server::new("s", "1")).await;
-    world.write(&request(1, "mgp/lifecycle/shutdown", json!({}))).await;
-    let refused = world.receive().await.unwrap();
-    assert_eq!(refused["error"]["code"], 1000, "{refused}");
-    assert!(!world.drain.is_draining());
-    world.write(&request(2, "ping", json!({}))).await;
-    assert!(world.receive().await.is_some());
-}

@@ -10,8 +10,8 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::{Instant, timeout};
 
+use crate::drains;
 use crate::world::{Received, TIMEOUT, request};
-use crate::{at_once, drains};
 
 /// A running process of the example `workbench`.
 struct Process {
@@ -107,23 +107,6 @@ async fn a_process_finishes_its_calls_and_exits_with_success() {
         assert_eq!(received.states, ["draining", "disconnected"]);
         assert!(process.end().await.success());
     }
-}
-
-#[tokio::test]
-async fn an_idle_process_ends_at_once() {
-    let mut times = Vec::new();
-    for _ in 0..(drains() / 20).max(5) {
-        let mut process = Process::start().await;
-        process.load(0, 0).await;
-        let begun = Instant::now();
-        process.signal("-TERM").await;
-        while process.receive().await.is_some() {}
-        times.push(begun.elapsed());
-        assert!(process.end().await.success());
-    }
-    times.sort_unstable();
-    // The measured time includes the start of the program `kill`.
-    assert!(times[times.len() / 2] < at_once(), "{times:?}");
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 
 use super::caller::Caller;
 use super::memory::grows_less_than;
+use super::wire::send;
 use super::world::World;
 
 const GIB: usize = 1 << 30;
@@ -115,5 +116,25 @@ async fn answers_of_a_batch_are_bounded_together_with_bodies() {
     assert_eq!(answers.len(), 11);
     let refused = answers.iter().filter(|answer| answer["error"]["code"] == 5000).count();
     assert!((5..10).contains(&refused), "{refused} answers are left out");
+    world.quiet().await;
+}
+
+#[tokio::test]
+async fn a_client_that_accepts_only_event_streams_gets_the_answers_of_a_batch_as_an_event() {
+    let world = World::open(|server| server).await;
+    let mut caller = Caller::new(&world, Era::Legacy, json!({}), None);
+    caller.open_as("2025-03-26").await;
+    let session = caller.session.unwrap();
+    let headers = [
+        ("Accept", "text/event-stream"),
+        ("Content-Type", "application/json"),
+        ("Mcp-Session-Id", &*session),
+    ];
+    let ping = |id: u32| json!({ "jsonrpc": "2.0", "id": id, "method": "ping" });
+    let batch = json!([ping(1), ping(2)]);
+    let response = send(world.address, "POST", &headers, &batch.to_string()).await;
+    assert!(response.is_events());
+    let answers = response.message().await;
+    assert_eq!(answers.as_array().map(Vec::len), Some(2), "{answers}");
     world.quiet().await;
 }

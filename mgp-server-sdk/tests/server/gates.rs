@@ -6,8 +6,8 @@ use std::time::Duration;
 use mgp_security::AuditLayer;
 use mgp_server_sdk::TasksConfig;
 use mgp_server_sdk::prelude::*;
+use mgp_types::mcp;
 use mgp_types::service::{MemoryAudit, Router, Stack, around, gate, mock};
-use mgp_types::{Payload, mcp};
 use tower::limit::ConcurrencyLimitLayer;
 
 fn hello(capabilities: &str) -> String {
@@ -158,20 +158,6 @@ fn slow(seconds: u64) -> Tool {
 
 /// The member `_meta` that a caller that supports tasks adds to the params of its requests.
 const TASKS: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}"#;
-
-#[tokio::test(start_paused = true)]
-async fn a_tool_with_task_support_becomes_a_task_of_a_caller_that_supports_them() {
-    let mut client = mock::client(Server::new("s", "1").tool(slow(60)).into_stack().unwrap());
-    let discover = client.request("server/discover", &format!("{{{TASKS}}}")).await.unwrap();
-    assert!(discover.as_str().contains(mcp::key::TASKS_EXTENSION));
-    let created: Payload =
-        client.request("tools/call", &format!(r#"{{"name":"slow",{TASKS}}}"#)).await.unwrap();
-    let created: mcp::CreateTaskResult = created.get().unwrap();
-    tokio::time::sleep(Duration::from_secs(61)).await;
-    let get = format!(r#"{{"taskId":"{}",{TASKS}}}"#, created.task_id);
-    let task = client.request("tasks/get", &get).await.unwrap();
-    assert!(task.as_str().contains("\"completed\"") && task.as_str().contains("done"), "{task:?}");
-}
 
 #[tokio::test(start_paused = true)]
 async fn a_server_keeps_no_more_tasks_than_its_configuration_allows() {

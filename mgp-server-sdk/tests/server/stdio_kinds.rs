@@ -7,7 +7,6 @@
 
 #![cfg(unix)]
 
-use std::fs::File;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -170,48 +169,6 @@ child.stdin.write(env.HELLO + "\n");
 #[test]
 fn node_with_its_sockets() {
     parent("node", "-e", NODE, &["pipe", "overlapped"]);
-}
-
-#[test]
-fn files_for_both() {
-    for runtime in RUNTIMES {
-        let [input, output] = ["in", "out"].map(|name| {
-            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("kinds-{runtime}-{name}"))
-        });
-        std::fs::write(&input, talk(LONG)).unwrap();
-        let child = Command::new(echo())
-            .args(["--rt", runtime])
-            .stdin(File::open(&input).unwrap())
-            .stdout(File::create(&output).unwrap())
-            .spawn()
-            .unwrap();
-        finish(child);
-        check(&std::fs::read_to_string(&output).unwrap(), LONG);
-        std::fs::remove_file(input).unwrap();
-        std::fs::remove_file(output).unwrap();
-    }
-}
-
-#[test]
-fn the_null_device_for_either() {
-    for runtime in RUNTIMES {
-        let child = Command::new(echo())
-            .args(["--rt", runtime])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        assert_eq!(finish(child), "");
-
-        let mut child = Command::new(echo())
-            .args(["--rt", runtime])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        child.stdin.take().unwrap().write_all(talk(LONG).as_bytes()).unwrap();
-        finish(child);
-    }
 }
 
 #[test]

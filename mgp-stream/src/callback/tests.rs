@@ -111,17 +111,6 @@ async fn only_the_owner_of_the_request_answers() {
     call.abort();
 }
 
-#[tokio::test]
-async fn single_requests_of_one_principal_answer_each_other() {
-    let (mut client, mut sent, _) = client();
-    client.cx.scope = Scope::new(ScopeKind::Request);
-    let call = tokio::spawn(client.call("tools/call", CALL));
-    let id = asked(&mut sent).await["callback_id"].clone();
-    client.cx.scope = Scope::new(ScopeKind::Request);
-    assert_eq!(respond(&mut client, &id, r#""cancel""#).await.unwrap(), "accepted");
-    assert_eq!(call.await.unwrap().unwrap().as_body().unwrap().as_raw().as_str(), "false");
-}
-
 #[tokio::test(start_paused = true)]
 async fn an_unanswered_question_is_repeated_and_confirms_nothing() {
     let (mut client, mut sent, layer) = client();

@@ -1,6 +1,5 @@
 //! The cancellation signal of one call, shared by its handler and the layer.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context as Task, Poll, Waker};
@@ -183,8 +182,4 @@ impl Drop for CancelSignal {
     }
 }
 
-impl fmt::Debug for CancelSignal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.is_cancelled() { "CancelSignal(cancelled)" } else { "CancelSignal" })
-    }
-}
+mgp_types::opaque_debug!(CancelSignal);

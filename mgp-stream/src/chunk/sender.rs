@@ -5,16 +5,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Waker;
 
-use bytestring::ByteString;
 use mgp_types::mcp::ContentBlock;
 use mgp_types::method::{Notification, StreamChunk, StreamGapUnrecoverable};
 use mgp_types::mgp::GapUnrecoverableParams;
-use mgp_types::service::{
-    Call, CallKey, Chunk, ConsumerGone, Context, Method, Params, Peer, Principal, Scope,
-    StreamLimit,
-};
+use mgp_types::service::{Chunk, ConsumerGone, Params, StreamLimit};
 use mgp_types::sync::Mutex;
-use mgp_types::{Id, Payload, RpcError};
+use mgp_types::{Id, Payload};
 use serde::Serialize;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
@@ -22,6 +18,7 @@ use tokio::time::{Instant, timeout_at};
 use super::pace::{NextSlot, Pace};
 use super::too_long::StreamTooLong;
 use crate::cancel::CancelSignal;
+use crate::recipient::Recipient;
 
 /// The maximum number of sent chunks of one call that are kept in case its caller misses some.
 const MAX_KEPT_CHUNKS: usize = 32;
@@ -31,38 +28,6 @@ const MAX_KEPT_BYTES: usize = 64 << 10;
 const MAX_RESENT: usize = 256;
 /// The maximum number of missing chunks that are handled per notification from the caller.
 const MAX_MISSING: usize = 64;
-
-/// The caller of a call, to whom notifications about the call are sent.
-#[derive(Clone, Debug)]
-pub(crate) struct Recipient {
-    pub(crate) peer: Peer,
-    pub(crate) scope: Scope,
-    pub(crate) principal: Principal,
-    pub(crate) key: CallKey,
-    /// The id that the caller gave the call.
-    pub(crate) id: Id,
-    /// The trace id of the call.
-    pub(crate) trace: Option<ByteString>,
-}
-
-impl Recipient {
-    pub(crate) async fn notify(
-        &self,
-        method: &'static str,
-        params: Result<Payload, RpcError>,
-    ) -> Result<(), ConsumerGone> {
-        let params = params
-            .and_then(|params| Params::split(method, params.as_shared().clone()))
-            .map_err(|_| ConsumerGone)?;
-        self.send(method, params).await
-    }
-
-    async fn send(&self, method: &'static str, params: Params) -> Result<(), ConsumerGone> {
-        let cx = Context::new(self.peer.clone(), self.scope.clone(), self.principal.clone());
-        let call = Call::notification(Method::from_static(method), params, cx).related(self.key);
-        self.peer.send(call).await.map(drop).map_err(|_| ConsumerGone)
-    }
-}
 
 /// Sender that numbers the chunks of one call, and sends them at the caller's pace, up to the size limit of this side.
 #[derive(Debug)]

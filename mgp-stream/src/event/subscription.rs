@@ -82,7 +82,7 @@ pub(super) struct Subscription {
     is_stuck: AtomicBool,
 }
 
-/// The minimum interval between two uses of a durable subscription that are stored.
+/// The minimum interval at which the last use of a durable subscription is stored.
 const NOTE_INTERVAL: Duration = Duration::from_hours(1);
 
 struct SubscriptionState {

@@ -167,7 +167,7 @@ impl Catalog {
         self.tools.set(slot, None, generation);
     }
 
-    /// Inserts a server; it replaces the server with the same number. If the state of the server differs, its tools
+    /// Inserts a server, in place of the server with the same number. If the state of the server differs, its tools
     /// count as changed.
     pub(crate) fn insert_server(&mut self, registered: ServerRecord, generation: u64) {
         let number = registered.server.number;

@@ -96,8 +96,8 @@ impl Entry {
         self.description.as_ref().map(|text| text.get(&self.definition))
     }
 
-    /// Returns the effective risk: the risk that the kernel decided, else the higher one of the two risks that the
-    /// server claims. If neither is known, the tool is dangerous.
+    /// Returns the effective risk: the risk that the kernel decided, else the higher of the two risks that the server
+    /// claims. If neither is known, the tool is dangerous.
     pub(crate) fn risk(&self) -> RiskLevel {
         let Some(security) = &self.security else { return RiskLevel::Dangerous };
         match (&security.effective_risk_level, self.security_source) {

@@ -103,8 +103,8 @@ impl ToolEntry {
         self
     }
 
-    /// Adds categories; `a/b` and `a.b` mean `b` below `a`. A tool without categories gets those of its server, or else
-    /// a category derived from its words.
+    /// Adds categories; `a/b` and `a.b` mean `b` below `a`. A tool without categories gets the categories of its
+    /// server, or else a category derived from its words.
     pub fn categories<C: Into<String>>(mut self, all: impl IntoIterator<Item = C>) -> Self {
         self.categories.extend(all.into_iter().map(Into::into));
         self

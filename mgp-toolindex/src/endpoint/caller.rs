@@ -1,6 +1,5 @@
 //! Decides which tools a caller can find. The same decisions apply to the caller's calls and lists (MGP §16.5, §5).
 
-use std::fmt;
 use std::sync::Arc;
 
 use mgp_types::service::{Context, CredentialGrant, ServerId, Visibility};
@@ -70,8 +69,4 @@ impl Allowed for Caller {
     }
 }
 
-impl fmt::Debug for Caller {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Caller").field(&self.cx.principal).finish()
-    }
-}
+mgp_types::opaque_debug!(Caller);

@@ -201,7 +201,7 @@ impl EndpointsState {
         )
     }
 
-    /// Records a search in the history of the index, if there is one.
+    /// Records a search in the history of the index, if the index has a history.
     pub(super) fn record_search(
         &self,
         cx: &Context,

@@ -182,7 +182,8 @@ impl<'a> RenderedTool<'a> {
             let fitted = fit(tool, max.checked_sub(other.saturating_add(end))?)?;
             (signs_at_end(&fitted) <= end).then_some((fitted, end))
         };
-        // Few schemas end in many brackets, so small allowances for closing brackets are tried first.
+        // Reserve tokens for the punctuation at the end of the schema (see `signs_at_end`): few at first, because few
+        // schemas end in many brackets, and more if they do not suffice.
         let (fitted, end) = [8, 40, 160].into_iter().find_map(fits)?;
         rendered.trimmed = fitted.is_trimmed.then_some(true);
         rendered.description = fitted.description;
@@ -199,7 +200,7 @@ fn signs_at_end(fitted: &Fitted) -> u32 {
     u32::try_from(signs).unwrap_or(u32::MAX)
 }
 
-/// Renders the tools in order while there is room; also returns the number of omitted ones.
+/// Renders the tools in order while there is room; also returns the number of omitted tools.
 ///
 /// Each tool can use all room except the tokens reserved for the tools after it, so that no tool is trimmed while there
 /// is room.

@@ -68,10 +68,10 @@ pub(super) struct Change<'a> {
     pub(super) servers_freed: Vec<ServerNumber>,
     /// If set, the change altered something, so it must be published.
     pub(super) has_changes: bool,
-    /// The number of added and removed documents, without restored ones.
+    /// The number of added and removed documents; restored documents are not counted.
     #[cfg(feature = "sqlite")]
     pub(super) changed_documents: usize,
-    /// The changes for the database, if there is one.
+    /// The changes for the database, if the index has a database.
     #[cfg(feature = "sqlite")]
     pub(super) notes: Option<Vec<ServerChange>>,
 }
@@ -363,7 +363,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Returns the categories of a tool: its own, else those of its server, else a derived one.
+    /// Returns the categories of a tool: its own, else the categories of its server, else a derived category.
     fn categories(&mut self, given: &ToolEntry, server: &Server) -> Labels {
         let own = all_canonical(&given.categories);
         if !own.is_empty() {

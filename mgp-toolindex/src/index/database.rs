@@ -26,7 +26,7 @@ use crate::vector::VectorTable;
 /// The minimum number of changed documents after which the segments are stored again. Fewer documents are indexed
 /// quickly when the index is opened again.
 const MIN_CHANGED_DOCUMENTS: usize = 1000;
-/// The segments are stored again only if at least one in this many documents has changed.
+/// The segments are stored again only if at least one document in this many has changed.
 const CHANGED_FRACTION: usize = 8;
 
 /// The result of restoring an index.

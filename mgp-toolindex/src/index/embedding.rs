@@ -53,7 +53,7 @@ struct QueueState {
     servers: Bitmap,
     /// The tools that could not be embedded.
     failed: Bitmap,
-    /// Servers with waiting tools; the last one is embedded next. A server can be in the queue twice.
+    /// Servers with waiting tools; the last server is embedded next. A server can be in the queue twice.
     queue: Vec<ServerNumber>,
     /// The length of `queue` at which duplicates are removed again.
     deduplicate_at: usize,
@@ -74,7 +74,7 @@ enum EmbeddedJob {
 // === impl EmbeddingQueue ===
 
 impl EmbeddingQueue {
-    /// Queues tools and servers; the last ones are embedded first.
+    /// Queues tools and servers; the tools and servers queued last are embedded first.
     pub(super) fn add(
         &self,
         shared: &Arc<SharedIndex>,

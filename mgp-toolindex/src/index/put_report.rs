@@ -46,7 +46,7 @@ pub enum ToolRefusal {
         /// The maximum number of characters.
         most: usize,
     },
-    /// The server lists two tools of the same name; the first one is used.
+    /// The server lists two tools of the same name; the first tool is used.
     #[error("its server lists another tool of the same name before it")]
     SameName,
     /// The definition is so large that it would fill a context window.

@@ -1,6 +1,5 @@
 //! The handle of an index (MGP §16.4).
 
-use std::fmt;
 use std::sync::Arc;
 
 use mgp_types::mgp::ServerState;
@@ -187,7 +186,7 @@ impl ToolIndex {
         }
     }
 
-    /// Returns the history, if the index was built with one.
+    /// Returns the history, if the index was built with a history.
     #[must_use]
     pub fn history(&self) -> Option<&History> {
         self.shared.history.as_ref()
@@ -206,13 +205,4 @@ impl Default for ToolIndex {
     }
 }
 
-impl fmt::Debug for ToolIndex {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let now = self.shared.snapshot();
-        f.debug_struct("ToolIndex")
-            .field("tools", &now.catalog.len())
-            .field("servers", &now.catalog.server_count())
-            .field("generation", &now.generation)
-            .finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(ToolIndex);

@@ -14,7 +14,7 @@ use crate::error::IndexError;
 use crate::search::Filter;
 use crate::text::{Analyzer, INPUT_PREFIX, OUTPUT_PREFIX, kind_words};
 
-/// The maximum number of cached sets of each kind; the least recently used one is evicted.
+/// The maximum number of cached sets of each kind; the least recently used set is evicted.
 const MAX_SETS: usize = 64;
 
 /// The maximum number of words of an input or output type that the index looks up.

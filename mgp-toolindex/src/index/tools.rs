@@ -126,7 +126,7 @@ impl ToolIndex {
         CountProgress::Some(count)
     }
 
-    /// Stores counts in the database, if there is one.
+    /// Stores counts in the database, if the index has a database.
     #[cfg_attr(
         not(feature = "sqlite"),
         expect(clippy::unused_self, reason = "an index in memory keeps counts with its tools")

@@ -1,5 +1,7 @@
 //! Finds tools by names with typing errors: one or two letters missing, wrong, added or swapped (MGP §16.4).
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 use tantivy::postings::TermInfo;
 use tantivy::schema::IndexRecordOption;
@@ -35,11 +37,21 @@ const MAX_TOOLS: u64 = 20_000;
 const WORDS_SHARE: f32 = 0.9;
 
 /// The indexed words of names that are similar to one word of the query.
+#[derive(Default)]
 struct SimilarWords {
     /// The segment of each word, its postings, and its similarity.
     found: Vec<(usize, TermInfo, f32)>,
     /// The number of tools whose names have a similar word.
     tools: u64,
+}
+
+/// A word that a misspelled word may mean.
+struct Correction {
+    word: String,
+    /// The number of changes, and whether the word is not English; the least distance is the best.
+    distance: (usize, bool),
+    /// The number of tools whose names have the word.
+    tools: usize,
 }
 
 impl KeywordReader {
@@ -53,7 +65,7 @@ impl KeywordReader {
         let mut scores: FxHashMap<Slot, f32> = FxHashMap::default();
         let mut all = 0.0;
         for word in words.raw.iter().take(MAX_WORDS) {
-            let similar = self.similar(word)?;
+            let similar = self.similar(word, within)?;
             let weight = idf(similar.tools, self.documents().max(similar.tools));
             all += weight;
             if similar.tools > MAX_TOOLS {
@@ -70,7 +82,7 @@ impl KeywordReader {
         }
         let is_name = words.raw.len() <= MAX_NAME_WORDS && words.whole.len() <= MAX_LETTERS;
         if is_name && words.whole.len() >= MIN_LETTERS {
-            let similar = self.similar(&words.whole)?;
+            let similar = self.similar(&words.whole, within)?;
             if similar.tools <= MAX_TOOLS {
                 self.collect(&similar, within, &mut scores)?;
             }
@@ -82,29 +94,40 @@ impl KeywordReader {
         Ok(top.into_sorted())
     }
 
-    /// Finds indexed words of names that are similar to a word. If the word itself is indexed, returns only that word,
-    /// because it was probably not misspelled.
-    fn similar(&self, word: &str) -> Result<SimilarWords, IndexError> {
+    /// Finds indexed words of names that are similar to a word. If a tool in `within` has the word itself, returns only
+    /// that word, because it was probably not misspelled.
+    fn similar(&self, word: &str, within: Option<&Bitmap>) -> Result<SimilarWords, IndexError> {
         let (mut found, mut tools) = (Vec::new(), 0);
         for (at, segment) in self.segments.iter().enumerate() {
-            let known = segment.body.name.index.terms().get(word);
-            if let Some(info) = known.map_err(tantivy::TantivyError::from)? {
+            let index = &segment.body.name.index;
+            let known = index.terms().get(word).map_err(tantivy::TantivyError::from)?;
+            if let Some(info) = known
+                && segment.has_word(index, &info, within)?
+            {
                 tools += u64::from(info.doc_freq);
                 found.push((at, info, 1.0));
             }
         }
+        if found.is_empty() {
+            let letters: Vec<char> = word.chars().collect();
+            for (at, info, term) in self.terms_near(word)? {
+                tools += u64::from(info.doc_freq);
+                found.push((at, info, similarity(&letters, &term)));
+            }
+        }
+        Ok(SimilarWords { found, tools })
+    }
+
+    /// Returns the indexed words of names that differ from a word in at most one or two letters, depending on its
+    /// length; each with its segment and its postings there.
+    fn terms_near(&self, word: &str) -> Result<Vec<(usize, TermInfo, String)>, IndexError> {
         let max = match word.chars().count() {
-            // A word that occurs in names was probably not misspelled.
-            _ if tools > 0 => 0,
             MIN_LETTERS..MIN_LETTERS_OF_TWO => 1,
             MIN_LETTERS_OF_TWO..=MAX_LETTERS => 2,
-            _ => 0,
+            _ => return Ok(Vec::new()),
         };
-        if max == 0 {
-            return Ok(SimilarWords { found, tools });
-        }
         let automaton = TypoAutomaton::new(word, max);
-        let letters: Vec<char> = word.chars().collect();
+        let mut near = Vec::new();
         for (at, segment) in self.segments.iter().enumerate() {
             let mut stream = segment
                 .body
@@ -115,12 +138,52 @@ impl KeywordReader {
                 .into_stream()
                 .map_err(tantivy::TantivyError::from)?;
             while let Some((term, info)) = stream.next() {
-                let Ok(term) = std::str::from_utf8(term) else { continue };
-                found.push((at, info.clone(), similarity(&letters, term)));
-                tools += u64::from(info.doc_freq);
+                if let Ok(term) = std::str::from_utf8(term) {
+                    near.push((at, info.clone(), term.to_owned()));
+                }
             }
         }
-        Ok(SimilarWords { found, tools })
+        Ok(near)
+    }
+
+    /// Returns the word that a misspelled word most likely means: the word in the names of tools in `within` that has
+    /// the same beginning and the fewest changes. Among several such words, prefers English words, and then the most
+    /// frequent word.
+    pub(crate) fn correction(
+        &self,
+        word: &str,
+        within: Option<&Bitmap>,
+        is_english: &dyn Fn(&str) -> bool,
+    ) -> Result<Option<String>, IndexError> {
+        let letters: Vec<char> = word.chars().collect();
+        let mut candidates: BTreeMap<String, SimilarWords> = BTreeMap::new();
+        for (at, info, term) in self.terms_near(word)? {
+            candidates.entry(term).or_default().found.push((at, info, 1.0));
+        }
+        let mut best: Option<Correction> = None;
+        for (term, similar) in candidates {
+            let other: Vec<char> = term.chars().collect();
+            // A short word with a letter that the other lacks is mostly another word: `mapo` is not `maps`.
+            let is_other_word = letters.len() == MIN_LETTERS
+                && letters.iter().any(|letter| !other.contains(letter));
+            if is_other_word || other.len() < MIN_LETTERS || !have_same_beginning(&letters, &other)
+            {
+                continue;
+            }
+            let distance = (changes(&letters, &other), !is_english(&term));
+            if best.as_ref().is_some_and(|best| best.distance < distance) {
+                continue;
+            }
+            let mut tools = FxHashMap::default();
+            self.collect(&similar, within, &mut tools)?;
+            let is_better = best
+                .as_ref()
+                .is_none_or(|best| distance < best.distance || tools.len() > best.tools);
+            if is_better && !tools.is_empty() {
+                best = Some(Correction { word: term, distance, tools: tools.len() });
+            }
+        }
+        Ok(best.map(|best| best.word))
     }
 
     /// Collects the tools that have one of the words, each with the highest similarity.
@@ -151,6 +214,16 @@ impl KeywordReader {
             }
         }
         Ok(())
+    }
+}
+
+/// Returns whether two words begin with the same letter, or with the same two letters in the other order.
+fn have_same_beginning(a: &[char], b: &[char]) -> bool {
+    match (a, b) {
+        ([first, second, ..], [other, next, ..]) => {
+            first == other || (first, second) == (next, other)
+        }
+        _ => false,
     }
 }
 

@@ -17,7 +17,7 @@ const MIN_CLASS_SIZE: u32 = 2_000;
 /// The ratio between the largest and the smallest segment of a class.
 const CLASS_RATIO: u32 = 4;
 
-/// A segment is due for a merge if more than one in this many of its documents is deleted.
+/// A segment is merged if more than one document in this many of its documents is deleted.
 const MAX_DELETED_RATIO: u32 = 4;
 
 /// Segments that are due for a merge.
@@ -42,7 +42,8 @@ impl Merge {
     }
 }
 
-/// Returns the segments to merge next: all segments of the smallest size class that is due; empty if no class is due.
+/// Returns the segments to merge next, i.e. all segments of the smallest size class that is due. Returns no segment if
+/// no class is due.
 pub(super) fn segments_to_merge(segments: &[IndexSegment]) -> Vec<IndexSegment> {
     let mut sorted: Vec<&IndexSegment> = segments.iter().collect();
     sorted.sort_by_key(|segment| std::cmp::Reverse(segment.documents()));

@@ -93,7 +93,7 @@ impl<'a> QueryTerms<'a> {
     }
 
     /// Returns the score of each word for each of these tools: first the scores of the first word for all tools, then
-    /// those of the second word, and so on.
+    /// the scores of the second word, and so on.
     pub(crate) fn each(&self, slots: &[Slot]) -> Result<Vec<f32>, IndexError> {
         let mut scores = vec![0.0; slots.len() * self.words.len()];
         self.visit(slots, |word, at, score| scores[word * slots.len() + at] = score)?;
@@ -182,7 +182,7 @@ fn scan(
     }
 }
 
-/// Visits the wanted documents by seeking from one to the next.
+/// Visits the wanted documents by seeking from each wanted document to the next.
 fn seek(
     list: &mut BlockSegmentPostings,
     tools: &[WantedTool],

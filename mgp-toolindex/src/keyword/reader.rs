@@ -13,7 +13,8 @@ use crate::catalog::{Bitmap, ChunkedList};
 use crate::error::IndexError;
 use crate::text::{Field, QueryWords};
 
-/// The place of a tool's document: the number of the segment, and the number of the document in the segment.
+/// The address of a tool's document in the inverted index: the number of the segment, and the number of the document in
+/// the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DocumentAddress {
     pub(super) segment: u32,
@@ -66,9 +67,14 @@ impl KeywordReader {
         QueryTerms::new(self, words)
     }
 
-    /// Returns whether a word occurs in any tool.
-    pub(crate) fn has_word(&self, word: &str) -> bool {
-        self.count(word, Field::Text).is_ok_and(|count| count > 0)
+    /// Returns whether a word occurs in a tool of `within`. Other tools do not count, because the results would show
+    /// callers which words hidden tools have.
+    pub(crate) fn has_word(&self, word: &str, within: Option<&Bitmap>) -> bool {
+        self.segments.iter().any(|segment| {
+            let index = &segment.body.index(Field::Text).index;
+            let info = index.terms().get(word).ok().flatten();
+            info.is_some_and(|info| segment.has_word(index, &info, within).unwrap_or(false))
+        })
     }
 
     /// Returns the inverse document frequency of a word.

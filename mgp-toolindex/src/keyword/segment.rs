@@ -8,10 +8,10 @@ use tantivy::fastfield::AliveBitSet;
 use tantivy::fieldnorm::FieldNormsSerializer;
 use tantivy::index::{InvertedIndexReader, Segment, SegmentComponent, SegmentReader};
 use tantivy::indexer::merge_filtered_segments;
-use tantivy::postings::InvertedIndexSerializer;
+use tantivy::postings::{InvertedIndexSerializer, TermInfo};
 use tantivy::schema::{self, IndexRecordOption, Schema, TextFieldIndexing, TextOptions};
 use tantivy::store::StoreWriter;
-use tantivy::{Index, IndexSettings, TantivyError};
+use tantivy::{DocSet, Index, IndexSettings, TERMINATED, TantivyError};
 
 use super::postings_builder::PostingsBuilder;
 use crate::catalog::{Bitmap, Slot};
@@ -217,6 +217,25 @@ impl IndexSegment {
     #[inline]
     pub(super) fn is_live(&self, doc: u32) -> bool {
         self.live.as_ref().is_none_or(|live| live.contains(doc))
+    }
+
+    /// Returns whether a word occurs in a tool of `within`, given the index of a field and the word's postings.
+    pub(super) fn has_word(
+        &self,
+        index: &InvertedIndexReader,
+        info: &TermInfo,
+        within: Option<&Bitmap>,
+    ) -> tantivy::Result<bool> {
+        let mut postings = index.read_postings_from_terminfo(info, IndexRecordOption::Basic)?;
+        let mut doc = postings.doc();
+        while doc != TERMINATED {
+            let slot = self.body.slots[doc as usize];
+            if self.is_live(doc) && within.is_none_or(|within| within.contains(slot)) {
+                return Ok(true);
+            }
+            doc = postings.advance();
+        }
+        Ok(false)
     }
 
     /// Returns the documents that are not deleted, and their tools.

@@ -69,7 +69,7 @@ struct StoredSegment {
 // === impl StoredSegments ===
 
 impl StoredSegments {
-    /// Reads the stored segments, and skips those that are damaged or contain a tool that is not in the index.
+    /// Reads the stored segments; skips segments that are damaged or contain a tool that is not in the index.
     pub(super) fn read(
         format: &Format,
         key: &str,
@@ -113,7 +113,7 @@ impl StoredSegments {
         }
     }
 
-    /// Returns the segments in the form of newly built ones.
+    /// Returns the segments in the form of newly built segments.
     pub(super) fn into_built(self) -> impl Iterator<Item = BuiltSegment> {
         self.segments.into_iter().map(|segment| segment.built)
     }

@@ -62,6 +62,37 @@ fn names_with_typing_errors_are_found() {
 }
 
 #[test]
+fn a_word_of_a_hidden_tool_is_unknown() {
+    let (_writer, reader) = reader(&["read_file", "raed_mail"]);
+    let [visible, hidden]: [Bitmap; 2] = [0, 1].map(|slot| [slot].into_iter().collect());
+    let query = Analyzer::new().query("raed");
+    let found = |within: &Bitmap| slots(&reader.fuzzy(&query, 3, Some(within)).unwrap());
+    assert_eq!((found(&visible), found(&hidden)), (vec![0], vec![1]));
+    assert!(reader.has_word("mail", None) && reader.has_word("mail", Some(&hidden)));
+    assert!(!reader.has_word("mail", Some(&visible)));
+}
+
+#[test]
+fn a_misspelled_word_is_corrected_by_names() {
+    let names = ["read_file", "write_file", "list_directory", "read_field"];
+    let (_writer, reader) = reader(&names);
+    let check = |word: &str, within: Option<&Bitmap>, expected: Option<&str>| {
+        let is_english = |word: &str| word != "directori";
+        let found = reader.correction(word, within, &is_english).unwrap();
+        assert_eq!(found.as_deref(), expected, "{word}");
+    };
+    check("fiel", None, Some("file"));
+    check("wriet", None, Some("write"));
+    check("driectory", None, Some("directory"));
+    check("bead", None, None);
+    check("filo", None, None);
+    check("zebra", None, None);
+    let within: Bitmap = [1].into_iter().collect();
+    check("fiel", Some(&within), Some("file"));
+    check("raed", Some(&within), None);
+}
+
+#[test]
 fn rare_words_weigh_more() {
     let (_writer, reader) = reader(&["read_file", "write_file", "copy_file"]);
     let stem = |word: &str| Analyzer::new().stem(word);

@@ -8,11 +8,11 @@ use crate::catalog::Slot;
 #[derive(Debug)]
 pub(crate) struct TopTools {
     max: usize,
-    /// A heap whose top is the worst one of the kept tools.
+    /// A heap whose top is the worst of the kept tools.
     best: BinaryHeap<Reverse<Scored>>,
 }
 
-/// A scored tool. The greater of two tools is the better one: it has the higher score or, if the scores are equal, the
+/// A scored tool. The greater of two tools is the better tool: it has the higher score or, if the scores are equal, the
 /// lower slot.
 #[derive(Clone, Copy, Debug)]
 struct Scored {

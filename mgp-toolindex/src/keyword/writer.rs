@@ -59,7 +59,7 @@ impl KeywordWriter {
         }
     }
 
-    /// Loads stored segments for the current change; skips those that are damaged or have an unknown tool.
+    /// Loads stored segments for the current change; skips segments that are damaged or have an unknown tool.
     #[cfg(feature = "sqlite")]
     pub(crate) fn restore(
         &mut self,
@@ -134,7 +134,8 @@ impl KeywordWriter {
         }
     }
 
-    /// Returns the segments to merge, if there are too many of one size, or one has too many deleted documents.
+    /// Returns the segments to merge, if there are too many segments of one size, or a segment has too many deleted
+    /// documents.
     ///
     /// Pass the result of the merge to [`Self::refresh`]; until then this method returns the same segments.
     pub(crate) fn merge(&self) -> Option<Merge> {

@@ -49,7 +49,8 @@ const MIGRATIONS: &[&str] = &[
 /// The condition for the rows of one agent of a subject, or of a subject without an agent.
 const OF_AGENT: &str = "WHERE tenant = ?1 AND subject = ?2";
 
-/// The condition for the rows of a subject, and for those of its agents that were stored with [`HistoryScope::Agent`].
+/// The condition for the rows of a subject, and for the rows of its agents that were stored with
+/// [`HistoryScope::Agent`].
 const OF_SUBJECT: &str = "WHERE tenant = ?1
     AND (subject = ?2 OR substr(subject, 1, length(?2) + 1) = ?2 || char(31))";
 
@@ -57,8 +58,8 @@ const OF_SUBJECT: &str = "WHERE tenant = ?1
 /// agents are left out: the agents of one subject must not count as several subjects.
 const USED: &str = "WHERE (?1 OR instr(subject, char(31)) = 0)";
 
-/// The statement that stores a query. A stored vector is kept if there is no new one: a history without an embedder has
-/// none, but a later one with the same embedder uses the stored one.
+/// The statement that stores a query. A stored vector is kept if there is no new vector: a history without an embedder
+/// has no vectors, but a later history with the same embedder uses the stored vector.
 const STORE_QUERY: &str = "
     INSERT INTO toolindex_history VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
     ON CONFLICT (key) DO UPDATE SET
@@ -81,8 +82,8 @@ pub(super) struct HistoryDatabase {
     /// A lock that is held until a write has finished.
     writing: tokio::sync::Mutex<()>,
     is_writing: AtomicBool,
-    /// The vectors read from the database. Once an embedder is set, those of its model are restored, and the others
-    /// dropped.
+    /// The vectors read from the database. Once an embedder is set, the vectors of its model are restored, and the
+    /// others dropped.
     vectors: Mutex<Vec<StoredVector>>,
 }
 
@@ -267,7 +268,7 @@ impl HistoryDatabase {
         Box::pin(async move { done.await.map(|()| erased) })
     }
 
-    /// Returns the ids of all tools in the database, including those that this history does not use.
+    /// Returns the ids of all tools in the database, including tools that this history does not use.
     pub(super) async fn called_tools(&self) -> Result<Vec<String>, StoreError> {
         let read = self.db.read(|conn| {
             let mut tools = conn.prepare("SELECT DISTINCT tool FROM toolindex_history_call")?;
@@ -451,7 +452,7 @@ fn secret(conn: &Connection) -> Result<HashKey, StoreError> {
     Ok(HashKey(secret))
 }
 
-/// Reads the newest queries, in ascending order of time; damaged ones are skipped.
+/// Reads the newest queries, in ascending order of time; damaged queries are skipped.
 fn load(conn: &Connection, max: usize, scope: HistoryScope) -> Result<Vec<QueryRow>, StoreError> {
     let mut calls =
         conn.prepare("SELECT tool, count FROM toolindex_history_call WHERE key = ?1")?;

@@ -6,7 +6,7 @@ use super::partition::Partition;
 use super::query::{QueryId, StoredQuery, ToolCalls, WordHash};
 use super::table::HistoryTable;
 
-/// The maximum number of past queries that vote for tools; the most similar ones are taken.
+/// The maximum number of past queries that vote for tools; the most similar queries are taken.
 const MAX_VOTERS: usize = 12;
 /// The vote of a past query is its similarity to the power of this exponent.
 const VOTE_EXPONENT: i32 = 4;
@@ -18,7 +18,7 @@ const MAX_CANDIDATES: usize = 40;
 /// The maximum number of tools that past calls can suggest for one query.
 const MAX_TOOLS: usize = 24;
 
-/// The number of average queries that every tool is assumed to have had, so that a few real ones are not decisive.
+/// The number of average queries that every tool is assumed to have had, so that a few real queries are not decisive.
 const AVERAGE_QUERIES: f32 = 2.0;
 
 /// The divisor that scales the word feature to about one.

@@ -25,8 +25,8 @@ const MOST_LIFT: f32 = 0.8;
 /// The exponent of the logarithm of the ratio in a lift. It is below 1, so a lift grows more slowly than the logarithm.
 const LIFT_EXPONENT: f32 = 0.8;
 
-/// The number of pseudo-examples that the average in `reach` includes besides the stored ones. Each gives the tools a
-/// share of 0, so the reach stays low while there are few examples.
+/// The number of pseudo-examples that the average in `reach` includes in addition to the stored examples. Each
+/// pseudo-example gives the tools a share of 0, so the reach stays low while there are few examples.
 const REACH_DOUBT: f32 = 8.0;
 
 /// The minimum share of *none of them* as a divisor, so that a lift is finite.

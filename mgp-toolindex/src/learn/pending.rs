@@ -14,7 +14,7 @@ const PENDING_TTL: Duration = Duration::from_mins(10);
 /// The maximum number of remembered searches of a session; the oldest is dropped.
 const MAX_PER_SESSION: usize = 8;
 
-/// The maximum number of sessions with remembered searches; the least recently used one is dropped.
+/// The maximum number of sessions with remembered searches; the least recently used session is dropped.
 const MAX_SESSIONS: usize = 1024;
 /// The maximum number of such sessions of one subject.
 const MAX_SESSIONS_PER_SUBJECT: usize = 256;

@@ -18,10 +18,11 @@ use crate::vector::VectorTable;
 /// The number of new calls after which a model is fitted again; they must also be at least a fifth of the queries.
 const MIN_NEW_CALLS: usize = 8;
 
-/// The maximum number of other subjects of a tenant from which a subject learns: those that called a tool last.
+/// The maximum number of other subjects of a tenant from which a subject learns: the subjects that have most recently
+/// called a tool.
 const MAX_OTHERS: usize = 16;
 
-/// All stored queries and tools; each partition has those of one owner.
+/// All stored queries and tools; each partition has the queries and tools of one owner.
 #[derive(Debug)]
 pub(super) struct HistoryTable {
     pub(super) config: HistoryConfig,
@@ -47,7 +48,7 @@ pub(super) struct HistoryTable {
     without_vector: BTreeSet<QueryId>,
     /// If set, a model must be fitted.
     pub(super) is_due: bool,
-    /// The queries to write to the database, if there is one.
+    /// The queries to write to the database, if the history has a database.
     pub(super) changed: Option<FxHashSet<QueryKey>>,
 }
 
@@ -383,7 +384,7 @@ impl HistoryTable {
         tool
     }
 
-    /// If an owner has too many queries for a tool, removes the tool from the least recently used one. Removes that
+    /// If an owner has too many queries for a tool, removes the tool from the least recently used query. Removes this
     /// query if it has no other tool.
     fn enforce_tool_bound(&mut self, owner: &Owner, tool: u32) {
         let Some(query_ids) = self.tools.get(tool).map(|used| &used.query_ids) else { return };

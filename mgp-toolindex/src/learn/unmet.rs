@@ -6,9 +6,9 @@ use std::mem;
 
 use super::query::Owner;
 
-/// The maximum number of unmet searches of one subject; the oldest one is dropped.
+/// The maximum number of unmet searches of one subject; the oldest search is dropped.
 const MAX_PER_OWNER: usize = 200;
-/// The maximum number of unmet searches in total; the oldest one is dropped.
+/// The maximum number of unmet searches in total; the oldest search is dropped.
 const MAX_TOTAL: usize = 5000;
 
 /// A query that found no tool, or after which no found tool was called.
@@ -19,7 +19,7 @@ pub struct UnmetSearch {
     pub query: String,
     /// The number of times that the query found nothing.
     pub found_nothing: u32,
-    /// The number of times that the query found tools of which none was called.
+    /// The number of times that the query found tools, but none of them was called.
     pub not_called: u32,
     /// The time of the last such search, in seconds since 1970.
     pub last: u64,

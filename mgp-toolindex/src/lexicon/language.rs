@@ -6,7 +6,7 @@ use rust_stemmers::{Algorithm, Stemmer};
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
-/// A language whose words are in the lexicon. For English, these are only the words that need no translation.
+/// A language whose words are in the lexicon. For English, the lexicon has only words that need no translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Language {
     Arabic,
@@ -69,7 +69,7 @@ impl Language {
     }
 
     /// Returns whether the language adds several endings in a row to a word, so that a known word can be the beginning
-    /// of a longer one.
+    /// of a longer word.
     pub(super) fn has_many_endings(self) -> bool {
         matches!(
             self,

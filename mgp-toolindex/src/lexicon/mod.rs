@@ -21,11 +21,13 @@ mod words;
 use std::borrow::Cow;
 
 #[cfg(feature = "lexicon")]
+pub(crate) use crate::embed::has_english;
+#[cfg(feature = "lexicon")]
 pub(crate) use related::{related, relations};
 #[cfg(feature = "lexicon")]
 pub(crate) use sum::calculator;
 #[cfg(feature = "lexicon")]
-pub(crate) use translate::translate;
+pub(crate) use translate::{misspelled, translate};
 
 /// A text in which foreign words are replaced by English words.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -39,6 +41,18 @@ pub(crate) struct Translation {
 #[cfg(not(feature = "lexicon"))]
 pub(crate) fn translate(_: &str, _: &dyn Fn(&str) -> bool) -> Option<Translation> {
     None
+}
+
+/// Returns no words, because words are not corrected in a crate that is built without the lexicon.
+#[cfg(not(feature = "lexicon"))]
+pub(crate) fn misspelled(_: &str, _: &dyn Fn(&str) -> bool) -> Vec<std::ops::Range<usize>> {
+    Vec::new()
+}
+
+/// Returns `false` for every word, because the crate is built without the lexicon.
+#[cfg(not(feature = "lexicon"))]
+pub(crate) fn has_english(_: &str) -> bool {
+    false
 }
 
 /// Returns no words, because the crate is built without the lexicon.

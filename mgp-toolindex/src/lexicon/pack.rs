@@ -177,8 +177,8 @@ fn key(language: Language, stems: &str) -> Vec<u8> {
     [&[language.mark()], stems.as_bytes()].concat()
 }
 
-/// Packs the English translations of a word into one number. Frequent English words come first, and so do those for
-/// which the word is a usual translation.
+/// Packs the English translations of a word into one number. Frequent English words, and words for which the foreign
+/// word is a usual translation, come first.
 fn value(mut lines: Vec<(usize, u64)>, max: usize) -> u64 {
     // `english.txt` begins with the words that are most frequent in tools, so a low line number means a frequent word.
     #[expect(clippy::cast_precision_loss, reason = "there are some thousand lines")]

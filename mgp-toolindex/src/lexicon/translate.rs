@@ -4,6 +4,8 @@
 //! the one whose lexicon has most of them, if it has more of them than the English lexicon. Otherwise only single words
 //! are replaced: those that another language has, but neither the English lexicon nor the index.
 
+use std::ops::Range;
+
 use super::Translation;
 use super::language::{LATIN, Language, Script, is_syllable};
 use super::token::{Token, tokens};
@@ -28,6 +30,10 @@ const MIN_LETTERS: usize = 4;
 /// The maximum number of words in an English text in which single foreign words are translated; in longer texts,
 /// unknown words are mostly names.
 const MAX_MIXED_WORDS: usize = 12;
+
+/// The maximum number of words in a text that is searched for misspelled words; in longer texts, unknown words are
+/// mostly names.
+const MAX_SPELLED_WORDS: usize = 24;
 
 /// The points that a language gets for a word of the text that its lexicon has.
 const KNOWN_POINTS: usize = 2;
@@ -81,6 +87,43 @@ pub(crate) fn translate(text: &str, is_known: &dyn Fn(&str) -> bool) -> Option<T
     let Writer { mut translation, likeliest, .. } = writer;
     translation.lesser.retain(|(word, _)| !likeliest.contains(word));
     Some(translation)
+}
+
+/// Returns the ranges of the words in an English text that are probably misspelled: words that neither the lexicon, the
+/// word table nor the index has, and that look neither like names nor like parts of identifiers.
+///
+/// `is_known` returns whether a word, given in lower case, occurs in the index. Without the word table, too many
+/// correct words are unknown, so none is returned.
+pub(crate) fn misspelled(text: &str, is_known: &dyn Fn(&str) -> bool) -> Vec<Range<usize>> {
+    let tokens = tokens(text, MAX_SPELLED_WORDS + 1);
+    if tokens.len() > MAX_SPELLED_WORDS || cfg!(not(feature = "static-table")) {
+        return Vec::new();
+    }
+    let reader = Reader { lexicon: Lexicon::get(), text, tokens: &tokens, language: None };
+    let is_misspelled = |at: usize, token: &Token| {
+        let word = reader.word(token);
+        let lower = word.to_lowercase();
+        let is_name = at > 0 && word.starts_with(char::is_uppercase);
+        word.is_ascii()
+            && word.len() >= MIN_LETTERS
+            && !is_name
+            && !is_joined(text, &token.range)
+            && !reader.is_english(token)
+            && !has_english(&lower)
+            && !has_english(&Language::English.stem(word))
+            && !is_known(&lower)
+    };
+    let words = tokens.iter().enumerate().filter(|(at, token)| is_misspelled(*at, token));
+    words.map(|(_, token)| token.range.clone()).collect()
+}
+
+/// Returns whether a word is a part of a text with dots inside, such as a file name or the address of a website, or a
+/// part of a contraction, such as `didn't`.
+fn is_joined(text: &str, word: &Range<usize>) -> bool {
+    let after = &text[word.end..];
+    let is_dotted = text[..word.start].ends_with('.')
+        || after.strip_prefix('.').is_some_and(|rest| rest.starts_with(char::is_alphanumeric));
+    is_dotted || after.starts_with("'t") || after.starts_with("\u{2019}t")
 }
 
 /// The result of a lookup: the number of tokens that were read, and the result for each of their parts.
@@ -426,6 +469,22 @@ mod tests {
     fn a_mixed_wish_keeps_its_english_words() {
         check("show me the Wetter in Berlin", "show me the weather in Berlin");
         check("PDFを読む", "PDF read");
+    }
+
+    #[cfg(feature = "static-table")]
+    #[test]
+    fn only_unknown_words_are_misspelled() {
+        let check = |text: &str, expected: &[&str]| {
+            let found = misspelled(text, &|word| word == "grafana");
+            let found: Vec<_> = found.into_iter().map(|range| &text[range]).collect();
+            assert_eq!(found, expected, "{text}");
+        };
+        check("creaet an invioce", &["creaet", "invioce"]);
+        check("open a grafana dashboard for Xyzqwv", &[]);
+        check("read qxzv_file, qxzvFile, qxzv.txt and www.qxzv.org", &[]);
+        check("the weather in Lisbon tomorrow", &[]);
+        check("it qxzvwn't work, nor did qxzvwm\u{2019}t", &[]);
+        check(&"creaet ".repeat(MAX_SPELLED_WORDS + 1), &[]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ static HEADS: &str = include_str!("../../data/lexicon.txt");
 
 /// The number of bits for one English word in a value.
 const BITS: usize = 12;
-/// The maximum number of English words in a value, which translate a foreign word or are related to an English one.
+/// The maximum number of English words in a value, which translate a foreign word or are related to an English word.
 pub(super) const MAX_SENSES: usize = 5;
 /// The value of words without a meaning of their own: articles, pronouns, auxiliary verbs.
 pub(super) const FUNCTION_WORD: u64 = (1 << BITS) - 1;
@@ -48,11 +48,12 @@ pub(super) struct Lexicon {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Senses(u64);
 
-/// The place in the lexicon after an everyday word, where the pairs that begin with it continue.
+/// The result of looking up an everyday word: its entry, and the position from which pairs that begin with the word
+/// are looked up.
 pub(super) struct Place {
     pub(super) senses: Option<Senses>,
-    /// If pairs begin with the word: the FST node after the word and a space, as its address and the sum of the outputs
-    /// on the path to it.
+    /// The FST node after the word and a space, as its address and the sum of the outputs on the path to the node.
+    /// `None` if no pairs begin with the word.
     pairs: Option<(CompiledAddr, u64)>,
 }
 
@@ -88,21 +89,21 @@ impl Lexicon {
         self.words.get(&key).map(|value| Senses(value.value()))
     }
 
-    /// Returns the place of an everyday word in the lexicon, given its stem.
+    /// Looks up an everyday word by its stem.
     pub(super) fn everyday(&self, stem: &str) -> Option<Place> {
         let root = (self.words.root().addr(), 0);
         let word = self.walk(self.walk(root, &[EVERYDAY_MARK])?, stem.as_bytes())?;
         Some(Place { senses: self.senses(word), pairs: self.walk(word, b" ") })
     }
 
-    /// Returns whether the stem is that of an everyday word, of the first word of a pair, or of a word with related
+    /// Returns whether a stem belongs to an everyday word, of the first word of a pair, or of a word with related
     /// words.
     pub(super) fn is_everyday(&self, stem: &str) -> bool {
         let is_whole = |place: Place| place.senses.is_some() || place.pairs.is_some();
         self.related(stem).is_some() || self.everyday(stem).is_some_and(is_whole)
     }
 
-    /// Returns the entry of a pair of everyday words, given the place of the first word and the stem of the second.
+    /// Returns the entry of a pair of everyday words, given the result for the first word and the stem of the second.
     pub(super) fn pair(&self, first: &Place, stem: &str) -> Option<Senses> {
         self.senses(self.walk(first.pairs?, stem.as_bytes())?)
     }

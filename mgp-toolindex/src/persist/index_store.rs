@@ -1,6 +1,5 @@
 //! The thread that writes the index to its database, and the handle of that thread.
 
-use std::fmt;
 use std::sync::{Arc, Condvar, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -129,10 +128,6 @@ impl IndexStore {
 
 #[cfg(test)]
 impl IndexStore {
-    pub(super) fn waiting(&self) -> usize {
-        self.shared.state.lock().queue.len()
-    }
-
     /// Returns a receiver whose sender is dropped when the thread ends.
     pub(super) fn progress(&self) -> watch::Receiver<impl Sized + use<>> {
         self.progress.clone()
@@ -146,12 +141,7 @@ impl Drop for IndexStore {
     }
 }
 
-impl fmt::Debug for IndexStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let waiting = self.shared.state.lock().queue.len();
-        f.debug_struct("IndexStore").field("waiting", &waiting).finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(IndexStore);
 
 /// The data of the writing thread.
 struct StoreWriter {

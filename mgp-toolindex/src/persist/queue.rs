@@ -35,7 +35,7 @@ pub(crate) enum Change {
 #[derive(Debug)]
 struct AtomicChanges {
     changes: Vec<Change>,
-    /// The sequence number of these changes, or of the last ones that were merged into them.
+    /// The sequence number of these changes; if later changes were merged into them, that of the last merged change.
     through: u64,
 }
 

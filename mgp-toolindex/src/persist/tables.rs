@@ -308,7 +308,7 @@ pub(super) fn load(conn: &Connection) -> Result<LoadedIndex, StoreError> {
     Ok(opened)
 }
 
-/// Reads the segments of the keyword index; damaged ones are skipped.
+/// Reads the segments of the keyword index; damaged segments are skipped.
 fn read_words(conn: &Connection) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
     let mut asked = conn.prepare("SELECT key, part FROM toolindex_words ORDER BY number")?;
     let mut rows = asked.query([])?;
@@ -319,7 +319,7 @@ fn read_words(conn: &Connection) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
     Ok(words)
 }
 
-/// Parses definitions; also returns the number of invalid ones.
+/// Parses definitions; also returns the number of invalid definitions.
 fn parse(given: Receiver<Vec<(usize, LoadedTool)>>) -> (Vec<(usize, LoadedTool)>, usize) {
     let (mut tools, mut damaged) = (Vec::new(), 0);
     for (place, mut tool) in given.into_iter().flatten() {

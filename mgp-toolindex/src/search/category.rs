@@ -7,8 +7,10 @@ use mgp_types::mgp::SearchStrategy;
 use rustc_hash::FxHashMap;
 
 use super::browse::browse;
-use super::rank::{Ranked, Ranking, weigh};
-use super::weight::MAX_UNNAMED_SCORE;
+use super::rank::{Ranked, Ranking, rank_by_evidence};
+use super::weight::{
+    CATEGORY_NAME_WEIGHT, CATEGORY_WEIGHT, MAX_UNNAMED_SCORE, NAMED_CATEGORY_SCORE,
+};
 use super::{Query, View};
 use crate::catalog::{Bitmap, canonical, is_in};
 use crate::error::IndexError;
@@ -24,11 +26,12 @@ pub(super) fn rank(
     within: Option<&Bitmap>,
     k: usize,
 ) -> Result<Ranking, IndexError> {
-    let ranking = weigh(view, query, text, SearchStrategy::Hybrid, within, MAX_TOOLS.max(k))?;
+    let ranking =
+        rank_by_evidence(view, query, text, SearchStrategy::Hybrid, within, MAX_TOOLS.max(k))?;
     let words = view.analyzer.query(&to_english(text));
     let is_asked = |stem: &str| words.terms.iter().any(|term| term.text == stem);
     let named = canonical(text);
-    // The score of each list of categories: half from the words of their names, half from its best tool.
+    // The score of each list of categories, from the words of their names and from its best tool.
     let mut fits: FxHashMap<u32, f32> = FxHashMap::default();
     let mut hits = ranking.hits;
     for hit in &mut hits {
@@ -44,18 +47,17 @@ pub(super) fn rank(
                     share(&view.analyzer.query(label).terms, &is_asked)
                 }
             });
-            0.5 * by_name.fold(0.0, f32::max) + 0.5 * own
+            CATEGORY_NAME_WEIGHT * by_name.fold(0.0, f32::max) + (1.0 - CATEGORY_NAME_WEIGHT) * own
         });
-        hit.score = 0.7 * fit + 0.3 * own;
+        hit.score = CATEGORY_WEIGHT * fit + (1.0 - CATEGORY_WEIGHT) * own;
     }
     if let Some(named) = named {
         // Add the other tools of a category that the query names.
-        let has = |hit: &Ranked, slot| hit.slot == slot;
         let rest = browse(view.catalog, within, k, &|slot, record| {
             record.entry.categories.words.iter().any(|label| is_in(label, &named))
-                && !hits.iter().any(|hit| has(hit, slot))
+                && !hits.iter().any(|hit| hit.slot == slot)
         });
-        hits.extend(rest.into_iter().map(|slot| Ranked::whole(slot, 0.35)));
+        hits.extend(rest.into_iter().map(|slot| Ranked::whole(slot, NAMED_CATEGORY_SCORE)));
     }
     // The sort is stable, so tools with equal scores keep their order.
     hits.sort_by(|a, b| b.score.total_cmp(&a.score));

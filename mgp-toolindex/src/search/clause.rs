@@ -357,7 +357,7 @@ fn separator(sentence: &str, words: &[(usize, &str)], after_comma: bool) -> Sepa
 }
 
 /// Returns the words of a text with their positions.
-fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(super) fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     let mut rest = text;
     std::iter::from_fn(move || {

@@ -6,6 +6,7 @@ mod category;
 mod clause;
 mod clause_scores;
 mod evidence;
+mod exclusion;
 mod filter;
 mod named;
 mod parsed_query;
@@ -14,6 +15,7 @@ mod query;
 mod rank;
 mod reason;
 mod search_result;
+mod spelling;
 #[cfg(test)]
 mod tests;
 mod view;

@@ -13,7 +13,7 @@ const MAX_NAME_LETTERS: usize = 96;
 const MAX_WORDS: usize = 8;
 
 /// The maximum number of words in a query that is tried as a misspelled name even if every word of it occurs in some
-/// tool.
+/// tool that the caller may find.
 const MAX_KNOWN_WORDS: usize = 3;
 
 /// The maximum number of tools that are returned for a name.
@@ -61,7 +61,7 @@ pub(super) fn find(
         return Ok(found);
     }
     let many = words.raw.len();
-    let is_odd = || words.terms.iter().any(|term| !view.keywords.has_word(&term.text));
+    let is_odd = || words.terms.iter().any(|term| !view.keywords.has_word(&term.text, within));
     if many > MAX_WORDS || many > MAX_KNOWN_WORDS && !is_odd() {
         return Ok(Vec::new());
     }

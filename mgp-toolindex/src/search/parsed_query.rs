@@ -214,7 +214,7 @@ fn hint_of(text: &str, own: &QueryWords, hints: &mut QueryWords, analyzer: &Anal
     hint
 }
 
-/// Returns whether a word is a less likely translation of a foreign one.
+/// Returns whether a word is a less likely translation of a foreign word.
 fn is_unlikely(stem: &str, own: &QueryWords) -> bool {
     own.terms.iter().any(|term| term.text == stem && term.weight < 1.0)
 }

@@ -11,7 +11,7 @@ use super::{Query, View};
 use crate::catalog::{Bitmap, Catalog, Slot};
 use crate::learn::History;
 
-/// The number of best tools of which past calls replace at most [`MAX_NEWCOMERS`].
+/// The number of best tools; past calls replace at most [`MAX_NEWCOMERS`] of them.
 const FIRST_TOOLS: usize = 5;
 
 /// The number of best tools that past calls never replace.
@@ -155,7 +155,7 @@ fn first_results(
     first
 }
 
-/// Lowers the shares of all other tools below those of the first results.
+/// Lowers the shares of all other tools below the shares of the first results.
 fn lower_others(shares: &mut [f32], first: &[usize]) {
     let least = first.iter().map(|at| shares[*at]).fold(f32::INFINITY, f32::min);
     for at in (0..shares.len()).filter(|at| !first.contains(at)) {

@@ -12,16 +12,18 @@ use super::browse::browse;
 use super::category;
 use super::clause_scores::ClauseScores;
 use super::evidence::Evidence;
+use super::exclusion::Exclusion;
 use super::named;
 use super::parsed_query::{MAX_QUERY_BYTES, ParsedQuery};
 use super::past_calls::PastCalls;
 use super::reason::reason;
+use super::spelling;
 use super::weight::{DEPRECATED_FACTOR, SIMILAR_NAME_EVIDENCE, Weights};
 use super::{Explain, Fallback, FallbackReason, Query, Reason, View};
 use crate::catalog::{Bitmap, Slot, ToolFeature};
 use crate::error::IndexError;
 use crate::lexicon::{Translation, translate};
-use crate::text::truncate;
+use crate::text::{truncate, without_invisible};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Ranking {
@@ -56,7 +58,8 @@ pub(crate) fn rank(
     k: usize,
 ) -> Result<Ranking, IndexError> {
     let asked = query.strategy.clone().unwrap_or(SearchStrategy::Hybrid);
-    let text = truncate(&query.text, MAX_QUERY_BYTES);
+    let text = without_invisible(truncate(&query.text, MAX_QUERY_BYTES));
+    let text = &*text;
     if !text.chars().any(char::is_alphanumeric) {
         let slots = browse(view.catalog, within, k, &|_, _| true);
         // An empty query matches every tool.
@@ -67,12 +70,12 @@ pub(crate) fn rank(
     }
     match asked {
         SearchStrategy::Category => category::rank(view, query, text, within, k),
-        _ => weigh(view, query, text, asked, within, k),
+        _ => rank_by_evidence(view, query, text, asked, within, k),
     }
 }
 
 /// Ranks tools by words, by meaning, or by both.
-pub(super) fn weigh(
+pub(super) fn rank_by_evidence(
     view: &View<'_>,
     query: &Query,
     text: &str,
@@ -80,36 +83,35 @@ pub(super) fn weigh(
     within: Option<&Bitmap>,
     k: usize,
 ) -> Result<Ranking, IndexError> {
-    let translation = translate(text, &|word| view.keywords.has_word(&view.analyzer.stem(word)));
+    let exclusion = Exclusion::of(view, text, within);
+    let text = exclusion.as_ref().map_or(text, |exclusion| &*exclusion.text);
+    let translation = translate(text, &|word| view.has_word(word, within));
+    let corrected = match translation {
+        Some(_) => None,
+        None => spelling::correct(view, text, within)?,
+    };
+    let text = corrected.as_deref().unwrap_or(text);
     let mut plan = Plan::new(view, text, translation.as_ref(), &asked);
-    let parsed = &plan.parsed;
     // A tool that the query names comes first, except in a semantic search.
     let names: FxHashMap<Slot, f32> = match asked {
         SearchStrategy::Semantic => FxHashMap::default(),
-        _ => named::find(view, text, &parsed.words, within)?.into_iter().collect(),
+        _ => named::find(view, text, &plan.parsed.words, within)?.into_iter().collect(),
     };
-    let past = PastCalls::look_up(view, query, parsed, &plan.strategy, within);
-    let more: Vec<Slot> = names.keys().copied().chain(past.slots()).collect();
-    let mut evidence = Evidence::collect(view, parsed, plan.weights, within, &more, k)?;
-    if !evidence.has_words && plan.weights.words > 0.0 {
-        let similar = view.keywords.fuzzy(&parsed.words, k, within)?;
-        if plan.strategy == SearchStrategy::Keyword && !similar.is_empty() {
-            plan.fallback.get_or_insert(FallbackReason::NoWord);
-        }
-        // Tools with similar names are further candidates, so the evidence is collected again with them.
-        let more: Vec<Slot> = similar.iter().map(|(slot, _)| *slot).chain(more).collect();
-        evidence = Evidence::collect(view, parsed, plan.weights, within, &more, k)?;
-        let similar = similar.into_iter().map(|(slot, near)| (slot, SIMILAR_NAME_EVIDENCE * near));
-        evidence.add(&similar.collect::<Vec<_>>(), parsed.units.len());
-    }
+    let past = PastCalls::look_up(view, query, &plan.parsed, &plan.strategy, within);
+    let named_or_used: Vec<Slot> = names.keys().copied().chain(past.slots()).collect();
+    let evidence = collect_evidence(view, &mut plan, named_or_used, within, k)?;
+    let parsed = &plan.parsed;
     let requests: Vec<usize> = parsed.units.iter().map(|unit| unit.request).collect();
     let ClauseScores { mut scores, units } = ClauseScores::of(&evidence, &requests);
     let actions = weigh_actions(view, parsed, &evidence.slots, &units, &mut scores);
     lower_deprecated(view, &evidence.slots, &mut scores);
     past.raise(view.catalog, &evidence.slots, &mut scores);
     raise_named(&names, &evidence.slots, &mut scores);
+    if let Some(exclusion) = &exclusion {
+        exclusion.lower(view, &evidence.slots, &mut scores);
+    }
     let texts = parsed.requests();
-    let hits = best(view, &evidence.slots, &scores, k).into_iter().map(|at| {
+    let hits = best_indices(view, &evidence.slots, &scores, k).into_iter().map(|at| {
         let slot = evidence.slots[at];
         let explain = || Reason {
             action: Some(actions[at]).filter(|factor| *factor < 1.0),
@@ -129,8 +131,36 @@ pub(super) fn weigh(
     Ok(Ranking { hits, ran: plan.strategy, fallback, requests: texts })
 }
 
+/// Collects the evidence for the tools that the search finds and for the `known` ones. If no tool contains a word of
+/// the query, the tools whose names are similar to the query are candidates too.
+fn collect_evidence(
+    view: &View<'_>,
+    plan: &mut Plan<'_>,
+    mut known: Vec<Slot>,
+    within: Option<&Bitmap>,
+    k: usize,
+) -> Result<Evidence, IndexError> {
+    let (parsed, weights) = (&plan.parsed, plan.weights);
+    let evidence = Evidence::collect(view, parsed, weights, within, &known, k)?;
+    if evidence.has_words || weights.words <= 0.0 {
+        return Ok(evidence);
+    }
+    let similar = view.keywords.fuzzy(&parsed.words, k, within)?;
+    if similar.is_empty() {
+        return Ok(evidence);
+    }
+    if plan.strategy == SearchStrategy::Keyword {
+        plan.fallback.get_or_insert(FallbackReason::NoWord);
+    }
+    known.extend(similar.iter().map(|(slot, _)| *slot));
+    let mut evidence = Evidence::collect(view, parsed, weights, within, &known, k)?;
+    let similar = similar.into_iter().map(|(slot, near)| (slot, SIMILAR_NAME_EVIDENCE * near));
+    evidence.add(&similar.collect::<Vec<_>>(), parsed.units.len());
+    Ok(evidence)
+}
+
 /// Returns the indices of the best candidates, the best first.
-fn best(view: &View<'_>, slots: &[Slot], scores: &[f32], k: usize) -> Vec<usize> {
+fn best_indices(view: &View<'_>, slots: &[Slot], scores: &[f32], k: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..scores.len()).filter(|at| scores[*at] > 0.0).collect();
     let id = |at: usize| {
         let entry = view.catalog.entry(slots[at]);
@@ -156,7 +186,7 @@ fn lower_deprecated(view: &View<'_>, slots: &[Slot], scores: &mut [f32]) {
     }
 }
 
-/// Lowers the scores of tools whose action differs from the one that the query requests; returns the factors.
+/// Lowers the scores of tools whose action differs from the action that the query requests; returns the factors.
 fn weigh_actions(
     view: &View<'_>,
     parsed: &ParsedQuery<'_>,
@@ -188,7 +218,7 @@ struct Plan<'a> {
     parsed: ParsedQuery<'a>,
     weights: Weights,
     strategy: SearchStrategy,
-    /// The reason why the strategy is not the requested one.
+    /// The reason why another strategy than the requested one was used.
     fallback: Option<FallbackReason>,
 }
 
@@ -210,6 +240,7 @@ impl<'a> Plan<'a> {
         if fallback.is_none() {
             return Self { parsed, weights, strategy: asked.clone(), fallback };
         }
+        // Parse again, because the words of a parsed query depend on the weights.
         let weights = Weights::KEYWORD;
         let parsed = ParsedQuery::new(text, translation, view.analyzer, weights);
         Self { parsed, weights, strategy: SearchStrategy::Keyword, fallback }

@@ -19,7 +19,8 @@ pub struct SearchResult {
     pub total_available: usize,
     /// The strategy that was actually used.
     pub ran: SearchStrategy,
-    /// If the search used another strategy than the requested one: the requested strategy and the reason.
+    /// The requested strategy, and the reason why the search used another; `None` if the search used the requested
+    /// strategy.
     pub fallback: Option<Fallback>,
     /// The texts of the requests, if the query has several.
     pub requests: Vec<String>,

@@ -124,6 +124,8 @@ fn a_name_comes_first_in_any_spelling() {
             assert!(found.hits[0].score >= 0.99, "{text} {}", found.hits[0].score);
         }
     }
+    let copied = Query::new("\u{feff}get\u{200b}_fore\u{ad}cast");
+    assert!(ask(&index(), &copied).hits[0].score >= 0.99);
     let both = ask(&index(), &Query::new("read_file"));
     assert_eq!(ids(&both)[..2], ["office.read_file", "world.read_file"]);
     assert_eq!(ids(&ask(&index(), &Query::new("world.read_file")))[0], "world.read_file");
@@ -174,6 +176,46 @@ fn unknown_words_are_taken_as_typing_errors() {
     assert_eq!(ids(&found), ["world.get_forecast"]);
     let fallback = found.fallback.unwrap();
     assert_eq!((fallback.from, fallback.reason), (SearchStrategy::Keyword, FallbackReason::NoWord));
+}
+
+#[cfg(all(feature = "static-table", feature = "lexicon"))]
+#[test]
+fn a_misspelled_word_beside_known_ones_is_corrected() {
+    let query = |text| Query::new(text).strategy(SearchStrategy::Keyword).limit(8);
+    let found = |text, hidden: &[String]| {
+        ids(&index().search(&query(text), &Hiding(hidden.to_vec())).unwrap())
+    };
+    let (misspelled, unknown) = ("almanac foldre", "almanac qxzvwk");
+    let folder = "office.list_folder".to_owned();
+    assert!(found(misspelled, &[]).contains(&folder));
+    assert!(!found(unknown, &[]).contains(&folder));
+    // A word that only a hidden tool has corrects nothing.
+    let hidden = [folder];
+    assert_eq!(found(misspelled, &hidden), found(unknown, &hidden));
+}
+
+#[test]
+fn tools_of_an_excluded_server_come_later() {
+    let text = "read a file, but not from Office";
+    let found = ids(&ask(&index(), &Query::new(text)));
+    assert_eq!(found[0], "world.read_file", "{found:?}");
+    assert!(found.contains(&"office.read_file".to_owned()), "{found:?}");
+    assert_eq!(first(&Query::new("read a file without office or world")), "office.read_file");
+    assert_eq!(first(&Query::new("read a file, not on office, world please")), "world.read_file");
+    for text in [
+        "read a file, office or not",
+        "files of the office, not office mail",
+        "not office",
+        "read a file with nothing other than office",
+        "do not read a file without office",
+        "read a file which is not on office",
+        "read a file not in office",
+        "read a file without office conflicts",
+        "read a file, not only on office",
+    ] {
+        let found = first(&Query::new(text));
+        assert!(found.starts_with("office."), "{text}: {found}");
+    }
 }
 
 #[test]

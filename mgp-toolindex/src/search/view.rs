@@ -1,6 +1,6 @@
 //! The parts of an index that a search reads (MGP §16.4).
 
-use crate::catalog::Catalog;
+use crate::catalog::{Bitmap, Catalog};
 use crate::embed::Embedder;
 use crate::index::{SharedIndex, Snapshot};
 use crate::keyword::KeywordReader;
@@ -19,7 +19,7 @@ pub(crate) struct View<'a> {
     pub(crate) servers: Option<&'a VectorTable>,
     pub(crate) embedder: Option<&'a dyn Embedder>,
     pub(crate) analyzer: &'a Analyzer,
-    /// The history of calls, if the index has one.
+    /// The history of calls, if the index has a history.
     pub(crate) history: Option<&'a History>,
 }
 
@@ -35,5 +35,10 @@ impl<'a> View<'a> {
             analyzer: &shared.analyzer,
             history: shared.history.as_ref(),
         })
+    }
+
+    /// Returns whether a word, given in any form, occurs in a tool of `within`.
+    pub(super) fn has_word(&self, word: &str, within: Option<&Bitmap>) -> bool {
+        self.keywords.has_word(&self.analyzer.stem(word), within)
     }
 }

@@ -33,7 +33,7 @@ impl Weights {
 /// The weight of the most closely related word that is added for a word of the query.
 pub(super) const RELATED_WEIGHT: f32 = 0.5;
 
-/// The weight of each further related word, relative to that of the related word before it.
+/// The weight of each further related word, relative to the weight of the related word before it.
 pub(super) const NEXT_RELATED_WEIGHT: f32 = 0.7;
 
 /// The weight of a translated query's original words; its English words have weight 1.
@@ -69,8 +69,8 @@ pub(super) const QUERY_WEIGHT_IN_CLAUSE: f32 = 0.4;
 pub(super) const BEST_CLAUSE_WEIGHT: f32 = 0.9;
 
 /// The weight of the strongest clause in the reference by which evidence is divided. The evidence for a clause is
-/// divided by that of the clause's best tool, mixed with that of the strongest clause's best tool. So the best tool of
-/// a weak clause gets a smaller share.
+/// divided by the evidence of the clause's best tool, mixed with the evidence of the strongest clause's best tool. So
+/// the best tool of a weak clause gets a smaller share.
 pub(super) const STRONGEST_CLAUSE_WEIGHT: f32 = 0.3;
 
 /// The factor for each further tool of the same request, if a query has several requests. It is applied once more per
@@ -85,6 +85,18 @@ pub(super) const HALF_CONFIDENCE_EVIDENCE: f32 = 12.0;
 /// The maximum score by words and meaning; only tools that the query names can have a higher score.
 pub(super) const MAX_UNNAMED_SCORE: f32 = 0.9;
 
+// === Categories ===
+
+/// The weight of a category's name in the score of the category; its best tool has the remaining weight up to 1.
+pub(super) const CATEGORY_NAME_WEIGHT: f32 = 0.5;
+
+/// The weight of its category in the score of a tool in a search by category; the tool's own score has the remaining
+/// weight up to 1.
+pub(super) const CATEGORY_WEIGHT: f32 = 0.7;
+
+/// The score of a tool that the query does not find, but whose category it names.
+pub(super) const NAMED_CATEGORY_SCORE: f32 = 0.35;
+
 // === Corrections ===
 
 /// The evidence for a tool whose name differs from the query by one or two letters, if no tool contains a word of the
@@ -96,6 +108,9 @@ pub(super) const HALF_COMMON_TOOLS: f32 = 200.0;
 
 /// The factor for the score of a tool whose description calls it deprecated; usually another tool replaces it.
 pub(super) const DEPRECATED_FACTOR: f32 = 0.85;
+
+/// The factor for the score of a tool whose server the query excludes.
+pub(super) const EXCLUDED_SERVER_FACTOR: f32 = 0.5;
 
 // === Functions of the evidence ===
 

@@ -115,7 +115,7 @@ impl Cache {
     /// Replaces each cached tool by its current state, which `look` returns; `None` removes the tool. Then evicts tools
     /// until the others fit.
     ///
-    /// Pinned tools are removed from the cached ones. Returns the cached tools, most recently used first.
+    /// Pinned tools are removed from the cached tools. Returns the cached tools, most recently used first.
     pub(crate) fn refresh(
         &self,
         max_tokens: u64,

@@ -76,7 +76,7 @@ pub struct SessionView {
     pub cached: Vec<SessionTool>,
     /// The number of tokens of the pinned tools, the cached tools and the meta tools together.
     pub total_tokens: u64,
-    /// The maximum number of tokens, including those for search results.
+    /// The maximum number of tokens, including the tokens of search results.
     pub max_tokens: u64,
 }
 
@@ -129,7 +129,7 @@ impl Sessions {
         self.0.handles.len()
     }
 
-    /// Returns the session of a call, if there is one; `handle` is the handle that the caller sent.
+    /// Returns the session of a call, if the call has a session; `handle` is the handle that the caller sent.
     ///
     /// # Errors
     /// [`SessionError::UnknownHandle`] if the handle has expired or belongs to another principal.
@@ -176,7 +176,7 @@ impl Sessions {
         Session { cache, handle: None, room: self.plan().room_of(&cx.principal) }
     }
 
-    /// Marks a tool as used, and adds it to the session; it stays there as long as it fits the budget.
+    /// Marks a tool as used, and adds it to the session, in which the tool stays as long as it fits the budget.
     ///
     /// A pinned tool costs no further tokens. Returns `true` if the tool was added to the session.
     #[expect(clippy::must_use_candidate, reason = "it is used either way")]
@@ -300,7 +300,8 @@ impl Sessions {
 
     /// Removes tools from a session by their names. Pinned tools are not removed, and the result reports them.
     ///
-    /// The name `read` matches the tools `read` of all servers; `files.read` matches only that of the server `files`.
+    /// The name `read` matches the tools `read` of all servers; `files.read` matches only the tool of the server
+    /// `files`.
     pub fn evict(
         &self,
         principal: &Principal,
@@ -372,7 +373,7 @@ impl SessionView {
 }
 
 impl SessionTool {
-    /// Returns the definition of the tool as the model reads it: the reduced one, or else the full one.
+    /// Returns the definition of the tool as the model reads it: the reduced definition, or else the full definition.
     pub(crate) fn text(&self) -> ByteString {
         self.trimmed
             .clone()

@@ -115,31 +115,6 @@ fn a_session_shows_only_current_tools_that_can_be_called() {
 }
 
 #[test]
-fn two_principals_never_see_each_others_sessions() {
-    let (index, sessions, others) = (index(), Sessions::new(), Sessions::new());
-    let ann = cx(ScopeKind::Connection, "ann");
-    let session = sessions.open(&ann, None).unwrap();
-    sessions.record_use(&session, &index.get("s", "t0").unwrap());
-    // Another principal or agent on the same connection, `ann` in another scope, and `ann` in another instance of
-    // `Sessions` all get an empty session.
-    let mut bob = ann.clone();
-    bob.principal = Principal::new("here", "bob");
-    let mut bot = ann.clone();
-    bot.principal = ann.principal.agent("bot");
-    let elsewhere = cx(ScopeKind::Session, "ann");
-    for (sessions, cx) in
-        [(&sessions, &bob), (&sessions, &bot), (&sessions, &elsewhere), (&others, &ann)]
-    {
-        let session = sessions.open(cx, None).unwrap();
-        let view = sessions.view(&cx.principal, Some(&session), &index, &AllTools);
-        assert!(view.cached.is_empty(), "{cx:?}");
-    }
-    let again = sessions.find(&ann, None).unwrap().unwrap();
-    assert_eq!(sessions.view(&ann.principal, Some(&again), &index, &AllTools).cached.len(), 1);
-    ann.scope.end();
-}
-
-#[test]
 fn requested_tools_are_counted_exactly_and_once() {
     let (index, sessions) = (index(), Sessions::new());
     let cx = cx(ScopeKind::Connection, "ann");

@@ -53,7 +53,7 @@ const CONSTRAINTS: &[&str] = &[
 /// Members of a schema without which the model would have to guess the arguments.
 const ESSENTIALS: &[&str] = &["type", "enum", "const"];
 
-/// The reduction steps, from the mildest to one that leaves only a name and a sentence.
+/// The reduction steps, from the mildest to the strongest, which leaves only a name and a sentence.
 const STEPS: [Step; 6] = [
     Step {
         description: 1000,
@@ -141,8 +141,8 @@ fn object(schema: &Value) -> Result<RawObject, RpcError> {
     }
 }
 
-/// Reduces a schema to one that accepts at least the same values. The recursion is bounded, because the JSON parser
-/// limits the nesting.
+/// Reduces a schema to a schema that accepts at least the same values. The recursion is bounded, because the JSON
+/// parser limits the nesting.
 fn reduce(schema: &Value, step: &Step, depth: usize) -> Value {
     let Value::Object(members) = schema else { return schema.clone() };
     let mut out = Map::new();

@@ -67,7 +67,7 @@ impl ToolText<'_> {
         Document { name: self.name_words(indexer), text, kinds: self.kinds(indexer) }
     }
 
-    /// Returns those texts that are not in English, with their foreign words replaced by English ones; `None` if all
+    /// Returns the texts that are not in English, with their foreign words replaced by English words; `None` if all
     /// texts are in English.
     fn in_english(&self) -> Option<String> {
         let parameters = self.parameters.iter().map(|parameter| &*parameter.description);

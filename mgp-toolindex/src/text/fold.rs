@@ -8,13 +8,28 @@ use unicode_normalization::char::is_combining_mark;
 /// The maximum length of a name that can be compared as a whole, in bytes.
 pub(crate) const MAX_NAME_BYTES: usize = 128;
 
-/// Replaces compatibility forms and accented letters by plain ones. The case is not changed, because a change of case
-/// separates words.
+/// Replaces compatibility forms and accented letters by plain letters. The case is not changed, because a change of
+/// case separates words.
 pub(super) fn plain(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return Cow::Borrowed(text);
     }
     Cow::Owned(text.nfkc().flat_map(strip_accents).collect())
+}
+
+/// Removes soft hyphens, spaces without width and marks of direction, which texts copied from a page have inside words.
+///
+/// Joiners are kept, because they change words of some scripts.
+pub(crate) fn without_invisible(text: &str) -> Cow<'_, str> {
+    let is_invisible = |c: char| {
+        matches!(c,
+            '\u{ad}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}'
+            | '\u{feff}')
+    };
+    if text.is_ascii() || !text.contains(is_invisible) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.replace(is_invisible, ""))
 }
 
 /// Removes the accents of a Latin, Greek or Cyrillic letter. Marks of other scripts are kept: in Japanese, e.g., they

@@ -14,7 +14,7 @@ pub(crate) use analyzer::{Analyzer, Indexer};
 #[cfg(feature = "sqlite")]
 pub(crate) use document::DOCUMENT_VERSION;
 pub(crate) use document::{Document, INPUT_PREFIX, OUTPUT_PREFIX, kind_words};
-pub(crate) use fold::fold_name;
+pub(crate) use fold::{fold_name, without_invisible};
 pub(crate) use query_words::{Field, QueryWords, Term};
 pub(crate) use schema::compact;
 pub(crate) use split::words_of;

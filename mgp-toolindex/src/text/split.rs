@@ -142,7 +142,7 @@ impl Identifier {
         self.whole.len() - self.starts.last().copied().unwrap_or(0)
     }
 
-    /// Ends the current part; the next character begins another one.
+    /// Ends the current part; the next character begins another part.
     fn part(&mut self) {
         self.last = None;
     }

@@ -34,7 +34,7 @@ pub(crate) struct TextLimits {
 }
 
 impl<'a> ToolText<'a> {
-    /// Collects the texts of a tool; the caller adds those of the server and the operator.
+    /// Collects the texts of a tool; the caller adds the texts of the server and the operator.
     pub(crate) fn of(tool: &'a Tool, server_id: &'a str, bounds: TextLimits) -> Self {
         let schema = tool.input_schema.as_payload().as_str();
         let output = tool.output_schema.as_ref().map_or("", |schema| schema.as_payload().as_str());

@@ -1,6 +1,5 @@
 //! Counts tokens exactly, with tables that are in memory only while they are used (MGP §16.8).
 
-use std::fmt;
 #[cfg(feature = "tokens")]
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -129,13 +128,9 @@ impl Default for TokenCounter {
     }
 }
 
-impl fmt::Debug for TokenCounter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("TokenCounter").field(&self.exactness()).finish()
-    }
-}
+mgp_types::opaque_debug!(TokenCounter);
 
-/// The permission to count; only one caller has it at a time.
+/// The permit to count tokens; only one caller has it at a time.
 #[cfg(feature = "tokens")]
 struct CountPermit {
     _guard: mgp_types::sync::MutexGuard<'static, ()>,
@@ -143,10 +138,10 @@ struct CountPermit {
 
 #[cfg(feature = "tokens")]
 impl CountPermit {
-    /// The maximum number of callers that wait for the permission.
+    /// The maximum number of callers that wait for the permit.
     const MAX_WAITING: usize = 4;
 
-    /// Waits for the permission; returns `None` if too many callers are already waiting.
+    /// Waits for the permit; returns `None` if too many callers are already waiting.
     fn wait() -> Option<Self> {
         static COUNTING: mgp_types::sync::Mutex<()> = mgp_types::sync::Mutex::new(());
         static WAITING_CALLERS: AtomicUsize = AtomicUsize::new(0);

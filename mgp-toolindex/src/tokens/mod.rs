@@ -21,7 +21,7 @@ pub(crate) use self::lean::lean_of;
 /// The maximum length, in bytes, of a definition for which a close estimate is computed.
 const MAX_ESTIMATED_BYTES: usize = 256 << 10;
 
-/// Returns an upper bound of the tokens of a tool's definition, of which a model receives three members only.
+/// Returns an upper bound of the tokens of a tool's definition; a model receives only three members of the definition.
 #[must_use]
 pub fn max_tokens_of_definition(definition: &str) -> u32 {
     // A definition this long is never sent as a whole, so a rough bound is sufficient: every token has at least one

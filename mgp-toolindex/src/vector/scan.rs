@@ -83,8 +83,8 @@ pub(super) fn scan(
     }
 }
 
-/// Offers four rows to the list of best rows if at least one is good enough. Usually none is, and a single branch skips
-/// all four.
+/// Offers four rows to the list of best rows if at least one is good enough. Usually no row is good enough, and a
+/// single branch skips all four.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "takes on the instructions of the function it stands in")]
 fn offer(best: &mut TopRows, products: [i32; BLOCK], factors: [f32; BLOCK], slots: [Slot; BLOCK]) {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
 use mgp_toolindex::{
-    Cost, EmbedError, Embedder, Endpoints, History, IndexedTool, MetaTools, Pins, ServerEntry,
-    SessionLimits, Sessions, TokenCounter, ToolEntry, ToolIndex, default_budget, listed_tools,
+    Cost, EmbedError, Embedder, Endpoints, MetaTools, Pins, ServerEntry, SessionLimits, Sessions,
+    TokenCounter, ToolEntry, ToolIndex, default_budget, listed_tools,
 };
 use mgp_types::RawObject;
 use mgp_types::mcp::Tool;
@@ -179,33 +179,6 @@ async fn odd_handles_and_members_are_refused_or_ignored() {
         let refused = client.request("mgp/tools/discover", params).await;
         assert!(refused.is_err_and(|error| error.code().0 == -32602), "{params}");
     }
-}
-
-#[tokio::test]
-async fn the_history_of_a_caller_affects_only_that_caller() {
-    let index = ToolIndex::builder().history(History::new()).build();
-    let tools = ["alpha_run", "beta_run", "gamma_run"].map(|name| tool(name, "Runs the thing"));
-    index.put(ServerEntry::new("s").tools(tools)).unwrap();
-    let endpoints = Endpoints::new(index.clone(), Sessions::new());
-    let gamma: IndexedTool = index.get("s", "gamma_run").unwrap();
-    let (mut ann, mut bob) = (client(&endpoints, "ann"), client(&endpoints, "bob"));
-    let before =
-        names(&ask(&mut bob, "discover", json!({"query": "run the thing"})).await["tools"]);
-    assert_ne!(before[0], "gamma_run");
-    for round in 0..20 {
-        let query = format!("run the thing {}", ["now", "again", "please", "soon"][round % 4]);
-        ask(&mut ann, "discover", json!({"query": query})).await;
-        endpoints.record_call(&ann.cx, None, &gamma, mgp_toolindex::UseOutcome::Answered).unwrap();
-    }
-    let query = json!({"query": "run the thing again"});
-    assert_eq!(names(&ask(&mut ann, "discover", query.clone()).await["tools"])[0], "gamma_run");
-    let (mut local, all) =
-        (client(&endpoints, "x"), ask(&mut bob, "discover", query.clone()).await);
-    assert_eq!(names(&all["tools"]), before);
-    local.cx.principal = Principal::local();
-    assert_eq!(names(&ask(&mut local, "discover", query).await["tools"]), before);
-    // The calls of `ann` have put the tool into the session of `ann`.
-    assert_eq!(ask(&mut ann, "session", json!({})).await["cached"], json!(["gamma_run"]));
 }
 
 #[tokio::test]

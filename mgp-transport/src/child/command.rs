@@ -117,7 +117,7 @@ impl ChildCommand {
         self
     }
 
-    /// Sets the child's working directory. Default: that of this process.
+    /// Sets the child's working directory. Default: the working directory of this process.
     pub fn cwd(mut self, directory: impl Into<PathBuf>) -> Self {
         self.cwd = Some(directory.into());
         self

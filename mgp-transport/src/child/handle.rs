@@ -77,8 +77,8 @@ impl Child {
         self.io.take()
     }
 
-    /// Returns the child's process id, which is also the id of its group. If the child runs under a keeper, the id is
-    /// that of the child, not of the keeper.
+    /// Returns the child's process id, which is also the id of its group. If the child runs under a keeper, this is the
+    /// id of the child, not of the keeper.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.pid()

@@ -10,7 +10,6 @@ use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use bytestring::ByteString;
 use futures_util::stream::{FuturesUnordered, Stream};
 use mgp_types::method::{Request as _, ServerDiscover};
 use mgp_types::service::{
@@ -22,18 +21,16 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use super::closing::{FlushReason, Phase};
+use super::line_joiner::LineJoiner;
 use super::link::read_reply;
 use super::notifications::{NotificationQueue, is_report};
 use super::outbox::{CloseRequest, Outbox, request_numbers};
-use super::priority::{MAX_PING_BYTES, extra_places, is_ping};
+use super::priority::{extra_places, is_light_ping, is_ping};
 use super::read_ahead::ReadAhead;
 use super::running::{Batch, MAX_SHORT_ANSWER, Running, batch_too_long};
 use super::{CloseReason, Connection};
 use crate::frame::{Line, LineBuffer};
 
-/// The estimated memory of a running call in addition to its params. It is counted so that many tiny calls reach the
-/// limit too.
-pub(super) const CALL_COST: usize = 512;
 /// The time for which reading pauses at the limit of running calls, before further calls are refused.
 ///
 /// The pause gives the runtime time to run short calls, which a peer can send faster than they are scheduled. If calls
@@ -53,6 +50,7 @@ pub(super) struct Driver<R, W> {
     /// The beginning of an overlong message that does not contain the message's id; stored until the
     /// end of the message arrives.
     pub(super) cut_head: Option<Bytes>,
+    pub(super) joiner: LineJoiner,
     pub(super) read_ahead: ReadAhead,
     /// `true` if the peer closed its side; messages that were read ahead might still wait to be dispatched.
     is_eof: bool,
@@ -77,11 +75,11 @@ pub(super) struct Driver<R, W> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Dispatched {
     /// At least one line was dispatched, or queued until reading resumes.
-    Some,
+    AnyLine,
     /// No line was dispatched, because none was left.
-    NoneLeft,
+    NoLineLeft,
     /// No line was dispatched, because the next one must wait.
-    Blocked,
+    MustWait,
 }
 
 impl<R, W> Driver<R, W>
@@ -94,6 +92,7 @@ where
             cx: connection.context(),
             lines: LineBuffer::new(connection.limits.line_bytes),
             cut_head: None,
+            joiner: LineJoiner::default(),
             read_ahead: ReadAhead::default(),
             is_eof: false,
             answers_only: false,
@@ -243,17 +242,16 @@ where
                 return Ok(true);
             }
             Some(CloseRequest::Drain) => {
-                // The requests in the buffer still get an answer, even if it is only an error.
-                self.dispatch_lines(task);
+                self.dispatch_all_lines(task);
                 self.start_draining();
                 return Ok(true);
             }
         }
         match self.dispatch_lines(task) {
-            Dispatched::NoneLeft => {}
+            Dispatched::NoLineLeft => {}
             // The answers to the dispatched lines are written before more is read.
-            Dispatched::Some => return Ok(true),
-            Dispatched::Blocked => return Ok(false),
+            Dispatched::AnyLine => return Ok(true),
+            Dispatched::MustWait => return Ok(false),
         }
         if !self.is_eof {
             let buffer = self.lines.reading();
@@ -295,36 +293,49 @@ where
 
     /// Dispatches the lines that were read, as long as there is room for their answers.
     fn dispatch_lines(&mut self, task: &mut Task<'_>) -> Dispatched {
-        let mut dispatched = Dispatched::Blocked;
-        while self.phase == Phase::Open {
-            if self.outbox().is_full(self.unwritten()) {
-                return dispatched;
+        let mut any = false;
+        let end = loop {
+            if self.phase != Phase::Open || self.outbox().is_full(self.unwritten()) {
+                break Dispatched::MustWait;
             }
             let reading_pauses = self.reading_pauses(task);
             if reading_pauses && self.read_ahead.is_full() {
-                return dispatched;
+                break Dispatched::MustWait;
             }
             if !reading_pauses && let Some((message, size)) = self.read_ahead.pop() {
                 self.dispatch(message, size, None, task);
-                dispatched = Dispatched::Some;
-                continue;
+            } else {
+                match self.lines.next_line() {
+                    Some(line) if reading_pauses => self.queue_line(line, task),
+                    Some(line) => self.dispatch_line(line, task),
+                    None => break Dispatched::NoLineLeft,
+                }
             }
-            match self.lines.next_line() {
-                Some(line) if reading_pauses => self.queue_line(line, task),
-                Some(line) => self.dispatch_line(line, task),
-                None if dispatched == Dispatched::Blocked => return Dispatched::NoneLeft,
-                None => return dispatched,
-            }
-            dispatched = Dispatched::Some;
+            any = true;
+        };
+        if any { Dispatched::AnyLine } else { end }
+    }
+
+    /// Dispatches the lines that were read, without a pause, because nothing is read after them: each request still
+    /// gets an answer, even if it is only an error.
+    fn dispatch_all_lines(&mut self, task: &mut Task<'_>) {
+        while self.phase == Phase::Open
+            && let Some((message, size)) = self.read_ahead.pop()
+        {
+            self.dispatch(message, size, None, task);
         }
-        dispatched
+        while self.phase == Phase::Open
+            && let Some(line) = self.lines.next_line()
+        {
+            self.dispatch_line(line, task);
+        }
     }
 
     /// Queues a line until reading resumes. A ping is dispatched immediately, so it overtakes other messages.
     fn queue_line(&mut self, line: Line, task: &mut Task<'_>) {
         let Some((message, size)) = self.parse_line(line) else { return };
         match message {
-            Message::Request { ref method, .. } if Self::is_light_ping(method, size) => {
+            Message::Request { ref method, .. } if is_light_ping(method, size) => {
                 self.dispatch(message, size, None, task);
             }
             message => self.read_ahead.push(message, size),
@@ -347,7 +358,7 @@ where
         }
     }
 
-    fn dispatch(
+    pub(super) fn dispatch(
         &mut self,
         message: Message,
         size: usize,
@@ -383,38 +394,12 @@ where
         }
     }
 
-    /// Returns whether a request of a child is the one that the child has read and not answered: a child behind a
-    /// terminal prints what it reads, and an error for it would be printed too, as the answer of our own request.
-    /// A ping or a request about a task can have the same id by chance, because both sides send these.
+    /// Returns whether a request was sent by this side, and came back from a child that prints what it reads, e.g.
+    /// behind a terminal. An error for it would be printed too, and taken as the answer to the request of this side. A
+    /// ping or a request about a task can have the same id by chance, because both sides send these.
     fn is_echo(&self, id: &Id, method: &Method) -> bool {
         let is_of_both = is_ping(method) || method.as_str().starts_with("tasks/");
         self.is_child() && !is_of_both && self.connection.send_half.pending.is_of(id, method)
-    }
-
-    fn dispatch_batch(
-        &mut self,
-        items: Vec<ByteString>,
-        outer: Option<&Batch>,
-        task: &mut Task<'_>,
-    ) {
-        let allowed =
-            outer.is_none() && self.connection.scope.state::<WireRules>().accepts_batches();
-        if !allowed {
-            let error = RpcError::invalid_request(
-                "batches (several messages in one array) are not part of this revision",
-            );
-            return self.refuse(None, outer, error);
-        }
-        let batch = Batch::default();
-        // The batch itself counts as one message without answer until all its messages are dispatched; otherwise a fast
-        // answer would complete the batch too early.
-        batch.open();
-        for item in items {
-            if let Some((message, size)) = self.parse_message(item, Some(&batch)) {
-                self.dispatch(message, size, Some(&batch), task);
-            }
-        }
-        self.answer_batch(&batch, &[]);
     }
 
     fn dispatch_request(
@@ -462,13 +447,8 @@ where
         if !is_heavy && self.calls.len() < limits.in_flight {
             return false;
         }
-        let more = extra_places(method, size.saturating_sub(CALL_COST));
+        let more = extra_places(method, size);
         is_heavy && more == 0 || self.calls.len() >= limits.in_flight.saturating_add(more)
-    }
-
-    /// Returns whether a request is a ping with small params.
-    fn is_light_ping(method: &Method, size: usize) -> bool {
-        is_ping(method) && size <= MAX_PING_BYTES + CALL_COST
     }
 
     fn dispatch_notification(
@@ -552,14 +532,16 @@ where
             Some(batch) => {
                 let mut answer = Vec::new();
                 write_answer(&mut answer, id, outcome);
-                // If there is not even room for its id, the error has none.
-                for id in [id, None] {
-                    if self.has_room(batch, answer.len()) {
-                        break;
-                    }
+                if !self.has_room(batch, answer.len()) {
+                    let error =
+                        Err(self.for_peer(batch_too_long(self.connection.limits.line_bytes)));
                     answer.clear();
-                    let error = batch_too_long(self.connection.limits.line_bytes);
-                    write_answer(&mut answer, id, &Err(self.for_peer(error)));
+                    write_answer(&mut answer, id, &error);
+                    // If there is not even room for its id, the error has none.
+                    if !self.has_room(batch, answer.len()) {
+                        answer.clear();
+                        write_answer(&mut answer, None, &error);
+                    }
                 }
                 self.answer_batch(batch, &answer);
             }
@@ -577,13 +559,14 @@ where
             || batch.size() + size <= room && held.saturating_add(size) <= limits.held_bytes
     }
 
-    fn answer_batch(&self, batch: &Batch, answer: &[u8]) {
+    pub(super) fn answer_batch(&self, batch: &Batch, answer: &[u8]) {
         let held = &self.connection.counters.held;
         if !answer.is_empty() {
-            // One byte separates the answer from the one before it.
+            // With the `[` or `,` before the answer.
             held.fetch_add(answer.len() + 1, Ordering::Relaxed);
         }
         if let Some(array) = batch.close(answer) {
+            // The `]` at the end was not counted.
             held.fetch_sub(array.len() - 1, Ordering::Relaxed);
             self.outbox().push_without_wake(|out| out.extend_from_slice(&array));
         }

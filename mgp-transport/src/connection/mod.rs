@@ -3,8 +3,10 @@
 //! One task reads, dispatches, drives the calls and writes. It never waits for a handler before it reads on. Every
 //! queue is bounded; [`Limits`] documents what happens when a queue is full.
 
+mod array;
 mod closing;
 mod driver;
+mod line_joiner;
 mod link;
 mod notifications;
 mod outbox;
@@ -55,8 +57,8 @@ pub struct Limits {
     /// batch is replaced by error 5000. Partial results of calls that this side made have a separate limit of the same
     /// size; those that exceed it are dropped and counted. Default: 64 MiB.
     pub held_bytes: usize,
-    /// The maximum number of queued notifications; a further one is dropped or ends the connection, as one that exceeds
-    /// `held_bytes` does. Default: 65,536.
+    /// The maximum number of queued notifications; a further notification is dropped or ends the connection, like a
+    /// notification that exceeds `held_bytes`. Default: 65,536.
     pub notifications: usize,
     /// The number of bytes queued for the peer above which senders wait. Above 4 times this number, reading stops;
     /// above 8 times, the answers of finished calls are held back. Default: 1 MiB.
@@ -271,7 +273,8 @@ impl CloseHandle {
         self.0.outbox.accept_all_answers();
     }
 
-    /// Stops reading. Running calls are still answered, and the connection ends after the last answer.
+    /// Stops reading. Running calls, and requests that have been read already, are still answered; the connection ends
+    /// after the last answer.
     ///
     /// Calls that take longer than [`Limits::linger_timeout`] are dropped.
     pub fn drain(&self) {
@@ -283,8 +286,8 @@ impl CloseHandle {
 pub(crate) struct Counters {
     pub(crate) running: AtomicUsize,
     pub(crate) held: AtomicUsize,
-    /// The number of notifications that wait for an earlier one. Only the HTTP client uses it; the driver of a byte
-    /// stream counts its own queue.
+    /// The number of notifications that wait for an earlier notification. Only the HTTP client uses it; the driver of a
+    /// byte stream counts its own queue.
     #[cfg(feature = "http")]
     pub(crate) waiting: AtomicUsize,
     unwritten: AtomicUsize,

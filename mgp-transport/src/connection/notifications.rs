@@ -9,7 +9,7 @@ use mgp_types::service::{BoxFuture, Reply};
 
 type Handling = BoxFuture<'static, Result<Reply, RpcError>>;
 
-/// The handlers of notifications that have not completed, in order of arrival; only the first one is polled.
+/// The handlers of notifications that have not completed, in order of arrival; only the first handler is polled.
 #[derive(Default)]
 pub(crate) struct NotificationQueue {
     queue: VecDeque<(usize, Handling)>,

@@ -153,8 +153,8 @@ impl Outbox {
 
     /// Returns whether the answers of finished calls must be held back until the peer reads.
     ///
-    /// This limit is higher than that of `is_full`, so that calls still running when reading stops can finish and free
-    /// their memory.
+    /// This limit is higher than the limit of `is_full`, so that calls still running when reading stops can finish and
+    /// free their memory.
     pub(crate) fn holds_answers(&self, writing: usize) -> bool {
         self.is_above(8, writing) && !self.accepts_all.load(Ordering::Relaxed)
     }

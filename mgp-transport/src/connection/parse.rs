@@ -6,8 +6,9 @@ use mgp_types::service::{CutMessage, Message};
 use mgp_types::{ErrorCode, RpcError};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::driver::{CALL_COST, Driver};
-use super::running::Batch;
+use super::driver::Driver;
+use super::line_joiner::{JoinedLine, without_escapes};
+use super::running::{Batch, CALL_COST};
 use crate::frame::{Line, answer_too_long};
 
 impl<R, W> Driver<R, W>
@@ -18,6 +19,7 @@ where
     /// Parses a line into a message and its size; answers a line that is not a message with an error.
     pub(super) fn parse_line(&mut self, line: Line) -> Option<(Message, usize)> {
         let error = match line {
+            Line::Text(text) if self.is_child() => return self.parse_of_child(text),
             Line::Text(text) => return self.parse_message(text, None),
             Line::NotText(bytes) => {
                 if let Some(answer) = Message::response_from_invalid_utf8(&bytes) {
@@ -34,6 +36,19 @@ where
         };
         self.refuse(None, None, error);
         None
+    }
+
+    /// Parses a line of a child, which may have written a message with line breaks, or behind escape sequences.
+    fn parse_of_child(&mut self, line: ByteString) -> Option<(Message, usize)> {
+        let line = without_escapes(line);
+        match self.joiner.add(line, self.connection.limits.line_bytes) {
+            JoinedLine::Part => None,
+            JoinedLine::Text(text) => self.parse_message(text, None),
+            JoinedLine::Interrupted { collected, line } => {
+                self.report_stray(collected.as_bytes());
+                self.parse_message(line, None)
+            }
+        }
     }
 
     /// Handles an overlong message. The id is at the beginning or at the end of the message. Once the id is known, an
@@ -58,14 +73,20 @@ where
         None
     }
 
-    /// Parses the text of a message, and returns it with its size; refuses a text that is not a message.
+    /// Parses the text of a message, and returns it with its size, which includes [`CALL_COST`]; refuses a text
+    /// that is not a message.
     pub(super) fn parse_message(
         &self,
         text: ByteString,
         batch: Option<&Batch>,
     ) -> Option<(Message, usize)> {
         let size = text.len() + CALL_COST;
-        let (invalid, line) = match Message::parse_line(text) {
+        let read = if self.is_child() {
+            Message::parse_server_line(text)
+        } else {
+            Message::parse_line(text)
+        };
+        let (invalid, line) = match read {
             Ok(message) => return Some((message, size)),
             Err(invalid) => invalid,
         };

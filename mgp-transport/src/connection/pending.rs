@@ -178,8 +178,8 @@ impl PendingRequests {
         self.table.lock().entries.len()
     }
 
-    /// Returns whether a request other than these is unanswered. Subscriptions do not count, because they end only with
-    /// the connection.
+    /// Returns whether a request other than the given ones is unanswered. Subscriptions do not count, because they end
+    /// only with the connection.
     pub(crate) fn has_other_calls(&self, numbers: &FxHashSet<i64>) -> bool {
         let table = self.table.lock();
         table.entries.iter().any(|(number, entry)| {
@@ -252,7 +252,7 @@ impl Slot {
         }
     }
 
-    /// Waits for the next partial result or, after the last one, for the answer.
+    /// Waits for the next partial result or, after the last partial result, for the answer.
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.

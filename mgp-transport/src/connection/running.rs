@@ -12,6 +12,10 @@ use mgp_types::{ErrorCode, Id, RpcError};
 
 use crate::frame::bytes_text;
 
+/// The estimated memory of a message in addition to its text. It is counted so that many tiny calls reach the limit
+/// too.
+pub(super) const CALL_COST: usize = 512;
+
 pub(super) struct Running {
     pub(super) id: Option<Id>,
     pub(super) size: usize,

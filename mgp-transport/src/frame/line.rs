@@ -8,8 +8,8 @@ use bytestring::ByteString;
 
 /// The number of bytes for which a read gets room: the capacity of a Linux pipe.
 const READ_SIZE: usize = 64 * 1024;
-/// The number of bytes that are stored of each end of an overlong line. The id of the message is expected in one of the
-/// two ends, so that the message can still be answered.
+/// The number of bytes that are stored from each end of an overlong line. The id of the message is expected in one of
+/// the two ends, so that the message can still be answered.
 const KEPT_OF_LONG_LINE: usize = 1024;
 /// The maximum length of a line that is always copied. A longer line is copied only if it fills less than half of the
 /// buffer.
@@ -32,7 +32,7 @@ pub(crate) struct LineBuffer {
     tail: Vec<u8>,
     /// If set, the overlong line has ended, and `tail` is returned as the next line.
     has_tail: bool,
-    /// The capacity for the next long line, which probably has a similar size as the last one.
+    /// The capacity for the next long line, whose size is probably similar to that of the last long line.
     hint: usize,
     /// `true` until the first line was read.
     is_first: bool,
@@ -86,7 +86,7 @@ impl LineBuffer {
         &mut self.buffer
     }
 
-    /// Returns the next complete line, if there is one.
+    /// Returns the next line, if a complete line was received.
     pub(crate) fn next_line(&mut self) -> Option<Line> {
         if std::mem::take(&mut self.has_tail) {
             return Some(Line::LongTail(std::mem::take(&mut self.tail).into()));
@@ -118,7 +118,8 @@ impl LineBuffer {
         }
     }
 
-    /// Returns the text after the last newline, at the end of the stream; `None` if there is none or it is too long.
+    /// Returns the text after the last newline, at the end of the stream; `None` if there is no such text, or the text
+    /// is too long.
     pub(crate) fn rest(&mut self) -> Option<Line> {
         let text = self.text_range(self.start, self.buffer.len());
         let skipping = std::mem::take(&mut self.skipping);

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 #[derive(Default)]
 pub(super) struct BodyBuffer {
-    /// The first piece, as long as it is the only one.
+    /// The first piece, as long as it is the only piece.
     first: Bytes,
     /// All pieces, if there are several.
     all: Vec<u8>,

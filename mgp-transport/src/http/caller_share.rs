@@ -9,7 +9,7 @@ use mgp_types::service::Principal;
 /// A single caller thus gets up to 8/9 of the limit, two callers up to 8/17 each, and so on.
 const FREE_SHARE_FACTOR: usize = 8;
 
-/// Returns the maximum that one caller may use of a limit `bound`, of which all callers together use `used`.
+/// Returns the maximum that one caller may use of a limit `bound`; all callers together use `used`.
 pub(super) fn max_share(bound: usize, used: usize) -> usize {
     bound.saturating_sub(used).saturating_mul(FREE_SHARE_FACTOR)
 }

@@ -12,7 +12,7 @@ use mgp_types::service::BoxFuture;
 /// Implement it with the `#[async_trait]` macro of the `async-trait` crate.
 #[async_trait]
 pub trait Credentials: Send + Sync + 'static {
-    /// Returns the value of the `Authorization` header; `None` to send the request without one.
+    /// Returns the value of the `Authorization` header; `None` to send the request without this header.
     async fn authorization(&self) -> Result<Option<String>, RpcError>;
 
     /// Returns the credentials for one request. Called each time the request is sent, so that each `DPoP` proof is used

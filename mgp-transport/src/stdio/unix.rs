@@ -19,7 +19,7 @@ use tokio::net::unix::pipe;
 use super::thread::{ThreadReader, ThreadWriter};
 use super::{Input, Output, StdioError, StdioKind, StdioReader, StdioWriter};
 
-/// The lowest number for a moved descriptor, above the three standard ones.
+/// The lowest number for a moved descriptor, above the three standard descriptors.
 const ABOVE_STDIO: i32 = 3;
 
 /// Guard that removes `O_NONBLOCK` from a shared description when its last owner is dropped.

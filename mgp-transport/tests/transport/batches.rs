@@ -1,12 +1,12 @@
-//! The answers of a batch, which wait for each other, are bounded (MCP 2025-03-26).
+//! The answers of a batch, which wait for each other, are bounded (MCP 2025-03-26); arrays of other revisions.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_transport::{Connection, ConnectionMonitor, Limits, duplex};
 use mgp_types::mcp::Revision;
-use mgp_types::service::{Call, Reply, Stack, WireRules};
-use serde_json::Value;
+use mgp_types::service::{Call, Method, Params, Reply, Router, Stack, WireRules};
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines};
 use tokio::io::{ReadHalf, WriteHalf};
 use tokio::sync::Notify;
@@ -91,4 +91,34 @@ async fn answers_of_many_batches_are_bounded_together_and_pings_are_answered() {
     while !peer.line().await.contains("\"id\":7,") {}
     let held = peer.monitor.held_bytes();
     assert!((ANSWER_BYTES..110_000).contains(&held), "{held} bytes");
+}
+
+/// Without this, the call would wait for its time limit.
+#[tokio::test]
+async fn a_child_may_answer_in_an_array_or_with_line_breaks_in_any_revision() {
+    let (here, mut there) = duplex();
+    let stack = Stack::new(Router::new());
+    let connection = Connection::new(here.reader, here.writer, stack).on_stray_line(|_| {});
+    let (peer, cx) = (connection.peer(), connection.context());
+    let driving = tokio::spawn(connection.run());
+    let mut lines = BufReader::new(there.reader).lines();
+    let forms: [fn(Value) -> String; 4] = [
+        |answer| format!("[{answer}]\n"),
+        |answer| format!("[[1],2,{answer},{{}}]\n"),
+        |answer| format!("{answer:#}\n"),
+        |answer| format!("{:#}\r\n", json!([answer])),
+    ];
+    for form in forms {
+        let list = Call::request(Method::from_static("tools/list"), Params::none(), cx.clone());
+        let listed = tokio::spawn(peer.send(list));
+        let request = lines.next_line().await.unwrap().unwrap();
+        let request: Value = serde_json::from_str(&request).unwrap();
+        let result = json!({ "tools": [{ "name": "a" }] });
+        let text = form(json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }));
+        there.writer.write_all(text.as_bytes()).await.unwrap();
+        let reply = timeout(Duration::from_secs(20), listed).await.expect(&text);
+        let reply = reply.unwrap().unwrap();
+        assert_eq!(reply.as_body().unwrap().as_raw().get::<Value>().unwrap(), result, "{text}");
+    }
+    driving.abort();
 }

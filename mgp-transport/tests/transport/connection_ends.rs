@@ -244,6 +244,57 @@ async fn running_calls_are_answered_before_this_side_closes() {
     assert!(matches!(running.await.unwrap(), CloseReason::Local));
 }
 
+/// Regression test: requests that were read while reading paused at the limit of running calls got no answer.
+#[tokio::test(start_paused = true)]
+async fn requests_that_wait_at_the_limit_of_calls_are_answered_before_this_side_closes() {
+    let (mut here, there) = duplex();
+    let slow = Stack::from_fn(|_| async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        Reply::of(&"late")
+    });
+    let mut limits = Limits::default();
+    limits.in_flight = 1;
+    let connection = Connection::new(there.reader, there.writer, slow).limits(limits);
+    let (ending, monitor) = (connection.close_handle(), connection.monitor());
+    let running = tokio::spawn(connection.run());
+    here.writer.write_all(&requests(3)).await.unwrap();
+    while monitor.running() < 1 {
+        tokio::task::yield_now().await;
+    }
+    ending.drain();
+    let mut received = String::new();
+    soon(here.reader.read_to_string(&mut received)).await.unwrap();
+    let lines: Vec<_> = received.lines().collect();
+    assert_eq!(lines.len(), 3, "{received}");
+    for (line, id) in lines.iter().zip([2, 3]) {
+        assert!(line.contains(&format!("\"id\":{id},")) && line.contains("3001"), "{line}");
+    }
+    assert!(lines[2].contains("late"), "{received}");
+    assert!(matches!(running.await.unwrap(), CloseReason::Local));
+}
+
+/// Regression test: requests that were read while too many bytes waited for the peer got no answer.
+#[tokio::test(start_paused = true)]
+async fn requests_that_wait_for_room_are_answered_before_this_side_closes() {
+    let (mut here, there) = duplex();
+    let long_answer = Stack::from_fn(|_| async { Reply::of(&"x".repeat(40_000)) });
+    let mut limits = Limits::default();
+    limits.unread_bytes = 16 << 10;
+    let connection = Connection::new(there.reader, there.writer, long_answer).limits(limits);
+    let (ending, monitor) = (connection.close_handle(), connection.monitor());
+    let running = tokio::spawn(connection.run());
+    here.writer.write_all(&requests(10)).await.unwrap();
+    // All tasks are idle when the clock advances.
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(monitor.running(), 0, "the later requests are not dispatched yet");
+    ending.drain();
+    let mut received = String::new();
+    soon(here.reader.read_to_string(&mut received)).await.unwrap();
+    let answered = received.lines().filter(|line| line.contains("\"result\"")).count();
+    assert_eq!(answered, 10);
+    assert!(matches!(running.await.unwrap(), CloseReason::Local));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_call_that_does_not_end_is_dropped() {
     let (mut here, there) = duplex();

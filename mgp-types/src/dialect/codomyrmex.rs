@@ -207,15 +207,6 @@ impl ToolCall {
         }
         result
     }
-
-    /// Creates the call that the params of `tools/call` describe.
-    ///
-    /// # Errors
-    /// −32602 if the arguments cannot be read.
-    pub fn from_params(params: &CallToolParams) -> Result<Self, RpcError> {
-        let arguments = params.arguments.as_ref().map(RawObject::get).transpose()?;
-        Ok(Self { tool_name: params.name.clone(), arguments: arguments.unwrap_or_default() })
-    }
 }
 
 impl ToolResult {

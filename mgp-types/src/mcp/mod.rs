@@ -43,7 +43,6 @@ pub use handshake::{
 };
 pub use input::{
     InputElicitation, InputRequest, InputRequests, InputRequiredResult, InputRoots, InputSampling,
-    RequestOutcome,
 };
 pub use logging::{LogLevel, LogMessageParams, SetLevelParams};
 pub use meta::{Meta, key};
@@ -61,7 +60,9 @@ pub use sampling::{
     CreateMessageParams, CreateMessageResult, ModelHint, ModelPreferences, SamplingMessage,
     ToolChoice,
 };
-pub use shared::{CacheScope, InputResponses, ListParams, ResultType, TaskAugmentation};
+pub use shared::{
+    CacheScope, InputResponses, ListParams, NextCursor, ResultType, TaskAugmentation,
+};
 pub use skill::{
     GetSkillParams, GetSkillResult, ListSkillsResult, ReadDirectoryParams, ReadDirectoryResult,
     Skill, SkillResource, SkillResources, SkillsCapability,

@@ -49,7 +49,7 @@ record! {
         /// The prompts.
         req prompts read nullable: Vec<Prompt>,
         /// The position of the next page, if there is one.
-        opt next_cursor as "nextCursor": Option<String>,
+        opt next_cursor as "nextCursor" read cursor: Option<String>,
         /// The time the list stays fresh, in milliseconds.
         opt ttl_ms as "ttlMs" read whole: Option<u64>,
         /// The caches that are allowed to store the result.

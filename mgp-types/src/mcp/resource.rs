@@ -53,7 +53,7 @@ record! {
         /// The resources.
         req resources read nullable: Vec<Resource>,
         /// The position of the next page, if there is one.
-        opt next_cursor as "nextCursor": Option<String>,
+        opt next_cursor as "nextCursor" read cursor: Option<String>,
         /// The time the list stays fresh, in milliseconds.
         opt ttl_ms as "ttlMs" read whole: Option<u64>,
         /// The caches that are allowed to store the result.
@@ -69,7 +69,7 @@ record! {
         /// The templates.
         req resource_templates as "resourceTemplates" read nullable: Vec<ResourceTemplate>,
         /// The position of the next page, if there is one.
-        opt next_cursor as "nextCursor": Option<String>,
+        opt next_cursor as "nextCursor" read cursor: Option<String>,
         /// The time the list stays fresh, in milliseconds.
         opt ttl_ms as "ttlMs" read whole: Option<u64>,
         /// The caches that are allowed to store the result.

@@ -54,12 +54,13 @@ impl Revision {
     }
 }
 
-/// The two generations of MCP revisions.
+/// The two generations of MCP revisions. The documentation also calls the peers and sessions of the older revisions
+/// *legacy*, and those of the newer ones *modern*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Era {
-    /// The legacy era: `initialize`, then a session.
+    /// The revisions up to 2025-11-25: `initialize`, then a session.
     Legacy,
-    /// The modern era: self-contained requests, without `initialize` and without a session.
+    /// The revisions from 2026-07-28 on: self-contained requests, without `initialize` and without a session.
     Modern,
 }
 

@@ -1,5 +1,10 @@
 //! Members that the messages of several methods share (MCP `PaginatedRequest`, `CacheableResult`).
 
+use std::fmt;
+
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer};
+
 use super::Meta;
 use crate::record::{Object, open_enum, record};
 
@@ -39,5 +44,70 @@ record! {
     pub struct TaskAugmentation {
         /// The time for which to keep the task, in milliseconds.
         opt ttl read whole: Option<u64>,
+    }
+}
+
+/// The value of `nextCursor` as servers write it: a text, or `null` after the last page. A number, which some servers
+/// write, becomes a text, because MCP permits only texts as the cursor of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NextCursor(pub Option<String>);
+
+impl<'de> Deserialize<'de> for NextCursor {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(CursorVisitor).map(Self)
+    }
+}
+
+struct CursorVisitor;
+
+impl Visitor<'_> for CursorVisitor {
+    type Value = Option<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: Error>(self, cursor: &str) -> Result<Option<String>, E> {
+        Ok(Some(cursor.to_owned()))
+    }
+
+    fn visit_string<E: Error>(self, cursor: String) -> Result<Option<String>, E> {
+        Ok(Some(cursor))
+    }
+
+    fn visit_u64<E: Error>(self, cursor: u64) -> Result<Option<String>, E> {
+        Ok(Some(cursor.to_string()))
+    }
+
+    fn visit_i64<E: Error>(self, cursor: i64) -> Result<Option<String>, E> {
+        Ok(Some(cursor.to_string()))
+    }
+
+    fn visit_f64<E: Error>(self, cursor: f64) -> Result<Option<String>, E> {
+        Ok(Some(cursor.to_string()))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Option<String>, E> {
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::mcp::ListToolsResult;
+
+    #[test]
+    fn a_cursor_that_is_a_number_becomes_a_text() {
+        for (cursor, read) in
+            [("7", Some("7")), ("-1", Some("-1")), (r#""a""#, Some("a")), ("null", None)]
+        {
+            let text = format!(r#"{{"tools":[],"nextCursor":{cursor}}}"#);
+            let page: ListToolsResult = serde_json::from_str(&text).unwrap();
+            assert_eq!(page.next_cursor.as_deref(), read, "{cursor}");
+        }
+        for cursor in ["true", "{}", "[1]"] {
+            let text = format!(r#"{{"tools":[],"nextCursor":{cursor}}}"#);
+            assert!(serde_json::from_str::<ListToolsResult>(&text).is_err(), "{cursor}");
+        }
     }
 }

@@ -34,7 +34,7 @@ record! {
         /// The skills.
         req skills read nullable: Vec<Skill>,
         /// The position of the next page, if there is one.
-        opt next_cursor as "nextCursor": Option<String>,
+        opt next_cursor as "nextCursor" read cursor: Option<String>,
         /// The time the list stays fresh, in milliseconds.
         opt ttl_ms as "ttlMs" read whole: Option<u64>,
         /// The caches that are allowed to store the result.
@@ -82,7 +82,7 @@ record! {
         /// The files and directories in the directory; directories have the media type `inode/directory`.
         req resources read nullable: Vec<Resource>,
         /// The position of the next page, if there is one.
-        opt next_cursor as "nextCursor": Option<String>,
+        opt next_cursor as "nextCursor" read cursor: Option<String>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }

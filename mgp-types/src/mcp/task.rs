@@ -34,7 +34,7 @@ record! {
         /// The tasks.
         req tasks read nullable: Vec<Task>,
         /// The position of the next page, if there is one.
-        opt next_cursor as "nextCursor": Option<String>,
+        opt next_cursor as "nextCursor" read cursor: Option<String>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }

@@ -24,6 +24,8 @@
 ///         opt ttl_ms as "ttlMs" read whole: Option<u64>,
 ///         /// With `read nullable`: null reads as the default, because Go writes an empty list as null.
 ///         req items read nullable: Vec<Item>,
+///         /// With `read cursor`: a text, or a number that becomes a text.
+///         opt next_cursor as "nextCursor" read cursor: Option<String>,
 ///     }
 /// }
 /// ```
@@ -144,6 +146,9 @@ macro_rules! record {
     };
     (@read $mode:ident, $map:ident, $ty:ty, nullable) => {
         Some($map.next_value::<Option<$ty>>()?.unwrap_or_default())
+    };
+    (@read $mode:ident, $map:ident, $ty:ty, cursor) => {
+        Some($map.next_value::<$crate::mcp::NextCursor>()?.0)
     };
     (@read req, $map:ident, $ty:ty) => { Some($map.next_value()?) };
     (@read tri, $map:ident, $ty:ty) => { Some($map.next_value()?) };

@@ -263,7 +263,7 @@ impl Context {
     /// `key` identifies the question within the call. It must be the same each time the handler runs.
     ///
     /// # Errors
-    /// Returns 1000 if the caller cannot be asked (−32021 for a modern caller), else the caller's error.
+    /// Returns 1000 if the caller cannot be asked (−32021 for a caller of 2026-07-28), else the caller's error.
     ///
     /// # Cancel safety
     /// Dropping the future withdraws the question.
@@ -271,8 +271,8 @@ impl Context {
         self.ask_with_progress(key, ask, Outlet::none()).await
     }
 
-    /// Asks the caller as [`ask`](Self::ask) does, and sends the progress that a legacy caller reports until its answer
-    /// to `progress`.
+    /// Asks the caller as [`ask`](Self::ask) does, and sends the progress that a caller of 2025-11-25 or before reports
+    /// until its answer to `progress`.
     ///
     /// # Errors
     /// Returns the same errors as [`ask`](Self::ask).
@@ -310,8 +310,8 @@ impl Context {
     /// Asks the caller as [`ask`](Self::ask) does, but ignores an answer that the caller sent before the question was
     /// asked.
     ///
-    /// Use it for questions whose answer permits an action. A modern caller can include answers in its first request,
-    /// but such answers do not prove that the user saw the question.
+    /// Use it for questions whose answer permits an action. A caller of 2026-07-28 can include answers in its first
+    /// request, but such answers do not prove that the user saw the question.
     ///
     /// # Errors
     /// Returns the same errors as [`ask`](Self::ask).
@@ -326,7 +326,8 @@ impl Context {
     }
 
     /// Computes a value once per logical call: if the caller repeats the call with answers, returns the value that was
-    /// stored the first time. For a legacy caller, whose call runs only once, always computes it.
+    /// stored the first time. For a caller of 2025-11-25 or before, whose call runs only once, always
+    /// computes it.
     ///
     /// # Errors
     /// Returns the error of `make`, or −32603 if the value cannot be stored.

@@ -5,7 +5,6 @@
 //! caller. The caller repeats the call with the answers (the next round), which runs the handler again from the start.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -66,7 +65,7 @@ pub enum CallerAccess {
     Unavailable,
     /// The caller is asked by a request on its own connection.
     Peer(Peer),
-    /// The caller is asked through another channel, e.g. [`Rounds`] for a modern caller.
+    /// The caller is asked through another channel, e.g. [`Rounds`] for a caller of 2026-07-28.
     Channel(Arc<dyn CallerChannel>),
 }
 
@@ -102,15 +101,7 @@ impl CallerAccess {
     }
 }
 
-impl fmt::Debug for CallerAccess {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unavailable => "Unavailable",
-            Self::Peer(_) => "Peer",
-            Self::Channel(_) => "Via",
-        })
-    }
-}
+crate::opaque_debug!(CallerAccess);
 
 // === Rounds ===
 
@@ -166,11 +157,7 @@ impl Rounds {
     }
 }
 
-impl fmt::Debug for Rounds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Rounds({})", self.0.lock().state.round)
-    }
-}
+crate::opaque_debug!(Rounds);
 
 impl CallerChannel for Rounds {
     fn ask(&self, key: &str, ask: CallerRequest) -> BoxFuture<'static, Result<Payload, RpcError>> {

@@ -1,7 +1,6 @@
 //! Values that outer layers pass to inner layers, found by type.
 
 use std::any::{Any, TypeId};
-use std::fmt;
 use std::sync::Arc;
 
 /// A small map from a type to a value of that type; an empty map needs no allocation.
@@ -54,11 +53,7 @@ impl Extensions {
     }
 }
 
-impl fmt::Debug for Extensions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} values", usize::from(self.first.is_some()) + self.rest.len())
-    }
-}
+crate::opaque_debug!(Extensions);
 
 #[cfg(test)]
 mod tests {
@@ -80,6 +75,5 @@ mod tests {
         );
         assert_eq!(values.get_shared::<u16>().as_deref(), Some(&2));
         assert_eq!(values.get_shared::<u64>(), None);
-        assert_eq!(format!("{values:?}"), "3 values");
     }
 }

@@ -7,7 +7,7 @@ mod write;
 
 use bytestring::ByteString;
 
-use self::envelope::{Envelope, Parsed};
+use self::envelope::{Envelope, NullParams, Parsed};
 use self::surrogate::replace_lone_surrogates;
 use super::method::Method;
 use super::params::Params;
@@ -77,10 +77,26 @@ impl Message {
     /// # Errors
     /// Returns the error to answer with, and the line, if the text is not a valid message.
     pub fn parse_line(line: ByteString) -> Result<Self, (InvalidMessage, ByteString)> {
+        Self::parse_with(line, NullParams::Refused)
+    }
+
+    /// Parses one line of a server as a message, as [`parse_line`](Self::parse_line) does. A request may have `null` as
+    /// its params, as some servers write it; it has no params then.
+    ///
+    /// # Errors
+    /// Returns the error to answer with, and the line, if the text is not a valid message.
+    pub fn parse_server_line(line: ByteString) -> Result<Self, (InvalidMessage, ByteString)> {
+        Self::parse_with(line, NullParams::Absent)
+    }
+
+    fn parse_with(
+        line: ByteString,
+        null_params: NullParams,
+    ) -> Result<Self, (InvalidMessage, ByteString)> {
         let line = replace_lone_surrogates(line);
         let mut envelope = Envelope::default();
         let parsed = match envelope.read(&line) {
-            Ok(()) => envelope.interpret(&line),
+            Ok(()) => envelope.interpret(&line, null_params),
             Err(why) => match envelope.unreadable_response(&why) {
                 Some(response) => Ok(Parsed::Message(response)),
                 None => envelope.split_or_explain(&line, &why).map(Parsed::Message),

@@ -1,6 +1,5 @@
 //! The output of a running call: chunks, progress, logs, events, callbacks (MGP §12, §13).
 
-use std::fmt;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
@@ -281,8 +280,4 @@ impl Outlet {
     }
 }
 
-impl fmt::Debug for Outlet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Outlet" } else { "Outlet(none)" })
-    }
-}
+crate::opaque_debug!(Outlet);

@@ -1,6 +1,5 @@
 //! The other end of a connection, as a service.
 
-use std::fmt;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
@@ -197,11 +196,7 @@ pub fn is_connection_lost(error: &RpcError) -> bool {
 #[error("the connection ended before the call was answered")]
 struct Lost;
 
-impl fmt::Debug for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.is_closed() { "Peer(closed)" } else { "Peer" })
-    }
-}
+crate::opaque_debug!(Peer);
 
 impl Service<Call> for Peer {
     type Response = Reply;

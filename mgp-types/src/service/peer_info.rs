@@ -6,12 +6,12 @@ use crate::Payload;
 use crate::mcp::{ClientCapabilities, Era, Revision};
 use crate::mgp::{Extension, ExtensionSet, MgpVersion, TrustLevel};
 
-/// The result of the negotiation with one peer. In the legacy era, all calls of a connection or session share it; in
-/// the modern era, each call has its own.
+/// The result of the negotiation with one peer. Up to revision 2025-11-25, all calls of a connection or session share
+/// it; in 2026-07-28, each call has its own.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PeerInfo {
-    /// The era of the revision: legacy or modern.
+    /// The era of the revision: legacy (up to 2025-11-25) or modern (2026-07-28).
     pub era: Era,
     /// The MCP revision.
     pub revision: Revision,

@@ -2,7 +2,6 @@
 //!
 //! Applies to: inbound and outbound.
 
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
@@ -123,11 +122,7 @@ impl Router {
     }
 }
 
-impl fmt::Debug for Router {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.routes.keys()).finish()
-    }
-}
+crate::opaque_debug!(Router);
 
 impl Service<Call> for Router {
     type Response = Reply;
@@ -160,11 +155,7 @@ fn unknown(call: &Call) -> Result<Reply, RpcError> {
 #[must_use]
 pub struct RouterLayer(Arc<FxHashMap<&'static str, Stack>>);
 
-impl fmt::Debug for RouterLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
-    }
-}
+crate::opaque_debug!(RouterLayer);
 
 impl<S> Layer<S> for RouterLayer {
     type Service = RoutedService<S>;
@@ -186,11 +177,7 @@ pub struct RoutedService<S> {
     has_tools: bool,
 }
 
-impl<S> fmt::Debug for RoutedService<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.routes.keys()).finish()
-    }
-}
+crate::opaque_debug!(RoutedService<S>);
 
 impl<S: MgpService> Service<Call> for RoutedService<S> {
     type Response = Reply;

@@ -143,14 +143,7 @@ pub struct EndGuard {
     hook: u64,
 }
 
-impl fmt::Debug for ScopeData {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scope")
-            .field("id", &self.id)
-            .field("kind", &self.kind)
-            .finish_non_exhaustive()
-    }
-}
+crate::opaque_debug!(ScopeData { id, kind });
 
 impl EndGuard {
     /// Consumes the guard without removing the function, which stays registered until the scope ends.

@@ -1,7 +1,6 @@
 //! A store in memory.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 use std::future::ready;
 use std::sync::Arc;
 
@@ -52,11 +51,7 @@ impl Default for MemoryStore {
     }
 }
 
-impl fmt::Debug for MemoryStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MemoryStore({})", self.0.data.lock().records.len())
-    }
-}
+crate::opaque_debug!(MemoryStore);
 
 impl Store for MemoryStore {
     fn load(&self, space: &'static str) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {

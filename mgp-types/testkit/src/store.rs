@@ -94,12 +94,13 @@ impl FaultyStore {
         &self.inner
     }
 
-    /// Sets whether the store fails; the functions of the test read it.
+    /// Sets the flag that [`is_failing`](Self::is_failing) returns. The store itself ignores it; the functions that a
+    /// test passed to this store decide what it means.
     pub fn set_failing(&self, is_failing: bool) {
         self.is_failing.store(is_failing, Ordering::SeqCst);
     }
 
-    /// Returns whether the store is set to fail.
+    /// Returns the flag that [`set_failing`](Self::set_failing) sets.
     #[must_use]
     pub fn is_failing(&self) -> bool {
         self.is_failing.load(Ordering::SeqCst)

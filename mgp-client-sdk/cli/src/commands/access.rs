@@ -93,9 +93,9 @@ pub(crate) struct Matrix {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct QueryResult {
-    /// The agent.
+    /// The agent that the query names.
     agent: String,
-    /// The server.
+    /// The id of the server that the query names.
     server: String,
     /// The tool, if one was named.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -117,7 +117,7 @@ pub(crate) struct QueryResult {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct AccessMatrix {
-    /// The servers.
+    /// The ids of the servers.
     pub(crate) servers: Vec<String>,
     /// The ids in `servers` whose servers no longer exist. Their access entries would apply to a later server with the
     /// same id.
@@ -130,7 +130,7 @@ pub(crate) struct AccessMatrix {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct MatrixRow {
-    /// The agent.
+    /// The name of the agent.
     pub(crate) agent: String,
     /// One entry for each server, in order.
     pub(crate) access: Vec<ServerAccess>,
@@ -140,7 +140,7 @@ pub(crate) struct MatrixRow {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ServerAccess {
-    /// The server.
+    /// The id of the server.
     pub(crate) server: String,
     /// `allow` or `deny` if an entry decides for the whole server, else `default`.
     pub(crate) whole: &'static str,

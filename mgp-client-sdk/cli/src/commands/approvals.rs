@@ -30,7 +30,8 @@ pub(crate) enum Approvals {
         /// Id of the approval, as `mgp approvals ls` shows it
         id: String,
     },
-    /// Approve, also after a denial: a call runs once, a permission is the server's until it is revoked, and a registered server runs until it is removed
+    /// Approve, also after a denial: an approved call runs once, a server keeps an approved permission until it is
+    /// revoked, and an approved registered server runs until it is removed
     #[command(
         override_usage = "mgp approvals approve [OPTIONS] <ID>",
         after_help = "`mgp permissions ls` lists approvals that hold for later calls, and `mgp permissions revoke` ends them.\n\nExample:\n  mgp approvals approve a9e645ed67 --because \"the disk is sold\"\n  mgp approvals approve a9e645ed67 --for 1h\n  mgp approvals approve a9e645ed67 --always-like-this"
@@ -68,17 +69,18 @@ pub(crate) struct Approval {
     term: Term,
 }
 
-/// The calls that an approval covers: one, all calls of the tool for some time, or all with arguments like these.
+/// The calls that an approval covers: this call, all calls of the tool for some time, or all calls with similar
+/// arguments.
 #[derive(Clone, Debug, Default, Args)]
 #[group(multiple = false)]
 pub(crate) struct Term {
-    /// This call only; the default for a call
+    /// Approve only this call; the default for a call
     #[arg(long)]
     once: bool,
-    /// All calls of the tool by the same agent for this time, e.g. 1h; or the permission for this time
+    /// Approve all calls of the tool by the same agent for this time, e.g. 1h; or the permission for this time
     #[arg(long = "for", value_name = "TIME", value_parser = time_args::future)]
     until: Option<SystemTime>,
-    /// All calls of the tool by the same agent with arguments like these, as `mgp approvals show` describes them
+    /// Approve all calls of the tool by the same agent with similar arguments, as `mgp approvals show` describes them
     #[arg(long)]
     always_like_this: bool,
 }
@@ -94,7 +96,7 @@ impl Term {
     }
 }
 
-/// Approvals, pending ones and recent ones.
+/// Pending approvals and recent approvals.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -338,8 +340,8 @@ impl Decision {
     }
 }
 
-/// Prints each new approval once. If a person is at the terminal, asks for a decision about one after another, the
-/// newest first, because its call may still wait.
+/// Prints each new approval once. If a person is at the terminal, asks for a decision about each of them, beginning
+/// with the newest, because its call may still wait.
 async fn watch(global: &Global, backend: &Backend, is_interactive: bool) -> CliResult {
     if is_interactive {
         print_note(global, "watching for questions; Ctrl-C ends");
@@ -406,8 +408,8 @@ async fn answer(global: &Global, backend: &Backend, approval: KernelApproval) ->
     }
 }
 
-/// Returns the calls that a word at the prompt approves: `h…` all for an hour, `a…` all like this one, else only this
-/// one.
+/// Returns the calls that a word at the prompt approves: `h…` all calls for an hour, `a…` all calls like this one, any
+/// other word only this call.
 fn term_of(word: &str) -> Term {
     match word.as_bytes().first() {
         Some(b'h') => Term { until: Some(SystemTime::now() + HOUR), ..Term::default() },

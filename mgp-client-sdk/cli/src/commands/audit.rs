@@ -52,7 +52,7 @@ pub(crate) enum Audit {
     Export(Export),
 }
 
-/// The choice between the current log and an earlier one.
+/// The choice between the current log and an earlier log.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct EarlierLog {
     /// Read an earlier log, in this directory: a former value of `kernel.audit.dir`, or `audit`
@@ -88,7 +88,7 @@ pub(crate) struct Tail {
 /// `mgp audit query`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Query {
-    /// Maximum number of events, the newest ones
+    /// Maximum number of events to show; older events are left out
     #[arg(long, value_name = "N", default_value = "100")]
     limit: NonZeroUsize,
     /// Also show the question, the answer and the reason of a call as lines of their own; --json and --trace do so too
@@ -212,7 +212,10 @@ async fn search(global: &Global, query: &Query) -> CliResult {
     let (mut events, details) = newest(&mut reader, &filters, wanted, is_whole).await?;
     if events.len() > limit {
         events.drain(..events.len() - limit);
-        print_note(global, &format!("the newest {limit} events; `--limit N` shows more"));
+        print_note(
+            global,
+            &format!("the newest {}; `--limit N` shows more", plural(limit, "event")),
+        );
     }
     note_details(global, details);
     if events.is_empty()
@@ -270,7 +273,8 @@ fn entries(events: &[AuditEvent], is_whole: bool) -> Vec<Entry<'_>> {
     if is_whole { Entry::each(events) } else { Entry::by_call(events) }
 }
 
-/// Returns the newest events, oldest first, and the number of records that are left out as details of these.
+/// Returns the newest events, oldest first, and the number of records that are left out because they are details of
+/// these events.
 async fn newest(
     reader: &mut EventReader,
     filters: &Filters,

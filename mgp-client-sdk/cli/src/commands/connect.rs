@@ -61,7 +61,7 @@ pub(crate) struct Connect {
     /// Agent name of the host; the default is the name of the host
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
-    /// Servers that the agent may use, or `all`; the default are those imported from the host's file
+    /// Servers that the agent may use, or `all`; the default is the servers imported from the host's file
     #[arg(long, value_name = "SERVER", num_args = 1.., conflicts_with = "no_grant")]
     grant: Vec<String>,
     /// Grant the agent no access
@@ -73,10 +73,10 @@ pub(crate) struct Connect {
     /// `None`, the configuration file is read as it is.
     #[arg(skip)]
     planned_config: Option<String>,
-    /// The options of the entry that the host's file has; those that this command does not set are kept.
+    /// The options of the existing entry in the host's file; options that this command does not set are kept.
     #[arg(skip)]
     earlier: Option<EntryOptions>,
-    /// The members of that entry; those that this command does not set are kept.
+    /// The members of the existing entry; members that this command does not set are kept.
     #[arg(skip)]
     earlier_members: serde_json::Map<String, serde_json::Value>,
 }
@@ -145,6 +145,9 @@ pub(crate) struct ConnectResult {
     backup: Option<PathBuf>,
     /// `true` if a person sits at the host.
     interactive: bool,
+    /// `true` if this command has written `portable_names = true` for the agent, because the host is not known to
+    /// rewrite names of tools.
+    portable_names: bool,
     /// Servers that were taken out of the host's file.
     replaced: Vec<String>,
     /// Servers that the host still starts by itself.
@@ -164,6 +167,9 @@ impl Render for ConnectResult {
                 "the previous file is in {}; the newest ten are kept",
                 backup.display()
             ));
+        }
+        if self.portable_names {
+            out.hint(portable_names_note(agent));
         }
         GrantResult::render_all(&self.granted, out);
         if !self.not_granted.is_empty() {
@@ -247,6 +253,13 @@ impl HostTarget {
         let nested = is_nested.then_some("servers");
         [Some(key), nested].into_iter().flatten().map(str::to_owned).collect()
     }
+}
+
+/// Returns the note on an agent for which a command has written `portable_names = true`.
+pub(super) fn portable_names_note(agent: &str) -> String {
+    format!(
+        "{agent} gets names of tools that all model providers accept, e.g. `weather_plan` for `weather.plan` (`portable_names` in `[agents.{agent}]`)"
+    )
 }
 
 /// Returns the path of a file with its symbolic links resolved. The file and its folders need not exist: the path is
@@ -387,14 +400,15 @@ pub(crate) async fn run(global: &Global, connect: &Connect) -> CliResult {
     // Ask the person before any file is written.
     let own = ConfigFile::open(connect.config.file_to_edit()?)?;
     let interactive = interactive(global, connect, &own, agent)?;
-    if let Some(answer) = interactive {
-        own.set_interactive(agent, answer)?;
-    }
+    let needs_portable_names =
+        !known.is_some_and(KnownHost::rewrites_names) && own.lacks_portable_names(agent);
+    own.set_agent(agent, interactive, needs_portable_names)?;
     let mut connected = ConnectResult {
         agent: agent.to_owned(),
         file: file.clone(),
         backup: None,
         interactive: interactive.unwrap_or_default(),
+        portable_names: needs_portable_names,
         replaced: change.taken.iter().map(|entry| entry.name.clone()).collect(),
         beside: change.beside.clone(),
         granted: Vec::new(),
@@ -517,7 +531,8 @@ fn check_unchanged(file: &Path, before: Option<&str>) -> CliResult {
     Err(Failure::failed(format!("`{file}` was changed by another program; try again")))
 }
 
-/// Reads the configuration; if it cannot be read, prints a note and returns an empty one, so that nothing is granted.
+/// Reads the configuration; if it cannot be read, prints a note and returns an empty configuration, so that nothing is
+/// granted.
 async fn config(global: &Global, connect: &Connect) -> CliResult<Config> {
     let trust = Trust::new(std::sync::Arc::new(state::db(global).await?));
     let config = match connect.config.sources().load(&trust).await {

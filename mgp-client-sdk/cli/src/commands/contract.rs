@@ -22,7 +22,7 @@ use crate::time_args;
 /// `mgp contract`.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Contract {
-    /// Write the specification of tools in Markdown, with eight parts for each
+    /// Write the specification of tools in Markdown, with eight parts for each tool
     #[command(name = "gen", after_help = "Example:\n  mgp contract gen files > SPECIFICATION.md")]
     Generate {
         #[command(flatten)]

@@ -34,7 +34,7 @@ pub(super) async fn resolve(
 /// configuration files than this command; `None` without a kernel, or if an entry for every agent decides.
 pub(super) async fn of_kernel(server: &str, backend: &Backend) -> CliResult<Option<&'static str>> {
     let Backend::Kernel(_) = backend else { return Ok(None) };
-    // No agent and no tool has the name `?`.
+    // No agent and no tool has the name `?`, so only an entry for every agent can decide before the default policy.
     let mut params = AccessQueryParams::new("?", server);
     params.tool_name = Some("?".to_owned());
     let result = backend.query(params).await?;

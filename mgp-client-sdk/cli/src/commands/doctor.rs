@@ -21,6 +21,7 @@ use report::{Check, Level};
 mod environment;
 mod hosts;
 mod kernel;
+mod names;
 mod pins;
 mod report;
 mod server;
@@ -32,7 +33,7 @@ mod state;
     after_help = "Each server is started briefly, several at a time; a hanging server delays the others by 10 s at most.\n\nExample:\n  mgp doctor\n  mgp doctor files --timeout 60s     # a package runner may download first"
 )]
 pub(crate) struct Doctor {
-    /// Only these servers
+    /// Servers to check; the default is all servers
     server: Vec<String>,
     /// Time limit for each server, in place of its `start_timeout`
     #[arg(long, value_name = "DURATION", value_parser = time_args::duration)]
@@ -76,6 +77,7 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
         checks.extend(pins::check_named_tools(&selected.config, &inventory));
         checks.extend(running.check_metrics(&selected.config.kernel));
         if let Some(store) = store {
+            checks.extend(names::check(global, &*store, &selected.config, &inventory).await);
             let unknown = unknown_limited_agents(global, &*store, &selected.config).await;
             let unknown = unknown.unwrap_or_default().into_iter();
             checks.extend(

@@ -50,9 +50,9 @@ pub(crate) struct Events {
 pub(crate) struct EventRow {
     /// The time.
     timestamp: Timestamp,
-    /// The channel.
+    /// The channel on which the event was published.
     channel: String,
-    /// The severity.
+    /// The severity that the publisher gave the event.
     severity: Severity,
     /// The data of the event.
     data: Payload,
@@ -86,6 +86,16 @@ impl EventRow {
         Some(row)
     }
 
+    /// Returns the server that published the event, or that an event of the kernel is about.
+    fn server(&self) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Subject {
+            server_id: String,
+        }
+        let subject = || Some(self.data.get::<Subject>().ok()?.server_id);
+        self.server_id.clone().or_else(subject)
+    }
+
     fn cells(&self) -> [Cell; 5] {
         let color = match self.severity {
             Severity::Error => Color::Red,
@@ -96,7 +106,7 @@ impl EventRow {
             self.timestamp.as_str().into(),
             Cell::from(self.severity.as_str()).color(color),
             self.channel.as_str().into(),
-            self.server_id.clone().into(),
+            self.server().into(),
             mgp_types::clip(self.data.as_str(), MAX_DATA).into(),
         ]
     }

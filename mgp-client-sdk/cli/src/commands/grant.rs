@@ -52,8 +52,8 @@ pub(super) struct GrantResult {
     asked: Vec<String>,
     /// The number of dangerous tools; a person confirms each of their calls.
     confirmed: usize,
-    /// The number of these tools whose names and arguments suggest that they only read; `mgp tools risk` proposes a
-    /// lower risk.
+    /// The number of dangerous tools whose names and arguments suggest that they only read; `mgp tools risk` proposes a
+    /// lower risk for them.
     proposed: usize,
     /// The number of the server's tools.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,7 +72,7 @@ impl GrantResult {
     }
 
     /// Writes a line that names the servers that did not start for the grants, and those in `later`, which were not
-    /// ready afterwards. It also names the command that will show the permissions that they need.
+    /// ready afterwards. The line also names the command that will show the permissions that these servers need.
     pub(super) fn render_failed(all: &[Self], later: &BTreeSet<String>, out: &mut Output) {
         let later = later.iter().map(String::as_str);
         let failed: BTreeSet<&str> =
@@ -117,7 +117,7 @@ impl GrantResult {
             && self.error == other.error
     }
 
-    /// Writes this result and those that are like it.
+    /// Writes this result, together with the results that are like it.
     fn render(&self, group: &[&Self], out: &mut Output) {
         let agents: Vec<&str> = group.iter().map(|one| one.agent()).collect();
         let mut parts = vec![format!("access for {}", agents.join(", "))];
@@ -358,8 +358,8 @@ async fn grant_server(
     })
 }
 
-/// Approves permissions for a server, after removing from the list those that were decided before or that the
-/// configuration grants. The inner error is the reason why none was approved.
+/// Approves permissions for a server. First removes permissions from the list that were decided before, or that the
+/// configuration grants. The inner error is the reason why no permission was approved.
 async fn approve(
     backend: &Backend,
     server: &ServerConfig,

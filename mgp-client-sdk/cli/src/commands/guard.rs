@@ -16,13 +16,13 @@ use crate::output::print_stderr;
     after_help = "The answer to each line of standard input is a line with `id`, `decision` (`block` or `allow`) and `reason`.\n\nExample:\n  echo '{\"id\":1,\"input\":\"rm -rf /\"}' | mgp guard sandbox"
 )]
 pub(crate) struct Guard {
-    /// Judge
+    /// Kind of test cases to judge
     #[arg(value_parser = PossibleValuesParser::new(Judge::KINDS))]
     kind: String,
-    /// File with the allowlists that the `config` of test cases with code refers to
+    /// File with named allowlists; a test case with code names one of them in `config`
     #[arg(long, value_name = "FILE")]
     configs: Option<PathBuf>,
-    /// Report on standard error the median and the 99th percentile of the time for a line
+    /// Report the median and the 99th percentile of the time for a line, on standard error
     #[arg(long)]
     timing: bool,
 }

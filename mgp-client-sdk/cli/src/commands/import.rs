@@ -16,6 +16,7 @@ use serde::Serialize;
 use super::grant::{self, GrantResult, NewAccess};
 use crate::args::ConfigArg;
 use crate::args::Global;
+use crate::config_file;
 use crate::control;
 use crate::exit::{CliResult, Failure};
 use crate::hosts::{KnownHost, claude_settings, home};
@@ -61,7 +62,7 @@ pub(crate) struct ImportResult {
     backup: Option<PathBuf>,
     /// Each server and its source.
     servers: Vec<ServerReport>,
-    /// The servers that each agent gets access to: those of its host.
+    /// The servers that each agent gets access to, i.e. the servers of its host.
     access: BTreeMap<String, BTreeSet<String>>,
     /// The access and permissions that were granted, for each server.
     granted: Vec<GrantResult>,
@@ -235,7 +236,7 @@ impl ImportPlan {
         self.plan.text()
     }
 
-    /// Returns the servers that each agent gets access to: exactly those of its host.
+    /// Returns the servers that each agent gets access to, i.e. exactly the servers of its host.
     pub(super) fn access(&self) -> BTreeMap<String, BTreeSet<String>> {
         let mut access = BTreeMap::<String, BTreeSet<String>>::new();
         for source in &self.sources {
@@ -261,7 +262,7 @@ impl ImportPlan {
     ) -> CliResult<(Vec<GrantResult>, Option<PathBuf>)> {
         let mut backup = None;
         let write = || {
-            backup = self.plan.apply()?;
+            backup = config_file::apply(&self.plan)?;
             configure()
         };
         let wanted = access.iter().map(|(agent, ids)| NewAccess {
@@ -275,7 +276,7 @@ impl ImportPlan {
         Ok((granted, backup))
     }
 
-    /// Returns the tools of a server that an agent gets: those that its host lets it use.
+    /// Returns the tools of a server that an agent gets, i.e. the tools that its host lets it use.
     fn tools(&self, agent: &str, id: &str) -> ToolLimit {
         let lines = self.plan.lines().iter().filter(|line| match &line.outcome {
             ImportOutcome::Added(own) | ImportOutcome::Present(own) => own == id,
@@ -311,7 +312,7 @@ pub(crate) async fn run(global: &Global, import: &Import) -> CliResult {
         admit_edit(global, &import.config).await?;
     }
     if import.apply && import.no_grant {
-        result.backup = planned.plan.apply()?;
+        result.backup = config_file::apply(&planned.plan)?;
         control::reload(global).await;
     } else if import.apply {
         (result.granted, result.backup) =
@@ -406,7 +407,7 @@ fn sources(global: &Global, import: &Import) -> CliResult<Vec<Source>> {
     Ok(sources)
 }
 
-/// Returns the existing files of a host, and reports the one that no command can change.
+/// Returns the existing files of a host, and reports the file that no command can change.
 fn host_files(global: &Global, host: KnownHost, import: &Import) -> CliResult<Vec<PathBuf>> {
     let home = home()?;
     let settings = host.settings_with_servers(&home);
@@ -426,8 +427,8 @@ fn host_files(global: &Global, host: KnownHost, import: &Import) -> CliResult<Ve
     Ok(files.filter(|file| file.exists()).collect())
 }
 
-/// Reads the servers of a host; `None` if the host has no file, or its file has no servers, not even ones that cannot
-/// be copied.
+/// Reads the servers of a host; `None` if the host has no file, or its file has no servers, not even servers that
+/// cannot be copied.
 pub(super) fn read_host_file(global: &Global, host: KnownHost) -> CliResult<Option<Source>> {
     let home = home()?;
     if let Some(settings) = host.settings_with_servers(&home) {

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::args::ConfigArg;
 use crate::args::Global;
+use crate::config_file;
 use crate::exit::{CliResult, Failure};
 use crate::operator::admit_edit_of;
 use crate::output::{Output, Render, print};
@@ -51,9 +52,8 @@ pub(crate) async fn run(global: &Global, init: &Init) -> CliResult {
     let file = if init.project { PathBuf::from("mgp.toml") } else { init.config.file_to_edit()? };
     admit_edit_of(global, &file).await?;
     if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        let failed =
-            |error| Failure::failed(format!("`{}` cannot be created: {error}", folder.display()));
-        fs::create_dir_all(folder).map_err(failed)?;
+        fs::create_dir_all(folder)
+            .map_err(|error| config_file::failed(folder, "created", &error))?;
     }
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
@@ -64,14 +64,12 @@ pub(crate) async fn run(global: &Global, init: &Init) -> CliResult {
     }
     let text = if init.project { PROJECT_TEMPLATE } else { TEMPLATE };
     let written = options.open(&file).and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|error| {
-        let file = file.display();
-        Failure::failed(match error.kind() {
-            ErrorKind::AlreadyExists => {
-                format!("`{file}` already exists; edit it, or remove it first")
-            }
-            _ => format!("`{file}` cannot be written: {error}"),
-        })
+    written.map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => {
+            let file = file.display();
+            Failure::failed(format!("`{file}` already exists; edit it, or remove it first"))
+        }
+        _ => config_file::failed(&file, "written", &error),
     })?;
     print(global, &InitResult { file, needs_trust: init.project })
 }

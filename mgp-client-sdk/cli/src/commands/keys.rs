@@ -1,13 +1,17 @@
 //! The command `mgp keys`: manages the API keys of agents that connect over HTTP.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use clap::{Args, Subcommand};
+use mgp_discovery::{Sources, Trust};
+use mgp_security::Access;
 use mgp_security::auth::{ApiKeys, FileKeys, KeyGrant, KeyRecord};
 use mgp_types::Timestamp;
 use mgp_types::service::Principal;
 use serde::Serialize;
 
+use super::default_policy::of_config;
 use super::known_names::{KnownNames, elsewhere_remedy};
 use crate::args::Global;
 use crate::backend::operator;
@@ -16,6 +20,7 @@ use crate::exit::{CliResult, Failure};
 use crate::offline_audit::OfflineAudit;
 use crate::output::{ActionReport, Cell, Color, Output, Render, print, print_note};
 use crate::socket_hello::check_agent_name;
+use crate::state_option::shell_word;
 use crate::{state, time_args};
 
 /// `mgp keys`.
@@ -40,16 +45,16 @@ pub(crate) enum Keys {
 pub(crate) struct Add {
     /// Agent name of callers with the key
     agent: String,
-    /// Create a key for an operator, who may change everything, or in another tenant than `local` only access,
-    /// permissions and approvals of that tenant
+    /// Create a key for an operator: operators of the tenant `local` may change everything, operators of another tenant
+    /// only its access, permissions and approvals
     #[arg(long)]
     admin: bool,
-    /// Tenant of callers with the key: they see nothing of other tenants, and operators change rules of their own only
+    /// Tenant of callers with the key: they see nothing of other tenants, and operators change only rules of their own
+    /// tenant
     #[arg(long, value_name = "NAME", default_value = "local", value_parser = tenant_name)]
     tenant: String,
-    /// Limit the key to this; may be given several times:
-    /// tools.call (and resources and prompts), tools.call:TOOL, tools.list, tools.read:TOOL, admin.read, admin.write;
-    /// TOOL is a name, or SERVER.TOOL
+    /// Limit the key to this permission; may be given several times: tools.call (and resources and prompts),
+    /// tools.call:TOOL, tools.list, tools.read:TOOL, admin.read, admin.write; TOOL is a name, or SERVER.TOOL
     #[arg(long, value_name = "WORD")]
     permission: Vec<String>,
     /// Expiry: 30d, 12h, or a timestamp, e.g. 2027-01-31T00:00:00Z
@@ -64,11 +69,11 @@ pub(crate) struct Add {
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct NewKey {
-    /// The id.
+    /// The id of the key, which commands and the audit log show.
     id: String,
     /// The key itself, which cannot be shown again.
     key: String,
-    /// The agent.
+    /// The agent that calls with the key.
     agent: String,
 }
 
@@ -76,11 +81,11 @@ pub(crate) struct NewKey {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct KeyInfo {
-    /// The id.
+    /// The id of the key, which commands and the audit log show.
     pub(crate) id: String,
-    /// The agent.
+    /// The agent that calls with the key.
     pub(crate) agent: String,
-    /// The tenant.
+    /// The tenant of the key's holder.
     pub(crate) tenant: String,
     /// `true` if callers with the key are operators.
     pub(crate) admin: bool,
@@ -197,8 +202,9 @@ pub(crate) async fn run(global: &Global, keys: &Keys) -> CliResult {
                 agent: add.agent.clone(),
             };
             print(global, &key)?;
-            if !add.admin && add.tenant != operator().tenant().as_str() {
-                let remedy = elsewhere_remedy(&add.tenant);
+            if !add.admin
+                && let Some(remedy) = access_remedy(global, add).await.unwrap_or_default()
+            {
                 print_note(global, &format!("mgp: {} has no access yet; {remedy}", add.agent));
             }
             Ok(())
@@ -209,6 +215,25 @@ pub(crate) async fn run(global: &Global, keys: &Keys) -> CliResult {
             ActionReport::new(&**id, "revoked").print(global)
         }
     }
+}
+
+/// Returns the remedy if neither an access entry nor the `default_policy` of a server can apply to the agent of a new
+/// key.
+async fn access_remedy(global: &Global, add: &Add) -> CliResult<Option<String>> {
+    if add.tenant != operator().tenant().as_str() {
+        return Ok(Some(elsewhere_remedy(&add.tenant)));
+    }
+    let db = state::db(global).await?;
+    let named = Access::named_in(&db, operator().tenant()).await?;
+    let applies = |name: &String| *name == add.agent || name == "*" || name.starts_with("group:");
+    if named.iter().any(applies) {
+        return Ok(None);
+    }
+    let config = Sources::from_env().load(&Trust::new(Arc::new(db))).await?.config;
+    let is_open =
+        config.servers.iter().any(|server| of_config(&config, server.id.as_str()) == "allow");
+    let agent = shell_word(&add.agent).unwrap_or_else(|| "AGENT".to_owned());
+    Ok((!is_open).then(|| format!("run `mgp access grant {agent} SERVER`")))
 }
 
 async fn open(global: &Global) -> CliResult<ApiKeys> {

@@ -185,7 +185,8 @@ impl KnownNames {
         Err(unknown("tool", name, self.servers.values().flatten().map(String::as_str)))
     }
 
-    /// Refuses an unknown agent whose name is nearly that of a known one; for any other unknown agent, returns a note.
+    /// Refuses an unknown agent whose name resembles that of a known agent; for any other unknown agent, returns a
+    /// note.
     pub(super) fn check_agent(&self, agent: &str) -> CliResult<Option<String>> {
         let Some(note) = self.note_on_agent(agent) else { return Ok(None) };
         if self.agents_elsewhere.contains_key(agent) {
@@ -318,8 +319,8 @@ pub(crate) async fn unknown_limited_agents(
     Ok(unknown.collect())
 }
 
-/// Returns the agents with API keys of the operator's tenant, and those that only have keys of other tenants, each with
-/// such a tenant.
+/// Returns the agents with API keys of the operator's tenant, and the agents that only have keys of other tenants, each
+/// with one of these tenants.
 async fn keys_by_tenant(
     global: &Global,
 ) -> CliResult<(BTreeSet<String>, BTreeMap<String, String>)> {
@@ -341,7 +342,7 @@ async fn keys_by_tenant(
     Ok((own, elsewhere))
 }
 
-/// Returns the way in which access is granted in another tenant than that of the operator who runs commands.
+/// Returns the way in which access is granted in a tenant other than the tenant of the operator who runs commands.
 pub(super) fn elsewhere_remedy(tenant: &str) -> String {
     format!(
         "an operator of `{tenant}` (`mgp keys add NAME --tenant {tenant} --admin`) grants access there, with the tool `mgp_access_grant` of a kernel with --http"

@@ -29,7 +29,7 @@ const FILE_NAME: &str = "mgp.lock";
     after_help = "Each server is started, and what was started and listed is written to `mgp.lock` beside the configuration file. `mgp serve --locked` then starts only that. A running one applies a changed file within about two seconds, or with `operator.proof` after `mgp reload`.\n\nExample:\n  mgp lock\n  mgp lock --check\n  mgp serve --http 127.0.0.1:8900 --locked"
 )]
 pub(crate) struct Lock {
-    /// Only these servers; the others keep their entries
+    /// Servers whose entries are written; the default is all servers
     server: Vec<String>,
     /// Write nothing; fail if a server differs from the file
     #[arg(long)]
@@ -49,7 +49,7 @@ pub(crate) struct LockReport {
     file: String,
     /// `true` if the file was written.
     is_written: bool,
-    /// The servers.
+    /// The servers that were read, and the servers in the file that are no longer configured.
     servers: Vec<LockedRow>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct LockReport {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct LockedRow {
-    /// The id.
+    /// The id of the server.
     server: String,
     /// The number of tools.
     tools: usize,

@@ -66,7 +66,7 @@ pub(crate) struct Login {
 pub(crate) struct LoginArg {
     /// Server
     server: String,
-    /// Agent that the login belongs to, with `login = "agent"`
+    /// Agent that logs in; only for a server with `login = "agent"`, i.e. one login for each agent
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
     /// Tenant of the agent
@@ -283,7 +283,7 @@ async fn revoke(
 async fn revoking_client(global: &Global, at: &LoginArg) -> CliResult<OAuth> {
     let (server, proxy) = match at.server(global).await {
         Ok(found) => found,
-        // The server may be disabled.
+        // A disabled server is not in effect, but still in the file.
         Err(failure) => {
             let file = at.config.file_to_edit()?;
             configured_in(&file, &at.server).ok_or(failure)?
@@ -380,7 +380,7 @@ async fn expand(server: &ServerConfig, state: &Path) -> CliResult<ExpandedTarget
 }
 
 /// Creates the browser for a login on this machine. A client that was registered by hand always has the same redirect
-/// URI, because the authorization server might accept no other port than the registered one.
+/// URI, because the authorization server might accept only the registered port.
 fn browser_here(is_registered: bool) -> LoopbackBrowser {
     let browser = LoopbackBrowser::new(|url| {
         show(&format!("To log in, open this address in a browser of this machine:\n\n  {url}\n"));

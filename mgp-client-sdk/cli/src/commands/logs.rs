@@ -31,7 +31,7 @@ const MAX_BYTES: u64 = 1024 * 1024;
 pub(crate) struct Logs {
     /// Server whose standard error is shown, instead of the kernel's log
     server: Option<String>,
-    /// Number of lines, the last ones
+    /// Number of lines to show, counted from the end
     #[arg(long, short = 'n', value_name = "N", default_value_t = 100)]
     lines: u64,
     /// Keep printing new lines; with --json one document each
@@ -52,7 +52,7 @@ struct LogLine {
     /// The time; absent where the line has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<String>,
-    /// The text.
+    /// The text of the line, without its time.
     text: String,
 }
 
@@ -133,7 +133,7 @@ async fn of_server(global: &Global, logs: &Logs, server: &str) -> CliResult {
     }
 }
 
-/// Returns the lines after those that are already known. If `lines` does not continue `known`, returns all of `lines`.
+/// Returns the lines after the known lines. If `lines` does not continue `known`, returns all of `lines`.
 fn new_lines<'a>(known: &[LogLine], lines: &'a [LogLine]) -> &'a [LogLine] {
     let is_after = |end: &usize| {
         let before = &lines[..*end];
@@ -183,8 +183,8 @@ async fn of_kernel(global: &Global, logs: &Logs) -> CliResult {
     }
 }
 
-/// Opens the kernel's log, and returns its end. If the kernel has begun a new file and this one has fewer lines than
-/// wanted, the end of the previous file is before them.
+/// Opens the kernel's log, and returns its end. If the kernel has begun a new file that has fewer lines than wanted,
+/// the end of the previous file precedes them.
 fn open_end(path: &Path, lines: usize) -> io::Result<(Tail, String)> {
     let mut tail = Tail::open(path)?;
     let is_whole = tail.read == 0;
@@ -249,8 +249,8 @@ impl Tail {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Returns the whole lines that were not read yet. If the kernel has begun a new file at this path, returns those of
-    /// this file and of the new one.
+    /// Returns the whole lines that were not read yet. If the kernel has begun a new file at this path, returns the
+    /// lines of both files.
     fn follow(&mut self, path: &Path) -> io::Result<String> {
         if !self.is_replaced(path) {
             return self.read();

@@ -11,7 +11,7 @@ use crate::exit::{CliResult, Failure};
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Example:\n  mgp man ~/.local/share/man/man1")]
 pub(crate) struct Man {
-    /// Folder that gets a page for each command
+    /// Folder in which a page for each command is created
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }

@@ -19,7 +19,7 @@ pub(crate) enum Notify {
         after_help = "The message is sent by this command; no kernel needs to run.\n\nExample:\n  mgp notify test phone"
     )]
     Test {
-        /// Place; all of them without a name
+        /// Name of the place; the default is all places
         name: Option<String>,
         #[command(flatten)]
         config: ConfigArg,

@@ -36,7 +36,7 @@ const QUERY: &str = "MGP_QUERY_";
 pub(crate) struct OpenApi {
     /// The document: a file or a URL, in JSON or YAML
     source: String,
-    /// Address of the API; without it the one in the document, which must then be public and `https`
+    /// Address of the API; the default is the address in the document, which must then be public and `https`
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
     /// Operations to serve, by identifier, or method and path; `*` is a wildcard
@@ -150,8 +150,8 @@ pub(crate) async fn run(global: &Global, arguments: &OpenApi) -> CliResult {
 }
 
 /// Checks an address that only the document names, because others can change the document at any time. Refuses an
-/// address that is not `https`. Also refuses one at another host than the fetched document if there are credentials,
-/// because that host would get them.
+/// address that is not `https`. If there are credentials, also refuses an address at another host than the fetched
+/// document, because that host would get them.
 fn check_address(
     source: &str,
     is_url: bool,

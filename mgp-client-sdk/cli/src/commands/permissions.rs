@@ -59,7 +59,7 @@ pub(crate) struct Change {
     /// Reason for the audit log
     #[arg(long, value_name = "TEXT")]
     because: Option<String>,
-    /// Accept a server, tool or permission that does not exist yet
+    /// Accept a server, tool or permission that does not exist yet, or a relative path
     #[arg(long)]
     force: bool,
 }
@@ -67,7 +67,7 @@ pub(crate) struct Change {
 /// The arguments to which an approval is limited: it applies only to calls with such arguments.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Limits {
-    /// Only for paths below this one; may be given several times
+    /// Only for paths below this path; may be given several times
     #[arg(long, value_name = "PATH")]
     path: Vec<String>,
     /// Only for this host; may be given several times
@@ -82,6 +82,22 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
+    /// Refuses a relative path: it applies only to calls that name paths relative to the working folder of the server,
+    /// and not to a path in the working folder of this command.
+    fn check_paths(&self) -> CliResult {
+        let is_relative = |path: &&String| {
+            let is_drive = matches!(path.as_bytes(), [letter, b':', b'/' | b'\\', ..] if letter.is_ascii_alphabetic());
+            let begins = |root: &str| path.starts_with(root);
+            !is_drive && *path != "~" && !["/", "~/", "\\\\"].into_iter().any(begins)
+        };
+        let Some(path) = self.path.iter().find(is_relative) else { return Ok(()) };
+        let full = std::path::absolute(path).unwrap_or_else(|_| "/".into());
+        Err(Failure::usage(format!(
+            "`{path}` is relative; write `{}`, or add --force for calls whose paths are relative to the server's own folder",
+            full.display()
+        )))
+    }
+
     /// Returns the limits as a permission scope; `None` if no limit is given.
     fn scope(&self) -> Option<PermissionScope> {
         let mut scope = PermissionScope::default();
@@ -194,6 +210,10 @@ async fn decide(
     let is_call = |id: &str| decision == PermissionDecision::Revoke && CallApprovals::is_id(id);
     for permission in permissions.iter().filter(|one| !is_call(one)) {
         check_permission(permission, *force)?;
+    }
+    // Other decisions have no limits, and are refused with any path.
+    if !force && decision == PermissionDecision::Approve {
+        limits.check_paths()?;
     }
     let known = KnownNames::read(global, backend).await?;
     let mut notes = Vec::new();

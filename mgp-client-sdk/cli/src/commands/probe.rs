@@ -34,6 +34,7 @@ mod stderr_tail;
 mod unreadable;
 
 use stderr_tail::StderrTail;
+pub(super) use stderr_tail::best_of;
 pub(super) use unreadable::UnreadableTool;
 
 /// The limits of the number of servers that start at the same time.
@@ -249,7 +250,11 @@ impl Prober {
         let connected = match reach {
             ExpandedTarget::Program { command, args, cwd, env } => {
                 let path = env.get("PATH").map(Expanded::as_str);
-                find_program(command.as_str(), &cwd, path.map(OsStr::new))?;
+                let written = match &server.target {
+                    TargetConfig::Program { command: written, .. } => written.as_str(),
+                    _ => command.as_str(),
+                };
+                check_program(written, command.as_str(), &cwd, path.map(OsStr::new))?;
                 let (stderr, stray) = (stderr.clone(), stderr.clone());
                 let program = ChildCommand::new(command.as_str())
                     .args(args.iter().map(Expanded::as_str))
@@ -310,8 +315,8 @@ struct ToolsPage {
     next: Option<String>,
 }
 
-/// Returns the tools from all pages of the list. Of a list that is too long, returns those of the first pages, which a
-/// kernel uses, too.
+/// Returns the tools from all pages of the list. If the list is too long, returns only the tools of the first pages; a
+/// kernel uses the same tools.
 async fn list(client: &Client) -> Result<Vec<Payload>, String> {
     let (mut tools, mut params) = (Vec::<Payload>::new(), ListParams::new());
     let (mut bytes, mut cursors) = (0_usize, HashSet::new());
@@ -336,8 +341,25 @@ async fn list(client: &Client) -> Result<Vec<Payload>, String> {
     Ok(tools)
 }
 
+/// Checks that the program of a server exists. `written` is the command in the configuration.
+fn check_program(
+    written: &str,
+    command: &str,
+    cwd: &Path,
+    path: Option<&OsStr>,
+) -> Result<(), String> {
+    let Err(error) = find_program(command, cwd, path) else { return Ok(()) };
+    // A command with a `/` in one of its arguments counts as a path, and was completed with the folder of the file.
+    let fix = arguments_fix(written, cwd, path).filter(|_| written != command);
+    Err(fix.map_or(error, |fix| format!("the program `{written}` does not exist; {fix}")))
+}
+
 /// Finds a program like the operating system does; errors name the remedy.
-fn find_program(command: &str, cwd: &Path, path: Option<&OsStr>) -> Result<PathBuf, String> {
+pub(super) fn find_program(
+    command: &str,
+    cwd: &Path,
+    path: Option<&OsStr>,
+) -> Result<PathBuf, String> {
     if !cwd.is_dir() {
         let (exists, cwd) = (cwd.exists(), cwd.display());
         return Err(if exists {
@@ -487,6 +509,9 @@ mod tests {
         for line in ["sh -c true", "sh -c ./no-such-program"] {
             assert!(find_program(line, here, None).unwrap_err().ends_with("after it as `args`"));
         }
+        let (line, path) = ("sh -c ./no-such-program", "/etc/sh -c ./no-such-program");
+        let error = check_program(line, path, here, None).unwrap_err();
+        assert!(error.contains("`sh -c ./") && error.ends_with("after it as `args`"), "{error}");
         assert!(find_program("./", here, None).unwrap_err().contains("is a folder"));
         let file = std::env::current_exe().unwrap();
         assert!(find_program("sh", &file, None).unwrap_err().contains("is a file"));

@@ -35,7 +35,7 @@ const MAX_SERVERS: usize = 50;
     after_help = "The file has the versions, what `mgp doctor` finds, the configuration without its comments, and the last lines of the logs; secrets are replaced by `…`. Read it before you send it.\n\nExample:\n  mgp report"
 )]
 pub(crate) struct ReportArgs {
-    /// File that is created
+    /// File to create
     #[arg(long, value_name = "FILE", default_value = "mgp-report.md")]
     out: PathBuf,
     #[command(flatten)]
@@ -79,7 +79,7 @@ pub(crate) async fn run(global: &Global, report: &ReportArgs) -> CliResult {
     for words in commands {
         let mut shown = printed(global, report, &words);
         if words == ["webhooks"] {
-            // The kernel can have other URLs than the configuration that was read here.
+            // The kernel can have other URLs than the configuration that was read here, so their secrets are not known.
             shown = without_paths(&shown);
         }
         add(&mut text, &format!("mgp {}", words.join(" ")), &shown);

@@ -43,7 +43,7 @@ pub(crate) enum Servers {
         /// Show only this server, in full
         server: Option<String>,
     },
-    /// Find published servers by what they are for
+    /// Find published servers by their purpose
     Search(search::Search),
     /// Add a server to your configuration, and grant agents access
     #[command(
@@ -66,7 +66,7 @@ pub(crate) enum Servers {
     Stop(change::ServerArg),
     /// Restart a server
     Restart(change::ServerArg),
-    /// Finish the running calls of a server, and send it no new ones
+    /// Finish the running calls of a server, and send no new calls to it
     Drain(change::ServerArg),
     /// Log in to a server at a URL
     #[command(
@@ -80,7 +80,7 @@ pub(crate) enum Servers {
     Logs {
         /// Server
         server: String,
-        /// Number of lines, the last ones
+        /// Number of lines to show, counted from the end
         #[arg(long, short = 'n', value_name = "N", default_value_t = 100)]
         lines: u64,
     },
@@ -123,5 +123,6 @@ async fn set_enabled(global: &Global, arg: &ConfiguredServer, is_enabled: bool) 
     admit_edit(global, &arg.config).await?;
     own.set_enabled(id, is_enabled)?;
     control::reload(global).await;
-    ActionReport::new(&**id, if is_enabled { "enabled" } else { "disabled" }).print(global)
+    let report = ActionReport::new(&**id, if is_enabled { "enabled" } else { "disabled" });
+    report.with_notes(arg.config.approval_note().into_iter().collect()).print(global)
 }

@@ -9,7 +9,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::connect::undo::CommandRun;
-use super::connect::{HostChange, YesNo};
+use super::connect::{HostChange, YesNo, portable_names_note};
 use super::grant::GrantResult;
 use super::import::{ImportPlan, ServerReport, Source, read_host_file};
 use crate::args::{ConfigArg, Global};
@@ -61,7 +61,7 @@ pub(crate) struct SetupResult {
     without_servers: Vec<String>,
     /// Each server and its source.
     servers: Vec<ServerReport>,
-    /// The servers that each agent gets access to: those of its host.
+    /// The servers that each agent gets access to, i.e. the servers of its host.
     access: BTreeMap<String, BTreeSet<String>>,
     /// The access and permissions that were granted, for each server.
     granted: Vec<GrantResult>,
@@ -79,6 +79,9 @@ struct HostReport {
     host: String,
     /// The agent name of the host.
     agent: String,
+    /// `true` if the command writes `portable_names = true` for the agent, because the host is not known to rewrite
+    /// names of tools.
+    portable_names: bool,
     /// The host's file.
     file: PathBuf,
     /// The servers of the file that change, as JSON without secrets; each line begins with `-` or `+`.
@@ -92,16 +95,40 @@ struct HostReport {
     /// the try failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     ready: Option<usize>,
-    /// The number of tools of these servers.
+    /// The number of tools of the servers that were ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<u64>,
-    /// Servers among the ready ones that this command did not start, because their tools are recorded.
+    /// The ready servers that this command did not start, because their tools are recorded.
     recorded: Vec<String>,
     /// Problems of the host or of its servers.
     problems: Vec<String>,
+    /// A name in the list of tools because of which the host may refuse all tools.
+    #[serde(skip)]
+    refused_name: Option<String>,
 }
 
 impl HostReport {
+    /// Returns the report of a host whose file was not written yet.
+    fn planned(host: KnownHost, change: &HostChange, own: &ConfigFile) -> Self {
+        let (before, after) = change.server_lines();
+        Self {
+            host: host.name().to_owned(),
+            agent: change.agent().to_owned(),
+            portable_names: change.is_change()
+                && !host.rewrites_names()
+                && own.lacks_portable_names(change.agent()),
+            file: change.file().to_owned(),
+            difference: Difference::new(&before, &after, change.is_change()),
+            beside: change.beside().to_vec(),
+            backup: None,
+            ready: None,
+            tools: None,
+            recorded: Vec::new(),
+            problems: Vec::new(),
+            refused_name: None,
+        }
+    }
+
     fn render_plan(&self, out: &mut Output) {
         let file = self.file.display();
         if self.difference.is_empty() {
@@ -109,6 +136,12 @@ impl HostReport {
         } else {
             out.line(format!("{}: {file} would change", self.host));
             self.difference.render(out);
+        }
+        if self.portable_names {
+            out.line(format!(
+                "    `portable_names = true` would be written under `[agents.{}]`: the host may refuse names of tools with a dot",
+                self.agent
+            ));
         }
         for name in &self.beside {
             out.line(format!("    {name} stays there, and is not governed"));
@@ -140,6 +173,15 @@ impl HostReport {
         }
         for problem in &self.problems {
             out.hint(format!("    {problem}"));
+        }
+        if self.portable_names {
+            out.hint(format!("    {}", portable_names_note(&self.agent)));
+        }
+        if let Some(name) = &self.refused_name {
+            out.line(format!(
+                "    it may refuse all tools because of the name `{name}`: write `portable_names = true` under `[agents.{}]`",
+                self.agent
+            ));
         }
         if !self.beside.is_empty() {
             let names = self.beside.join(", ");
@@ -255,22 +297,11 @@ impl Planned {
             print_note(global, fault);
         }
         let mut import = ImportPlan::new(&file, sources)?;
+        let own = ConfigFile::open(file.clone())?;
         let (mut changes, mut reports) = (Vec::new(), Vec::new());
         for host in hosts {
             let change = HostChange::plan(global, host, &setup.config, import.text())?;
-            let (before, after) = change.server_lines();
-            reports.push(HostReport {
-                host: host.name().to_owned(),
-                agent: change.agent().to_owned(),
-                file: change.file().to_owned(),
-                difference: Difference::new(&before, &after, change.is_change()),
-                beside: change.beside().to_vec(),
-                backup: None,
-                ready: None,
-                tools: None,
-                recorded: Vec::new(),
-                problems: Vec::new(),
-            });
+            reports.push(HostReport::planned(host, &change, &own));
             changes.push(change);
         }
         let result = SetupResult {
@@ -295,12 +326,15 @@ impl Planned {
     ) -> CliResult<SetupResult> {
         let Self { import, changes, mut result } = self;
         let run = CommandRun::of("setup");
-        let agents: Vec<String> = changes.iter().map(|change| change.agent().to_owned()).collect();
+        // Hosts can share an agent.
+        let mut agents = BTreeMap::<String, bool>::new();
+        for host in &result.hosts {
+            *agents.entry(host.agent.clone()).or_default() |= host.portable_names;
+        }
         let configure = || {
-            let Some(answer) = interactive else { return Ok(()) };
-            for agent in &agents {
+            for (agent, needs_portable_names) in &agents {
                 let own = ConfigFile::open(setup.config.file_to_edit()?)?;
-                own.set_interactive(agent, answer)?;
+                own.set_agent(agent, interactive, *needs_portable_names)?;
             }
             Ok(())
         };
@@ -321,8 +355,8 @@ impl Planned {
     }
 }
 
-/// Returns the failure of a setup without a host that can be changed. `faults` has the reasons for those that have a
-/// file.
+/// Returns the failure of a setup without a host that can be changed. `faults` has the reasons for the hosts that have
+/// a file.
 fn no_host(faults: &[String]) -> Failure {
     if !faults.is_empty() {
         return Failure::failed(format!(
@@ -411,6 +445,7 @@ mod tests {
         let host = |name: &str, ready: Option<usize>, problems: &[&str]| HostReport {
             host: name.to_owned(),
             agent: name.to_owned(),
+            portable_names: false,
             file: PathBuf::from("mcp.json"),
             difference: Difference::new(&[], &["mgp".to_owned()], true),
             beside: Vec::new(),
@@ -419,6 +454,7 @@ mod tests {
             tools: ready.map(|_| 3),
             recorded: Vec::new(),
             problems: problems.iter().map(|&problem| problem.to_owned()).collect(),
+            refused_name: None,
         };
         let shown = |hosts: Vec<HostReport>| {
             let mut out = Output::default();

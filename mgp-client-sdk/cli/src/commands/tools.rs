@@ -5,10 +5,11 @@ use std::num::NonZeroU64;
 use clap::{Args, Subcommand};
 use mgp_client_sdk::Client;
 use mgp_toolindex::Query;
-use mgp_types::method::{KernelTools, KernelToolsTokens};
+use mgp_types::method::{KernelServers, KernelTools, KernelToolsTokens};
 use mgp_types::mgp::{
-    DiscoverToolsParams, DiscoverToolsResult, FoundTool, KernelTokensParams, KernelTokensResult,
-    KernelTool, KernelToolsParams, RiskLevel, SearchStrategy, ToolStanding,
+    DiscoverToolsParams, DiscoverToolsResult, FoundTool, KernelServer, KernelServersParams,
+    KernelTokensParams, KernelTokensResult, KernelTool, KernelToolsParams, RiskLevel,
+    SearchStrategy, ServerState, ToolStanding,
 };
 use serde::Serialize;
 
@@ -30,6 +31,7 @@ mod approve;
 mod call;
 mod risk;
 
+pub(super) use agent::agents_in_access;
 #[cfg(test)]
 pub(crate) use call::CallOutput;
 pub(super) use call::pairs_to_arguments;
@@ -50,7 +52,7 @@ pub(crate) enum Tools {
         after_help = "Example:\n  mgp tools ls --agent cursor\n  mgp tools ls --waiting      # definitions that need a decision"
     )]
     Ls(Ls),
-    /// Show a tool with its whole definition; of a tool that waits, the definition that waits
+    /// Show a tool with its whole definition; if a definition waits for a decision, that definition
     #[command(after_help = "Example:\n  mgp tools show files.read_file")]
     Show {
         /// Tool, as SERVER.TOOL
@@ -74,14 +76,14 @@ pub(crate) enum Tools {
         after_help = "Example:\n  mgp tools approve files               # all definitions of a server that wait, e.g. after an upgrade\n  mgp tools approve files.read_file 'git.*'\n  mgp tools approve files.read_file --reject --because 'it asks for secrets'"
     )]
     Approve(Approve),
-    /// Set the risk of a tool, or of tools that only read although their servers do not declare it
+    /// Set the risk of a tool, or of tools that only read although their servers do not declare this
     #[command(
         after_help = "Example:\n  mgp tools risk                        # proposals for tools whose servers declare nothing\n  mgp tools risk github --yes           # sets those of one server\n  mgp tools risk files.move_file dangerous\n  mgp tools risk files.move_file --remove"
     )]
     Risk(Risk),
     /// Show how many tokens an agent's tool list costs, and how many a list of all its tools would cost
     Tokens {
-        /// Agent; the default is one that is in use
+        /// Agent; the default is `default`, or the first agent with access if `default` has none
         #[arg(long, value_name = "NAME")]
         agent: Option<String>,
     },
@@ -92,7 +94,7 @@ pub(crate) enum Tools {
 pub(crate) struct Ls {
     /// Only tools of this server
     server: Option<String>,
-    /// Agent whose view is shown; the default is one that is in use
+    /// Agent whose view is shown; the default is `default`, or the first agent with access if `default` has none
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
     /// Only definitions that need a decision
@@ -106,7 +108,7 @@ pub(crate) struct Search {
     /// Purpose of the tool, in your own words
     #[arg(required = true)]
     query: Vec<String>,
-    /// Agent that searches; the default is one that is in use
+    /// Agent that searches; the default is `default`, or the first agent with access if `default` has none
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
     /// Maximum number of tools, at most 50
@@ -332,7 +334,12 @@ pub(crate) async fn run(global: &Global, tools: &Tools) -> CliResult {
                     return Ok(());
                 }
             }
-            print_list(global, all, &agent)
+            let starting = starting(&client, ls.server.as_deref()).await?;
+            print_list(global, all, &agent)?;
+            if let Some(starting) = starting {
+                print_note(global, &starting);
+            }
+            Ok(())
         }
         Tools::Show { tool } => {
             let client = control::connect_or_start(global).await?;
@@ -391,8 +398,25 @@ async fn search(global: &Global, search: &Search) -> CliResult {
     Ok(())
 }
 
+/// Returns a note about the servers that are still being started, whose tools a list does not have yet.
+async fn starting(client: &Client, server: Option<&str>) -> CliResult<Option<String>> {
+    let mut params = KernelServersParams::new();
+    params.server_id = server.map(str::to_owned);
+    let servers = client.request::<KernelServers>(&params).await?.servers.into_iter();
+    let is_starting = |one: &KernelServer| one.tools == 0 && one.status == ServerState::Connecting;
+    let ids: Vec<String> = servers.filter(is_starting).map(|one| one.id).collect();
+    Ok((!ids.is_empty()).then(|| {
+        let ids = ids.join(", ");
+        format!("still being started, so their tools are not known yet: {ids}; run this again soon")
+    }))
+}
+
 fn print_list(global: &Global, tools: Vec<KernelTool>, agent: &str) -> CliResult {
+    let is_empty = tools.is_empty();
     print(global, &ToolList(tools))?;
+    if is_empty {
+        return Ok(());
+    }
     let note =
         format!("USABLE is what the agent `{agent}` may find and call; --agent NAME shows another");
     print_note(global, &note);

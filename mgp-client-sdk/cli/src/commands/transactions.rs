@@ -20,10 +20,10 @@ use crate::output::{Cell, Output, Render, print};
 /// `mgp transactions`.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Transactions {
-    /// List the open transactions, those first that could not be rolled back completely
+    /// List the open transactions; those that could not be rolled back completely come first
     #[command(alias = "list")]
     Ls {
-        /// Also list those that ended
+        /// Also list transactions that have ended
         #[arg(long)]
         all: bool,
     },
@@ -31,7 +31,7 @@ pub(crate) enum Transactions {
     Show {
         /// Id of the transaction
         id: String,
-        /// Agent that began it, if several agents chose the same id
+        /// Agent that began the transaction, if several agents chose the same id
         #[arg(long)]
         agent: Option<String>,
     },
@@ -40,7 +40,7 @@ pub(crate) enum Transactions {
     Retry {
         /// Id of the transaction
         id: String,
-        /// Agent that began it, if several agents chose the same id
+        /// Agent that began the transaction, if several agents chose the same id
         #[arg(long)]
         agent: Option<String>,
     },
@@ -54,7 +54,7 @@ pub(crate) enum Transactions {
         /// Note for the record about what was done
         #[arg(long)]
         note: Option<String>,
-        /// Agent that began it, if several agents chose the same id
+        /// Agent that began the transaction, if several agents chose the same id
         #[arg(long)]
         agent: Option<String>,
     },

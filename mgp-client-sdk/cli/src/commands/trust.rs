@@ -58,7 +58,7 @@ pub(crate) struct TrustResult {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ProjectServer {
-    /// The id.
+    /// The id of the server.
     id: String,
     /// The command line or URL.
     runs: String,
@@ -72,7 +72,7 @@ struct ProjectServer {
     loosens: Vec<String>,
     /// The existing decisions about a server with the same id, which apply to this server too.
     inherits: Option<String>,
-    /// `true` if the server replaces one of your own.
+    /// `true` if the server replaces a server of your own configuration.
     replaces_yours: bool,
 }
 

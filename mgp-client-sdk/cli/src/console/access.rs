@@ -129,8 +129,8 @@ fn matrix_table(console: &Console, viewer: &Viewer, matrix: &AccessMatrix) -> Ma
     }
 }
 
-/// Returns the access of an agent to a server, and each entry that matters; one of the agent itself has a button that
-/// removes it.
+/// Returns the access of an agent to a server, and each entry that matters; an entry of the agent itself has a button
+/// that removes the entry.
 fn matrix_cell(
     console: &Console,
     viewer: &Viewer,
@@ -232,7 +232,7 @@ fn decided_tools(viewer: &Viewer, decision: &KernelPermission, server: &str) -> 
     }
 }
 
-/// Removes the access entry about a tool, or the one about a whole server; entries about its tools remain.
+/// Removes the access entry about a tool or about a whole server; entries about the tools of that server remain.
 pub(super) async fn revoke(State(console): Shared, Posted(form, viewer): Posted) -> Response {
     let (agent, server) = (form.text("agent"), form.text("server"));
     let backend = Backend::Kernel(viewer.operator.client.clone());

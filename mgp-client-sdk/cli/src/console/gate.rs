@@ -19,8 +19,8 @@ pub(super) struct Gate {
     names: Names,
     /// The first segment of every path. A cookie for this path is not sent to other paths of the host.
     base: String,
-    /// The name of the cookie that contains a session. It is another one for each console, because browsers send a
-    /// cookie to all ports of a host, so that consoles with the same name would end each other's sessions.
+    /// The name of the cookie that contains a session. Each console has another name, because browsers send a cookie to
+    /// all ports of a host: consoles with the same name would end each other's sessions.
     cookie: String,
     pub(super) sessions: Sessions,
 }
@@ -87,14 +87,14 @@ impl Gate {
         }
     }
 
-    /// Returns whether the origin that a request names is that of the console itself.
+    /// Returns whether the origin that a request names is the origin of the console itself.
     fn is_own_origin(&self, origin: &str, host: &str) -> bool {
         let Some((scheme, own)) = origin.split_once("://") else { return false };
         match &self.names {
             Names::Local(_) => scheme == "http" && self.is_own_host(own),
             Names::Served { url, .. } => {
                 let is_web = ["http", "https"].contains(&scheme);
-                // A TLS proxy in front of the console may have replaced the host name.
+                // A TLS proxy in front of the console may have replaced the host name, so the public URL counts too.
                 let is_public = |url: &str| {
                     url.split_once("://").is_some_and(|(of_url, _)| of_url == scheme)
                         && authority(url).eq_ignore_ascii_case(own)

@@ -182,7 +182,7 @@ pub(super) async fn permit(State(console): Shared, entered: Entered) -> Response
     answered(&console, entered, PERMIT, done).await
 }
 
-/// Refuses a form whose token is not that of the session.
+/// Refuses a form whose token is not the token of the session.
 fn own(entered: &Entered) -> Result<(), Problem> {
     if entered.is_own { Ok(()) } else { Err(Problem::whole(entered.viewer.texts.form_expired)) }
 }
@@ -290,8 +290,8 @@ fn with_end(viewer: &Viewer, form: &Form, done: String) -> String {
     }
 }
 
-/// If a request without a session posted one of these forms, returns the address to open after the login: the page with
-/// the form and its input. Otherwise returns an empty text.
+/// If a request without a session posted the form of a grant or of a permission, returns the address to open after the
+/// login: the page with the form and its input. Otherwise returns an empty text.
 pub(super) async fn page_after_login(request: Request, console: &Arc<Console>) -> String {
     let path = request.uri().path().to_owned();
     if request.method() != Method::POST || ![GRANT, PERMIT].contains(&&*path) {

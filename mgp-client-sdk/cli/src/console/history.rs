@@ -1,4 +1,5 @@
-//! All records of one call: those of its trace, and those of the question that a person answered about it.
+//! All records of one call: the records of its trace, and the records of the question that a person answered about the
+//! call.
 //!
 //! A call that waits too long for an answer is refused, and the agent repeats it later. Then the question belongs to
 //! the trace of the first call, and the run to the trace of the repeated call. Both have the id of the question.
@@ -88,7 +89,7 @@ async fn of_one(viewer: &Viewer, trace: &str, at: Option<u64>) -> Result<History
     Ok(all)
 }
 
-/// Searches the audit log for a record of type `kind` that names one of these questions.
+/// Searches the audit log for a record of type `kind` that names one of the questions.
 async fn other_record(
     viewer: &Viewer,
     known: &[AuditEvent],
@@ -99,7 +100,8 @@ async fn other_record(
     let mut params = KernelAuditParams::new();
     params.server_id = target.and_then(|target| target.server_id.clone());
     params.tool = target.and_then(|target| target.tool_name.clone());
-    // The log has the question before the known records, and the run of its call after the answer.
+    // Search in the direction of the wanted record: the question precedes the known records, and the call runs after
+    // the answer.
     let is_run = kind == EventType::ToolExecuted;
     let answer = known.iter().find(|event| is_run && event.event_type.as_str() == ANSWERED);
     params.after = answer.or(known.first()).and_then(number);

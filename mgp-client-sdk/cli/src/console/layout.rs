@@ -62,10 +62,11 @@ fn notice(console: &Console, viewer: &Viewer, query: &Form) -> Markup {
 }
 
 /// Returns the first button of a form, which is hidden. If a person presses Enter in a field, the browser presses the
-/// first button, and that must not allow anything.
+/// first button, and that must not allow anything. As it is disabled, browsers do not send the form at all, so the
+/// typed text stays in the field.
 pub(super) fn enter_guard(viewer: &Viewer) -> Markup {
     html! {
-        button.hidden name="answer" value=(NO_ANSWER) tabindex="-1" aria-hidden="true" { (viewer.texts.press_button) }
+        button.hidden disabled name="answer" value=(NO_ANSWER) tabindex="-1" aria-hidden="true" { (viewer.texts.press_button) }
     }
 }
 

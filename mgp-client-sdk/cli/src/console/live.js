@@ -1,7 +1,7 @@
 // Keeps a page up to date: the server announces a change, and the page fetches its own content again.
 "use strict";
 (() => {
-  // Enter in a field gives no answer. Say so at once, because the page of the server would lose the typed text.
+  // Enter in a field gives no answer: the first button of the form is disabled. Show that at the field.
   document.addEventListener("keydown", (event) => {
     const field = event.target, form = field.form;
     const guard = form && form.querySelector("button.hidden");

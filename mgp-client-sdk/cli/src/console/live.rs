@@ -201,7 +201,7 @@ async fn count_others(client: &Client) -> CliResult<usize> {
     Ok(waiting_definitions(client).await?.len() + transactions::stuck(client).await?.len())
 }
 
-/// Reports to the pages whether the kernel has published events since the last report, and returns whether it has.
+/// Notifies the pages if the kernel has published events since the last report; returns whether it has.
 async fn report_events(live: &Live) -> bool {
     let mut params = KernelEventsParams::new();
     // Without `after`, the answer has the sequence number of the newest event. More than one event would only cost

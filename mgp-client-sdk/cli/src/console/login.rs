@@ -45,7 +45,7 @@ pub(super) enum Login {
 enum Refused {
     /// The link or the credential of the login is not valid.
     Invalid,
-    /// The credential is not that of an operator of this kernel.
+    /// The credential does not belong to an operator of this kernel.
     NotOperator,
     /// Too many logins before this one were wrong.
     TooMany,
@@ -88,8 +88,8 @@ impl WrongLogins {
     }
 }
 
-/// The count of a login that is being checked. It is taken back if the login was not wrong, or if the browser went away
-/// before the end of the check.
+/// A login that is being checked, and counts as wrong from the start, so that many at once do not exceed the limit. The
+/// count is taken back if the login was not wrong, or if the browser disconnects before the end of the check.
 struct Turn<'a> {
     wrong: &'a Mutex<WrongLogins>,
     is_wrong: bool,
@@ -172,7 +172,7 @@ async fn check(console: &Console, auth: &AuthLayer, key: &str) -> Result<Arc<Ope
         Refused::from(reason)
     })?;
     let principal = caller.principal();
-    // The pages show the whole kernel, including the data of other tenants.
+    // The pages show the whole kernel, including the data of other tenants, so operators of these are refused.
     let is_operator = principal.authority() == Authority::Operator
         && principal.tenant() == Principal::local().tenant();
     let Kernel::Own(served) = &console.kernel else { return Err(Refused::Failed) };

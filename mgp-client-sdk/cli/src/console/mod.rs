@@ -279,7 +279,8 @@ fn router(console: &Arc<Console>) -> Router {
 }
 
 impl Console {
-    /// Returns the configuration files of the kernel. The working folder of this process may have another one.
+    /// Returns the configuration files of the kernel. The working folder of this process may have another
+    /// configuration.
     async fn sources(&self, viewer: &Viewer) -> Result<Sources, PageError> {
         if let Kernel::Own(_) = self.kernel {
             return Ok(self.config.sources());

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use super::PageError;
 use super::operator::Viewer;
 
-/// Returns the undecided questions of the inbox, and the newest decided ones.
+/// Returns the undecided questions of the inbox, and the newest decided questions.
 pub(super) async fn approvals(
     viewer: &Viewer,
     max_decided: u64,
@@ -65,7 +65,7 @@ pub(super) fn approval_id(event: &AuditEvent) -> Option<String> {
 
 /// Returns the tenant of a record's actor, unless it is the local one.
 pub(super) fn tenant(event: &AuditEvent) -> Option<String> {
-    // Records about a key have the tenant of the key's holder, even the local one.
+    // In a record about a key, `tenant` is that of the key's holder, not that of the actor.
     if detail::<String>(event, "key_id").is_some() {
         return None;
     }

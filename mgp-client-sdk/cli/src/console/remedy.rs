@@ -95,13 +95,13 @@ fn targets(
 }
 
 impl Refused<'_> {
-    /// Returns whether the call was one of another tenant than the viewer's.
+    /// Returns whether the call belonged to another tenant than the viewer's.
     fn is_foreign(&self) -> bool {
         tenant(self.event).is_some()
     }
 
-    /// Returns whether an access entry for this agent would allow the call: only if access entries were the reason of
-    /// the refusal, and the call was not on behalf of another agent.
+    /// Returns whether an access entry for this agent would allow the call. This is so only if access entries were the
+    /// reason of the refusal, and the call was not on behalf of another agent.
     fn can_be_granted(&self) -> bool {
         let rule: String = detail(self.event, "rule").unwrap_or_default();
         let is_of_entries = ["default_policy", "server_grant", "tool_grant"];

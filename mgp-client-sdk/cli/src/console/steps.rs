@@ -195,7 +195,8 @@ impl Story<'_> {
         ]
     }
 
-    /// Returns the last step if the question has no answer: a link to answer it, or the note that it ended without one.
+    /// Returns the last step if the question has no answer: a link to answer it, or a note that the question ended
+    /// without an answer.
     fn waiting(&self) -> Option<Markup> {
         let texts = self.viewer.texts;
         let asked = self.events.iter().rfind(|event| event.event_type.as_str() == ASKED)?;

@@ -48,7 +48,7 @@ impl Waiting {
         Self { approval, description: None, explained: None, missing: None }
     }
 
-    /// Completes the questions of a list; reads at most `MAX_COMPLETE` of them with all their arguments.
+    /// Completes the questions of a list: the first `MAX_COMPLETE` of them get all their arguments and an explanation.
     pub(super) async fn all(viewer: &Viewer, listed: &[&KernelApproval]) -> Vec<Self> {
         let complete = listed.iter().enumerate().map(|(at, one)| async move {
             let listed = KernelApproval::clone(one);

@@ -9,7 +9,7 @@ use mgp_discovery::Sources;
 use super::admit_offline;
 use crate::args::{ConfigArg, Global};
 use crate::control;
-use crate::exit::CliResult;
+use crate::exit::{CliResult, Failure};
 
 /// Checks that a command is allowed to edit a configuration, or a host's file together with it. The command calls this
 /// before it writes the first byte.
@@ -30,6 +30,11 @@ pub(crate) async fn admit_edit_of(global: &Global, file: &Path) -> CliResult {
             let edited = file.exists().then(|| Sources::single(file));
             admit_offline(global, std::iter::once(Sources::from_env()).chain(edited)).await?;
         }
+        Err(failure) if failure.is_no_answer() => {
+            return Err(Failure::failed(format!(
+                "nothing was changed, because the kernel of the state folder must consent: {failure}"
+            )));
+        }
         Err(failure) => return Err(failure),
     }
     others::admit(global, file).await?;
@@ -48,7 +53,7 @@ mod others {
     use crate::operator::PassphraseFile;
     use crate::operator::gate::real_path;
     use crate::socket_hello::{Hello, HelloReply};
-    use crate::{control, prompt, socket, state};
+    use crate::{control, lock, prompt, socket, state};
 
     /// The maximum size of the socket table that is read.
     const MAX_TABLE_BYTES: u64 = 64 << 20;
@@ -73,10 +78,25 @@ mod others {
                 Ok(None) => {}
                 // This kernel has ended, or its folder is closed to this user.
                 Err(failure) if failure.is_no_kernel() => {}
+                Err(failure) if failure.is_no_answer() => without_answer(&path, &file, &failure)?,
                 Err(failure) => return Err(failure),
             }
         }
         Ok(())
+    }
+
+    /// Refuses the change if a kernel that does not answer uses the file, or has not recorded which files it uses.
+    fn without_answer(socket: &Path, file: &Path, failure: &Failure) -> CliResult {
+        let followed = socket.parent().and_then(lock::followed_files);
+        let uses = match followed {
+            Some(files) if files.iter().all(|own| real_path(own) != file) => return Ok(()),
+            Some(_) => "uses",
+            None => "may use",
+        };
+        Err(Failure::failed(format!(
+            "nothing was changed, because a kernel that {uses} `{}` must consent: {failure}",
+            file.display()
+        )))
     }
 
     /// Returns the passphrase for the kernel at a socket. Any program can listen at a socket with this name, so the
@@ -123,6 +143,25 @@ mod others {
     #[cfg(test)]
     mod tests {
         use super::*;
+
+        #[test]
+        fn a_kernel_that_does_not_answer_prevents_edits_of_its_own_files_only() {
+            let folder = mgp_testkit::temp_dir();
+            let [own, other] =
+                ["own.toml", "other.toml"].map(|name| real_path(&folder.path().join(name)));
+            let socket = folder.path().join("mgp.sock");
+            let failure = || Failure::no_answer("no answer");
+            let refusal =
+                |file: &Path| without_answer(&socket, file, &failure()).unwrap_err().to_string();
+            let unknown = refusal(&other);
+            assert!(unknown.contains("a kernel that may use `"), "{unknown}");
+            lock::record_files(folder.path(), [own.as_path()].into_iter());
+            assert!(refusal(&other).contains("may use"), "the record of an earlier kernel");
+            let pid = std::process::id().to_string();
+            std::fs::write(folder.path().join("kernel.lock"), pid).unwrap();
+            without_answer(&socket, &other, &failure()).unwrap();
+            assert!(refusal(&own).contains("a kernel that uses `"), "{}", refusal(&own));
+        }
 
         #[test]
         fn kernels_are_found_by_their_listening_sockets() {

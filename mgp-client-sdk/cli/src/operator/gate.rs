@@ -42,8 +42,8 @@ pub(crate) struct OperatorGate {
     passphrase: PassphraseFile,
     /// The configuration files that the kernel follows, whether or not they exist.
     sources: Sources,
-    /// The wrong passphrases in a row, and the waiting time that they cause. The lock is held while a passphrase is
-    /// checked, so that only one is checked at a time.
+    /// The number of wrong passphrases in a row, and the waiting time that they cause. The lock is held while a
+    /// passphrase is checked, so that only one is checked at a time.
     attempts: Mutex<Attempts>,
 }
 

@@ -35,7 +35,7 @@ struct Host {
     /// extensions in a child; else `process` itself.
     root: ProcessId,
     name: String,
-    /// `true` if the host is a shell, e.g. one in which a person ran `mgp serve --stdio` in a pipe.
+    /// `true` if the host is a shell, e.g. because a person ran `mgp serve --stdio` in a pipe.
     is_shell: bool,
     control_groups: Option<String>,
     agent: String,

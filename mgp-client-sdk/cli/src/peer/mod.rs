@@ -25,7 +25,8 @@ pub(crate) fn own_place() -> Place {
     Place::Outside { is_at_terminal: false }
 }
 
-/// The place of a process among hosts and servers, which decides whether it is allowed to act as an operator.
+/// The place of a process in the process tree: outside of all hosts and servers, below a host, or below a server. The
+/// place decides whether the process may act as an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(
     not(target_os = "linux"),

@@ -15,7 +15,7 @@ pub(super) struct OpenRequests {
     requests: HashMap<Id, OpenRequest>,
     /// The total length of the lines in `requests`, in bytes.
     kept_bytes: usize,
-    /// `true` while the kernel is about to end, so that requests wait for the next one.
+    /// `true` while the kernel is about to end, so that requests wait for the next kernel.
     is_holding: bool,
 }
 

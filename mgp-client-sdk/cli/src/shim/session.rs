@@ -205,8 +205,8 @@ impl Session {
         Forward::Rewritten(refuse(vec![id.clone()], reason))
     }
 
-    /// Returns how to pass on the host's answer to a question of a kernel: only to the kernel that asked, and under the
-    /// id that this kernel used.
+    /// Returns how to pass on the host's answer to a question of a kernel. The answer is passed on only to the kernel
+    /// that asked, under the id that this kernel used.
     fn note_answer(&mut self, shown: &Id, message: &Envelope<'_>) -> Forward {
         let is_open = self.questions.remove(shown);
         if self.generation == 0 {

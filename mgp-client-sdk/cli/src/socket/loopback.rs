@@ -42,7 +42,7 @@ const MAX_FILE_BYTES: u64 = 1024;
 /// Connects to the kernel that listens at the address in a file.
 pub(crate) fn connect(path: &Path) -> io::Result<Stream> {
     let Place { address, key } = Place::read(path)?;
-    // Windows tries for seconds to connect to a port at which no program listens.
+    // Windows tries for seconds to connect to a port at which no program listens, so limit the time.
     let connected = Stream::connect_timeout(&address, CONNECT_TIMEOUT);
     let mut stream = connected.map_err(|_| io::Error::from(ErrorKind::ConnectionRefused))?;
     stream.set_nodelay(true)?;

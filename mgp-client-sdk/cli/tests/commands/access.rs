@@ -152,6 +152,30 @@ fn a_name_that_nothing_has_is_refused() {
     home.fail(2, &["servers", "disable", "fiels"], "; did you mean `files`?");
     home.fail(2, &["doctor", "fiels"], "there is no server `fiels`; did you mean `files`?");
     home.fail(2, &["servers", "login", "fiels"], "did you mean `files`?");
+    home.write("work/mgp.toml", "[[servers]]\nid = 'file'\ncommand = 'file'\n");
+    for command in ["enable", "disable", "rm"] {
+        home.fail(2, &["servers", command, "file"], "work/mgp.toml; add `--config ");
+    }
+    let disabled = home.run(&["servers", "disable", "file", "--config", "mgp.toml"]);
+    assert_eq!(disabled.out, "file: disabled\n", "{disabled:?}");
+    assert!(disabled.err.contains("is the file of a project, run `mgp trust`"), "{disabled:?}");
+    // A path with a blank is one word of the command to paste.
+    let named = home.write("my work/other.toml", "[[servers]]\nid = 'other'\ncommand = 'x'\n");
+    let environment = [("MGP_CONFIG_PATH", named.to_str().unwrap())];
+    let own = home.own();
+    let disable = ["servers", "disable", "other", "--config", own.to_str().unwrap()];
+    let refused = home.run_with(&disable, &environment);
+    assert!(refused.err.contains("my work/other.toml'`"), "{refused:?}");
+}
+
+#[test]
+fn the_agent_of_a_new_key_needs_no_entry_for_a_server_that_is_open_to_all() {
+    let home = Home::with_servers(&["files"]);
+    let added = home.run(&["keys", "add", "night shift"]);
+    assert!(added.err.contains("run `mgp access grant 'night shift' SERVER`"), "{added:?}");
+    let open = "[[servers]]\nid = 'open'\ncommand = 'x'\nmgp = { default_policy = 'opt-out' }\n";
+    home.write(".config/mgp/servers.toml", open);
+    assert_eq!(home.run(&["keys", "add", "nightly"]).err, "");
 }
 
 #[test]
@@ -159,7 +183,10 @@ fn an_agent_that_is_nearly_a_known_one_is_new_only_on_request() {
     let home = Home::new();
     let echo = program("echo");
     home.succeed(&["servers", "add", "files", "--agent", "ada", "--", &echo]);
-    home.json("keys-add", &["keys", "add", "nightly-build"]);
+    let added = home.run(&["keys", "add", "nightly-build"]);
+    let remedy = "nightly-build has no access yet; run `mgp access grant nightly-build SERVER`";
+    assert!(added.err.contains(remedy), "{added:?}");
+    assert_eq!(home.run(&["keys", "add", "ada"]).err, "");
     let config = || std::fs::read_to_string(home.own()).unwrap();
     let before = config();
     for (typed, meant) in
@@ -204,6 +231,23 @@ fn the_name_that_lists_show_is_understood_everywhere() {
     let decided = home.json("permissions-ls", &["permissions", "ls", "files"]);
     assert!(decided.to_string().contains(r#""tools":["echo"]"#), "{decided}");
     home.silent(&["access", "revoke", "ada", "files.echo"]);
+}
+
+#[test]
+fn a_relative_path_of_a_permission_is_refused_with_the_absolute_one() {
+    let home = Home::with_servers(&["files"]);
+    let with_path = |path| ["permissions", "approve", "files", "filesystem.read", "--path", path];
+    let absolute = home.work().join("notes");
+    let remedy = format!("`notes` is relative; write `{}`", absolute.display());
+    home.fail(2, &with_path("notes"), &remedy);
+    // A denial has no limits, so an absolute path would be refused as well.
+    let deny = ["permissions", "deny", "files", "filesystem.read", "--path", "notes"];
+    home.fail(1, &deny, "only an approval has limits");
+    assert!(home.succeed(&["permissions", "ls"]).contains("no decisions yet"));
+    home.silent(&[&with_path("notes")[..], &["--force"]].concat());
+    for path in ["/srv/notes", "~/notes"] {
+        home.silent(&with_path(path));
+    }
 }
 
 #[test]

@@ -34,6 +34,19 @@ fn a_first_configuration_is_written_once() {
     );
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_configuration_that_cannot_be_written_is_reported_with_the_remedy() {
+    let home = Home::new();
+    // No user can create files in this folder.
+    let option = ["--config", "/sys/mgp.toml"];
+    for command in [&["init"][..], &["tools", "pin", "a.b", "--agent", "x", "--force"]] {
+        home.fail(1, &[command, &option].concat(), "or name another file with --config FILE");
+    }
+    let add = [&["servers", "add", "x", "--no-grant"][..], &option, &["--", "x"]].concat();
+    home.fail(1, &add, "or name another file with --config FILE");
+}
+
 #[test]
 fn additions_follow_the_comments_of_the_template() {
     let home = Home::new();

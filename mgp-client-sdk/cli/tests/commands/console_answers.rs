@@ -25,8 +25,8 @@ fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
     tag.split_once(&format!(" {name}=\""))?.1.split('"').next()
 }
 
-/// Sends each form of a page that posts to a path, as a browser sends it if Enter is pressed in a field: with the first
-/// submit button. Returns the answers.
+/// Sends each form of a page that posts to a path with its first submit button, which Enter in a field presses. A
+/// browser does not send the form, because the button is disabled. Returns the answers.
 fn enter(browser: &Browser, page: &str, path: &str, more: &[(&str, &str)]) -> Vec<Answer> {
     let body = browser.get(page).body;
     let action = format!("action=\"{}{path}\"", browser.base);
@@ -38,6 +38,7 @@ fn enter(browser: &Browser, page: &str, path: &str, more: &[(&str, &str)]) -> Ve
         let button = form.split("<button").nth(1).unwrap().split('>').next().unwrap();
         let hidden = "aria-hidden=\"true\"";
         assert!(button.contains("tabindex=\"-1\"") && button.contains(hidden), "{button}");
+        assert!(button.contains(" disabled "), "the typed text would be lost: {button}");
         let fields = form.split("<input ").skip(1).map(|input| input.split('>').next().unwrap());
         let fields = fields.map(|tag| format!(" {tag}"));
         let kept: Vec<(String, String)> = fields
@@ -355,7 +356,7 @@ fn the_approval_of_a_published_server_shows_what_the_review_of_its_tools_found()
     assert!(answer.contains("pending_approval"), "{answer}");
     let page = Browser::new(home).done("/decide", &[("id", &waiting(home)), ("answer", "once")]);
     let notice = page.split("class=\"done\"").nth(1).unwrap().split("</p>").next().unwrap();
-    let found = "desk: connected; desk has 1 tools; the review found nothing";
+    let found = "desk: connected; desk has 1 tool; the review found nothing";
     assert!(notice.contains(found), "{notice}");
 }
 

@@ -485,3 +485,29 @@ fn a_manifest_that_cannot_be_used_is_reported_with_and_without_a_kernel() {
     let report = kernel.home.json("doctor", &["doctor", "--no-start"]);
     assert_eq!(printed(&report, "echo").matches(expected).count(), 1, "{report}");
 }
+
+#[test]
+fn agents_whose_api_may_refuse_names_with_a_dot_are_named_with_the_line_to_write() {
+    let home = Home::new();
+    let servers = |more: &str| {
+        let echo = program("echo");
+        let server = |id: &str| format!("[[servers]]\nid = '{id}'\ncommand = '{echo}'\n");
+        home.write(".config/mgp/servers.toml", &(server("one") + &server("two") + more));
+    };
+    servers("");
+    for agent in ["ada", "bob", "claude-code"] {
+        home.succeed(&["access", "grant", agent, "one", "--new-agent"]);
+        if agent != "bob" {
+            home.succeed(&["access", "grant", agent, "two"]);
+        }
+    }
+    let found = printed(&home.json("doctor", &["doctor"]), "names");
+    assert!(found.contains("`ada` may get names such as `one."), "{found}");
+    assert!(found.contains("`portable_names = true` under `[agents.ada]`"), "{found}");
+    assert!(!found.contains("bob") && !found.contains("claude-code"), "{found}");
+    for decided in ["[kernel]\nportable_names = true\n", "[agents.ada]\nportable_names = false\n"] {
+        servers(decided);
+        let found = printed(&home.json("doctor", &["doctor"]), "names");
+        assert_eq!(found, "", "{decided}");
+    }
+}

@@ -253,7 +253,9 @@ fn servers_are_started_stopped_and_shown() {
     let echo = program("echo");
     let kernel = Kernel::new(&format!(
         "[[servers]]\nid = 'echo'\ncommand = 'sh'\nargs = ['-c', '''{script}''', '{echo}']\n\
-         [[servers]]\nid = 'gone'\ncommand = 'no-such-program'\n"
+         [[servers]]\nid = 'gone'\ncommand = 'no-such-program'\n\
+         [[servers]]\nid = 'loud'\ncommand = 'sh'\n\
+         args = ['-c', 'echo \"Error: no licence\" >&2; echo bye >&2; exit 1']\n"
     ));
     let home = &kernel.home;
     until_blocking("the state is updated", || kernel.server("echo")["status"] == "connected");
@@ -261,6 +263,9 @@ fn servers_are_started_stopped_and_shown() {
     assert!(table.starts_with("ID") && table.contains("echo  connected"), "{table}");
     assert!(home.succeed(&["servers", "ls", "echo"]).contains("process"));
     home.fail(1, &["servers", "start", "gone"], "run `mgp doctor gone`");
+    home.fail(1, &["servers", "restart", "loud"], "; it wrote: Error: no licence; run");
+    let events = home.succeed(&["events", "system.server_state"]);
+    assert!(events.contains("system.server_state  echo"), "{events}");
     let lines = home.json("servers-logs", &["servers", "logs", "echo"]);
     assert_eq!(lines[0]["text"], "I am here");
     assert!(home.succeed(&["logs", "echo", "-n", "1"]).ends_with(" I am here\n"));
@@ -436,6 +441,8 @@ fn servers_are_added_and_removed_while_a_kernel_runs() {
         home.succeed(&["tools", "search", "echo", "--agent", "ada"]).contains("bench.echo")
     });
     home.fail(1, &["servers", "add", "bench", "--", "x"], "there is a server `bench` already");
+    let quoted = ["servers", "add", "quoted", "--", "npx -y a/b"];
+    home.fail(2, &quoted, "without quotes around its arguments: `-- npx -y a/b`");
 
     // The kernel must reload at once, before its own regular check for changes.
     home.succeed(&["servers", "add", "brief", "--no-grant", "--", &bench]);

@@ -39,8 +39,10 @@ fn a_server_without_tools_has_a_reason() {
 
     let table = home.succeed(&["servers", "ls"]);
     let line = |id: &str| table.lines().find(|line| line.starts_with(id)).unwrap().to_owned();
-    assert!(line("kernel").contains("its id is reserved"), "{table}");
-    assert!(line(is_out).contains("looks like"), "{table}");
+    assert!(line("kernel:").contains("its id is reserved"), "{table}");
+    let of_out = line(&format!("{is_out}:"));
+    assert!(of_out.ends_with(&format!("looks like `{is_in}`; give it another")), "{table}");
+    assert!(line(is_out).contains(&echo), "{table}");
     assert!(line(is_in).contains(&echo), "{table}");
     assert!(home.succeed(&["servers", "ls", "kernel"]).contains("lacks         its id"));
 

@@ -476,3 +476,68 @@ fn files_of_continue_that_mgp_does_not_read_are_named() {
     let shown = home.run(&["import"]);
     assert!(!shown.err.contains("does not read"), "{shown:?}");
 }
+
+#[test]
+fn the_new_agent_of_a_host_that_does_not_rewrite_names_gets_portable_ones() {
+    // An entry that exists is not changed, and a setting for all agents is enough.
+    for (before, host, is_written) in [
+        ("", "cursor", true),
+        ("", "claude-code", false),
+        ("[agents.cursor]\ngroups = ['dev']\n", "cursor", false),
+        ("[kernel]\nportable_names = true\n", "cursor", false),
+    ] {
+        let home = Home::new();
+        home.write(".config/mgp/servers.toml", before);
+        let done = home.json("connect", &["connect", host]);
+        assert_eq!(done["portable_names"], is_written, "{before:?} {host}: {done}");
+        let text = fs::read_to_string(home.own()).unwrap();
+        let expected = if is_written { "[agents.cursor]\nportable_names = true\n" } else { before };
+        assert_eq!(text, expected, "{host}");
+        let again = home.json("connect", &["connect", host]);
+        assert_eq!(again["portable_names"], false, "{again}");
+    }
+    let home = Home::new();
+    let connect = ["connect", "generic", "mcp.json", "--agent", "other", "--interactive", "no"];
+    let done = home.succeed(&connect);
+    assert!(done.contains("other gets names of tools that all model providers accept"), "{done}");
+}
+
+/// Returns a home with two hosts that have two servers with a tool of the same name.
+fn with_shared_names() -> Home {
+    let home = Home::new();
+    let server = |number: &str| json!({ "command": program("echo"), "env": { "N": number } });
+    let servers = json!({ "mcpServers": { "one": server("1"), "two": server("2") } }).to_string();
+    for file in [".cursor/mcp.json", ".claude.json"] {
+        home.write(file, &servers);
+    }
+    home
+}
+
+#[test]
+fn a_host_that_may_refuse_the_names_of_its_tools_gets_portable_ones() {
+    let home = with_shared_names();
+    let planned = home.run(&["setup", "--dry-run"]);
+    let line = "`portable_names = true` would be written under `[agents.cursor]`";
+    assert!(planned.out.contains(line) && !home.own().exists(), "{planned:?}");
+    assert!(!planned.out.contains("[agents.claude-code]"), "it rewrites them: {planned:?}");
+    let done = home.run(&["setup", "--yes"]);
+    home.succeed(&["stop"]);
+    assert!(done.out.contains("(`portable_names` in `[agents.cursor]`)"), "{done:?}");
+    assert!(!done.out.contains("may refuse all tools"), "{done:?}");
+    let own = fs::read_to_string(home.own()).unwrap();
+    assert!(own.contains("[agents.cursor]\nportable_names = true\n"), "{own}");
+    assert!(!own.contains("[agents.claude-code]"), "{own}");
+}
+
+#[test]
+fn a_host_that_may_refuse_the_names_of_its_tools_is_named_with_the_line_to_write() {
+    let home = with_shared_names();
+    // Entries that exist are not changed.
+    home.write(".config/mgp/servers.toml", "[agents.cursor]\n");
+    let done = home.run(&["setup", "--yes", "--interactive", "no"]);
+    let line = "write `portable_names = true` under `[agents.cursor]`";
+    assert!(done.out.contains(line), "both servers have the same tool: {done:?}");
+    assert!(!done.out.contains("[agents.claude-code]"), "it rewrites them: {done:?}");
+    assert!(!fs::read_to_string(home.own()).unwrap().contains("portable_names"), "{done:?}");
+    home.succeed(&["stop"]);
+}

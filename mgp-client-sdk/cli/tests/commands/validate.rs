@@ -54,6 +54,8 @@ fn a_program_that_is_no_server_fails_once_with_its_reason() {
     assert_eq!(output.out.matches("FAILED").count(), 1, "{} {}", output.out, output.err);
     let reason = "(exited with code 3); it wrote: Error: no licence";
     assert!(output.out.contains(reason), "{} {}", output.out, output.err);
+    let missing = world.run(&["validate", "server", "--", "/no/such/program"]);
+    assert_eq!(missing.out.matches("cannot be started").count(), 1, "{missing:?}");
 }
 
 #[test]

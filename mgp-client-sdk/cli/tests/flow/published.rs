@@ -152,7 +152,7 @@ async fn approve_and_call(world: &World, ada: &Client, id: &str) {
     assert!(!world.path("got").exists(), "it still waits");
     store_secret(world, "desk.DESK_TOKEN", "geheim9");
     let (is_approved, found) = approve();
-    assert!(is_approved && found.contains("desk has 1 tools; the review found nothing"), "{found}");
+    assert!(is_approved && found.contains("desk has 1 tool; the review found nothing"), "{found}");
     assert_eq!(fs::read_to_string(world.path("got")).unwrap(), "geheim9 quiet\n");
     world.knows(1).await;
     let servers = world.json(&["servers", "ls", "desk"]);
@@ -190,6 +190,6 @@ async fn the_card_shows_what_the_review_of_the_texts_found() {
     let id = reply["approval_id"].as_str().unwrap();
     let approved = world.command(&["approvals", "approve", id]).output().unwrap();
     let noted = String::from_utf8(approved.stderr).unwrap();
-    assert!(noted.contains("desk has 1 tools; the review found nothing"), "{noted}");
+    assert!(noted.contains("desk has 1 tool; the review found nothing"), "{noted}");
     ada.close().await;
 }

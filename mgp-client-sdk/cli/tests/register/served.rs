@@ -55,12 +55,16 @@ impl Served {
 
     /// Runs a command of `mgp` as an operator.
     fn mgp(&self, arguments: &[&str]) -> Output {
+        self.mgp_in(self.folder.path(), arguments)
+    }
+
+    fn mgp_in(&self, working_folder: &Path, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mgp"));
         command.arg("--state").arg(self.path("state")).args(arguments);
         command
             .env("HOME", self.folder.path())
             .env_remove("XDG_CONFIG_HOME")
-            .current_dir(self.folder.path());
+            .current_dir(working_folder);
         command.stdin(Stdio::null()).output().unwrap()
     }
 
@@ -132,7 +136,11 @@ fn an_operator_approves_and_removes_a_registered_server() {
         audit().contains("it is mine") && audit().contains("dev.cloto.server_registered")
     });
 
-    let removed = served.mgp(&["servers", "rm", "made"]);
+    // The project of a folder can have another server with this id, which the kernel does not know.
+    let project = served.path("project");
+    fs::create_dir(&project).unwrap();
+    fs::write(project.join("mgp.toml"), "[[servers]]\nid = 'made'\ncommand = 'x'\n").unwrap();
+    let removed = served.mgp_in(&project, &["servers", "rm", "made"]);
     assert!(removed.status.success() && printed(&removed) == "made: removed\n", "{removed:?}");
     assert!(printed(&served.mgp(&["servers", "ls"])).contains("no servers"));
     let again = served.mgp(&["servers", "rm", "made"]);

@@ -282,7 +282,7 @@ impl Life {
         // Only state and lock files may be left, and a socket that the next kernel replaces.
         for entry in fs::read_dir(world.state()).unwrap().flatten() {
             let name = entry.file_name().into_string().unwrap();
-            let known = ["audit", "digest.key", "kernel.l", "mgp.sock", "start.lock", "state.db"];
+            let known = ["audit", "digest.key", "kernel.", "mgp.sock", "start.lock", "state.db"];
             assert!(known.iter().any(|known| name.starts_with(known)), "{name} is left");
         }
     }

@@ -268,8 +268,19 @@ fn a_kernel_that_hangs() {
     let host = world.host(&[]);
     let kernel = world.kernel().unwrap();
     kill("-STOP", kernel);
+    // With another state folder, only edits of the kernel's own configuration need its consent.
+    let edits = ["other.toml", "mgp.toml"].map(|name| {
+        let mut edit = Command::new(env!("CARGO_BIN_EXE_mgp"));
+        edit.args(["servers", "add", "new", "--no-grant", "--config"]).arg(world.folder.join(name));
+        edit.args(["--", "/bin/false"]).env("MGP_STATE", world.folder.join("other"));
+        edit.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    });
     check(&world, &["--stdio"], 1, &["does not answer"]);
+    let [other, own] = edits.map(|edit| edit.wait_with_output().unwrap());
     kill("-CONT", kernel);
+    assert_eq!(other.status.code(), Some(0), "{}", text(&other.stderr));
+    assert_eq!(own.status.code(), Some(1), "{}", text(&own.stderr));
+    assert!(text(&own.stderr).contains("a kernel that uses `"), "{}", text(&own.stderr));
     assert_eq!(host.leave().code(), Some(0));
 }
 

@@ -237,7 +237,7 @@ async fn a_state_of_a_newer_version_is_refused_in_words_and_stays_as_it_is() {
         let files = fs::read_dir(world.state()).unwrap().flatten().map(|entry| entry.path());
         let is_data = |path: &PathBuf| {
             let ending = path.extension().unwrap_or_default().to_string_lossy().into_owned();
-            path.is_file() && !["log", "lock", "db-shm"].contains(&&*ending)
+            path.is_file() && !["files", "log", "lock", "db-shm"].contains(&&*ending)
         };
         let mut all: Vec<_> = files.filter(is_data).map(named).collect();
         all.sort();

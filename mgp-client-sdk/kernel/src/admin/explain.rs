@@ -124,6 +124,9 @@ fn find_tool(kernel: &Kernel, agent: &str, name: &str) -> Result<(ServerId, Stri
             }
         }
     }
+    if exact.is_empty() && own.is_empty() {
+        exact.extend(kernel.0.dispatcher.find_held(&context_of_agent(agent), name));
+    }
     let mut found = if exact.is_empty() { own } else { exact };
     match found.len() {
         1 => Ok(found.remove(0)),

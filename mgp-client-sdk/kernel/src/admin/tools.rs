@@ -35,6 +35,9 @@ const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 /// one agent after the other.
 const COUNTER_DELAY: Duration = Duration::from_secs(2);
 
+/// The reason why no agent sees a tool whose definition is held.
+const HELD: &str = "its definition waits for an operator, or an operator rejected it";
+
 /// The maximum number of reasons that are returned for a definition.
 const MAX_REASONS: usize = 20;
 
@@ -75,8 +78,11 @@ pub(super) async fn list(
             let id = ServerId::from(tool.server_id.as_str());
             let view = &kernel.0.dispatcher.parts().view;
             let seen = view.sees(&cx, Some(&id), own_name(tool));
-            tool.seen_by_agent = Some(seen.is_ok());
-            tool.hidden_because = seen.err().map(|hidden| hidden.rule().to_string());
+            // The rules know only tools that were listed since the start, so check here whether a definition is held.
+            let is_usable = matches!(tool.standing, ToolStanding::Pinned | ToolStanding::Unseen);
+            let held = (!is_usable).then(|| HELD.to_owned());
+            tool.seen_by_agent = Some(seen.is_ok() && is_usable);
+            tool.hidden_because = seen.err().map(|hidden| hidden.rule().to_string()).or(held);
         }
     }
     if let Some(id) = &params.tool_id {
@@ -105,7 +111,9 @@ pub(super) async fn review(kernel: &Kernel, cx: &Context, server: &ServerId) -> 
     } else {
         format!("the review found {}; decide with `mgp tools approve {server}`", found.join("; "))
     };
-    Some(format!("{server} has {} tools; {found}", tools.len()))
+    let number = tools.len();
+    let s = if number == 1 { "" } else { "s" };
+    Some(format!("{server} has {number} tool{s}; {found}"))
 }
 
 /// Counts the tokens of tool lists. Runs on a separate thread, because tools may have to be tokenized first.

@@ -112,7 +112,8 @@ impl CallBounds {
             let limits = DecidedLimits { usage, recheck, finished };
             Stack::from_fn(move |call: Call| {
                 let limited = call.cx().extensions.get_shared::<LimitedCall>();
-                // The security checks can also request the list of tools on behalf of a call.
+                // The security checks can also request the list of tools on behalf of a call; only the call itself is
+                // limited.
                 match limited.filter(|_| call.tool().is_some()) {
                     Some(limited) => limits.stack(limited).send(call),
                     None => inner.send(call),

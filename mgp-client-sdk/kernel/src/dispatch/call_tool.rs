@@ -133,9 +133,10 @@ impl ForwardedCall<'_> {
         let DispatcherParts { fleet, results, .. } = dispatcher.parts();
         let answer = answer.and_then(crate::results::well_formed);
         let answer = answer.and_then(|reply| check_result(fleet, tool, cx, reply));
-        let is_answered =
-            matches!(&answer, Ok(reply) if !reply.as_body().is_some_and(is_tool_error));
         let goes_on = matches!(&answer, Ok(Reply::InputRequired(_)));
+        // Has no meaning if the call goes on.
+        let is_success =
+            matches!(&answer, Ok(reply) if !reply.as_body().is_some_and(is_tool_error));
         if goes_on {
             if let Some(measured) = measured {
                 measured.suspend();
@@ -143,9 +144,9 @@ impl ForwardedCall<'_> {
         } else if measured.is_some() || answer.is_err() {
             metrics::end(cx, server.id(), tool.name(), measured, &answer);
         }
-        published.end(&answer, is_answered).await;
+        published.end(&answer, is_success).await;
         if has_access && !goes_on {
-            record_use(dispatcher, cx, address, tool, is_answered);
+            record_use(dispatcher, cx, address, tool, is_success);
         }
         let limits = || server.config().results;
         let answer = result_members::finish(dispatcher, cx, server, tool, session, answer);
@@ -162,14 +163,14 @@ fn record_use(
     cx: &Context,
     address: &CallAddress,
     tool: &IndexedTool,
-    is_answered: bool,
+    is_success: bool,
 ) {
     // A tool that only pages use must not take the place of a tool that a model uses.
     if is_for_pages_only(tool) {
         return;
     }
     let DispatcherParts { fleet, view, meta_tools, search, .. } = dispatcher.parts();
-    let outcome = if is_answered { UseOutcome::Answered } else { UseOutcome::Failed };
+    let outcome = if is_success { UseOutcome::Answered } else { UseOutcome::Failed };
     let recorded = search.record_call(cx, address.session_handle.as_deref(), tool, outcome);
     // This fails only if the session handle has expired during the call.
     if recorded.unwrap_or_default() {

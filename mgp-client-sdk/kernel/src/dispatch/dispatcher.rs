@@ -16,7 +16,7 @@ use super::surface;
 use crate::caller_view::CallerView;
 use crate::coalesced::Coalesced;
 use crate::fleet::{Fleet, ManagedServer, VisibleFleet};
-use crate::hops;
+use crate::kernel_hops;
 use crate::metrics::CallMetrics;
 use crate::results::Results;
 
@@ -99,18 +99,18 @@ impl Dispatcher {
     }
 
     /// Returns whether a search would have to wait for the first lists of any server.
-    pub(super) fn has_new_servers(&self) -> bool {
+    pub(super) fn must_wait_for_lists(&self) -> bool {
         self.0.fleet.all().values().any(|server| server.delays_lists())
     }
 
-    /// Waits for the lists of the given servers, but only for a limited time after each server was added.
-    pub(super) async fn wait_for_new(
+    /// Waits for the first lists of the given servers, but only for a limited time after each server was added.
+    pub(super) async fn wait_for_first_lists(
         &self,
         cx: &Context,
         servers: impl Iterator<Item = &Arc<ManagedServer>> + Send,
     ) {
         // Do not wait if the caller is a kernel: two kernels, each behind the other, would wait for each other.
-        if !hops::is_from_kernel(cx) {
+        if !kernel_hops::is_from_kernel(cx) {
             self.0.fleet.synced(servers).await;
         }
     }
@@ -121,7 +121,7 @@ impl Dispatcher {
     }
 
     /// Returns a text that explains to a caller why it has no tools.
-    pub(super) fn lack_of_tools(&self, cx: &Context) -> &'static str {
+    pub(super) fn no_tools_text(&self, cx: &Context) -> &'static str {
         let is_loading =
             |server: &Arc<ManagedServer>| server.delays_lists() || server.is_starting();
         let visible = self.servers_with_tools(cx);

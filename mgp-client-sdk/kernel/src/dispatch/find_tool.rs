@@ -16,7 +16,7 @@ use super::header_params;
 use super::portable_names;
 use crate::caller_view::VisibleTools;
 use crate::fleet::{FIRST_SYNC_TIMEOUT, FleetContext, ManagedServer};
-use crate::hops;
+use crate::kernel_hops;
 
 /// The members of `params._mgp` that name a server, a session, or the agents of a delegated call (MGP §5.6, §16.5,
 /// §16.7).
@@ -238,7 +238,14 @@ fn find_held(
             return Ok(Some(Arc::clone(server)));
         }
     }
-    Ok(None)
+    let by_portable_name =
+        portable_names::find_held(dispatcher, call.cx(), &name, wanted.as_deref());
+    let Some((server, tool)) = by_portable_name else { return Ok(None) };
+    let server = fleet.get(server.as_str());
+    if server.is_some() {
+        *call.params_mut() = Params::tool(&tool, &arguments.unwrap_or_default().into());
+    }
+    Ok(server)
 }
 
 /// Returns the object of the call that contains the tool's name, server and arguments: the params, or the arguments of
@@ -268,7 +275,7 @@ pub(super) async fn find_unread(
 ) -> Result<ResolvedTool, RpcError> {
     let cx = call.cx().clone();
     // Do not wait if the caller is a kernel: two kernels, each behind the other, would wait for each other.
-    if hops::is_from_kernel(&cx) {
+    if kernel_hops::is_from_kernel(&cx) {
         return Err(unknown);
     }
     let DispatcherParts { fleet, view, .. } = dispatcher.parts();
@@ -356,6 +363,12 @@ impl Dispatcher {
             Resolved::Unknown => portable_names::find_one(self, cx, name),
             _ => None,
         }
+    }
+
+    /// Returns the id of the server and the name of a tool that is hidden from a caller only because its definition
+    /// waits for an operator or was rejected; `name` is a portable name of the tool.
+    pub(crate) fn find_held(&self, cx: &Context, name: &str) -> Option<(ServerId, String)> {
+        portable_names::find_held(self, cx, name, None)
     }
 
     /// Returns whether clients may know a tool with an output schema under a name. The tool can be one that is not in

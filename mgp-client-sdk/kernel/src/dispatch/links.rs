@@ -191,7 +191,7 @@ impl Sink for LinkedChunks {
 }
 
 /// Returns whether a server offers resources.
-fn offers_resources(server: &ManagedServer) -> bool {
+pub(super) fn offers_resources(server: &ManagedServer) -> bool {
     server.lists().capabilities().is_some_and(|offered| offered.resources.is_some())
 }
 

@@ -8,7 +8,7 @@ use mgp_types::proposal::{ManifestServer, ManifestTool, ServiceManifest};
 use mgp_types::service::{Context, Router};
 
 use super::dispatcher::Dispatcher;
-use crate::hops;
+use crate::kernel_hops;
 use crate::proposals::media;
 
 /// The version of the format of manifests.
@@ -21,7 +21,7 @@ pub(super) fn router(dispatcher: &Dispatcher, offered: ExtensionSet) -> Router {
         let dispatcher = dispatcher.clone();
         async move {
             let fleet = &dispatcher.parts().fleet;
-            dispatcher.wait_for_new(&cx, fleet.all().values()).await;
+            dispatcher.wait_for_first_lists(&cx, fleet.all().values()).await;
             Ok(manifest(&dispatcher, &cx, offered))
         }
     })
@@ -37,7 +37,7 @@ fn manifest(dispatcher: &Dispatcher, cx: &Context, offered: ExtensionSet) -> Ser
         media::fit(cx, &mut tool);
         Some(ManifestTool::of(&tool))
     });
-    let mut server = ManifestServer::new(hops::KERNEL_NAME, env!("CARGO_PKG_VERSION"));
+    let mut server = ManifestServer::new(kernel_hops::KERNEL_NAME, env!("CARGO_PKG_VERSION"));
     server.mcp_spec_version = Some(Revision::MODERN.to_string());
     let mut manifest = ServiceManifest::new(MANIFEST_VERSION, server, tools.collect::<Vec<_>>());
     manifest.supported_extensions = offered.iter().map(|one| one.to_string()).collect();

@@ -49,7 +49,8 @@ pub(super) use skills::capability as skills_capability;
 pub(super) use tasks::support as task_support;
 pub(super) use tool_list::{context_of_agent, list_costs};
 
-/// Returns the router of all methods of the kernel. No two of its parts have a method in common.
+/// Returns the router of all methods of the kernel. No two of its parts may have a method in common, because the part
+/// that is merged last would replace the others without an error.
 ///
 /// `admin` has the methods for operators. `system` has the methods that outer layers answer; here they can only be
 /// called as tools. `offered` are the extensions that callers can negotiate.

@@ -22,7 +22,7 @@ const TTL_MS: u64 = 5_000;
 
 /// Returns the page that a call requests.
 pub(super) fn page(kind: ListKind, names: &NameTable, call: &Call) -> Result<Reply, RpcError> {
-    let cursor = call.params().get::<ListParams>()?.cursor;
+    let cursor = requested_cursor(call)?;
     let revision = revision(names);
     let start = match &cursor {
         None => 0,
@@ -58,6 +58,14 @@ pub(super) fn page(kind: ListKind, names: &NameTable, call: &Call) -> Result<Rep
     }
     out.push('}');
     Ok(Reply::raw(Payload::from_trusted(out)))
+}
+
+/// Returns the cursor of a request for a list. Some legacy clients send an empty one with the first request, which
+/// counts as absent.
+pub(super) fn requested_cursor(call: &Call) -> Result<Option<String>, RpcError> {
+    let cursor = call.params().get::<ListParams>()?.cursor;
+    let is_legacy = call.cx().caller.era == Era::Legacy;
+    Ok(cursor.filter(|cursor| !is_legacy || !cursor.is_empty()))
 }
 
 /// Returns an entry under another name. All its other members stay as they are, also those that do not follow MCP: one

@@ -11,12 +11,14 @@ use mgp_toolindex::{AllTools, Allowed, IndexedTool, Resolved, ToolIndex};
 use mgp_types::mcp::Tool;
 use mgp_types::method::find_kernel_tool;
 use mgp_types::mgp::{DiscoverToolsResult, FoundTool, RequestToolsResult};
-use mgp_types::service::{Context, Reply};
+use mgp_types::service::{Context, Reply, ServerId};
 use mgp_types::{RpcError, Sha256Hash};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::dispatcher::{Dispatcher, DispatcherParts};
 use crate::fleet::FleetContext;
-use crate::hops;
+use crate::kernel_hops;
 
 /// The maximum number of characters in a portable name.
 const MAX_CHARS: usize = 64;
@@ -32,7 +34,7 @@ const MAX_DIGITS: usize = 32;
 pub(super) fn apply_to(context: &FleetContext, cx: &Context) -> bool {
     let config = context.config.config();
     let of_agent = config.agent(&cx.principal).and_then(|agent| agent.portable_names);
-    of_agent.unwrap_or(config.kernel.portable_names) && !hops::is_from_kernel(cx)
+    of_agent.unwrap_or(config.kernel.portable_names) && !kernel_hops::is_from_kernel(cx)
 }
 
 /// Replaces the names in a tool list that are not portable, or are also portable names of other tools.
@@ -61,21 +63,15 @@ pub(super) fn fit_discovered(
     cx: &Context,
     reply: Reply,
 ) -> Result<Reply, RpcError> {
-    let DispatcherParts { fleet, search, .. } = dispatcher.parts();
-    if reply.as_body().is_none() || !apply_to(fleet.context(), cx) {
-        return Ok(reply);
-    }
-    let caller = search.caller(cx);
-    let names = PortableNames::new(&fleet.context().index, &caller);
-    let mut result: DiscoverToolsResult = reply.get()?;
-    for tool in &mut result.tools {
-        names.fit_found(tool);
-    }
-    let parts = result.mgp.iter_mut().flat_map(|mgp| mgp.parts.iter_mut());
-    for name in parts.flat_map(|part| part.tools.iter_mut()) {
-        names.fit(name);
-    }
-    Reply::of(&result)
+    fit_result(dispatcher, cx, reply, |names, result: &mut DiscoverToolsResult| {
+        for tool in &mut result.tools {
+            names.fit_found(tool);
+        }
+        let parts = result.mgp.iter_mut().flat_map(|mgp| mgp.parts.iter_mut());
+        for name in parts.flat_map(|part| part.tools.iter_mut()) {
+            names.fit(name);
+        }
+    })
 }
 
 /// Replaces the names in the result of `mgp/tools/request` by those that the caller's tool list contains.
@@ -87,16 +83,26 @@ pub(super) fn fit_requested(
     cx: &Context,
     reply: Reply,
 ) -> Result<Reply, RpcError> {
+    fit_result(dispatcher, cx, reply, |names, result: &mut RequestToolsResult| {
+        for tool in &mut result.tools_loaded {
+            names.fit_found(tool);
+        }
+    })
+}
+
+/// Replaces the names in a complete result, if the caller has this setting.
+fn fit_result<R: DeserializeOwned + Serialize>(
+    dispatcher: &Dispatcher,
+    cx: &Context,
+    reply: Reply,
+    fit: impl FnOnce(&PortableNames<'_>, &mut R),
+) -> Result<Reply, RpcError> {
     let DispatcherParts { fleet, search, .. } = dispatcher.parts();
     if reply.as_body().is_none() || !apply_to(fleet.context(), cx) {
         return Ok(reply);
     }
-    let caller = search.caller(cx);
-    let names = PortableNames::new(&fleet.context().index, &caller);
-    let mut result: RequestToolsResult = reply.get()?;
-    for tool in &mut result.tools_loaded {
-        names.fit_found(tool);
-    }
+    let mut result: R = reply.get()?;
+    fit(&PortableNames::new(&fleet.context().index, &search.caller(cx)), &mut result);
     Reply::of(&result)
 }
 
@@ -157,6 +163,30 @@ pub(super) fn is_shared(
 pub(super) fn find_one(dispatcher: &Dispatcher, cx: &Context, name: &str) -> Option<IndexedTool> {
     let mut tools = find(dispatcher, cx, name, None);
     tools.pop().filter(|_| tools.is_empty())
+}
+
+/// Finds a tool that is hidden from the caller only because its definition waits for an operator or was rejected, by a
+/// portable name of it. Returns the id of its server and its own name, or `None` if the caller does not have this
+/// setting.
+pub(super) fn find_held(
+    dispatcher: &Dispatcher,
+    cx: &Context,
+    name: &str,
+    server: Option<&str>,
+) -> Option<(ServerId, String)> {
+    let DispatcherParts { fleet, view, .. } = dispatcher.parts();
+    let context = fleet.context();
+    if !is_portable(name) || !apply_to(context, cx) {
+        return None;
+    }
+    let found = context.governance.definitions().find_held(|of_tool, tool| {
+        server.is_none_or(|server| of_tool == server)
+            && (is_spelling(tool, name) || is_portable_id(of_tool, tool, name))
+            // A server that is switched off keeps its definitions.
+            && fleet.get(of_tool).is_some()
+            && view.is_held(cx, &ServerId::from(of_tool), tool)
+    });
+    found.ok().flatten()
 }
 
 /// Returns the tools that any caller may know under a portable name.
@@ -228,7 +258,8 @@ impl<'a> PortableNames<'a> {
             return short;
         }
         // A server could give one of its tools the name with the hash of another tool.
-        let mut hashed = (MIN_DIGITS..=MAX_DIGITS).map(|digits| hashed_name(tool, digits));
+        let mut hashed = (MIN_DIGITS..=MAX_DIGITS)
+            .map(|digits| hashed_name(tool.server_id(), tool.name(), digits));
         hashed.find(|name| !self.uses.contains_key(name)).unwrap_or(short)
     }
 
@@ -254,32 +285,40 @@ fn spell(name: &str) -> String {
 
 /// Returns the beginning of a tool's id with a hash. The tool `a.b` of the server `c` has another hash than the tool
 /// `b` of the server `c.a`, which has the same id.
-fn hashed_name(tool: &IndexedTool, digits: usize) -> String {
-    let unique = format!("{}/{}", tool.server_id(), tool.name());
-    let hash = Sha256Hash::digest(unique.as_bytes()).to_string();
-    let mut name = spell(&tool.tool_id());
+fn hashed_name(server: &str, tool: &str, digits: usize) -> String {
+    let hash = Sha256Hash::digest(format!("{server}/{tool}").as_bytes()).to_string();
+    let mut name: String = spelled_id(server, tool).collect();
     name.truncate(MAX_CHARS - 1 - digits);
     format!("{name}_{}", &hash[..digits])
 }
 
+/// Returns the characters of a tool's id as portable ones.
+fn spelled_id(server: &str, tool: &str) -> impl Iterator<Item = char> {
+    server.chars().chain(['.']).chain(tool.chars()).map(portable)
+}
+
 /// Returns whether a name is the portable spelling of a tool's own name.
 fn is_name_of(tool: &IndexedTool, name: &str) -> bool {
-    tool.name().chars().map(portable).eq(name.chars())
+    is_spelling(tool.name(), name)
+}
+
+fn is_spelling(tool: &str, name: &str) -> bool {
+    tool.chars().map(portable).eq(name.chars())
 }
 
 /// Returns whether a portable name is that of a tool's id, in full or with a hash.
 fn is_id_of(tool: &IndexedTool, name: &str) -> bool {
-    let spelled = || {
-        let id = tool.server_id().chars().chain(['.']).chain(tool.name().chars());
-        id.map(portable)
-    };
-    if spelled().eq(name.chars()) {
+    is_portable_id(tool.server_id(), tool.name(), name)
+}
+
+fn is_portable_id(server: &str, tool: &str, name: &str) -> bool {
+    if spelled_id(server, tool).eq(name.chars()) {
         return true;
     }
     let Some((start, digits)) = name.rsplit_once('_') else { return false };
     (MIN_DIGITS..=MAX_DIGITS).contains(&digits.len())
-        && spelled().take(start.len()).eq(start.chars())
-        && hashed_name(tool, digits.len()) == name
+        && spelled_id(server, tool).take(start.len()).eq(start.chars())
+        && hashed_name(server, tool, digits.len()) == name
 }
 
 /// Returns whether a call with this name means a tool of the kernel.

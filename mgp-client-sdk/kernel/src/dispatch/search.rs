@@ -29,7 +29,7 @@ struct Search {
 impl Search {
     /// Returns the tools that fit a query.
     async fn discover(self, call: Call) -> Result<Reply, RpcError> {
-        self.wait_for_new_tools(call.cx()).await;
+        self.wait_for_first_tools(call.cx()).await;
         let cx = call.cx().clone();
         let reply = self.index.send(call).await?;
         portable_names::fit_discovered(&self.dispatcher, &cx, reply)
@@ -37,7 +37,7 @@ impl Search {
 
     /// Returns tools for a task, and recommends servers if there are none.
     async fn request(self, call: Call) -> Result<Reply, RpcError> {
-        self.wait_for_new_tools(call.cx()).await;
+        self.wait_for_first_tools(call.cx()).await;
         let cx = call.cx().clone();
         let reply = self.index.send(call).await?;
         let reply = portable_names::fit_requested(&self.dispatcher, &cx, reply)?;
@@ -46,8 +46,8 @@ impl Search {
     }
 
     /// Waits until the tool lists of new servers have been read.
-    async fn wait_for_new_tools(&self, cx: &Context) {
+    async fn wait_for_first_tools(&self, cx: &Context) {
         let servers = self.dispatcher.parts().fleet.all();
-        self.dispatcher.wait_for_new(cx, servers.values()).await;
+        self.dispatcher.wait_for_first_lists(cx, servers.values()).await;
     }
 }

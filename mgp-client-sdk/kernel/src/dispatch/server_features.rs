@@ -118,7 +118,7 @@ pub(super) async fn refreshed_servers(
     kind: ListKind,
 ) -> Vec<Arc<ManagedServer>> {
     let servers = dispatcher.visible_servers(cx);
-    dispatcher.wait_for_new(cx, servers.iter()).await;
+    dispatcher.wait_for_first_lists(cx, servers.iter()).await;
     let refreshed = join_all(servers.iter().map(|server| refresh(dispatcher, server, kind)));
     // The lists of the servers that have answered are refreshed even if others do not answer in time.
     let _ = tokio::time::timeout(REFRESH_TIMEOUT, refreshed).await;
@@ -243,10 +243,8 @@ fn find_unlisted(
     if let Some(entry) = only_server(cx, uri, &of_scheme)? {
         return Ok(Some(entry));
     }
-    let offers_resources = |server: &&Arc<ManagedServer>| {
-        server.lists().capabilities().is_some_and(|offered| offered.resources.is_some())
-    };
-    only_server(cx, uri, &servers.iter().filter(offers_resources).collect::<Vec<_>>())
+    let offering = servers.iter().filter(|server| links::offers_resources(server));
+    only_server(cx, uri, &offering.collect::<Vec<_>>())
 }
 
 /// Returns whether a caller who sees these servers reads a URI of a server from the same server.

@@ -9,7 +9,7 @@ use mgp_types::service::Context;
 use super::meta_tools::MetaToolConfig;
 use crate::caller_view::{CallerView, VisibleTools};
 use crate::fleet::FleetContext;
-use crate::hops;
+use crate::kernel_hops;
 
 /// Returns the kind of tool list that a caller receives. `session_tokens` is the size of the tools in the caller's
 /// session; `is_whole` is `false` while the tools of some servers are still unknown.
@@ -22,7 +22,7 @@ pub(super) fn level(
     is_whole: bool,
 ) -> ContextLevel {
     // Another kernel builds its own index, so it receives all tools.
-    if hops::is_from_kernel(cx) {
+    if kernel_hops::is_from_kernel(cx) {
         return ContextLevel::Standard;
     }
     let config = context.config.config();

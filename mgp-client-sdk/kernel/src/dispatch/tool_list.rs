@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mgp_toolindex::{Allowed, Resolved, SessionView, listed_tools, max_tokens_of_definition};
-use mgp_types::mcp::{CacheScope, Era, ListParams, ListToolsResult, Tool, key};
+use mgp_types::mcp::{CacheScope, Era, ListToolsResult, Tool, key};
 use mgp_types::mgp::{ContextLevel, Extension, ExtensionSet, KernelSavedDay, RiskLevel};
 use mgp_types::proposal::{copy_tool_members, hide_tool_members};
 use mgp_types::service::{Call, Context, Peer, Principal, Reply, Scope, ScopeKind};
@@ -13,7 +13,7 @@ use mgp_types::{Lenient, Object, Payload, RawObject, RpcError};
 use super::apps;
 use super::dispatcher::{Dispatcher, DispatcherParts};
 use super::find_tool::CallAddress;
-use super::page::bad_cursor;
+use super::page::{bad_cursor, requested_cursor};
 use super::portable_names;
 use super::saved_context::{SETTLE_DELAY, stored_days};
 use super::surface;
@@ -22,9 +22,9 @@ use crate::proposals::media;
 
 /// Returns the list for a caller, once the tools of new servers are known.
 pub(super) async fn list(dispatcher: Dispatcher, call: Call) -> Result<Reply, RpcError> {
-    if dispatcher.has_new_servers() {
+    if dispatcher.must_wait_for_lists() {
         let servers = dispatcher.parts().fleet.all();
-        dispatcher.wait_for_new(call.cx(), servers.values()).await;
+        dispatcher.wait_for_first_lists(call.cx(), servers.values()).await;
     }
     let mut tools = current_list(&dispatcher, &call)?;
     let cx = call.cx();
@@ -43,7 +43,7 @@ pub(super) async fn list(dispatcher: Dispatcher, call: Call) -> Result<Reply, Rp
 
 fn current_list(dispatcher: &Dispatcher, call: &Call) -> Result<Vec<Tool>, RpcError> {
     // Refuse any cursor, because the list has only one page.
-    if call.params().get::<ListParams>()?.cursor.is_some() {
+    if requested_cursor(call)?.is_some() {
         return Err(bad_cursor());
     }
     let parts = dispatcher.parts();
@@ -54,7 +54,7 @@ fn current_list(dispatcher: &Dispatcher, call: &Call) -> Result<Vec<Tool>, RpcEr
     let view = parts.sessions.view(&cx.principal, session.as_ref(), index, &caller);
     let is_whole = !dispatcher.has_unread_servers(cx);
     let level = context_level(parts, cx, &caller, &view, is_whole);
-    let meta_tools = parts.meta_tools.listed(cx).no_tools(dispatcher.lack_of_tools(cx));
+    let meta_tools = parts.meta_tools.listed(cx).no_tools(dispatcher.no_tools_text(cx));
     let mut tools = listed_tools(&level, &meta_tools, index, &caller, &view);
     tools.extend(parts.results.listed(&cx.principal));
     if cx.caller.shows_apps {

@@ -191,12 +191,12 @@ impl KernelEvents {
 impl PublishedCall<'_> {
     /// Publishes the end of the call, unless only a round of it ends with questions. Waits until all events so far are
     /// stored for durable subscriptions and sent to the subscriptions of the caller.
-    pub(crate) async fn end(mut self, answer: &Result<Reply, RpcError>, is_answered: bool) {
+    pub(crate) async fn end(mut self, answer: &Result<Reply, RpcError>, is_success: bool) {
         self.is_ended = true;
         if matches!(answer, Ok(Reply::InputRequired(_))) {
             return self.suspend();
         }
-        let (channel, severity) = if is_answered {
+        let (channel, severity) = if is_success {
             (TOOL_COMPLETED, Severity::Info)
         } else {
             (TOOL_FAILED, Severity::Warning)

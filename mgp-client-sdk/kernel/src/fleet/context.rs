@@ -15,6 +15,7 @@ use super::changed_lists::ChangedLists;
 use super::known_servers::KnownServers;
 use super::notifier::ServerNotifier;
 use super::refresh_queue::StaleLists;
+use super::start::FirstStartPermits;
 use super::stopped_owners::StoppedOwners;
 use super::subscriptions::ResourceSubscriptions;
 use crate::active_config::SharedConfig;
@@ -24,8 +25,8 @@ use crate::callers::Callers;
 use crate::events::KernelEvents;
 use crate::lock::ActiveLock;
 use crate::login::Logins;
+use crate::operator_questions::ServerQuestions;
 use crate::proposals::ProposalState;
-use crate::questions::ServerQuestions;
 use crate::references::References;
 
 /// A function that creates a server in this process; it is called at each start of the server.
@@ -52,9 +53,9 @@ pub(crate) struct FleetContext {
     pub(crate) known: KnownServers,
     /// The semaphore that limits how many servers are being started at the same time.
     pub(crate) start_permits: Arc<Semaphore>,
-    /// The semaphore that limits how many servers are being started at the same time to read their lists. Calls do not
-    /// wait for it.
-    pub(crate) first_start_permits: Arc<Semaphore>,
+    /// The permits that limit how many servers are being started at the same time to read their lists. Calls do not
+    /// wait for them.
+    pub(crate) first_start_permits: FirstStartPermits,
     /// The semaphore that limits how many sessions with subscriptions are being started again at the same time. They
     /// have their own permits, so that the first start of a server and calls do not wait for them.
     pub(crate) resume_permits: Arc<Semaphore>,

@@ -47,7 +47,7 @@ impl ManagedServer {
     /// server's configuration sets, or after `drain` if that is shorter.
     pub(super) fn begin_operator_stop(self: &Arc<Self>, drain: Option<Duration>) -> JoinHandle<()> {
         self.hold().set_stopped(true);
-        // A server that is stopped during its first start does not read its lists.
+        // The lists of a server that is stopped during its first start are not read, so calls must not wait for them.
         self.finish_first_sync();
         let (server, clients) = (Arc::clone(self), self.clients());
         tokio::spawn(async move {

@@ -91,7 +91,7 @@ fn lack_of_tools(
     described: &KernelServer,
     waiting: &HashMap<ServerId, usize>,
 ) -> Option<String> {
-    // While the list cannot be read, what is known about its definitions may be outdated.
+    // This comes first: while the list cannot be read, what is known about its definitions may be outdated.
     if described.status == ServerState::Connected
         && let Some(error) = server.refresh_queue().error(ListGroup::Tools)
     {

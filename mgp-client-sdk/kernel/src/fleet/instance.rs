@@ -29,8 +29,8 @@ use super::session::{
 use super::start::StartHold;
 use super::subscriptions::Source;
 use super::target;
+use crate::operator_questions::record_unanswered;
 use crate::policy;
-use crate::questions::record_unanswered;
 
 /// The maximum number of instances per isolated server. If it is reached, an unused instance is stopped to make
 /// room.

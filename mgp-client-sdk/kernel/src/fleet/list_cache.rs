@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use mgp_client_sdk::{Client, Error, SupervisedClient, gateway};
 use mgp_types::mcp::{
-    Era, ListParams, Prompt, Resource, ResourceTemplate, ServerCapabilities, SkillsCapability, key,
+    Era, ListParams, NextCursor, Prompt, Resource, ResourceTemplate, ServerCapabilities,
+    SkillsCapability, key,
 };
 use mgp_types::method::{PromptsList, Request, ResourcesList, ResourcesTemplatesList, SkillsList};
 use mgp_types::mgp::{Extension, ExtensionSet};
@@ -21,7 +22,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::list_entry::fit_entry;
 use super::session::{KnownEras, NegotiatedExtensions, SessionKind, SessionNeeds};
-use crate::hops;
+use crate::kernel_hops;
 use crate::server_answer::is_too_deep;
 
 /// The maximum number of entries in a list; further ones are dropped.
@@ -176,6 +177,15 @@ impl ListCache {
     /// Returns a list as it was last read, or an empty list if it was never read.
     pub(crate) fn list(&self, kind: ListKind) -> Arc<CachedList> {
         self.lock().by_kind[kind as usize].clone().unwrap_or_default()
+    }
+
+    /// Returns whether a list that the server offers was never read, although its capabilities are known. Skills do not
+    /// count, because they are listed only in modern sessions.
+    pub(super) fn lacks_any(&self) -> bool {
+        let lists = self.lock();
+        let Some(capabilities) = &lists.capabilities else { return false };
+        let mut counted = ListKind::ALL.into_iter().filter(|kind| *kind != ListKind::Skills);
+        counted.any(|kind| kind.is_offered(capabilities) && lists.by_kind[kind as usize].is_none())
     }
 
     /// Returns what is known about the protocol eras that the server supports.
@@ -335,7 +345,7 @@ async fn read(
     for _ in 0..MAX_PAGES {
         let method = Method::from_static(kind.method());
         let mut call = Call::request(method, Params::of(kind.method(), &params)?, client.context());
-        hops::count(&mut call, client.server());
+        kernel_hops::count(&mut call, client.server());
         let answering = gateway::ungated_supervised(supervised).send(call);
         let answer = if params.cursor.is_none() {
             answering.await
@@ -363,7 +373,7 @@ async fn read(
                 list.push(ListEntry { key, text });
             }
         }
-        let next = client.server().next_page(page.next);
+        let next = client.server().next_page(page.next.0);
         bytes = bytes.saturating_add(next.as_ref().map_or(0, String::len));
         // A server that repeats a cursor has no further entries.
         match next.filter(|next| bytes <= MAX_BYTES && cursors.insert(next.clone())) {
@@ -387,8 +397,8 @@ struct Page {
     templates: Option<Vec<Payload>>,
     prompts: Option<Vec<Payload>>,
     skills: Option<Vec<Payload>>,
-    #[serde(rename = "nextCursor")]
-    next: Option<String>,
+    #[serde(default, rename = "nextCursor")]
+    next: NextCursor,
 }
 
 impl Page {
@@ -408,25 +418,25 @@ impl Page {
 /// If the server is itself a kernel, adds one to the number of passed kernels in the `_meta` of the entry; returns
 /// `None` if the number becomes too large or the entry is invalid. Returns an entry of any other server unchanged.
 fn nested(kind: ListKind, text: Payload, callee: &PeerInfo) -> Option<Payload> {
-    if !hops::is_kernel(callee) {
+    if !kernel_hops::is_kernel(callee) {
         return Some(text);
     }
     match kind {
         ListKind::Resources => {
             let mut resource: Resource = text.get().ok()?;
-            resource.meta = Some(hops::add_level(resource.meta.take())?);
+            resource.meta = Some(kernel_hops::add_level(resource.meta.take())?);
             Payload::of(&resource).ok()
         }
         ListKind::Templates => {
             let mut template: ResourceTemplate = text.get().ok()?;
-            template.meta = Some(hops::add_level(template.meta.take())?);
+            template.meta = Some(kernel_hops::add_level(template.meta.take())?);
             Payload::of(&template).ok()
         }
         // A skill has no `_meta`.
         ListKind::Skills => Some(text),
         ListKind::Prompts => {
             let mut prompt: Prompt = text.get().ok()?;
-            prompt.meta = Some(hops::add_level(prompt.meta.take())?);
+            prompt.meta = Some(kernel_hops::add_level(prompt.meta.take())?);
             Payload::of(&prompt).ok()
         }
     }
@@ -472,5 +482,19 @@ mod tests {
         restored.negotiated().set(SessionKind::Legacy, other);
         restored.negotiated().set(SessionKind::Main, ExtensionSet::EMPTY);
         assert_eq!(restored.negotiated().all(), other);
+    }
+    /// If the kernel stopped before it had read all lists, the next one would show those that were read only.
+    #[test]
+    fn a_list_that_was_not_read_before_the_kernel_stopped_is_missed() {
+        let restored = |lists: &str| {
+            let cache = ListCache::default();
+            let text = format!(r#"{{"capabilities":{{"resources":{{}}}}{lists}}}"#);
+            cache.restore(&Payload::from_trusted(text));
+            cache.lacks_any()
+        };
+        assert!(restored(""));
+        assert!(restored(r#","resources":[]"#), "the templates were not read");
+        assert!(!restored(r#","resources":[],"templates":[]"#));
+        assert!(!ListCache::default().lacks_any(), "nothing is known of the server");
     }
 }

@@ -16,7 +16,7 @@ use mgp_types::{Payload, RpcError};
 use tower_service::Service;
 
 use super::notifier::ServerNotifier;
-use crate::hops;
+use crate::kernel_hops;
 use crate::server_answer::is_too_deep;
 
 /// The principals whose calls a server has run since it was added: none, exactly one, or several.
@@ -153,7 +153,7 @@ impl<S: MgpService> Service<Call> for HopMeta<S> {
             call.hop_mut().meta.push((key::LOG_LEVEL.into(), level));
         }
         let callee = Arc::clone(&call.cx().callee);
-        hops::count(&mut call, &callee);
+        kernel_hops::count(&mut call, &callee);
         self.inner.call(call)
     }
 }

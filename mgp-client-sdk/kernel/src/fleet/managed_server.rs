@@ -22,7 +22,9 @@ use super::log_messages::{ServedPrincipals, request_level};
 use super::refresh_queue::{ListGroup, RefreshQueue};
 use super::server_log::ServerLog;
 use super::session::{Session, SessionKind, SessionUse, has_failed};
-use super::start::{FIRST_START_PERMIT_TIMEOUT, FirstSync, StartHold};
+use super::start::{
+    FIRST_START_PERMIT_TIMEOUT, FirstStartPermits, FirstSync, SLOW_START_PERMIT_TIMEOUT, StartHold,
+};
 use super::subscriptions::Source;
 use crate::active_config::SharedConfig;
 use crate::bounds::CallBounds;
@@ -165,13 +167,21 @@ impl ManagedServer {
     }
 
     /// Starts the server to read its lists, as [`start`](Self::start) does, after it has waited for one of the permits
-    /// for such starts.
-    pub(super) async fn first_start(&self, permits: &Semaphore) {
-        // The semaphore is never closed.
-        let permit = permits.acquire().await;
+    /// for such starts. A slow start makes room for the next one as soon as it gets a permit for slow starts.
+    pub(super) async fn first_start(&self, permits: &FirstStartPermits) {
+        // The semaphores are never closed.
+        let permit = permits.starts.acquire().await;
         let mut start = pin!(self.start());
-        if tokio::time::timeout(FIRST_START_PERMIT_TIMEOUT, &mut start).await.is_err() {
-            drop(permit);
+        if tokio::time::timeout(FIRST_START_PERMIT_TIMEOUT, &mut start).await.is_ok() {
+            return;
+        }
+        let slow_permit = tokio::select! {
+            () = &mut start => return,
+            slow_permit = permits.slow_starts.acquire() => slow_permit,
+        };
+        drop(permit);
+        if tokio::time::timeout(SLOW_START_PERMIT_TIMEOUT, &mut start).await.is_err() {
+            drop(slow_permit);
             start.await;
         }
     }

@@ -1,4 +1,5 @@
-//! Forwards the notifications of a server to the clients that see it.
+//! Handles the notifications of a server: marks changed lists as stale, and forwards changes of resources and of the
+//! server's state to the clients that see the server.
 
 use std::time::{Duration, SystemTime};
 

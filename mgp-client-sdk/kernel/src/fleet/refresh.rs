@@ -10,11 +10,12 @@ use std::time::Duration;
 use mgp_client_sdk::{Client, Error, SupervisedClient, gateway};
 use mgp_security::DefinitionLayer;
 use mgp_toolindex::{IndexError, ServerEntry, ToolEntry, ToolIndex};
-use mgp_types::mcp::{ListParams, ListToolsResult, Tool};
+use mgp_types::mcp::{ListParams, NextCursor, Tool};
 use mgp_types::method::ToolsList;
 use mgp_types::mgp::{ServerState, ToolSecurity};
 use mgp_types::service::{Call, ServerId, Stack};
 use mgp_types::{ErrorCode, RpcError};
+use serde::{Deserialize, Deserializer};
 use tokio::time::{Instant, timeout, timeout_at};
 use tower_layer::Layer as _;
 
@@ -25,7 +26,7 @@ use super::managed_server::ManagedServer;
 use super::refresh_queue::{ListGroup, StaleLists};
 use super::servers::{Fleet, WeakFleet};
 use super::stored_lists;
-use crate::hops;
+use crate::kernel_hops;
 use crate::proposals::media;
 
 /// The maximum number of pages that are read of a list of tools.
@@ -40,11 +41,29 @@ const MAX_BYTES: usize = 16 * 1024 * 1024;
 /// The time after which no further page of a list of tools is read.
 const PAGES_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The time limit for reading all pages of a list.
+/// The time limit for reading all pages of a list; for a list of tools, of each request.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The time limit for reading a list of tools, reviewing their definitions and storing them. The review of a long list
+/// may take longer than its server's answer, and begins again if it is interrupted.
+const REVIEW_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// The maximum time that the answer to an approval waits until the tools were read again.
 const REREAD_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A page of a list of tools. Its other members are not read, so that a malformed one does not make the list fail.
+#[derive(Deserialize)]
+struct ToolsPage {
+    /// The tools; servers written in Go encode an empty list as null.
+    #[serde(deserialize_with = "nullable_list")]
+    tools: Vec<Tool>,
+    #[serde(default, rename = "nextCursor")]
+    next: NextCursor,
+}
+
+fn nullable_list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Tool>, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
 
 #[derive(Debug, thiserror::Error)]
 enum RefreshError {
@@ -52,8 +71,8 @@ enum RefreshError {
     Client(#[from] Error),
     #[error("{}", .0.message())]
     Refused(#[from] RpcError),
-    #[error("no answer within {READ_TIMEOUT:?}")]
-    Timeout,
+    #[error("no answer within {0:?}")]
+    Timeout(Duration),
     #[error("only {tools} tools were read, because {why}")]
     Incomplete { tools: usize, why: &'static str },
     #[error("only {tools} tools were read within {PAGES_TIMEOUT:?}")]
@@ -115,8 +134,9 @@ impl Fleet {
 async fn refresh_server(server: Arc<ManagedServer>, fleet: Fleet) {
     while let Some(group) = server.refresh_queue().pop() {
         let observers = server.refresh_queue().take_observers(group);
-        let read = timeout(READ_TIMEOUT, read_group(&server, group, &fleet)).await;
-        let read = read.unwrap_or(Err(RefreshError::Timeout));
+        let limit = if group == ListGroup::Tools { REVIEW_TIMEOUT } else { READ_TIMEOUT };
+        let read = timeout(limit, read_group(&server, group, &fleet)).await;
+        let read = read.unwrap_or(Err(RefreshError::Timeout(limit)));
         if group == ListGroup::Tools {
             server.note_listing();
         }
@@ -224,10 +244,10 @@ async fn read_tools(
     };
     let is_slow = matches!(cut, Some(RefreshError::Slow { .. }));
     if is_slow && tools.len() < context.index.tools_of(server.id().as_str()).len() {
-        // The tools that were read before are more complete.
-        return Err(RefreshError::Timeout);
+        // Keep the tools that were read before, which are more complete.
+        return Err(RefreshError::Timeout(PAGES_TIMEOUT));
     }
-    let tools = hops::nested_tools(tools, client.server());
+    let tools = kernel_hops::nested_tools(tools, client.server());
     let entry = index_entry(server, client, tools, context);
     let has_changed = index(&context.index, entry).await?;
     let tools = context.index.tools_of(server.id().as_str()).len();
@@ -255,10 +275,11 @@ async fn list_tools(
     let mut why = "its list has too many pages";
     for _ in 0..MAX_PAGES {
         let mut call = Call::ask::<ToolsList>(&params, client.context())?;
-        hops::count(&mut call, client.server());
+        kernel_hops::count(&mut call, client.server());
+        gateway::limit_time(&mut call, READ_TIMEOUT, READ_TIMEOUT);
         let answer = stack.send(call);
         let reply = if params.cursor.is_none() {
-            answer.await?
+            answer.await.map_err(list_error)?
         } else if let Ok(reply) = timeout_at(until, answer).await {
             reply?
         } else {
@@ -266,9 +287,9 @@ async fn list_tools(
             return Ok((tools, Some(slow)));
         };
         bytes += reply.as_body().map_or(0, |body| body.as_raw().as_str().len());
-        let page: ListToolsResult = reply.get()?;
+        let page: ToolsPage = reply.get()?;
         tools.extend(page.tools);
-        let Some(cursor) = client.server().next_page(page.next_cursor) else {
+        let Some(cursor) = client.server().next_page(page.next.0) else {
             return Ok((tools, None));
         };
         if !cursors.insert(cursor.clone()) {
@@ -286,6 +307,13 @@ async fn list_tools(
     }
     let cut = RefreshError::Incomplete { tools: tools.len(), why };
     Ok((tools, Some(cut)))
+}
+
+fn list_error(error: RpcError) -> RefreshError {
+    if error.code() == ErrorCode::TIMEOUT {
+        return RefreshError::Timeout(READ_TIMEOUT);
+    }
+    error.into()
 }
 
 fn index_entry(
@@ -333,4 +361,22 @@ async fn index(index: &ToolIndex, entry: ServerEntry) -> Result<bool, RefreshErr
         tracing::warn!(%server, %tool, %reason, "tool not indexed");
     }
     Ok(put.added + put.changed + put.removed > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_needs_its_tools_only() {
+        let page = |text: &str| serde_json::from_str::<ToolsPage>(text);
+        let tool = r#"{"name":"a","inputSchema":{}}"#;
+        let odd = format!(r#"{{"tools":[{tool}],"_meta":[],"ttlMs":"5","nextCursor":7}}"#);
+        let read = page(&odd).unwrap();
+        assert_eq!((read.tools.len(), read.next.0.as_deref()), (1, Some("7")));
+        assert!(page(r#"{"tools":null}"#).unwrap().tools.is_empty());
+        for other in ["{}", r#"{"tools":{}}"#, "null"] {
+            assert!(page(other).is_err(), "{other}");
+        }
+    }
 }

@@ -160,8 +160,8 @@ async fn ping(client: &Client) -> Result<(), RpcError> {
 fn check_failure(error: &RpcError, is_busy: bool) -> Option<CheckFailure> {
     use CheckFailure::{Lasting, Passing};
     let own_text = || {
-        let message = error.message();
-        message.split_once(" (challenge: ").map_or(message, |(ours, _)| ours).to_owned()
+        let ours = error.message().split(" (challenge: ").next().unwrap_or_default();
+        ours.split(" (server: `").next().unwrap_or_default().to_owned()
     };
     Some(match HttpFailure::from_error(error) {
         Some(HttpFailure::Status(401) | HttpFailure::StatusWithError(401)) => Lasting(
@@ -223,9 +223,11 @@ mod tests {
         }
         check(HttpFailure::Status(429), false, Some(false));
         check(HttpFailure::StatusWithError(400), false, None);
-        let error = RpcError::new(ErrorCode::PERMISSION_DENIED, "ours (challenge: theirs)");
-        let found = check_failure(&error.because(HttpFailure::Status(403)), false);
-        assert_eq!(found, Some(CheckFailure::Passing("ours".to_owned())));
+        for theirs in ["(challenge: theirs)", "(server: `theirs`)"] {
+            let error = RpcError::new(ErrorCode::PERMISSION_DENIED, format!("ours {theirs}"));
+            let found = check_failure(&error.because(HttpFailure::Status(403)), false);
+            assert_eq!(found, Some(CheckFailure::Passing("ours".to_owned())));
+        }
         for status in [302, 401, 404] {
             check(HttpFailure::Status(status), true, Some(true));
         }

@@ -1,7 +1,6 @@
 //! The table of servers.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::sync::Arc;
 
 use mgp_client_sdk::Error;
@@ -53,21 +52,25 @@ impl Fleet {
         WeakFleet(Arc::downgrade(&self.0))
     }
 
-    /// Adds a server. Starts it to read its lists, unless the lists are known for its configuration.
+    /// Adds a server. Starts it to read its lists, unless the lists are known for its configuration. The tools alone
+    /// may be known, if an earlier kernel stopped before it had read the other lists.
     pub(crate) fn add(&self, config: ServerConfig) -> Result<Arc<ManagedServer>, Error> {
         let server = self.insert(config, None)?;
         let is_stored = self.is_known(&server);
+        let lacks_lists = is_stored && server.lists().lacks_any();
         let is_known = is_stored || self.index_manifest(&server);
         if is_stored {
-            server.first_sync().defer();
+            if !lacks_lists {
+                server.first_sync().defer();
+            }
         } else if is_known || self.0.context.known.is_silent(&server.config()) {
             server.first_sync().finish();
         }
         // Clients may still be subscribed to resources of a server that was just replaced; the new server has to serve
         // them.
         let subscriptions = &self.0.context.subscriptions;
-        if !is_known || subscriptions.has(&server.source(SessionKind::Main)) {
-            let permits = Arc::clone(&self.0.context.first_start_permits);
+        if !is_known || lacks_lists || subscriptions.has(&server.source(SessionKind::Main)) {
+            let permits = self.0.context.first_start_permits.clone();
             let server = Arc::clone(&server);
             tokio::spawn(async move { server.first_start(&permits).await });
         }
@@ -272,8 +275,4 @@ impl Fleet {
     }
 }
 
-impl fmt::Debug for Fleet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.all().keys()).finish()
-    }
-}
+mgp_types::opaque_debug!(Fleet);

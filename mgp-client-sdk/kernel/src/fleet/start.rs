@@ -13,17 +13,34 @@ use tokio::time::Instant;
 /// The time for which requests for lists and searches wait for the lists of a server after it was added.
 pub(crate) const FIRST_SYNC_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The maximum time that a first start occupies its permit, so that servers that hang do not delay the others for long.
+/// The time after which a first start exchanges its permit for one for slow starts, so that servers that hang do not
+/// delay the others for long.
 pub(super) const FIRST_START_PERMIT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The maximum time that a slow first start occupies a permit for slow starts.
+pub(super) const SLOW_START_PERMIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The limits of the number of servers that are started at the same time to read their lists.
 const FIRST_STARTS: (usize, usize) = (4, 8);
 
-/// Creates the semaphore that limits how many servers are started at the same time to read their lists. If a kernel
-/// started many interpreters at once on few processors, none of them would answer before its time limit.
-pub(crate) fn first_start_permits() -> Semaphore {
-    let processors = thread::available_parallelism().map_or(1, usize::from);
-    Semaphore::new((2 * processors).clamp(FIRST_STARTS.0, FIRST_STARTS.1))
+/// The permits that limit how many servers are started at the same time to read their lists. If a kernel started many
+/// interpreters at once on few processors, none of them would answer before its time limit, nor after a restart.
+#[derive(Clone, Debug)]
+pub(crate) struct FirstStartPermits {
+    /// The permits with which starts begin.
+    pub(super) starts: Arc<Semaphore>,
+    /// The permits of starts that take longer than [`FIRST_START_PERMIT_TIMEOUT`].
+    pub(super) slow_starts: Arc<Semaphore>,
+}
+
+impl FirstStartPermits {
+    /// Creates permits for as many starts as the processors can serve.
+    pub(crate) fn new() -> Self {
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let starts = (2 * processors).clamp(FIRST_STARTS.0, FIRST_STARTS.1);
+        let permits = || Arc::new(Semaphore::new(starts));
+        Self { starts: permits(), slow_starts: permits() }
+    }
 }
 
 /// A switch that prevents starts of a server while an operator keeps it stopped, and forever after its removal.

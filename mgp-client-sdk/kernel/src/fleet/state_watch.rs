@@ -60,8 +60,8 @@ pub(super) async fn announce(
     }
 }
 
-/// Returns whether a server has failed. A server that reports that it is unhealthy is drained for a reason that is not
-/// one of a stop.
+/// Returns whether a server has failed. A drain counts as a failure if its reason is not one of a stop: the server has
+/// then reported that it is unhealthy.
 fn is_failure(change: &Transition) -> bool {
     let is_stop = || ShutdownReason::KNOWN.iter().any(|stop| stop.as_str() == &*change.reason);
     change.to == ServerState::Error || change.to == ServerState::Draining && !is_stop()

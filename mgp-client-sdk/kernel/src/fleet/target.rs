@@ -14,7 +14,7 @@ use super::context::{CreateServer, FleetContext};
 use super::instance::InstanceParts;
 use super::server_log::ServerLog;
 use crate::login::{self, LoginServer};
-use crate::{hops, lock, references};
+use crate::{kernel_hops, lock, references};
 
 /// A function that resolves the target for one start of a server.
 pub(super) type Resolve =
@@ -105,7 +105,7 @@ impl Starting {
                     .args(args.iter().map(Expanded::as_str))
                     .inherit_env(pass_env)
                     .envs(env.iter().map(|(name, value)| (name, value.as_str())))
-                    .env(hops::VARIABLE, (hops::depth() + 1).to_string())
+                    .env(kernel_hops::VARIABLE, (kernel_hops::depth() + 1).to_string())
                     .envs(self.context.lock.iter().flat_map(|_| lock::OFFLINE))
                     .envs(self.context.references.base_url().map(|url| (references::VARIABLE, url)))
                     .server(id.as_str())

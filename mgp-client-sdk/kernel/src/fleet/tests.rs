@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 use super::ManagedServer;
 use super::idle::IDLE_TIMEOUT;
-use super::start::FIRST_START_PERMIT_TIMEOUT;
+use super::start::{FIRST_START_PERMIT_TIMEOUT, FirstStartPermits, SLOW_START_PERMIT_TIMEOUT};
 use crate::Kernel;
 
 /// A kernel with one server; the instances of the server are numbered.
@@ -253,7 +253,8 @@ async fn a_server_that_waits_for_its_first_start_is_not_described_as_one_to_star
 async fn calls_wait_for_no_first_start_of_other_servers_and_these_not_for_one_that_hangs() {
     let world = World::new(Isolation::Shared).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let permits = Arc::clone(&world.kernel.0.fleet.context().first_start_permits);
+    let FirstStartPermits { starts: permits, slow_starts } =
+        world.kernel.0.fleet.context().first_start_permits.clone();
     let all = permits.available_permits();
     let first_starts = take_all(&permits).await;
     let text = "[[servers]]\nid = 'next'\ncommand = 'no-such-program'\n";
@@ -268,12 +269,16 @@ async fn calls_wait_for_no_first_start_of_other_servers_and_these_not_for_one_th
     fleet.synced(std::iter::once(&next)).await;
     assert!(!fleet.context().known.is_silent(&next.config()), "it had no chance to answer");
 
-    let starts = world.take_permits().await;
+    let (starts, slow) = (world.take_permits().await, take_all(&slow_starts).await);
     drop(first_starts);
+    tokio::time::sleep(Duration::from_secs(1) + FIRST_START_PERMIT_TIMEOUT).await;
+    assert_eq!(permits.available_permits(), all - 1, "too many other starts are slow");
+    drop(slow);
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(permits.available_permits(), all - 1);
-    tokio::time::sleep(FIRST_START_PERMIT_TIMEOUT).await;
     assert_eq!(permits.available_permits(), all, "a start that hangs delays no others");
+    assert_eq!(slow_starts.available_permits(), all - 1);
+    tokio::time::sleep(SLOW_START_PERMIT_TIMEOUT).await;
+    assert_eq!(slow_starts.available_permits(), all, "nor other slow ones for long");
     drop(starts);
     world.kernel.stop().await;
 }

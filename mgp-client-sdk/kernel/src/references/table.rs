@@ -70,8 +70,8 @@ impl KnownReferences {
         dropped.into_iter().map(|known| known.id).collect()
     }
 
-    /// Adds a reference. Returns the ids of the references that it replaces, because they were added after room was
-    /// made for it, and have the same id and server.
+    /// Adds a reference for which [`make_room`](Self::make_room) was called. If other calls have since added references
+    /// of the same caller, server and id, these are removed and their ids returned.
     pub(super) fn insert(&self, new: KnownReference) -> Vec<String> {
         let mut all = self.0.lock();
         let dropped = all.extract_if(.., |known| known.is_replaced_by(&new));
@@ -101,7 +101,7 @@ impl KnownReferences {
     }
 }
 
-/// Returns the place of the reference that must be removed to make room for a new one; `None` if there is room.
+/// Returns the index of the reference that must be removed to make room for a new one; `None` if there is room.
 fn next_to_drop(all: &[KnownReference], new: &KnownReference) -> Option<usize> {
     let mut counts = HashMap::<&Principal, usize>::new();
     let mut bytes = HashMap::<&Principal, usize>::new();

@@ -7,7 +7,7 @@ use mgp_types::{ErrorCode, Object, Payload, RpcError};
 use serde::de::IgnoredAny;
 
 use super::json_scanner::JsonScanner;
-use crate::server_answer::without_nulls;
+use crate::server_answer::{is_value, without_nulls};
 
 /// The member of a result with its content blocks.
 const CONTENT: &str = "content";
@@ -18,8 +18,8 @@ const META: &str = "_meta";
 /// The member of a result that marks a failed call.
 const IS_ERROR: &str = "isError";
 
-/// Returns a server's result of a call in the form that hosts expect. If it has no content, an empty list is added; an
-/// invalid block becomes a text block with its JSON.
+/// Returns a server's result of a call in the form that hosts expect. If it has no content, an empty list is added; a
+/// bare text becomes a text block, and any other invalid block a text block with its JSON.
 ///
 /// # Errors
 /// Returns error 5000 if the server did not answer with the result of a tool.
@@ -138,9 +138,12 @@ fn scan_resource(resource: &mut JsonScanner<'_>) -> Option<()> {
 fn mend(result: &Payload) -> Result<Payload, RpcError> {
     let mut members: Object = result.get().map_err(|error| malformed(&error))?;
     for name in [META, IS_ERROR] {
-        if members.get(name).is_some_and(Payload::is_null) {
+        if members.get(name).is_some_and(|value| !is_value(name, value)) {
             members.remove(name);
         }
+    }
+    if let Some(flag) = members.get(IS_ERROR).and_then(flag_of) {
+        members.insert(IS_ERROR, flag);
     }
     let decoded = members.decode::<Object>(META).and_then(|_| members.decode::<bool>(IS_ERROR));
     decoded.map_err(|error| malformed(&error))?;
@@ -148,19 +151,39 @@ fn mend(result: &Payload) -> Result<Payload, RpcError> {
     Payload::of(&members)
 }
 
-/// Replaces each invalid block of a result by a text block with its JSON, removes the members of the others that are
-/// null, and adds the list of blocks if it is absent.
+/// Returns the flag for a number or a text that some servers write in its place, e.g. `0` for `false`.
+fn flag_of(value: &Payload) -> Option<Payload> {
+    match value.as_str() {
+        "0" | "\"false\"" => Some(Payload::from_trusted("false")),
+        "1" | "\"true\"" => Some(Payload::from_trusted("true")),
+        _ => None,
+    }
+}
+
+/// Removes the members of blocks that are null, replaces each invalid block of a result by a text block, and adds the
+/// list of blocks if it is absent.
 fn replace_invalid_blocks(result: &mut Object) -> Result<(), RpcError> {
-    let blocks: Option<Vec<Payload>> = result.decode(CONTENT).map_err(|error| malformed(&error))?;
-    let mut blocks = blocks.unwrap_or_default();
+    let mut blocks = content_blocks(result).map_err(|error| malformed(&error))?;
     for block in &mut blocks {
-        if block.get::<ContentBlock>().is_err() {
-            *block = Payload::of(&ContentBlock::text(block.as_str()))?;
-        } else if let Some(fitted) = without_nulls(block) {
+        if let Some(fitted) = without_nulls(block) {
             *block = fitted;
+        }
+        if block.get::<ContentBlock>().is_err() {
+            let text = block.get::<String>().unwrap_or_else(|_| block.as_str().to_owned());
+            *block = Payload::of(&ContentBlock::text(text))?;
         }
     }
     result.encode(CONTENT, &blocks)
+}
+
+/// Returns the content blocks of a result. Some servers write a text or one block in place of the list.
+fn content_blocks(result: &Object) -> Result<Vec<Payload>, RpcError> {
+    match result.get(CONTENT) {
+        Some(content) if content.as_str().trim_start().starts_with(['"', '{']) => {
+            Ok(vec![content.clone()])
+        }
+        _ => Ok(result.decode(CONTENT)?.unwrap_or_default()),
+    }
 }
 
 /// Removes the structured content of a result, for callers that do not accept it. If the result has no other content,
@@ -181,7 +204,7 @@ pub(crate) fn structured_as_text(mut reply: Reply) -> Result<Reply, RpcError> {
     Ok(reply)
 }
 
-/// Decodes a result. A block that cannot be decoded becomes a text block with its JSON.
+/// Decodes a result. A block that cannot be decoded becomes a text block.
 ///
 /// # Errors
 /// Returns error 5000 if the server did not answer with the result of a tool.
@@ -214,16 +237,32 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_not_the_result_of_a_tool_is_refused() {
-        for text in ["null", "5", "\"x\"", "[]", "[[]]", r#"["content"]"#, r#"{"content":"x"}"#] {
+        for text in ["null", "5", "\"x\"", "[]", "[[]]", r#"["content"]"#, r#"{"content":5}"#] {
             assert_eq!(formed(text), Err(5000), "{text}");
         }
+    }
+
+    #[test]
+    fn a_text_or_one_block_in_place_of_the_list_becomes_a_list() {
+        let texts = r#"{"content":[{"type":"text","text":"a\nb"}],"isError":true}"#;
+        for content in [
+            r#""a\nb""#,
+            r#"{"type":"text","text":"a\nb"}"#,
+            r#" {"type":"text","text":"a\nb","annotations":null}"#,
+            r#"["a\nb"]"#,
+        ] {
+            let result = format!(r#"{{"content":{content},"isError":true}}"#);
+            assert_eq!(formed(&result).unwrap(), texts, "{content}");
+        }
+        let other = formed(r#"{"content":{"a":1}}"#).unwrap();
+        assert_eq!(other, r#"{"content":[{"type":"text","text":"{\"a\":1}"}]}"#);
     }
 
     #[test]
     fn metadata_that_is_not_an_object_is_refused() {
         for member in [
             r#""_meta":5"#,
-            r#""_meta":[],"isError":false"#,
+            r#""_meta":[1],"isError":false"#,
             r#""isError":"no""#,
             r#""structuredContent":{},"_meta":"x""#,
         ] {
@@ -251,7 +290,7 @@ mod tests {
             r#"{"type":"resource_link","name":"a"}"#,
             r#"{"type":"resource","resource":{"text":"a"}}"#,
             r#"{"type":"resource","resource":{"uri":"a:b","text":5}}"#,
-            r#""a""#,
+            "5",
         ] {
             let text = Payload::of(&ContentBlock::text(block)).unwrap();
             let result = |block: &str| format!(r#"{{"content":[{valid},{block}],"isError":true}}"#);
@@ -277,6 +316,19 @@ mod tests {
         ] {
             let result = |block: &str| format!(r#"{{"content":[{block}],"isError":false}}"#);
             assert_eq!(formed(&result(block)).unwrap(), result(expected));
+        }
+    }
+
+    #[test]
+    fn empty_lists_and_numbers_in_place_of_objects_and_flags_are_read() {
+        let block = r#"{"type":"text","text":"a"}"#;
+        let php = r#"{"type":"text","text":"a","annotations":[],"_meta":[]}"#;
+        for (flag, expected) in
+            [("0", false), ("1", true), ("\"true\"", true), ("\"false\"", false)]
+        {
+            let result = format!(r#"{{"content":[{php}],"isError":{flag},"_meta":[]}}"#);
+            let expected = format!(r#"{{"content":[{block}],"isError":{expected}}}"#);
+            assert_eq!(formed(&result).unwrap(), expected);
         }
     }
 

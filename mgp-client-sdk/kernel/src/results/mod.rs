@@ -31,7 +31,7 @@ use self::shrink::shrink_json;
 use self::store::RestStore;
 use crate::active_config::SharedConfig;
 use crate::fleet::FleetContext;
-use crate::hops;
+use crate::kernel_hops;
 use crate::references::References;
 use crate::refusal::is_refusal;
 
@@ -54,7 +54,7 @@ const MIN_ERROR_BYTES: usize = 4096;
 /// Returns whether results for a caller are limited. They are not limited for an operator's programs, which read whole
 /// results, or for another kernel, which has limits of its own.
 fn is_limited(cx: &Context) -> bool {
-    cx.principal.authority() != Authority::Operator && !hops::is_from_kernel(cx)
+    cx.principal.authority() != Authority::Operator && !kernel_hops::is_from_kernel(cx)
 }
 
 impl Results {
@@ -121,7 +121,7 @@ impl Results {
             return error;
         }
         let limits = self.limits(&cx.principal, &server());
-        // Members that MGP does not define are left out.
+        // Copy only the members that MGP defines: others can be of any size.
         let message = clip(error.message(), limits.text.max(MIN_ERROR_BYTES));
         let mut shorter = RpcError::new(error.code(), message);
         let most = limits.structured.max(MIN_ERROR_BYTES);

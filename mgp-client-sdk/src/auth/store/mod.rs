@@ -4,7 +4,6 @@ mod file;
 mod memory;
 
 use std::any::Any;
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -260,20 +259,18 @@ const RENEWAL_LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 /// The default value does not lock anything.
 #[derive(Default)]
 #[must_use = "the lock is released when it is dropped"]
-pub struct RenewalLock(Option<Box<dyn Any + Send>>);
+pub struct RenewalLock {
+    _guard: Option<Box<dyn Any + Send>>,
+}
 
 impl RenewalLock {
     /// Creates a lock that is released when the guard is dropped.
     pub fn new(guard: impl Send + 'static) -> Self {
-        Self(Some(Box::new(guard)))
+        Self { _guard: Some(Box::new(guard)) }
     }
 }
 
-impl fmt::Debug for RenewalLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "RenewalLock" } else { "RenewalLock(none)" })
-    }
-}
+mgp_types::opaque_debug!(RenewalLock);
 
 /// Returns the index of an entry's lock. The index is the same in every process; entries with the same index wait for
 /// each other.

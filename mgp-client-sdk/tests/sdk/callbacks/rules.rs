@@ -87,28 +87,6 @@ async fn only_the_session_of_the_call_answers_and_only_once() {
 }
 
 #[tokio::test]
-async fn a_server_keeps_the_questions_of_its_connections_apart() {
-    let server = curious();
-    let bound = server.http("127.0.0.1:0").no_auth().bind().await.unwrap();
-    let url = format!("http://{}/mcp", bound.local_addr());
-    tokio::spawn(bound.run());
-    let legacy = |builder: mgp_client_sdk::ClientBuilder| {
-        builder.era(mgp_client_sdk::EraChoice::Legacy).connect_url(url.clone())
-    };
-    let (builder, questions) = by_hand();
-    let owner = legacy(builder).await.unwrap();
-    let other = legacy(by_hand().0).await.unwrap();
-    let call = tokio::spawn(owner.call("delete").into_future());
-    let id = questions.next(0).await.callback_id;
-    let params = CallbackRespondParams::new(&id, Payload::of("confirm").unwrap());
-    let foreign = other.mgp().callback_respond(&params).await.unwrap();
-    assert_eq!(foreign.status, CallbackStatus::Unknown, "another session");
-    let own = owner.mgp().callback_respond(&params).await.unwrap();
-    assert_eq!(own.status, CallbackStatus::Accepted);
-    assert_eq!(call.await.unwrap().unwrap().to_text(), "deleted");
-}
-
-#[tokio::test]
 async fn several_questions_are_open_at_once_and_cancelled_ones_leave_nothing() {
     for era in ERAS {
         for transport in TRANSPORTS {

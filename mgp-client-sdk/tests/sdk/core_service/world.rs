@@ -1,7 +1,7 @@
 //! The servers, clients and hops of these tests.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, ClientConfig, Hop, ToolRouter};
@@ -13,9 +13,7 @@ use mgp_stream::{CancelLayer, EmitLayer};
 use mgp_transport::{Connection, duplex};
 use mgp_types::mcp::{ElicitationCapability, Implementation};
 use mgp_types::mgp::{Extension, ExtensionSet};
-use mgp_types::service::{
-    BoxFuture, ConsumerGone, MgpService, Outlet, OutletItem, Router, Sink, Stack,
-};
+use mgp_types::service::{MgpService, OutletItem, Router, Stack};
 use mgp_types::{Payload, Sealer};
 use tower_layer::Layer;
 
@@ -101,65 +99,7 @@ pub(crate) fn person(answer: &'static str, asked: &Arc<AtomicUsize>) -> Router {
     )
 }
 
-/// Stores the items of a call.
-#[derive(Default)]
-pub(crate) struct ItemLog(pub(crate) Mutex<Vec<OutletItem>>);
-
-impl ItemLog {
-    /// Creates a log, and an outlet whose items are stored in it.
-    pub(crate) fn outlet() -> (Arc<Self>, Outlet) {
-        let seen = Arc::new(Self::default());
-        let outlet = Outlet::new(Arc::clone(&seen) as Arc<dyn Sink>);
-        (seen, outlet)
-    }
-
-    /// Returns the joined texts of the chunks.
-    pub(crate) fn text(&self) -> String {
-        let items = self.0.lock().unwrap();
-        items
-            .iter()
-            .filter_map(|item| match item {
-                OutletItem::Chunk(chunk) => chunk.content.get::<serde_json::Value>().ok()?["text"]
-                    .as_str()
-                    .map(str::to_owned),
-                _ => None,
-            })
-            .collect()
-    }
-}
-
-impl Sink for ItemLog {
-    fn send(&self, item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
-        self.0.lock().unwrap().push(item);
-        Box::pin(std::future::ready(Ok(())))
-    }
-}
-
 /// Creates a chunk of text.
 pub(crate) fn chunk(text: &str) -> OutletItem {
     OutletItem::chunk(Payload::of(&mgp_types::mcp::ContentBlock::text(text)).unwrap())
-}
-
-/// Counts the guards that were dropped.
-#[derive(Clone, Default)]
-pub(crate) struct DropCounter(pub(crate) Arc<AtomicUsize>);
-
-impl DropCounter {
-    /// Creates a guard that is counted when it is dropped.
-    pub(crate) fn guard(&self) -> impl Drop + Send + use<> {
-        struct Guard(Arc<AtomicUsize>);
-        impl Drop for Guard {
-            fn drop(&mut self) {
-                self.0.fetch_add(1, Ordering::SeqCst);
-            }
-        }
-        Guard(Arc::clone(&self.0))
-    }
-
-    /// Waits until this many guards have been dropped.
-    pub(crate) async fn reach(&self, count: usize) {
-        while self.0.load(Ordering::SeqCst) < count {
-            tokio::task::yield_now().await;
-        }
-    }
 }

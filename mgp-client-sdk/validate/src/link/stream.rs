@@ -33,7 +33,7 @@ pub(super) fn start(command: &[String]) -> Result<Link, String> {
     };
     let explanation = Arc::new(Mutex::new(Explanation::default()));
     let noted = Arc::clone(&explanation);
-    // The callback is dropped at the end of the program's standard error.
+    // `is_over` completes when the callback, which owns `open`, is dropped at the end of standard error.
     let (open, is_over) = oneshot::channel::<()>();
     let limits = StderrLimits::default().line_bytes(MAX_LINE);
     let command = ChildCommand::new(program)
@@ -48,7 +48,7 @@ pub(super) fn start(command: &[String]) -> Result<Link, String> {
             }
         });
     let mut child = command.spawn().map_err(|error| cannot_start(program, &error))?;
-    // The command has the callback too.
+    // The command owns the callback too, and would keep `is_over` from completing.
     drop(command);
     let Some((output, input)) = child.take_io() else {
         return Err(format!("`{program}` has no standard input or output"));
@@ -96,7 +96,7 @@ impl Explanation {
     fn note(&mut self, line: &str) {
         let text = line.trim();
         let lower = text.to_lowercase();
-        // A place in a trace of calls may contain such a word too.
+        // A line of a stack trace may contain such a word too.
         let is_error =
             !lower.starts_with("at ") && ERROR_WORDS.iter().any(|word| lower.contains(word));
         if is_error || (!self.has_error && !text.is_empty()) {

@@ -198,8 +198,8 @@ impl Report {
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 
-    /// Returns the report as JSON in the schema of proposal 12 (conformance reports). The tests `CONF-001` to
-    /// `CONF-007` of the proposal have the results of the rules that check the same.
+    /// Returns the report as JSON in the schema of proposal 12 (conformance reports). Each test `CONF-001` to
+    /// `CONF-007` of the proposal gets the result of our rules that check the same behaviour.
     #[must_use]
     pub fn to_conformance_json(&self) -> String {
         conformance::write(self)

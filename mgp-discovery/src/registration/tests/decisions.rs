@@ -1,40 +1,12 @@
 //! Tests of review, approval and rejection.
 
 use async_trait::async_trait;
-use mgp_types::mgp::{CodeRejection, Permission, RejectionStatus};
+use mgp_types::mgp::{CodeRejection, RejectionStatus};
 use mgp_types::store::Change;
 use mgp_types::{Payload, Sha256Hash};
 use tokio::sync::Barrier;
 
 use super::*;
-
-#[tokio::test(start_paused = true)]
-async fn an_agents_server_waits_and_runs_once_it_is_approved() {
-    let world = World::new();
-    let reply = world.register(maker(), count("made")).await.unwrap();
-    assert_eq!(reply["status"], "pending_approval");
-    let waiting = world.waiting().await.remove(0);
-    assert_eq!(reply["approval_id"], waiting.fingerprint.to_string());
-    assert_eq!(reply["expires_at"], waiting.until.as_ref().unwrap().as_str());
-    assert!(world.fake.log().is_empty(), "nothing runs before the approval");
-
-    // A repeated request keeps waiting, and requests no second approval.
-    let again = world.register(maker(), count("made")).await.unwrap();
-    assert_eq!(again["status"], "pending_approval");
-    let reply = world.approve().await.unwrap();
-    assert_eq!(reply["status"], "connected");
-    // The state of an earlier server with that id is removed first.
-    assert_eq!(world.fake.log(), ["remove made", "start made --all"]);
-    assert!(world.waiting().await.is_empty());
-    assert_eq!(
-        world.new_events(),
-        [
-            "server_registered BLOCKED by maker",
-            "approval_requested BLOCKED by maker",
-            "server_registered SUCCESS by ada"
-        ]
-    );
-}
 
 #[tokio::test(start_paused = true)]
 async fn the_state_of_an_earlier_server_must_be_removed_first() {
@@ -128,21 +100,6 @@ async fn an_approval_is_bound_to_the_environment_although_its_values_are_hidden(
     assert_ne!(world.waiting().await[0].fingerprint, one);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_rejection_is_remembered_for_the_same_request_only() {
-    let world = World::new();
-    world.register(maker(), count("made")).await.unwrap();
-    let waiting = world.waiting().await.remove(0);
-    world.registrations.reject(&operator(), &waiting.server, &waiting.fingerprint).await.unwrap();
-    let reply = world.register(maker(), count("made")).await.unwrap();
-    assert_eq!(reply["status"], "rejected");
-    assert!(world.waiting().await.is_empty());
-    let mut other = count("made");
-    other["args"] = json!(["--few"]);
-    assert_eq!(world.register(maker(), other).await.unwrap()["status"], "pending_approval");
-    assert!(world.new_events().contains(&"server_registered BLOCKED by ada".to_owned()));
-}
-
 /// Rejects the first waiting registration as an operator.
 async fn reject(world: &World) {
     let waiting = world.waiting().await.remove(0);
@@ -231,21 +188,6 @@ async fn an_undecided_registration_expires() {
     assert!(world.waiting().await.is_empty());
     assert_eq!(world.stored().await, 0);
     assert_eq!(world.new_events()[2], "server_registered BLOCKED by kernel");
-}
-
-#[tokio::test(start_paused = true)]
-async fn sandboxed_servers_are_denied_permissions_not_granted_by_name() {
-    let world = World::new();
-    world.register(maker(), count("made")).await.unwrap();
-    let waiting = world.waiting().await.remove(0);
-    assert_eq!(waiting.denied.len(), 5);
-    let granted = [Permission::Camera, Permission::from("filesystem")];
-    let (server, fingerprint) = (&waiting.server, &waiting.fingerprint);
-    let approved = world.registrations.approve(&operator(), server, fingerprint, &granted).await;
-    approved.unwrap();
-    let denied = world.fake.running()[0].denied.clone();
-    let names: Vec<_> = denied.iter().map(Permission::as_str).collect();
-    assert_eq!(names, ["shell.execute", "code_execution", "network.listen"]);
 }
 
 /// A judge that accepts scripts that do not contain `evil`.

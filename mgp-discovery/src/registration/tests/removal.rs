@@ -7,24 +7,6 @@ use mgp_types::service::Reply;
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_server_is_drained_and_then_removed_completely() {
-    let world = World::new();
-    world.register(operator(), count("made")).await.unwrap();
-    world.fake.log();
-    let reply = world.deregister(operator(), "made").await.unwrap();
-    assert_eq!((&reply["id"], &reply["status"]), (&json!("made"), &json!("deregistered")));
-    assert_eq!(world.fake.log(), ["drain made 30", "remove made"]);
-    assert_eq!(world.stored().await, 0);
-    let events = world.audit.events();
-    let last = events.last().unwrap();
-    assert_eq!(last.event_type.as_str(), "dev.cloto.server_deregistered");
-    let details = last.details.as_ref().unwrap();
-    assert_eq!(details.get("justification").unwrap().as_str(), "\"done\"");
-    refused(world.deregister(operator(), "made").await, 4004, "no server `made` is registered");
-    assert_eq!(world.register(operator(), count("made")).await.unwrap()["status"], "connected");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_long_drain_is_reported_and_continues_by_itself() {
     let world = World::new();
     world.register(operator(), count("made")).await.unwrap();

@@ -12,26 +12,6 @@ use super::super::record::{BoundFile, Creator, Proposal, Record, Stage};
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_without_the_grant_is_refused_before_the_params_are_checked() {
-    let world = World::new();
-    for by in [Principal::local(), Principal::local().agent("other")] {
-        for params in [count("made"), json!({}), json!({ "id": 7 }), count("files")] {
-            let error = refused(world.register(by.clone(), params).await, 1000, "only operators");
-            let details = error.as_recovery().unwrap().details.clone().unwrap();
-            assert_eq!(details.get("method").unwrap().as_str(), "\"mgp/discovery/register\"");
-        }
-        refused(world.deregister(by, "made").await, 1000, "only operators");
-    }
-    assert_eq!(world.stored().await, 0);
-    let reply = world.new_events();
-    assert_eq!(reply.len(), 10, "{reply:?}");
-    assert!(reply.iter().all(|it| it.starts_with("PERMISSION_DENIED BLOCKED")), "{reply:?}");
-    let event = &world.audit.events()[5];
-    assert_eq!(event.details.as_ref().unwrap().get("rule").unwrap().as_str(), "\"no entry\"");
-    assert_eq!(event.target.as_ref().unwrap().server_id.as_deref(), Some("made"));
-}
-
-#[tokio::test(start_paused = true)]
 async fn credentials_for_tools_do_not_administer_and_expired_ones_do_nothing() {
     let world = World::new();
     let mut client = world.client(operator());

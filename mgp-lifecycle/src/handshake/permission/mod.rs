@@ -12,7 +12,6 @@ mod request_meta;
 mod requests;
 mod updates;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -116,8 +115,4 @@ impl PermissionFlow {
     }
 }
 
-impl fmt::Debug for PermissionFlow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PermissionFlow({})", self.0.server)
-    }
-}
+mgp_types::opaque_debug!(PermissionFlow);

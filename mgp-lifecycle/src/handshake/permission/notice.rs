@@ -204,47 +204,6 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_notified_under_its_own_names_and_the_standard_ones() {
-        check(
-            &["shell"],
-            r#"{"shell.execute":"approved"}"#,
-            None,
-            r#"{"shell":"approved","shell.execute":"approved"}"#,
-        );
-        check(
-            &["filesystem"],
-            r#"{"filesystem.read":"approved","filesystem.write":"denied"}"#,
-            None,
-            r#"{"filesystem":"denied","filesystem.read":"approved","filesystem.write":"denied"}"#,
-        );
-        check(
-            &["camera"],
-            r#"{"shell":"denied"}"#,
-            None,
-            r#"{"camera":"deferred","shell.execute":"denied"}"#,
-        );
-        check(&["all of it"], r#"{"all of it":"approved"}"#, None, r#"{"all of it":"denied"}"#);
-    }
-
-    #[test]
-    fn limits_are_sent_to_servers_that_know_them() {
-        let limited = r#"{"shell.execute":{"decision":"approved","scope":{"commands":["git"]}}}"#;
-        check(
-            &["shell"],
-            limited,
-            None,
-            r#"{"shell":{"decision":"approved","scope":{"commands":["git"]}},"shell.execute":{"decision":"approved","scope":{"commands":["git"]}}}"#,
-        );
-        let requested = RequestedPermissions::of([Permission::from("shell")]);
-        let decision = PermissionDecision::new("", grants(limited));
-        let notice = GrantNotice::of(&decision, &requested, SystemTime::now()).without_limits();
-        assert_eq!(
-            serde_json::to_string(&notice.grants).unwrap(),
-            r#"{"shell":"approved","shell.execute":"approved"}"#
-        );
-    }
-
-    #[test]
     fn an_expired_or_undecided_permission_is_deferred() {
         let granted = r#"{"camera":"approved","network.listen":"denied"}"#;
         check(&[], granted, Some("2999-01-01T00:00:00Z"), granted);

@@ -38,16 +38,6 @@ fn modern(capabilities: &str) -> String {
 const MGP: &str = r#"{"mgp":{"version":"0.1.0","extensions":["streaming","audit"]}}"#;
 
 #[tokio::test]
-async fn a_client_without_mgp_sees_no_mgp() {
-    let mut client = server(Some(ExtensionSet::STANDARD));
-    let result = client.request("initialize", &hello("{}")).await.unwrap();
-    assert!(!result.as_str().contains("mgp"), "{result:?}");
-    let error = client.request("mgp/health/ping", "{}").await.unwrap_err();
-    assert_eq!(error.code(), ErrorCode::METHOD_NOT_FOUND);
-    assert!(error.as_recovery().is_none());
-}
-
-#[tokio::test]
 async fn the_answer_is_the_intersection() {
     let mut client =
         server(Some([Extension::Streaming, Extension::Lifecycle].into_iter().collect()));
@@ -164,15 +154,6 @@ async fn a_plain_caller_receives_a_refusal_as_a_result_the_model_can_read() {
 }
 
 #[tokio::test]
-async fn an_mgp_caller_receives_a_refusal_as_an_error_with_recovery() {
-    let mut client = server(Some(ExtensionSet::STANDARD));
-    client.request("initialize", &hello(MGP)).await.unwrap();
-    let error = client.request("tools/call", r#"{"name":"slow"}"#).await.unwrap_err();
-    assert_eq!(error.code(), ErrorCode::RATE_LIMITED);
-    assert!(error.as_recovery().is_some());
-}
-
-#[tokio::test]
 async fn modern_requests_need_no_initialize_and_are_negotiated_one_by_one() {
     let mut client = server(Some(ExtensionSet::STANDARD));
     let with = format!(
@@ -213,31 +194,6 @@ async fn a_modern_notification_of_an_extension_is_accepted_only_with_the_offer()
     }
     client.notify(AuditNotification::METHOD, "{}").await.unwrap();
     assert_eq!(*received.lock().unwrap(), [AuditNotification::METHOD]);
-}
-
-#[tokio::test]
-async fn initialize_never_negotiates_the_modern_revision() {
-    let mut client = server(None);
-    let hello = hello("{}").replace("2025-11-25", "2026-07-28");
-    let result = client.request("initialize", &hello).await.unwrap();
-    assert!(result.as_str().contains(r#""protocolVersion":"2025-11-25""#));
-}
-
-#[tokio::test]
-async fn a_server_with_restricted_revisions_refuses_the_others_and_names_its_own() {
-    let mut offer = ServerOffer::new(Implementation::new("s", "1"));
-    offer.revisions = vec![Revision::V2024_11_05, Revision::V2025_06_18];
-    let inner = Stack::from_fn(|_| async { Reply::of(&()) });
-    let mut client = mock::client(Stack::new(HandshakeLayer::new(offer).layer(inner)));
-    let error = client.request("initialize", &hello("{}")).await.unwrap_err();
-    assert_eq!(error.code(), ErrorCode::INVALID_PARAMS);
-    assert_eq!(
-        error.as_data().unwrap().as_str(),
-        r#"{"supported":["2024-11-05","2025-06-18"],"requested":"2025-11-25"}"#
-    );
-    let hello = hello("{}").replace("2025-11-25", "2025-06-18");
-    let result = client.request("initialize", &hello).await.unwrap();
-    assert!(result.as_str().contains(r#""protocolVersion":"2025-06-18""#));
 }
 
 #[tokio::test]

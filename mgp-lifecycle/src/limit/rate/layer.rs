@@ -2,7 +2,6 @@
 //!
 //! Applies to: inbound and outbound.
 
-use std::fmt;
 use std::future::{Ready, ready};
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::pin::Pin;
@@ -207,13 +206,7 @@ impl CallKeys for CountedCall<'_> {
     }
 }
 
-impl fmt::Debug for RateLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let keys = self.0.table.lock().len();
-        let mut layer = f.debug_struct("RateLayer");
-        layer.field("limits", &self.0.limits).field("keys", &keys).finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(RateLayer);
 
 mgp_types::layer_service! {
     /// Service of [`RateLayer`].

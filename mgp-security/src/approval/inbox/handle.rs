@@ -1,10 +1,9 @@
 //! The handle of the inbox, for calls that ask and operators who decide.
 
 mod beside;
-mod closing;
 mod review;
+mod withdrawal;
 
-use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -592,8 +591,4 @@ impl Approver for Inbox {
     }
 }
 
-impl fmt::Debug for Inbox {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inbox").field("config", &self.0.config).finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(Inbox);

@@ -448,17 +448,6 @@ async fn the_number_of_open_requests_is_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_approval_survives_the_process() {
-    let world = World::open().await;
-    let question = wipe(&agent("eve"), "all");
-    let waits = id(&world.ask(&question).await);
-    world.inbox.approve(&ann(), &waits, None).await.unwrap();
-    let later = World::over(world.store).await;
-    assert_eq!(later.ask(&question).await.answer, GrantDecision::Approved);
-    assert_eq!(later.ask(&question).await.answer, GrantDecision::Deferred);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_denied_call_is_refused_until_the_denial_is_taken_back() {
     let world = World::open().await;
     let question = wipe(&agent("eve"), "all");

@@ -1,7 +1,7 @@
 //! Tests that events reach every configured sink once and in order, even after failures.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -12,7 +12,7 @@ use mgp_types::service::{
     AuditSink, Call, CredentialGrant, MemoryAudit, Principal, Router, Stack, mock,
 };
 use mgp_types::store::{MemoryStore, StoreError};
-use mgp_types::{ErrorCode, Payload, RpcError};
+use mgp_types::{ErrorCode, RpcError};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -30,7 +30,7 @@ async fn write(log: &MemoryAudit, count: usize) {
     }
 }
 
-/// A sink that stores its events, and can be unreachable or lose events.
+/// A sink that stores its events, and can be unreachable.
 #[derive(Clone, Default)]
 struct Archive(Arc<Kept>);
 
@@ -39,8 +39,6 @@ struct Kept {
     /// The number of every received event, in order of arrival.
     arrivals: Mutex<Vec<u64>>,
     is_away: AtomicBool,
-    /// The number of events that get lost in transit.
-    loses: AtomicUsize,
     newest: watch::Sender<u64>,
 }
 
@@ -50,7 +48,6 @@ impl Default for Kept {
             events: Mutex::default(),
             arrivals: Mutex::default(),
             is_away: AtomicBool::new(false),
-            loses: AtomicUsize::new(0),
             newest: watch::channel(0).0,
         }
     }
@@ -79,16 +76,8 @@ impl Archive {
     fn take(&self, event: AuditEvent) {
         let seq = event.mgp.as_ref().unwrap().seq.unwrap();
         self.0.arrivals.lock().unwrap().push(seq);
-        let loses = |left: usize| left.checked_sub(1);
-        if self.0.loses.fetch_update(Ordering::SeqCst, Ordering::SeqCst, loses).is_ok() {
-            return;
-        }
         self.0.events.lock().unwrap().insert(seq, event);
         self.0.newest.send_modify(|newest| *newest = seq.max(*newest));
-    }
-
-    fn numbers(&self) -> Vec<u64> {
-        self.0.events.lock().unwrap().keys().copied().collect()
     }
 
     fn arrivals(&self) -> Vec<u64> {
@@ -162,44 +151,6 @@ async fn a_restart_goes_on_where_the_sink_is() {
         forwarder(&log, &store, Delivery::Sent).forward("archive", archive.stack()).unwrap();
     reaches(&mut forwarding, 35).await;
     assert_eq!(archive.arrivals(), (1..=35).collect::<Vec<_>>());
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_was_lost_on_its_way_is_sent_again_where_the_sink_is_asked() {
-    let (log, store, archive) = (MemoryAudit::new(), MemoryStore::new(), Archive::default());
-    archive.0.loses.store(150, Ordering::SeqCst);
-    write(&log, 120).await;
-    let forwarder = forwarder(&log, &store, Delivery::Confirmed);
-    let mut forwarding = forwarder.forward("archive", archive.stack()).unwrap();
-    reaches(&mut forwarding, 120).await;
-    assert_eq!(archive.numbers(), (1..=120).collect::<Vec<_>>()[..], "{:?}", archive.arrivals());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_gap_is_closed_by_replay() {
-    let (log, store, archive) = (MemoryAudit::new(), MemoryStore::new(), Archive::default());
-    let forwarder = forwarder(&log, &store, Delivery::Sent);
-    let mut forwarding = forwarder.forward("archive", archive.stack()).unwrap();
-    write(&log, 3).await;
-    reaches(&mut forwarding, 3).await;
-    archive.0.loses.store(4, Ordering::SeqCst);
-    write(&log, 6).await;
-    reaches(&mut forwarding, 9).await;
-    assert_eq!(archive.numbers(), [1, 2, 3, 8, 9]);
-    let replay = Replay::new(Arc::new(log.clone()), Arc::new(log.clone()));
-    // The sink calls the tool on the connection that it already has, so this process is the server here.
-    let mut sink = mock::client(Stack::new(replay.router_for("archive", &forwarder)));
-    let call = r#"{"name":"mgp_audit_replay","arguments":{"since_seq":3,"limit":4}}"#;
-    let answer = sink.request("tools/call", call).await.unwrap();
-    let found: AuditReplayResult = serde_json::from_str(&structured(&answer)).unwrap();
-    assert!(found.has_more && found.next_seq == Some(7));
-    found.events.into_iter().for_each(|event| archive.take(event));
-    assert_eq!(archive.numbers(), (1..=9).collect::<Vec<_>>());
-}
-
-fn structured(answer: &Payload) -> String {
-    let members: mgp_types::Object = answer.get().unwrap();
-    members.get("structuredContent").unwrap().as_str().to_owned()
 }
 
 #[tokio::test(start_paused = true)]

@@ -19,8 +19,6 @@
 //! into each key ([`ChainKey`]). Only a writer with the secret can continue the log, so a line that another writer
 //! appended after the head fails to verify.
 
-use std::fmt;
-
 use mgp_types::store::StoreError;
 use mgp_types::{push_hex, to_hex};
 
@@ -158,11 +156,7 @@ impl ChainKey {
     }
 }
 
-impl fmt::Debug for ChainKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "ChainKey(secret)" } else { "ChainKey(none)" })
-    }
-}
+mgp_types::opaque_debug!(ChainKey);
 
 // === impl Line ===
 

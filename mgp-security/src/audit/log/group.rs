@@ -28,7 +28,7 @@ pub(super) struct Group {
     /// The record numbers of the intents that records in this group close.
     pub(super) ended: Vec<u64>,
     /// The events in the group that receivers of [`AuditLog::watch`](super::AuditLog::watch) get: the number of each,
-    /// and its place in `text`.
+    /// and its byte range in `text`.
     pub(super) watched: Vec<(u64, Range<usize>)>,
     /// The number that the store had given to the last event that was taken from it.
     pub(super) outbox: u64,

@@ -1,6 +1,5 @@
 //! The handle of a log, for callers that record or read events.
 
-use std::fmt;
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::Arc;
@@ -202,7 +201,7 @@ impl AuditLog {
         flushed
     }
 
-    /// Returns one page of the durable events that match a query. Each call reads a bounded part of the log, so a page
+    /// Returns one page of the written events that match a query. Each call reads a bounded part of the log, so a page
     /// can contain few or no events although more pages follow.
     ///
     /// # Errors
@@ -237,11 +236,7 @@ impl AuditLog {
     }
 }
 
-impl fmt::Debug for AuditLog {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("AuditLog").field(&self.0.reader).finish()
-    }
-}
+mgp_types::opaque_debug!(AuditLog);
 
 impl Drop for Open {
     fn drop(&mut self) {

@@ -177,7 +177,7 @@ pub(super) struct LogReader {
 /// The last record that a reader is allowed to read.
 #[derive(Clone, Debug)]
 enum ReadLimit {
-    /// The newest durable record. The log is still being written, so a later read can reach further.
+    /// The newest written record. The log is still being written, so a later read can reach further.
     Written(Arc<LogQueue>),
     /// A fixed record, by its number.
     Record(u64),
@@ -221,9 +221,9 @@ impl LogFiles {
 /// A query in progress.
 struct Search<'a> {
     query: &'a AuditQuery,
-    /// The number of the newest durable record when the query began; later records are not returned, because the writer
+    /// The number of the newest written record when the query began; later records are not returned, because the writer
     /// might still remove them.
-    durable: u64,
+    written: u64,
     skips_unreadable: bool,
     limit: usize,
     records: usize,
@@ -248,8 +248,8 @@ impl LogReader {
         Self { place, until: ReadLimit::Written(shared), skips_unreadable: false }
     }
 
-    pub(super) fn at_rest(place: LogPlace, durable: u64) -> Self {
-        Self { place, until: ReadLimit::Record(durable), skips_unreadable: false }
+    pub(super) fn at_rest(place: LogPlace, written: u64) -> Self {
+        Self { place, until: ReadLimit::Record(written), skips_unreadable: false }
     }
 
     /// Runs a read on a thread that is allowed to block.
@@ -266,9 +266,9 @@ impl LogReader {
     pub(super) fn query(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
         let mut search = Search {
             query,
-            durable: match &self.until {
-                ReadLimit::Written(shared) => shared.durable.load(Ordering::Acquire),
-                ReadLimit::Record(durable) => *durable,
+            written: match &self.until {
+                ReadLimit::Written(shared) => shared.written.load(Ordering::Acquire),
+                ReadLimit::Record(written) => *written,
             },
             skips_unreadable: self.skips_unreadable,
             limit: query.limit.unwrap_or(MAX_PAGE).min(MAX_PAGE),
@@ -276,7 +276,7 @@ impl LogReader {
             bytes: 0,
             page: AuditPage::default(),
         };
-        if search.limit == 0 || search.durable == 0 {
+        if search.limit == 0 || search.written == 0 {
             return Ok(search.page);
         }
         let segments = self.place.segments().map_err(StoreError::failed)?;
@@ -373,7 +373,7 @@ impl Search<'_> {
                 _ => self.unreadable(),
             };
         };
-        if read.seq > self.durable {
+        if read.seq > self.written {
             // In a log that was changed, this number can be wrong, and readable records can follow.
             let is_end = oldest_first && !self.skips_unreadable;
             return Ok(if is_end { Progress::Done } else { Progress::Continue });

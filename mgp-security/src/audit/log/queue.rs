@@ -1,7 +1,6 @@
 //! The queue of items for the writer of a log, and the reservation of room in it.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 use std::task::Wake;
@@ -38,6 +37,23 @@ pub(super) enum Item {
     Event { text: Vec<u8>, room: Reservation, ack: Acknowledge },
     /// A marker without a record. It is acknowledged when everything queued before it is durable.
     Flush { ack: Acknowledge },
+}
+
+impl Item {
+    /// Returns whether a caller waits until the item is written.
+    pub(super) fn has_waiter(&self) -> bool {
+        !matches!(self, Self::Call { .. } | Self::Shut { .. })
+    }
+
+    /// Returns the room that the item occupies, and the channel to the caller that waits for it.
+    pub(super) fn into_parts(self) -> (Option<Reservation>, Option<Acknowledge>) {
+        match self {
+            Self::Call { room, .. } | Self::Shut { room, .. } => (Some(room), None),
+            Self::Intent { ack, .. } => (Some(Reservation::Permit), Some(ack)),
+            Self::Event { room, ack, .. } => (Some(room), Some(ack)),
+            Self::Flush { ack } => (None, Some(ack)),
+        }
+    }
 }
 
 /// The channel on which a waiting caller gets the number of its record once the record is durable, or an error.
@@ -94,12 +110,13 @@ pub(super) struct LogQueue {
     is_failing: AtomicBool,
     failure: Mutex<Option<AuditError>>,
     pub(super) suspended: Mutex<SuspendedCalls<Option<Arc<Intent>>>>,
-    /// The number of the newest durable event.
+    /// The number of the newest written event.
     pub(super) newest: watch::Sender<u64>,
-    /// Sends durable events, each with its number, to the receivers of [`AuditLog::watch`](super::AuditLog::watch).
+    /// Sends written events, each with its number, to the receivers of [`AuditLog::watch`](super::AuditLog::watch).
     pub(super) watched: broadcast::Sender<(u64, Payload)>,
-    /// The number of the newest durable record.
-    pub(super) durable: AtomicU64,
+    /// The number of the newest record in the file. It is not durable yet if no caller waits for it: the head follows
+    /// within a second.
+    pub(super) written: AtomicU64,
 }
 
 #[derive(Default)]
@@ -154,7 +171,7 @@ impl LogQueue {
             suspended: Mutex::default(),
             newest: watch::Sender::new(no),
             watched: broadcast::Sender::new(MAX_UNSEEN),
-            durable: AtomicU64::new(seq),
+            written: AtomicU64::new(seq),
         }
     }
 
@@ -214,7 +231,7 @@ impl LogQueue {
 
     /// Adds an item for the writer.
     pub(super) fn push(&self, item: Item) {
-        let urgent = !matches!(item, Item::Call { .. } | Item::Shut { .. });
+        let urgent = item.has_waiter();
         let mut queue = self.queue.lock();
         queue.items.push_back(item);
         queue.urgent |= urgent;
@@ -367,11 +384,7 @@ impl LogQueue {
     }
 }
 
-impl fmt::Debug for LogQueue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LogQueue({} durable records)", self.durable.load(Ordering::Relaxed))
-    }
-}
+mgp_types::opaque_debug!(LogQueue);
 
 /// The receiver of the outcome of a call that has an intent or waits for room.
 #[derive(Debug)]

@@ -59,7 +59,7 @@ pub(super) struct Writer {
     disk: Box<dyn Disk>,
     head_place: HeadPlace,
     outbox: Option<Outbox>,
-    /// The state of the hash chain after the last durable record.
+    /// The state of the hash chain after the last written record.
     chain: Chain,
     /// The number that the store had given to the last event that was taken from it.
     outbox_number: u64,
@@ -226,16 +226,14 @@ impl Writer {
         if self.batch.iter().any(|item| matches!(item, Item::Flush { .. })) {
             self.take_new_events()?;
         }
-        loop {
-            if !self.batch.is_empty() {
-                self.write_batch()?;
-            }
-            if self.sync_owed {
-                self.sync_and_prune()?;
-            }
-            if self.batch.is_empty() {
-                break;
-            }
+        if !self.batch.is_empty() {
+            self.write_batch()?;
+        }
+        if self.sync_owed {
+            self.sync_and_prune()?;
+        }
+        while !self.batch.is_empty() {
+            self.write_batch()?;
         }
         self.take_new_events()?;
         let is_unsynced =
@@ -246,7 +244,7 @@ impl Writer {
         let late =
             self.head_lag_since.is_some_and(|since| closing || since.elapsed() >= MAX_HEAD_LAG);
         if late {
-            self.save_head(self.head_of(&self.chain, self.outbox_number))?;
+            self.save_lagging_head()?;
         }
         if std::mem::take(&mut self.is_failing) {
             self.shared.set_failure(None);
@@ -259,29 +257,24 @@ impl Writer {
     fn write_batch(&mut self) -> Result<(), Reason> {
         self.rotate_if_due()?;
         self.group.begin(self.chain, self.outbox_number);
-        let mut keeping = HeadSave::Later;
+        let mut head_save = HeadSave::Later;
         let mut acknowledged = VecDeque::new();
         let mut count = 0;
         for item in self.batch.iter().take(MAX_GROUP) {
             self.group.push(item);
             count += 1;
-            if !matches!(item, Item::Call { .. } | Item::Shut { .. }) {
-                keeping = HeadSave::Now;
+            if item.has_waiter() {
+                head_save = HeadSave::Now;
                 acknowledged.push_back(self.group.chain.seq);
             }
             if self.group.text.len() > MAX_GROUP_BYTES {
                 break;
             }
         }
-        self.write(keeping)?;
+        self.write(head_save)?;
         let mut permits = 0;
         for item in self.batch.drain(..count) {
-            let (room, ack) = match item {
-                Item::Call { room, .. } | Item::Shut { room, .. } => (Some(room), None),
-                Item::Intent { ack, .. } => (Some(Reservation::Permit), Some(ack)),
-                Item::Event { room, ack, .. } => (Some(room), Some(ack)),
-                Item::Flush { ack } => (None, Some(ack)),
-            };
+            let (room, ack) = item.into_parts();
             if let Some(ack) = ack
                 && let Some(seq) = acknowledged.pop_front()
             {
@@ -420,8 +413,19 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the group; it is durable when this returns.
-    fn write(&mut self, keeping: HeadSave) -> Result<(), Reason> {
+    /// Appends the group to the file and, with [`HeadSave::Now`], saves its head.
+    fn write(&mut self, head_save: HeadSave) -> Result<(), Reason> {
+        self.append_group()?;
+        let Group { chain, outbox, .. } = self.group;
+        if head_save == HeadSave::Now && self.head < chain.seq {
+            self.save_head(self.head_of(&chain, outbox))?;
+        }
+        self.may_have_torn_end = false;
+        self.note_written();
+        Ok(())
+    }
+
+    fn append_group(&mut self) -> Result<(), Reason> {
         if std::mem::replace(&mut self.may_have_torn_end, true) {
             self.disk.cut(self.length).map_err(reason)?;
         }
@@ -432,11 +436,12 @@ impl Writer {
                 self.synced = self.group.chain.seq;
             }
         }
+        Ok(())
+    }
+
+    /// Updates the state of the log after the group was written, and reports the group's events.
+    fn note_written(&mut self) {
         let Group { chain, outbox, .. } = self.group;
-        if keeping == HeadSave::Now && self.head < chain.seq {
-            self.save_head(self.head_of(&chain, outbox))?;
-        }
-        self.may_have_torn_end = false;
         let length = self.group.text.len() as u64;
         self.length += length;
         self.bytes += length;
@@ -453,12 +458,11 @@ impl Writer {
         if is_to_sync && self.unsynced_since.is_none() {
             self.unsynced_since = Some(Instant::now());
         }
-        self.shared.durable.store(chain.seq, Ordering::Release);
+        self.shared.written.store(chain.seq, Ordering::Release);
         self.shared
             .newest
             .send_if_modified(|newest| std::mem::replace(newest, chain.no) != chain.no);
         self.shared.show(&self.group);
-        Ok(())
     }
 
     fn save_lagging_head(&mut self) -> Result<(), Reason> {
@@ -471,8 +475,8 @@ impl Writer {
     /// Returns the head of a chain of this log. Without syncs, all records count as synced, since a power cut could
     /// lose any of them: then a missing record is always a reason not to open the log.
     fn head_of(&self, chain: &Chain, outbox: u64) -> LogHead {
-        let is_synced = self.config.fsync == Fsync::Never;
-        let synced = if is_synced { chain.seq } else { self.synced.min(chain.seq) };
+        let never_syncs = self.config.fsync == Fsync::Never;
+        let synced = if never_syncs { chain.seq } else { self.synced.min(chain.seq) };
         LogHead { synced, ..LogHead::of(chain, outbox) }
     }
 
@@ -495,19 +499,17 @@ impl Writer {
             tracing::error!(log, error = %reason, "failed to write the audit log; calls are denied until it can be written");
         }
         for item in std::mem::take(&mut self.batch) {
-            let (room, ack) = match item {
-                Item::Call { .. } | Item::Shut { .. } => {
-                    self.batch.push_back(item);
-                    continue;
-                }
-                Item::Intent { intent, ack, .. } => {
-                    intent.void();
-                    (Some(Reservation::Permit), ack)
-                }
-                Item::Event { room, ack, .. } => (Some(room), ack),
-                Item::Flush { ack } => (None, ack),
-            };
-            let _ = ack.send(Err(failure.clone()));
+            if !item.has_waiter() {
+                self.batch.push_back(item);
+                continue;
+            }
+            if let Item::Intent { intent, .. } = &item {
+                intent.void();
+            }
+            let (room, ack) = item.into_parts();
+            if let Some(ack) = ack {
+                let _ = ack.send(Err(failure.clone()));
+            }
             if let Some(room) = room {
                 self.shared.release(room);
             }

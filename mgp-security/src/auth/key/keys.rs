@@ -1,7 +1,6 @@
 //! The keys of a server: issued, revoked, and looked up for every request.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -353,11 +352,7 @@ impl Default for ApiKeys {
     }
 }
 
-impl fmt::Debug for ApiKeys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} API keys", self.shared.snapshot().entries.len())
-    }
-}
+mgp_types::opaque_debug!(ApiKeys);
 
 // === impl KeyCache ===
 
@@ -486,8 +481,4 @@ impl NewKey {
     }
 }
 
-impl fmt::Debug for NewKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "NewKey({}, secret hidden)", self.id)
-    }
-}
+mgp_types::opaque_debug!(NewKey { id });

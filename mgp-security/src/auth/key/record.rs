@@ -1,6 +1,5 @@
 //! Stored keys, and their grants.
 
-use std::fmt;
 use std::time::SystemTime;
 
 use mgp_types::service::{Authority, Principal};
@@ -156,16 +155,8 @@ impl KeyRecord {
     }
 }
 
-/// Omits the hash, so that it does not appear in program logs.
-impl fmt::Debug for KeyRecord {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyRecord")
-            .field("id", &self.id)
-            .field("grant", &self.grant)
-            .field("revoked", &self.revoked)
-            .finish_non_exhaustive()
-    }
-}
+// Omits the hash, so that it does not appear in program logs.
+mgp_types::opaque_debug!(KeyRecord { id, grant, revoked });
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_false(value: &bool) -> bool {

@@ -1,7 +1,5 @@
 //! The public keys of an issuer (RFC 7517), and the selection of the key for a token.
 
-use std::fmt;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::DecodingKey;
@@ -115,11 +113,7 @@ impl JwkSet {
     }
 }
 
-impl fmt::Debug for JwkSet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.keys.iter().map(|key| (&key.kid, &key.algorithms))).finish()
-    }
-}
+mgp_types::opaque_debug!(JwkSet);
 
 /// A published key in its JSON form; a key that cannot be parsed as this type is ignored.
 #[derive(Deserialize)]

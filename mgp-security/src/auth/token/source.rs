@@ -1,6 +1,5 @@
 //! The source of the issuer's keys: a fixed set, or a URL with a cache (RFC 7517; `OpenID` Connect Core §10.1.1).
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -277,11 +276,7 @@ pub(super) fn metadata_urls(issuer: &str) -> Vec<String> {
     urls
 }
 
-impl fmt::Debug for FetchedKeys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "keys at {:?}", self.place)
-    }
-}
+mgp_types::opaque_debug!(FetchedKeys { place });
 
 // === impl CachedKeys ===
 

@@ -11,6 +11,10 @@ use super::token::Token;
 /// The maximum length, in characters, of a known word in a language that is written without blanks.
 const DENSE_MAX: usize = 8;
 
+/// The maximum length, in characters, of a stem in the lexicon. Only so much of a longer word is searched for stems,
+/// because the time for the search grows with the square of the length.
+const STEM_MAX: usize = 24;
+
 /// The number of words before a clause within which a negation reverses its meaning.
 const NEGATION_REACH: usize = 3;
 
@@ -32,7 +36,7 @@ pub(super) struct Word {
     spaced: bool,
 }
 
-/// A place in a text at which a clause of a rule matches.
+/// A match of a clause of a rule in a text.
 pub(super) struct Match {
     pub(super) rule: Rule,
     /// The sequence number of the heading in `clauses.txt` below which the clause is listed.
@@ -140,7 +144,8 @@ impl Grammar {
     }
 
     fn concepts_of(&self, word: &str) -> Concepts {
-        let stems = word.char_indices().skip(2).map(|(at, _)| &word[..at]).chain([word]);
+        let stems =
+            word.char_indices().take(STEM_MAX + 1).skip(2).map(|(at, _)| &word[..at]).chain([word]);
         let begun = stems.filter_map(|stem| self.stems.get(stem)).fold(0, |all, bit| all | bit);
         self.words.get(word).copied().unwrap_or_default() | begun
     }
@@ -197,7 +202,7 @@ fn is_dense(c: char) -> bool {
     matches!(c, '\u{3040}'..='\u{30FF}' | '\u{3400}'..='\u{9FFF}')
 }
 
-/// Splits text that is written without blanks into words; each is the longest known word at its place.
+/// Splits text that is written without blanks into words; each is the longest known word at its position.
 fn dense(token: &Token, words: &mut Vec<Word>) {
     let chars: Vec<(usize, char)> = token.word.char_indices().collect();
     let (mut at, mut begins) = (0, token.begins);
@@ -237,7 +242,7 @@ fn dense(token: &Token, words: &mut Vec<Word>) {
     }
 }
 
-/// Returns the places in a text at which clauses of the rules match.
+/// Returns the matches of the rules' clauses in a text.
 pub(super) fn matches(words: &[Word]) -> Vec<Match> {
     let mut found = Vec::new();
     let mut start = 0;
@@ -272,14 +277,13 @@ impl Clause {
                 return None;
             }
             let window = &sentence[start..sentence.len().min(start + self.within + 1)];
-            let mut used = Vec::with_capacity(self.items.len());
+            let in_order = self.ordered && window.iter().all(|word| word.spaced);
+            let mut used: Vec<usize> = Vec::with_capacity(self.items.len());
             for item in &self.items {
-                let at =
-                    (0..window.len()).find(|at| !used.contains(at) && item.fits(&window[*at]))?;
+                let from = used.last().filter(|_| in_order).map_or(0, |last| last + 1);
+                let at = (from..window.len())
+                    .find(|at| !used.contains(at) && item.fits(&window[*at]))?;
                 used.push(at);
-            }
-            if self.ordered && window.iter().all(|word| word.spaced) && !used.is_sorted() {
-                return None;
             }
             let last = used.iter().copied().max()?;
             Some(start..start + last + 1)
@@ -380,5 +384,6 @@ mod tests {
         let clauses = lines.filter(|line| line.starts_with(|c: char| c.is_ascii_digit()));
         assert_eq!(GRAMMAR.clauses.len(), clauses.count());
         assert!(GRAMMAR.concepts.len() < 128, "a concept is a bit");
+        assert!(GRAMMAR.stems.keys().all(|stem| stem.chars().count() <= STEM_MAX));
     }
 }

@@ -24,7 +24,7 @@ const TURNED: &str = "ignore disregard forget override tell mention reveal read 
 /// The result of decoding a text, or an encoded part of it.
 pub(super) struct Decoded {
     pub(super) text: String,
-    /// The place of the encoded part in the text.
+    /// The byte range of the encoded part in the text.
     pub(super) range: Range<usize>,
     /// `true` if any text can be decoded in this way, so that only a finding in the result shows that it really was
     /// encoded.
@@ -100,7 +100,7 @@ fn orders(text: &str) -> impl Iterator<Item = usize> {
     begins.map(|word| word.as_ptr() as usize - text.as_ptr() as usize).take(STARTS_MAX)
 }
 
-/// Returns the words that are long enough to be decoded, with their places.
+/// Returns the words that are long enough to be decoded, each with its offset in bytes.
 fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.split(|c: char| c.is_whitespace() || "\"'`<>()[]{},;:|".contains(c)).filter_map(|word| {
         let start = word.as_ptr() as usize - text.as_ptr() as usize;

@@ -37,51 +37,58 @@ pub(super) use rule::Rule;
 /// The number of findings in the texts of a definition after which no further texts are reviewed.
 const FINDINGS_MAX: usize = 64;
 
-/// Words that, in a text about tools, can mean tools of other servers or of the host, or that order more than a choice
-/// between tools.
+/// Words that, in a text about tools, can mean tools of other servers or of the host.
 const FOREIGN: &[&str] = &[
+    "bash",
+    "browser",
+    "built-in",
+    "builtin",
+    "editor",
+    "existing",
+    "intercept",
+    "intercepts",
+    "native",
+    "official",
+    "other",
+    "others",
+    "server",
+    "servers",
+    "shell",
+    "terminal",
+];
+
+/// Words that, in a sentence about tools, can order more than a choice between the tools that it names.
+const BROAD: &[&str] = &[
     "all",
     "always",
     "any",
     "anything",
-    "bash",
     "before",
     "broken",
-    "browser",
-    "built-in",
-    "builtin",
     "default",
     "deprecated",
     "disabled",
-    "editor",
     "every",
     "everything",
-    "existing",
     "first",
     "include",
     "insecure",
-    "intercept",
-    "intercepts",
     "must",
-    "native",
     "never",
     "obsolete",
-    "official",
-    "other",
-    "others",
     "replace",
     "replaces",
     "send",
-    "server",
-    "servers",
-    "shell",
     "standard",
-    "terminal",
     "through",
-    "unsafe",
     "unreliable",
+    "unsafe",
     "via",
 ];
+
+/// Words with which a sentence can be about tools without a name of one.
+const ABOUT_TOOLS: &[&str] =
+    &["it", "this", "these", "that", "tool", "tools", "instead", "rather", "call", "invoke"];
 
 /// Reviews the part of a definition that a model sees. Returns the findings, most severe first.
 pub(super) fn review(shown: &Value) -> Vec<Finding> {
@@ -128,7 +135,8 @@ pub(super) fn steered(description: &str, is_known: impl Fn(&str) -> bool) -> Vec
 }
 
 /// Returns whether a text about the use of tools is about tools of the server itself (`is_own`) alone: it
-/// names at least one of them and no other tool, and has no address, no secret, and no word for tools of others.
+/// names at least one of them and no other tool, and has no address, no secret, and no word for tools of others. Each
+/// sentence about tools must be about a choice between them, too.
 pub(super) fn is_own_advice(text: &str, is_own: impl Fn(&str) -> bool) -> bool {
     let plain = plain::plain_text(text);
     let tokens = token::tokens(&plain, Place::Elsewhere);
@@ -147,9 +155,14 @@ pub(super) fn is_own_advice(text: &str, is_own: impl Fn(&str) -> bool) -> bool {
             pairs.any(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase());
         (has_hump || word.contains('.')) && !is_own(word)
     };
+    let is_broad = |sentence: &[token::Token]| {
+        let has = |list: &[&str]| sentence.iter().any(|token| list.contains(&token.word.as_str()));
+        has(BROAD) && (has(ABOUT_TOOLS) || sentence.iter().any(token::Token::is_tool))
+    };
     names.peek().is_some()
         && names.all(|token| is_own(&token.word))
         && !tokens.iter().any(is_foreign)
+        && !tokens.chunk_by(|_, next| !next.begins).any(is_broad)
         && !text.split_whitespace().any(is_other_name)
 }
 

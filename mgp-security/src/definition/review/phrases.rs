@@ -52,6 +52,7 @@ impl Slot {
                 "@address" => token.is_address(),
                 "@path" => token.is_path(),
                 "@variable" => token.is_secret_variable(),
+                "@account" => token.is_account(),
                 wanted => token.is(wanted),
             })
     }

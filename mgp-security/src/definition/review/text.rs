@@ -14,10 +14,32 @@ use super::token::{Place, Token, tokens};
 /// The sum of weights at which an operator must review a text before the tool can be used.
 pub(super) const ENOUGH: u32 = 100;
 
-/// If the weights of a text add up to at least this, operators see its findings with the tool. If they only add up to
-/// at least [`NOTED`], the findings are noted as details.
+/// If the weights of the signs in a text add up to at least this, operators see its findings with the tool. If they
+/// only add up to at least [`NOTED`], the findings are noted as details.
 const SHOWN: u32 = 60;
 const NOTED: u32 = 30;
+
+/// The rules whose phrases are harmless if they are forbidden, e.g. `never send passwords`.
+const TURNS: [Rule; 5] =
+    [Rule::Secrets, Rule::Conversation, Rule::Exfiltrate, Rule::Override, Rule::Decode];
+
+/// The maximum number of words between a ban such as `do not` and `without`.
+const BAN_REACH: usize = 8;
+
+/// The maximum number of words in the sentence about the default of a parameter.
+const DEFAULT_MAX: usize = 4;
+
+/// The verbs that a ban can forbid. Other verbs, e.g. in `do not delay, send it without their consent`, would reverse
+/// the meaning.
+const BANNED: &str = "merge read close delete remove send forward share post publish deploy run \
+    execute call called use used invoke modify change edit update create add write overwrite \
+    commit push apply make place submit pay transfer buy purchase order book cancel accept sign \
+    install start restart disable enable drop move rename archive grant revoke upload download \
+    proceed perform access open schedule invite reply fill enter release reset done";
+
+/// The maximum number of words after an order about instructions in data, in its sentence. A longer sentence is not
+/// searched for instructions of the model.
+const SENTENCE_MAX: usize = 100;
 
 /// The names of the members of a tool's schemas, in lower case. These do not count as names of other tools.
 pub(super) type Members = HashSet<String>;
@@ -34,7 +56,7 @@ pub(super) struct Sign {
     pub(super) group: usize,
     pub(super) weight: u32,
     pub(super) evidence: String,
-    /// The place of the sign in the normalized text, if it is known.
+    /// The byte range of the sign in the normalized text, if it is known.
     pub(super) range: Option<Range<usize>>,
 }
 
@@ -46,7 +68,8 @@ pub(super) fn findings(text: &str, at: &str, place: Place, members: &Members) ->
     let plain = plain_text(text);
     let mut signs = read(&plain, place, members);
     signs.extend(payload::signs(text, &plain));
-    let severity = match signs.iter().map(|sign| sign.weight).sum::<u32>() {
+    let sum = signs.iter().map(|sign| sign.weight).sum::<u32>();
+    let severity = match sum {
         ENOUGH.. => Severity::Held,
         SHOWN.. => Severity::Flagged,
         NOTED.. => Severity::Noted,
@@ -55,6 +78,9 @@ pub(super) fn findings(text: &str, at: &str, place: Place, members: &Members) ->
     let is_same = text.is_ascii() && plain.len() == text.len();
     let finding = |sign: Sign| {
         let range = sign.range.filter(|_| is_same || sign.rule == Rule::Encoded);
+        // A weak sign such as `IMPORTANT` is only a detail if the others are enough without it.
+        let is_detail = sign.weight <= NOTED && sum - sign.weight >= ENOUGH;
+        let severity = if is_detail { Severity::Noted } else { severity };
         Finding { severity, range, ..Finding::new(sign.rule, at, &sign.evidence) }
     };
     signs.into_iter().map(finding).collect()
@@ -68,7 +94,8 @@ pub(super) fn read(plain: &str, place: Place, members: &Members) -> Vec<Sign> {
     for token in &mut tokens {
         token.is_member = members.contains(&token.word);
     }
-    let mut signs = phrases(&tokens);
+    let harmless = harmless(&tokens);
+    let mut signs = phrases(&tokens, &harmless);
     let (words, quotes) = (clause::words(&tokens), clause::quotes(plain));
     signs.retain(|(_, at)| !clause::is_topic_of(&words, at, &quotes));
     for found in clause::matches(&words) {
@@ -76,6 +103,10 @@ pub(super) fn read(plain: &str, place: Place, members: &Members) -> Vec<Sign> {
             continue;
         }
         let range = words[found.words.start].range.start..words[found.words.end - 1].range.end;
+        let is_harmless = harmless.iter().any(|part| part.excuses(found.rule, &range));
+        if is_harmless && found.rule != Rule::Override {
+            continue;
+        }
         signs.push((
             Sign {
                 rule: found.rule,
@@ -110,23 +141,51 @@ fn with_blanks(text: &str) -> String {
     out
 }
 
-/// Returns a sign for each phrase in the words of a text, with the place of the phrase.
-fn phrases(words: &[Token]) -> Vec<(Sign, Range<usize>)> {
-    let mut signs = Vec::new();
-    // The end of the last phrase that instructs the model to ignore instructions in data. Such a phrase protects the
-    // model, so words before its end do not count as an override.
-    let mut protected = 0;
+/// A part of a text that matches a phrase of weight 0.
+struct Harmless {
+    rule: Rule,
+    /// The byte range of the part in the normalized text.
+    range: Range<usize>,
+}
+
+impl Harmless {
+    /// Returns whether this part shows that other words of the text, which match a rule, are harmless.
+    fn excuses(&self, rule: Rule, words: &Range<usize>) -> bool {
+        let is_inside = match rule {
+            // An order to ignore instructions in data protects the model, so an override cannot begin within it.
+            Rule::Override => self.range.contains(&words.start),
+            _ => self.range.start < words.end && words.end <= self.range.end,
+        };
+        self.rule == rule && is_inside
+    }
+}
+
+/// Returns the parts of a text that match phrases of weight 0.
+fn harmless(words: &[Token]) -> Vec<Harmless> {
+    let mut found = Vec::new();
     for (start, word) in words.iter().enumerate() {
         for phrase in PHRASES.from(word).filter(|phrase| phrase.weight == 0) {
-            let end = phrase.ends(words, start).filter(|end| is_about_data(words, start, *end));
-            protected = protected.max(end.unwrap_or_default());
-        }
-        for phrase in PHRASES.from(word).filter(|phrase| phrase.weight > 0) {
-            if start < protected && phrase.rule == Rule::Override {
-                continue;
-            }
             let Some(end) = phrase.ends(words, start) else { continue };
-            if phrase.is_negated(words, start)
+            if phrase.rule != Rule::Override || is_about_data(words, start, end) {
+                let range = words[start].range.start..words[end - 1].range.end;
+                found.push(Harmless { rule: phrase.rule, range });
+            }
+        }
+    }
+    found
+}
+
+/// Returns a sign for each phrase in the words of a text, with the byte range of the phrase.
+fn phrases(words: &[Token], harmless: &[Harmless]) -> Vec<(Sign, Range<usize>)> {
+    let mut signs = Vec::new();
+    for (start, word) in words.iter().enumerate() {
+        for phrase in PHRASES.from(word).filter(|phrase| phrase.weight > 0) {
+            let Some(end) = phrase.ends(words, start) else { continue };
+            let range = words[start].range.start..words[end - 1].range.end;
+            if harmless.iter().any(|part| part.excuses(phrase.rule, &range))
+                || phrase.is_negated(words, start)
+                || phrase.is_banned(words, start)
+                || phrase.is_apart(words, start, end)
                 || phrase.demands_consent(&words[start..end])
                 || phrase.advises_user(words, start)
             {
@@ -134,11 +193,11 @@ fn phrases(words: &[Token]) -> Vec<(Sign, Range<usize>)> {
             }
             let evidence: Vec<_> =
                 words[start..end].iter().map(|token| token.word.as_str()).collect();
-            let range = words[start].range.start..words[end - 1].range.end;
+            let is_option = phrase.describes_option(words, start..end);
             let sign = Sign {
                 rule: phrase.rule,
                 group: phrase.group,
-                weight: phrase.weight,
+                weight: if is_option { phrase.weight.min(SHOWN) } else { phrase.weight },
                 evidence: evidence.join(" "),
                 range: Some(range.clone()),
             };
@@ -148,27 +207,76 @@ fn phrases(words: &[Token]) -> Vec<(Sign, Range<usize>)> {
     signs
 }
 
+/// Words for the instructions that the model has, instead of those in data.
+const OWN: &[&str] = &[
+    "your",
+    "you",
+    "previous",
+    "prior",
+    "earlier",
+    "above",
+    "system*",
+    "developer",
+    "user",
+    "users",
+    "original",
+    "other",
+    "safety",
+    "all",
+    "but",
+    "except",
+    "unless",
+    "auch",
+    "außer",
+    "nur",
+    "sondern",
+    "benutzer*",
+    "nutzer*",
+    "erhalten*",
+    "alle*",
+    "sämtlich*",
+    "gesamt*",
+    "bestehend*",
+    "vorherig*",
+    "bisherig*",
+    "vorig*",
+    "ursprünglich*",
+    "deine*",
+    "ihre*",
+    "davor",
+    "entwickler*",
+    "précédent*",
+    "antérieur*",
+    "système",
+    "utilisateur*",
+    "reçu*",
+    "sauf",
+    "mais",
+    "vous",
+    "développeur*",
+    "toutes",
+    "tous",
+    "vos",
+    "tes",
+    "anterior*",
+    "previa*",
+    "previo*",
+    "inicial*",
+    "sistema",
+    "usuario*",
+    "recib*",
+    "salvo",
+    "excepto",
+    "sino",
+    "pero",
+    "tus",
+];
+
 /// Returns whether a sentence is only about instructions in data, and not about the instructions that the model has.
 fn is_about_data(words: &[Token], start: usize, end: usize) -> bool {
-    const OWN: [&str; 14] = [
-        "your",
-        "you",
-        "previous",
-        "prior",
-        "earlier",
-        "above",
-        "system",
-        "developer",
-        "user",
-        "users",
-        "original",
-        "other",
-        "safety",
-        "all",
-    ];
-    let rest = words[end..].iter().take_while(|word| !word.begins);
-    let mut sentence = words[start..end].iter().chain(rest);
-    sentence.all(|word| !OWN.iter().any(|own| word.is(own)))
+    let rest = words[end..].iter().take(SENTENCE_MAX + 1).take_while(|word| !word.begins).count();
+    let mut sentence = words[start..end + rest].iter();
+    rest <= SENTENCE_MAX && sentence.all(|word| !OWN.iter().any(|own| word.is(own)))
 }
 
 /// Returns whether a clause begins that makes an exception for what the user asks for, e.g. `unless asked`.
@@ -177,15 +285,103 @@ fn excepts(words: &[Token], at: usize) -> bool {
     words[at].is("unless") && words[at + 1..].iter().take(4).any(asks)
 }
 
+/// Returns whether a negation belongs to a condition or a statement, e.g. `if you are not logged in`.
+fn is_condition(words: &[Token], at: usize) -> bool {
+    const CONDITIONS: [&str; 8] = ["if", "when", "is", "are", "was", "were", "youre", "its"];
+    words[at].is("not") && at > 0 && CONDITIONS.iter().any(|condition| words[at - 1].is(condition))
+}
+
+/// Returns whether a word begins a part such as `without asking the user`, in contrast to `without exception`.
+fn demands_after(words: &[Token], at: usize) -> bool {
+    const ASKS: [&str; 20] = [
+        "ask*",
+        "request*",
+        "seek*",
+        "get*",
+        "obtain*",
+        "receiv*",
+        "confirm*",
+        "consult*",
+        "inform*",
+        "user*",
+        "human*",
+        "their",
+        "consent",
+        "permission*",
+        "approv*",
+        "explicit*",
+        "express",
+        "prior",
+        "written",
+        "first",
+    ];
+    let mut next = words[at + 1..].iter().take(2).take_while(|word| !word.clause);
+    words[at].is("without") && next.any(|word| ASKS.iter().any(|ask| word.is(ask)))
+}
+
+/// Returns whether a ban such as `do not merge` begins at a word and includes all words up to a later one.
+fn bans(words: &[Token], at: usize, end: usize) -> bool {
+    const BANS: [&str; 6] = ["dont", "never", "cannot", "cant", "mustnt", "shouldnt"];
+    const VERBS: [&str; 8] = ["do", "does", "must", "should", "shall", "may", "can", "will"];
+    const FILLERS: [&str; 6] = ["be", "ever", "to", "try", "attempt", "automatically"];
+    // Words after which the ban does not hold, e.g. `do not reply but send it without their consent`.
+    const ENDS: [&str; 10] =
+        ["and", "but", "then", "just", "without", "only", "so", "while", "which", "that"];
+    let is_not = words[at].is("not") && at > 0 && VERBS.contains(&words[at - 1].word.as_str());
+    let mut rest = words[at + 1..end].iter().map(|word| word.word.as_str());
+    let is_whole = !rest.clone().any(|word| ENDS.contains(&word));
+    let verb = rest.find(|word| !FILLERS.contains(word));
+    (is_not || BANS.contains(&words[at].word.as_str()))
+        && is_whole
+        && verb.is_some_and(|verb| BANNED.split_ascii_whitespace().any(|known| known == verb))
+}
+
 impl Phrase {
     /// Returns whether a negation reverses the meaning of the phrase, e.g. `never send passwords`.
     fn is_negated(&self, words: &[Token], start: usize) -> bool {
-        const TURNS: [Rule; 5] =
-            [Rule::Secrets, Rule::Conversation, Rule::Exfiltrate, Rule::Override, Rule::Decode];
         let before = words[start.saturating_sub(2)..start].iter().rev();
         let mut before = before.take_while(|_| !words[start].begins);
         TURNS.contains(&self.rule)
             && before.any(|word| ["not", "dont", "never", "avoid"].contains(&word.word.as_str()))
+    }
+
+    /// Returns whether the words are part of a ban, e.g. `without the user's consent` after `do not merge it`.
+    fn is_banned(&self, words: &[Token], start: usize) -> bool {
+        if !matches!(self.rule, Rule::Conceal | Rule::Consent)
+            || !words[start].is("without")
+            || words[start].clause
+        {
+            return false;
+        }
+        // An exception reverses the ban as well.
+        let mut rest = words[start..].iter().take(BAN_REACH).take_while(|word| !word.begins);
+        if rest.any(|word| word.is("unless")) {
+            return false;
+        }
+        let reach = start.saturating_sub(BAN_REACH);
+        let clause = words[reach..start].iter().rposition(|word| word.clause).unwrap_or(0);
+        (reach + clause..start).any(|at| bans(words, at, start))
+    }
+
+    /// Returns whether the negation belongs to a condition before the rest of the words, e.g. `if it is not found, tell
+    /// the user`.
+    fn is_apart(&self, words: &[Token], start: usize, end: usize) -> bool {
+        self.rule == Rule::Conceal
+            && is_condition(words, start)
+            && words[start + 1..end].iter().any(|word| word.clause)
+    }
+
+    /// Returns whether the words are a whole parameter, e.g. `Don't ask for confirmation.`, or all but a short sentence
+    /// about its default, and so describe an option of the tool. A description of a tool gives an order with the same
+    /// words.
+    fn describes_option(&self, words: &[Token], part: Range<usize>) -> bool {
+        let is_user = |word: &Token| ["user", "users", "human"].iter().any(|known| word.is(known));
+        self.rule == Rule::Consent
+            && part.start == 0
+            && !words[0].first
+            && words.get(part.end).is_none_or(|next| next.begins && next.is("default*"))
+            && words.len() - part.end <= DEFAULT_MAX
+            && !words[part].iter().any(is_user)
     }
 
     /// Returns whether the words negate one clause and require consent in the next one, e.g. `never apply it, ask the
@@ -220,9 +416,25 @@ impl Phrase {
             let found = (at..reach)
                 .take_while(|index| !words[*index].begins)
                 // A phrase with a negation inside does not match.
-                .take_while(|index| slot.fits(&words[*index]) || !words[*index].is("not"))
-                // In `do not mention X unless the user asks`, nothing is kept from the user.
-                .take_while(|index| self.rule != Rule::Conceal || !excepts(words, *index))
+                .take_while(|index| {
+                    let word = &words[*index];
+                    let negates =
+                        word.is("not") || (word.is("never") && TURNS.contains(&self.rule));
+                    slot.fits(word) || !negates
+                })
+                // In `do not mention X unless the user asks`, nothing is kept from the user, and in `if you are not
+                // logged in please inform the user`, the negation is about something else.
+                .take_while(|index| {
+                    self.rule != Rule::Conceal
+                        || !(excepts(words, *index)
+                            || (words[*index].is("please") && is_condition(words, start)))
+                })
+                // In `never send it without asking the user`, two negations demand consent.
+                .take_while(|index| {
+                    self.rule != Rule::Consent
+                        || slot.fits(&words[*index])
+                        || !demands_after(words, *index)
+                })
                 .find(|index| slot.fits(&words[*index]))?;
             at = found + 1;
         }

@@ -22,7 +22,7 @@ pub(super) struct Token {
     pub(super) first: bool,
     /// `true` if the word is the name of a parameter or another member of the tool's own schemas.
     pub(super) is_member: bool,
-    /// The place of the word in the normalized text.
+    /// The byte range of the word in the normalized text.
     pub(super) range: Range<usize>,
 }
 
@@ -69,6 +69,20 @@ impl Token {
 
     pub(super) fn is_secret_file(&self) -> bool {
         is_secret_file(&self.word)
+    }
+
+    /// Returns whether the word looks like the number of an account that receives payments: an IBAN, or an address of
+    /// Ethereum.
+    pub(super) fn is_account(&self) -> bool {
+        let word = self.word.as_bytes();
+        let is_hex = word.len() == 42
+            && word.starts_with(b"0x")
+            && word[2..].iter().all(u8::is_ascii_hexdigit);
+        let is_iban = (15..=34).contains(&word.len())
+            && word[..2].iter().all(u8::is_ascii_lowercase)
+            && word[2..4].iter().all(u8::is_ascii_digit)
+            && word[4..].iter().all(u8::is_ascii_alphanumeric);
+        is_hex || is_iban
     }
 
     /// Returns whether the word looks like the name of an environment variable that contains a secret.
@@ -314,7 +328,8 @@ impl Letters {
                 }
                 _ => {
                     let begins = part.begins && index == 0;
-                    words.push(Part { begins, clause: index == 0, ..part });
+                    let clause = index == 0 && (joins || part.clause);
+                    words.push(Part { begins, clause, ..part });
                 }
             }
         }

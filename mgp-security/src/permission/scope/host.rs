@@ -102,7 +102,8 @@ fn begins_with_host(text: &str) -> bool {
 }
 
 /// Returns whether a text is `localhost`, or the name of a host with a port, a path, or a user as in `git@a.example:x`.
-/// A name alone does not count, because `a.b` can mean anything, and a file with a line does not either.
+/// A name alone does not count, because `a.b` can mean anything, and neither does a file with a line number, e.g.
+/// `a.rs:12`.
 pub(super) fn is_name_with_more(text: &str) -> bool {
     if text.contains(char::is_whitespace) {
         return false;

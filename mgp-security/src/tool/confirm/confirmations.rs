@@ -1,6 +1,5 @@
 //! The confirmations of calls. Each is requested for one call, bound to it, and used once (MGP §4.4).
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -333,11 +332,7 @@ impl Confirmations {
     }
 }
 
-impl fmt::Debug for Confirmations {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Confirmations").field("lives", &self.lives).finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(Confirmations { lives });
 
 type EventOf = fn(Actor, Option<&ServerId>, &str, &RiskLevel, &Sha256Hash) -> Event;
 

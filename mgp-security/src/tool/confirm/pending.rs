@@ -61,22 +61,3 @@ impl Drop for OpenQuestion {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn questions_are_counted_for_each_and_for_all() {
-        let pending = Arc::new(Pending::new(2, 3));
-        let (ada, bob) = (Principal::new("acme", "ada"), Principal::new("acme", "bob"));
-        let first = pending.open(&ada).unwrap();
-        let second = pending.open(&ada).unwrap();
-        assert!(pending.open(&ada).is_none(), "ada has two");
-        let third = pending.open(&bob).unwrap();
-        assert!(pending.open(&bob).is_none(), "there are three");
-        drop((first, second, third));
-        assert!(pending.open(&bob).is_some());
-        assert!(pending.lock().by.is_empty(), "nothing is left behind");
-    }
-}

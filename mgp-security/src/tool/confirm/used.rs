@@ -13,7 +13,8 @@ use tokio::time::Instant;
 /// The time for which a use is remembered if the end of the confirmation's validity cannot be represented.
 const LONGEST: Duration = Duration::from_hours(24 * 365 * 100);
 
-/// The number of runs of each confirmed call, by logical call and binding.
+/// The number of runs of each confirmed call, by the logical call, i.e. all rounds of one call, and by the hash of what
+/// was confirmed.
 ///
 /// An entry is kept as long as its confirmation is valid and could be replayed.
 #[derive(Debug)]
@@ -81,18 +82,6 @@ mod tests {
     use super::*;
 
     const LIVES: Duration = Duration::from_mins(5);
-
-    #[tokio::test(start_paused = true)]
-    async fn each_run_is_given_out_once() {
-        let used = Used::new(8);
-        let (call, binding) = (ByteString::from("call"), Sha256Hash::digest(b"x"));
-        assert_eq!(used.claim(&call, binding, 0, LIVES), Ok(1));
-        assert_eq!(used.claim(&call, binding, 0, LIVES), Err(NotUsable::Used));
-        assert_eq!(used.claim(&call, binding, 1, LIVES), Ok(2));
-        assert_eq!(used.claim(&call, binding, 1, LIVES), Err(NotUsable::Used));
-        assert_eq!(used.claim(&call, Sha256Hash::digest(b"y"), 0, LIVES), Ok(1));
-        assert_eq!(used.claim(&"other".into(), binding, 0, LIVES), Ok(1));
-    }
 
     #[tokio::test(start_paused = true)]
     async fn a_confirmation_that_is_good_for_ever_is_used_once_too() {

@@ -139,7 +139,7 @@ impl<'t> Scope<'t> {
         }
     }
 
-    /// Returns those of the values that are paths, as long as more work is allowed.
+    /// Returns the values that are paths, as long as more work is allowed.
     pub(super) fn paths<'v>(&self, values: &'v Values) -> impl Iterator<Item = &'v str> {
         paths(values).take_while(|path| self.may_work(80 + path.len() / 4))
     }
@@ -167,8 +167,8 @@ impl<'t> Scope<'t> {
         values
     }
 
-    /// Returns the values of a node. Some nodes have the values of a name or of one of their parts; for others they are
-    /// computed.
+    /// Returns the values of a node. Some nodes have the values of a name or of one of their parts; the values of other
+    /// nodes are computed.
     fn inner(&self, node: AstKind<'t>, depth: usize) -> Shared {
         let part = match node {
             AstKind::IdentifierReference(name) => return self.name(&name.name),
@@ -442,7 +442,7 @@ pub(super) fn cost(values: &Values) -> usize {
     values.iter().map(cost).sum()
 }
 
-/// Returns the possible values of a member of an object, given those of the object.
+/// Returns the possible values of a member of an object, given the possible values of the object.
 pub(super) fn member(values: &Values, name: &str) -> Values {
     values
         .iter()

@@ -129,7 +129,7 @@ pub(super) struct Call<'t> {
 // === impl Call ===
 
 impl<'t> Call<'t> {
-    /// Returns the call that a node represents, if it is one.
+    /// Returns the call that a node represents, if it represents a call.
     pub(super) fn of(node: AstKind<'t>) -> Option<Self> {
         let (function, arguments) = match node {
             AstKind::CallExpression(call) => (&call.callee, &call.arguments[..]),

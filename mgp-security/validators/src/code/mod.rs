@@ -44,7 +44,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 use value::Findings;
 
-/// The maximum length of code in bytes; a tool cannot declare a larger one.
+/// The maximum length of code in bytes; a tool cannot declare a larger maximum.
 const MAX_CODE: usize = 256 * 1024;
 /// Keys of arguments that contain code.
 const CODE: &[&str] = &[

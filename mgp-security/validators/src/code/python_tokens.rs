@@ -187,7 +187,7 @@ fn ends_operand(token: Token) -> bool {
         || token.is_soft_keyword()
 }
 
-/// Returns whether a token can follow another one. `false` only if no valid Python code has this sequence.
+/// Returns whether a token can follow another one. Returns `false` only if no valid Python code has this sequence.
 fn can_follow(before: Token, token: Token) -> bool {
     match token {
         Token::String | Token::FStringStart | Token::TStringStart => {

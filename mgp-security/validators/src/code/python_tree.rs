@@ -11,7 +11,8 @@ use std::{
     thread,
 };
 
-/// The maximum number of levels that are parsed on the caller's stack, which might be that of a worker thread.
+/// The maximum number of levels that are parsed on the caller's stack. The caller might be a worker thread with a small
+/// stack.
 const MAX_SHALLOW: usize = if cfg!(debug_assertions) { 8 } else { 40 };
 /// The size of the stack for code with more levels, in bytes.
 const DEEP_STACK: usize = if cfg!(debug_assertions) { 128 << 20 } else { 16 << 20 };
@@ -109,7 +110,7 @@ impl<'t> SourceOrderVisitor<'t> for Nodes<'t> {
 mod tests {
     use super::*;
 
-    /// Parses code on a stack that is smaller than that of a worker thread.
+    /// Parses code on a stack that is smaller than a worker thread's stack.
     fn parse_on_small_stack(code: String) -> Result<usize, String> {
         let parse = move || {
             let mut nodes = 0;

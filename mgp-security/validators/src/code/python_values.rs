@@ -23,8 +23,8 @@ const MAX_DEPTH: usize = 48;
 const MAX_TEXT: usize = 4096;
 /// The maximum length of a path.
 const MAX_PATH: usize = 200;
-/// The maximum number of values of one name. Code with more is not judged, because a name has so many values only in
-/// order to hide one of them.
+/// The maximum number of values of one name. Code with more values is not judged, because a name with so many values is
+/// only used to hide one of them.
 const MAX_KEPT: usize = 40;
 /// The maximum number of modules from which all names are imported.
 const MAX_STARS: usize = 128;
@@ -429,7 +429,7 @@ fn character(number: &Expr) -> Option<char> {
     integer(number).and_then(char::from_u32)
 }
 
-/// Returns the possible values of an attribute of an object, given those of the object.
+/// Returns the possible values of an attribute of an object, given the possible values of the object.
 pub(super) fn attribute(values: &Values, name: &str) -> Values {
     let normal: String;
     let name = if name.is_ascii() {
@@ -454,8 +454,8 @@ pub(super) fn attribute(values: &Values, name: &str) -> Values {
         .collect()
 }
 
-/// Returns the path at the beginning of a text, e.g. `os.system` of `os . system('id')`; `None` if it is not that of a
-/// member that is called or indexed.
+/// Returns the path at the beginning of a text, e.g. `os.system` of `os . system('id')`; `None` if the path does not
+/// name a member that is called or indexed.
 pub(super) fn called_member(text: &str) -> Option<String> {
     let (mut path, mut rest) = (String::new(), text);
     loop {

@@ -109,8 +109,8 @@ fn stored(scope: &Scope<'_>, object: &Expr, found: &mut Findings) {
     }
 }
 
-/// Returns whether a value is a standard stream or a buffer in memory. Writing to these is allowed even at the level
-/// `readonly`.
+/// Returns whether a value is a standard stream or a buffer in memory. Writing to such a value is allowed even at the
+/// level `readonly`.
 fn is_stream(values: &Values) -> bool {
     let streams = ["@sys.std", "@io.StringIO", "@io.BytesIO"];
     paths(values).any(|path| streams.iter().any(|stream| path.starts_with(stream)))

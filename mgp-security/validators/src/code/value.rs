@@ -61,7 +61,7 @@ pub(super) fn concatenated(left: &Values, right: &Values) -> Values {
     values
 }
 
-/// Returns those of the values that are constant texts.
+/// Returns the values that are constant texts.
 pub(super) fn texts(values: &Values) -> impl Iterator<Item = &str> {
     values.iter().filter_map(|value| match value {
         Value::Text(text) => Some(text.as_str()),
@@ -69,7 +69,7 @@ pub(super) fn texts(values: &Values) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns those of the values that are paths.
+/// Returns the values that are paths.
 pub(super) fn paths(values: &Values) -> impl Iterator<Item = &str> {
     values.iter().filter_map(|value| match value {
         Value::Path(path) => Some(path.as_str()),

@@ -6,8 +6,8 @@ use crate::{argument_values::key_words, words::Words};
 use std::net::Ipv6Addr;
 use url::Host;
 
-/// Words in keys of arguments that name a machine or a service, mostly by an id or a name that is not one of a host;
-/// also their plurals.
+/// Words in keys of arguments that name a machine or a service, mostly by an id or a name that is not the name of a
+/// host; also the plurals of these words.
 static MACHINES: Words = Words::new(
     "\
     instance cluster node peer member replica seed contactpoint master slave leader follower primary \
@@ -22,7 +22,7 @@ static HOSTS: Words = Words::new(
     "host hostname hostaddr server source datasource address addr networkaddress node contactpoints",
 );
 
-/// Checks a text under a key that is neither one for a URL nor one for a host.
+/// Checks a text under a key that is meant neither for a URL nor for a host.
 pub(super) fn check(key: &str, text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
     let words = key_words(key);
     if words.len() > 1 && words.last().is_some_and(|last| PROPERTIES.has(last)) {
@@ -92,8 +92,9 @@ fn connection(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
             .get(..4)
             .filter(|start| start.eq_ignore_ascii_case("tcp:"))
             .map_or(value, |_| &value[4..]);
-        // After a comma is a port, or another host. After a slash begins the name of an instance; a value that begins
-        // with one is a socket on this machine.
+        // A comma separates hosts, or a host from its port (`10.0.0.1,1433`). A slash or backslash ends the host, and
+        // the name of an instance follows (`host\SQLEXPRESS`). A value that begins with a slash is a local socket and
+        // has no host.
         for (at, one) in value.split(',').enumerate() {
             let host = one.split(['\\', '/']).next().unwrap_or(one).trim();
             let is_port = at > 0 && host.parse::<u16>().is_ok();

@@ -2,6 +2,7 @@
 
 mod address;
 mod bare;
+mod store;
 mod target;
 
 use crate::argument_values::{Leaf, key_words, leaves};
@@ -61,7 +62,7 @@ impl<'a> NetworkRules<'a> {
         target::host(host, self.resolver)
     }
 
-    /// Checks an address right before a connection, because the address might differ from the one that was resolved
+    /// Checks an address right before a connection, because the address might differ from the address that was resolved
     /// earlier.
     ///
     /// # Errors
@@ -85,8 +86,8 @@ static HOSTS: Words = Words::new(
     peer broker brokers target targets destination destinations gateway gateways nameserver nameservers \
     bind",
 );
-/// Words of [`URLS`] and [`HOSTS`] with other meanings, e.g. places on a map, git remotes and paths of files. Texts
-/// under them that do not look like a network target pass.
+/// Words of [`URLS`] and [`HOSTS`] with other meanings, e.g. places on a map, git remotes and paths of files. Under
+/// a key with such a word, a text that does not look like a network target passes.
 static AMBIGUOUS: Words = Words::new(
     "\
     location locations origin origins destination destinations target targets redirect remote callback \
@@ -98,12 +99,18 @@ static AMBIGUOUS: Words = Words::new(
 static NAMES: Words =
     Words::new("location locations origin origins destination destinations redirect remote api");
 /// Words of [`AMBIGUOUS`] under which a single name also passes, but no list of names and no numbers.
-static LABELS: Words =
-    Words::new("node peer gateway gateways target targets domain domains site broker brokers");
+static LABELS: Words = Words::new(
+    "\
+    node peer gateway gateways target targets domain domains site broker brokers callback callbacks feed \
+    feeds",
+);
+/// Keys of arguments that mean the name of an MCP server, unless they contain a host.
+static MCP_SERVERS: Words = Words::new("server servername mcpserver mcpservername");
 /// Values of an argument `target` that often are machines of a local network; under other names they are ordinary.
 static SERVERS: Words =
     Words::new("web www app api server host node client frontend worker internal");
-/// Values of an argument `proxy` that mean a kind of proxy; the code of a country is another one.
+/// Values of an argument `proxy` that mean a kind of proxy. The code of a country is also such a value, but not listed
+/// here.
 static PROXIES: Words = Words::new(
     "\
     none no auto automatic direct system default off true false residential datacenter mobile isp \
@@ -111,7 +118,9 @@ static PROXIES: Words = Words::new(
 );
 /// Schemes of addresses that name something within an application or in the storage of a public cloud, and no host.
 static APPLICATIONS: Words = Words::new(
-    "s3 gs gcs spotify notion obsidian figma slack at urn ipfs ui resource memo note mcp vscode",
+    "\
+    s3 gs gcs spotify notion obsidian figma slack at urn ipfs ui resource memo memory note mcp vscode docs \
+    config github gitlab jira linear todo test demo greeting",
 );
 /// Last words of keys that contain a property of a URL or host, e.g. `server_id`.
 static PROPERTIES: Words = Words::new(
@@ -120,11 +129,23 @@ static PROPERTIES: Words = Words::new(
     language languages locale currency unit column field table branch env environment platform role \
     audience category score date",
 );
+/// Last words of keys of objects that have other members beside the URL, e.g. the `events` of a `webhook`.
+static OBJECTS: Words =
+    Words::new("webhook webhooks callback callbacks link links feed feeds url urls");
+/// Keys of members of such objects that contain the URL itself, or a part of it.
+static PARTS: Words = Words::new("value values raw src to full base absolute original");
+/// Kinds of documents that, unlike pages and vector images, have no references that a browser would load.
+static DOCUMENTS: Words = Words::new(
+    "text/plain text/csv text/markdown application/json application/pdf audio/mpeg audio/wav video/mp4",
+);
+/// Kinds of images without references.
+static IMAGES: Words = Words::new("image/png image/jpeg image/jpg image/gif image/webp");
 /// Values of an argument `redirect` that mean a way to handle redirections.
 static REDIRECTS: Words = Words::new(
     "follow manual error none no never auto automatic always yes true false on off allow deny ignore",
 );
-/// Values of an argument `api` that mean a kind or version of an interface; `v1` and the like are further ones.
+/// Values of an argument `api` that mean a kind or version of an interface; `v1` and similar values also do, but are
+/// not listed here.
 static APIS: Words = Words::new(
     "\
     rest graphql grpc soap json jsonrpc odata openapi websocket stable alpha beta latest preview \
@@ -226,6 +247,9 @@ fn known(word: &str) -> Option<Kind> {
 /// list of coordinates.
 fn means_something_else(key: &str, text: &str, rules: NetworkRules<'_>) -> bool {
     let words = key_words(key);
+    if MCP_SERVERS.has(&words.concat()) {
+        return is_label(text);
+    }
     let last = words.iter().rev().find(|word| known(word).is_some());
     let Some(last) = last.filter(|word| AMBIGUOUS.has(word)) else { return false };
     if last == "proxy" {
@@ -233,7 +257,8 @@ fn means_something_else(key: &str, text: &str, rules: NetworkRules<'_>) -> bool 
         let is_country = lower.len() == 2 && lower.bytes().all(|b| b.is_ascii_alphabetic());
         return PROXIES.has(&lower) || is_country && !LOCAL.has(&lower);
     }
-    // Browsers ignore tabs and line breaks, and two slashes begin a host.
+    // The text may be a URL: browsers ignore tabs and line breaks in one, and take two slashes for the beginning of a
+    // host.
     if text.contains(['\t', '\n', '\r'])
         || text.contains("://")
         || text.chars().take_while(|c| is_slash(*c)).count() > 1
@@ -288,6 +313,13 @@ fn is_ordinary(word: &str, name: &str) -> bool {
     }
 }
 
+/// Returns whether a text is a single name that is not the name of a host.
+fn is_label(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+        && is_ordinary("target", text)
+}
+
 /// Returns whether a text is the address of an account of a blockchain, and not a number that means an IPv4 address.
 fn is_account(text: &str) -> bool {
     (26..=128).contains(&text.len())
@@ -317,8 +349,8 @@ fn is_own(name: &str) -> bool {
     OWN.iter().any(|own| name.eq_ignore_ascii_case(own))
 }
 
-/// Returns whether a text is the path of a file. Browsers skip a slash in front of a host, so its first part must not
-/// look like one.
+/// Returns whether a text is the path of a file. Browsers skip a slash in front of a host, so the first part of the
+/// path must not look like a host.
 fn is_path(text: &str) -> bool {
     let Some(rest) = text.strip_prefix('/') else {
         return ["~/", "./", "../"].iter().any(|start| text.starts_with(start));
@@ -338,7 +370,8 @@ fn are_words(text: &str, names: bool) -> bool {
         && (!is_list || names && text.chars().all(is_plain))
 }
 
-/// Returns whether a number under a word of [`AMBIGUOUS`] is too small for an address, e.g. that of a node of a graph.
+/// Returns whether a number under a word of [`AMBIGUOUS`] is too small for an address, e.g. the number of a node of a
+/// graph.
 fn is_count(key: &str, number: &serde_json::Number) -> bool {
     let words = key_words(key);
     let last = words.iter().rev().find(|word| known(word).is_some());
@@ -359,22 +392,22 @@ fn is_of_application(url: &str) -> bool {
         && !rest.contains(|c: char| c.is_ascii_control())
 }
 
-/// Returns whether a URL needs no connection to a host: an empty page, an image, an address for mail or phone, or one
-/// within an application.
+/// Returns whether a URL needs no connection to a host: an empty page, an image or another text or document without
+/// references in a `data:` URL, an address for mail or phone, or one within an application.
 fn is_local(url: &str) -> bool {
     if is_of_application(url) {
         return true;
     }
     let lower = url.get(..32).unwrap_or(url).to_ascii_lowercase();
-    let images = ["png", "jpeg", "jpg", "gif", "webp"];
+    let has_data = |data: &str| {
+        let media = data.split([';', ',']).next().filter(|media| media.len() < data.len());
+        let is_encoded = data.contains(";base64,");
+        media.is_some_and(|media| DOCUMENTS.has(media) || is_encoded && IMAGES.has(media))
+    };
     lower == "about:blank"
         || lower.starts_with("mailto:")
         || lower.starts_with("tel:")
-        || lower.strip_prefix("data:image/").is_some_and(|rest| {
-            images.iter().any(|image| {
-                rest.strip_prefix(image).is_some_and(|rest| rest.starts_with(";base64,"))
-            })
-        })
+        || lower.strip_prefix("data:").is_some_and(has_data)
 }
 
 /// Returns the host of an address of `git` or `scp` such as `git@host:path`.
@@ -403,6 +436,17 @@ fn check_text(
     let is_ambiguous = declared.is_none() && matches!(kind, Kind::Url | Kind::Host);
     if is_ambiguous && named.is_some_and(|key| means_something_else(key, trimmed, rules)) {
         return Ok(());
+    }
+    let is_object = |key: &str| key_words(key).last().is_some_and(|word| OBJECTS.has(word));
+    let is_part = || PARTS.has(&key_words(leaf.key()).concat());
+    let is_beside = named.is_some_and(|key| *key != leaf.key() && is_object(key) && !is_part());
+    if is_ambiguous && is_beside && is_label(trimmed) {
+        return Ok(());
+    }
+    if !matches!(kind, Kind::Text | Kind::Command)
+        && let Some(judged) = store::check(leaf.key(), trimmed, rules)
+    {
+        return judged;
     }
     match kind {
         Kind::Text => Ok(()),

@@ -39,6 +39,15 @@ const PRIVATE_NAMES: &[&str] = &[
     "i2p",
     "mail",
     "workgroup",
+    // Public services whose names lead to this machine, or to the address in the name.
+    "nip.io",
+    "sslip.io",
+    "xip.io",
+    "traefik.me",
+    "localtest.me",
+    "lvh.me",
+    "vcap.me",
+    "lacolhost.com",
 ];
 
 /// Checks a URL.
@@ -48,6 +57,12 @@ const PRIVATE_NAMES: &[&str] = &[
 pub(super) fn url(text: &str, resolver: Option<&dyn Resolver>) -> Result<Url, String> {
     if text.len() > MAX_URL {
         return Err(format!("the URL is longer than {MAX_URL} bytes"));
+    }
+    // Clients that do not read a URL as browsers do take what follows the `@` for the host.
+    let place = text.split_once(':').map_or(text, |(_, rest)| rest).trim_start_matches(['/', '\\']);
+    let place = place.split(['/', '?', '#']).next().unwrap_or(place);
+    if place.split_once('\\').is_some_and(|(_, after)| after.contains('@')) {
+        return Err("clients can read the host of the URL in different ways".to_owned());
     }
     let url = Url::parse(text).map_err(|error| format!("the URL cannot be read: {error}"))?;
     if !matches!(url.scheme(), "http" | "https" | "ws" | "wss") {
@@ -121,10 +136,10 @@ fn check_host(host: &Host<String>, resolver: Option<&dyn Resolver>) -> Result<()
     if !name.contains('.') {
         return Err(format!("`{name}` is a name of the local network"));
     }
-    if let Some(ending) = PRIVATE_NAMES
-        .iter()
-        .find(|ending| name.strip_suffix(**ending).is_some_and(|rest| rest.ends_with('.')))
-    {
+    let is_below = |ending: &&&str| {
+        name.strip_suffix(**ending).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    if let Some(ending) = PRIVATE_NAMES.iter().find(is_below) {
         return Err(format!("names below `.{ending}` are not public"));
     }
     let Some(resolver) = resolver else { return Ok(()) };

@@ -1,34 +1,99 @@
 //! Decides whether commands in arguments only read, by lists of programs and their subcommands.
 
-use super::name::is_write;
+use super::{name::is_write, queries::is_declared};
+use crate::argument_values::key_words;
 use crate::shell;
 use crate::words::{Words, has};
+use serde_json::Value;
 
-/// The subcommands that only read, by program. A program that is called with any other subcommand counts as writing.
-const SUBCOMMANDS: &[(&str, &str)] = &[
-    (
+/// A program whose subcommand shows whether a command only reads.
+struct Program {
+    name: &'static str,
+    /// Options before the subcommand that take the next word as their value.
+    valued: &'static str,
+    /// The subcommands that only read; `a/b` is `b` below `a`. Any other subcommand counts as writing.
+    reads: &'static str,
+}
+
+const fn program(name: &'static str, valued: &'static str, reads: &'static str) -> Program {
+    Program { name, valued, reads }
+}
+
+const SUBCOMMANDS: &[Program] = &[
+    program(
         "git",
+        "-C",
         "\
         status log diff show blame ls-files ls-tree ls-remote rev-parse rev-list describe grep \
         shortlog cat-file reflog name-rev merge-base for-each-ref show-ref whatchanged help version \
-        check-ignore count-objects diff-tree cherry annotate show-branch",
+        check-ignore count-objects diff-tree cherry annotate show-branch stash/list stash/show \
+        worktree/list remote/show remote/get-url submodule/status notes/list notes/show",
     ),
-    (
+    program(
         "kubectl",
+        "-n --namespace --context --cluster",
         "\
-        get describe logs top explain api-resources api-versions version cluster-info diff events auth",
+        get describe logs top explain api-resources api-versions version cluster-info diff events \
+        auth/can-i auth/whoami rollout/status rollout/history config/view config/get-contexts \
+        config/get-clusters config/current-context",
     ),
-    ("docker", "ps images inspect logs stats top version info history port diff events search"),
-    ("podman", "ps images inspect logs stats top version info history port diff search"),
-    ("helm", "list ls status get history search show template version lint"),
-    ("npm", "ls list view info show outdated search root prefix explain why ping whoami"),
-    ("pip", "list show freeze check search index"),
-    ("cargo", "tree metadata search version locate-project pkgid"),
-    ("systemctl", "status is-active is-enabled is-failed list-units list-unit-files show cat"),
-    ("terraform", "plan validate show output version graph providers"),
-    ("gh", "status"),
-    (
+    program(
+        "docker",
+        "-c --context",
+        "\
+        ps images inspect logs stats top version info history port diff events search compose/ps \
+        compose/logs compose/ls compose/images compose/top compose/version container/ls \
+        container/inspect container/logs container/stats container/top image/ls image/inspect \
+        image/history network/ls network/inspect volume/ls volume/inspect context/ls system/df \
+        system/info",
+    ),
+    program("podman", "", "ps images inspect logs stats top version info history port diff search"),
+    program(
+        "helm",
+        "-n --namespace --kube-context",
+        "\
+        list ls status get history search show template version lint repo/list dependency/list",
+    ),
+    program(
+        "npm",
+        "",
+        "ls list view info show outdated search root prefix explain why ping whoami",
+    ),
+    program("pip", "", "list show freeze check search index"),
+    program("cargo", "", "tree metadata search version locate-project pkgid"),
+    program(
+        "systemctl",
+        "",
+        "status is-active is-enabled is-failed list-units list-unit-files show cat",
+    ),
+    program(
+        "terraform",
+        "",
+        "\
+        plan validate show output version graph providers state/list state/show workspace/list \
+        workspace/show",
+    ),
+    program(
+        "gh",
+        "-R --repo",
+        "\
+        status pr/list pr/view pr/diff pr/checks pr/status issue/list issue/view issue/status \
+        run/list run/view repo/list repo/view release/list release/view workflow/list workflow/view \
+        label/list search/code search/commits search/issues search/prs search/repos",
+    ),
+    // `describe-*` and `list-*` of all services are further ones.
+    program(
+        "aws",
+        "--profile --region --output",
+        "\
+        s3/ls sts/get-caller-identity logs/filter-log-events logs/get-log-events logs/tail \
+        dynamodb/get-item dynamodb/query dynamodb/scan cloudwatch/get-metric-statistics \
+        cloudwatch/get-metric-data cloudtrail/lookup-events ce/get-cost-and-usage \
+        s3api/head-object iam/get-role iam/get-user iam/get-policy lambda/get-function",
+    ),
+    program(
         "redis",
+        "",
         "\
         get mget exists keys scan ttl pttl type strlen hget hmget hgetall hkeys hvals hlen hexists \
         hscan lrange llen lindex smembers scard sismember sscan srandmember sinter sunion sdiff zrange \
@@ -37,6 +102,20 @@ const SUBCOMMANDS: &[(&str, &str)] = &[
         command lastsave randomkey dump",
     ),
 ];
+/// Subcommands that write, although the subcommands above them only read.
+const WRITES_BELOW: &str =
+    "reflog/expire reflog/delete reflog/drop reflog/write providers/lock providers/mirror";
+/// Words before the program in the name of a tool that runs its commands.
+const RUNS: &str = "run execute call invoke";
+/// Words after the program in the name of a tool that runs its commands.
+const PLAIN: &str = "command commands cmd cli tool read readonly only";
+/// Last words of keys that contain a command.
+const COMMANDS: &str = "command cmd subcommand args argv commandline arguments";
+/// Keys of arguments beside a command that are not data for the command. A server can add their values to the command.
+const BESIDE: &str = "\
+    cwd workdir workingdir workingdirectory directory repo repopath namespace context profile region";
+/// Keys of arguments beside a command that are texts for people.
+const NOTES: &str = "description reason explanation";
 /// Programs that only print.
 static PROGRAMS: Words = Words::new(
     "\
@@ -48,43 +127,209 @@ static PROGRAMS: Words = Words::new(
 /// Returns whether a program with this subcommand only reads, whatever the arguments are that tools named after the
 /// subcommand have.
 pub(super) fn only_reads(program: &str, sub: &str) -> bool {
-    let is_other = matches!(sub, "command" | "object" | "memory" | "auth" | "help");
-    !is_other && SUBCOMMANDS.iter().any(|(known, subs)| *known == program && has(subs, sub))
+    let is_other = matches!(sub, "command" | "object" | "memory" | "help");
+    !is_other && named(program).is_some_and(|known| known.name == program && has(known.reads, sub))
+}
+
+/// Returns whether the name of a tool means only that commands of a program are run, e.g. `kubectl` and
+/// `run_git_command`, and the call has one such command, which only reads.
+pub(super) fn runs_program(tool: &str, definition: &Value, arguments: &Value) -> bool {
+    let words = key_words(tool);
+    let Some(at) = words.iter().position(|word| named(word).is_some()) else { return false };
+    let is_named = words[..at].iter().all(|word| has(RUNS, word))
+        && words[at + 1..].iter().all(|word| has(PLAIN, word));
+    let Some(members) = arguments.as_object().filter(|_| is_named) else { return false };
+    let mut commands = 0;
+    for (key, value) in members {
+        let names = key_words(key);
+        let is_command = names.last().is_some_and(|last| has(COMMANDS, last));
+        let reads = match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => continue,
+            Value::String(text) if !is_command && is_harmless(&names.concat(), text) => continue,
+            Value::String(text) => !text.trim().is_empty() && check_text(&words, text).is_ok(),
+            Value::Array(items) => {
+                let items: Option<Vec<String>> =
+                    items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
+                // Some servers join the items to a text for a shell.
+                items.is_some_and(|items| {
+                    !items.is_empty()
+                        && check(&words, &items).is_ok()
+                        && check_text(&words, &items.join(" ")).is_ok()
+                })
+            }
+            Value::Object(_) => false,
+        };
+        if !is_command || !reads || !is_declared(definition, key) {
+            return false;
+        }
+        commands += 1;
+    }
+    // Several texts could be joined to another command.
+    commands == 1
+}
+
+/// Returns whether a text beside a command neither adds an option to it nor another command.
+fn is_harmless(key: &str, text: &str) -> bool {
+    let separates = |c: char| "`$;&|<>".contains(c) || c.is_control();
+    has(NOTES, key)
+        || has(BESIDE, key) && !text.trim_start().starts_with('-') && !text.contains(separates)
+}
+
+/// Checks a text that a tool would run as a command.
+pub(super) fn check_text(tool: &[String], text: &str) -> Result<(), String> {
+    let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+    let Some(first) = words.first().map(|word| word.to_ascii_lowercase()) else { return Ok(()) };
+    if let Some(program) = named(&first).or_else(|| of_tool(tool)) {
+        // Some servers read the text as a shell does, others split it at each blank. A parenthesis in a command for
+        // Redis means that a range does not include its limit.
+        let read = if program.name == "redis" {
+            shell::split(&text.replace('(', ""))?
+        } else {
+            shell::split(text)?
+        };
+        check(tool, &read)?;
+    } else if PROGRAMS.has(&first) {
+        prints(&words)?;
+        return shell::command(text);
+    }
+    check(tool, &words)
 }
 
 /// Checks the words of a command that a tool would run.
 pub(super) fn check(tool: &[String], words: &[String]) -> Result<(), String> {
     let Some(first) = words.first().map(|word| word.to_ascii_lowercase()) else { return Ok(()) };
-    let program = |name: &str| {
-        SUBCOMMANDS
-            .iter()
-            .find(|(known, _)| *known == name || name == "redis-cli" && *known == "redis")
-    };
-    let own = tool.iter().find_map(|word| program(word));
-    let (reads, rest) = match (own, program(&first)) {
-        (_, Some(reads)) => (reads, &words[1..]),
-        (Some(reads), None) => (reads, words),
+    let (program, rest) = match (of_tool(tool), named(&first)) {
+        (_, Some(program)) => (program, &words[1..]),
+        (Some(program), None) => (program, words),
         (None, None) if PROGRAMS.has(first.as_str()) => {
-            return shell::command(&words.join(" "));
+            prints(words)?;
+            // Some servers join the words to a text for a shell.
+            shell::command(&words.join(" "))?;
+            return shell::vector(&first, &words[1..]);
         }
         (None, None) if is_write(&first) || words.len() > 1 => {
             return Err(format!("`{first}` is not known to only read"));
         }
         (None, None) => return Ok(()),
     };
-    let sub = rest.iter().find(|word| !word.starts_with('-')).map(|word| word.to_ascii_lowercase());
-    // These options write a file or run a program.
-    let acts = rest.iter().any(|word| {
-        word.starts_with("--output")
-            || word == "-o" && reads.0 == "git"
-            || word.starts_with("--ext-diff")
-            || word == "-O"
-            || word.starts_with("--open-files")
-            || word == "-c"
+    if !reads(program, rest) || rest.iter().any(|word| acts(program.name, word)) {
+        let shown = rest.iter().find(|word| !word.starts_with('-')).map_or("", String::as_str);
+        return Err(format!("`{} {shown}` is not known to only read", program.name));
+    }
+    // The rules for commands know further options that execute or write something.
+    if program.name == "redis" { Ok(()) } else { shell::vector(program.name, rest) }
+}
+
+/// Refuses arguments with which a program of [`PROGRAMS`] writes a file or runs another program.
+fn prints(words: &[String]) -> Result<(), String> {
+    let Some((first, rest)) = words.split_first() else { return Ok(()) };
+    let names_file = |word: &String| {
+        let option = word.trim_start_matches(['"', '\'', '\\']);
+        option.starts_with('-') && !option.starts_with("--") && option.contains('o')
+    };
+    match first.to_ascii_lowercase().as_str() {
+        "env" if !rest.is_empty() => Err("`env` can run another program".to_owned()),
+        "tree" if rest.iter().any(names_file) => Err("`tree -o` writes a file".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+fn named(word: &str) -> Option<&'static Program> {
+    SUBCOMMANDS
+        .iter()
+        .find(|known| known.name == word || word == "redis-cli" && known.name == "redis")
+}
+
+fn of_tool(tool: &[String]) -> Option<&'static Program> {
+    tool.iter().find_map(|word| named(word))
+}
+
+/// Returns whether the subcommand after the name of a program only reads.
+fn reads(program: &Program, words: &[String]) -> bool {
+    if words.iter().all(|word| word.starts_with('-')) {
+        return true;
+    }
+    let mut at = 0;
+    while let Some(option) = words.get(at).filter(|word| word.starts_with('-')) {
+        let name = option.split('=').next().unwrap_or(option);
+        let is_valued = has(program.valued, name);
+        // The next word can be the value of any other option.
+        if !is_valued && !option.starts_with("--no-") {
+            return false;
+        }
+        at += if is_valued && name.len() == option.len() { 2 } else { 1 };
+    }
+    let Some(sub) = words.get(at).map(|word| word.to_ascii_lowercase()) else { return false };
+    let after = &words[at + 1..];
+    let below = |word: &String| format!("{sub}/{word}");
+    let is_group = after.first().is_some_and(|next| {
+        has(program.reads, &below(next))
+            || program.name == "aws"
+                && (next.starts_with("describe-") || next.starts_with("list-"))
+                // Writes the picture to a file.
+                && next != "describe-input-device-thumbnail"
     });
-    match sub {
-        Some(sub) if reads.1.split_ascii_whitespace().any(|read| read == sub) && !acts => Ok(()),
-        None if !acts => Ok(()),
-        sub => Err(format!("`{} {}` is not known to only read", reads.0, sub.unwrap_or_default())),
+    (has(program.reads, &sub) || is_group || program.name == "git" && lists(&sub, after))
+        && !after.iter().any(|word| has(WRITES_BELOW, &below(word)))
+}
+
+/// Returns whether a subcommand of git that can also write only lists something.
+fn lists(sub: &str, after: &[String]) -> bool {
+    // One of the first options is needed, and the last ones are those with which a name is a pattern.
+    let (needed, other, with_names) = match sub {
+        "branch" => (
+            "--list -a --all -r --remotes -v -vv --show-current",
+            "--sort --format --no-color --no-column",
+            "--list",
+        ),
+        "tag" => ("--list -l", "--sort --format --no-column", "--list -l"),
+        "remote" => ("-v --verbose", "", ""),
+        "config" => (
+            "--get --get-all --get-regexp --list -l",
+            "--global --local --system --show-origin --show-scope --name-only",
+            "--get --get-all --get-regexp",
+        ),
+        _ => return false,
+    };
+    let (options, names): (Vec<&str>, Vec<&str>) = after
+        .iter()
+        .map(|word| word.split('=').next().unwrap_or(word))
+        .partition(|word| word.starts_with('-'));
+    options.iter().all(|option| has(needed, option) || has(other, option))
+        && options.iter().any(|option| has(needed, option))
+        && (names.is_empty() || options.iter().any(|option| has(with_names, option)))
+}
+
+/// Returns whether a word is an option with which a subcommand that otherwise reads writes a file, runs a program, or
+/// sends credentials to another server.
+fn acts(program: &str, word: &str) -> bool {
+    let begins = |starts: &[&str]| starts.iter().any(|start| word.starts_with(start));
+    match program {
+        "git" => {
+            matches!(word, "-o" | "-O" | "-c")
+                || begins(&["--output", "--ext-diff", "--open-files"])
+        }
+        "docker" | "podman" => begins(&["--output", "-o"]),
+        "terraform" => word.starts_with('-') && word.contains("-out"),
+        // A file with the access to a cluster can name a program that makes its tokens.
+        "kubectl" => {
+            const ACTING: [&str; 7] = [
+                "--kubeconfig",
+                "--server=",
+                "--output-",
+                "--profile",
+                "--cache-dir",
+                "--log-",
+                "-s",
+            ];
+            word == "--server" || begins(&ACTING)
+        }
+        "helm" => begins(&["--kubeconfig", "--kube-apiserver", "--output-", "--dependency-update"]),
+        "redis" => begins(&["--rdb", "--functions-rdb", "--eval", "--pipe"]),
+        "pip" => begins(&["--log", "--local-log"]),
+        "npm" => begins(&["--git", "--cache", "--logs-dir"]),
+        // A setting can name the compiler that cargo runs.
+        "cargo" => begins(&["--config", "-Z"]),
+        _ => begins(&["--output-"]),
     }
 }

@@ -29,10 +29,16 @@ pub(crate) fn check(
     }
     let declared = declarations(definition)?;
     match name::intent(tool) {
-        Intent::Write(word) if !queries::runs_queries(tool, definition, arguments) => {
+        Intent::Write(word)
+            if !queries::runs_queries(tool, definition, arguments)
+                && !reads_by_arguments(tool, definition, arguments) =>
+        {
             return Err(format!("`{word}` in the name of the tool is a write"));
         }
-        Intent::Unknown if !queries::is_query(tool, definition, arguments) => {
+        Intent::Unknown
+            if !queries::is_query(tool, definition, arguments)
+                && !reads_by_arguments(tool, definition, arguments) =>
+        {
             let believed =
                 matches!(trust, TrustLevel::Trusted | TrustLevel::Core | TrustLevel::Standard);
             if !(declared && believed) {
@@ -42,6 +48,12 @@ pub(crate) fn check(
         _ => {}
     }
     writing_arguments::check(tool, arguments)
+}
+
+/// Returns whether a tool runs commands of a program or sends requests, and the arguments show that this call reads.
+fn reads_by_arguments(tool: &str, definition: &Value, arguments: &Value) -> bool {
+    commands::runs_program(tool, definition, arguments)
+        || writing_arguments::requests_to_read(tool, definition, arguments)
 }
 
 /// Returns whether the words in the name of a tool indicate that the tool only reads.

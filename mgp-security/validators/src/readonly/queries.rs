@@ -18,7 +18,7 @@ static SQL_KEYS: Words = Words::new(
 );
 /// Keys of arguments of tools for databases that contain a statement.
 static QUERY_KEYS: Words = Words::new("query queries q text script command input");
-/// Words in the name of a tool that executes a statement beside the words for databases.
+/// Words in the name of a tool that executes a statement, in addition to the words for databases.
 static PLAIN: Words =
     Words::new("raw read readonly only select statement statements queries custom");
 /// Words at the end of the name of a tool that executes a statement, whatever precedes them.
@@ -127,7 +127,7 @@ fn only_reads(tool: &[String], definition: &Value, arguments: &Value) -> bool {
 }
 
 /// Returns whether a tool has an argument, or its definition does not list arguments. Servers ignore other arguments.
-fn is_declared(definition: &Value, key: &str) -> bool {
+pub(super) fn is_declared(definition: &Value, key: &str) -> bool {
     let properties = definition.get("inputSchema").and_then(|schema| schema.get("properties"));
     properties.and_then(Value::as_object).is_none_or(|all| all.is_empty() || all.contains_key(key))
 }
@@ -167,7 +167,7 @@ pub(super) fn other_language(key: &str, database: bool, text: &str) -> Result<()
     if is_cypher(text) { clauses(text) } else { Ok(()) }
 }
 
-/// Returns whether a text begins as one in Cypher does, e.g. `MATCH (n)` or `MATCH p = (a)`.
+/// Returns whether a text begins like a statement in Cypher, e.g. `MATCH (n)` or `MATCH p = (a)`.
 fn is_cypher(text: &str) -> bool {
     let mut rest = text;
     while let Some(comment) = rest.strip_prefix("//") {
@@ -195,7 +195,7 @@ pub(super) fn is_mongo(key: &str, database: bool, text: &str) -> bool {
     is_statement && (text.starts_with("db.") || text.starts_with("db[")) && text.contains('(')
 }
 
-/// Refuses a text in the shell of MongoDB unless all its calls are those of methods that only read.
+/// Refuses a text for the shell of MongoDB unless it calls only methods that read.
 fn mongo(text: &str) -> Result<(), String> {
     // A backslash before an ordinary letter has no meaning in JavaScript.
     let bare = text.replace('\\', "");

@@ -1,4 +1,4 @@
-//! SQL statements: only those that cannot write are allowed.
+//! Checks SQL statements: only statements that cannot write are allowed.
 
 use crate::words::Words;
 
@@ -31,7 +31,7 @@ static FUNCTIONS: Words = Words::new(
 );
 /// Whole names of functions that have side effects.
 static EXACT: Words = Words::new("HTTP SYSTEM EXECUTABLE");
-/// Packages of Oracle whose functions only read or compute; the others whose names begin with `DBMS_` or `UTL_` can
+/// Packages of Oracle whose functions only read or compute; other packages whose names begin with `DBMS_` or `UTL_` can
 /// have side effects.
 static PACKAGES: Words = Words::new(
     "\

@@ -3,10 +3,13 @@
 use super::{
     commands,
     name::{Intent, intent, is_write},
-    queries::{clauses, is_database, is_graphql, is_mongo, is_sql, mutates, other_language},
+    queries::{
+        clauses, is_database, is_declared, is_graphql, is_mongo, is_sql, mutates, other_language,
+    },
     sql,
 };
 use crate::argument_values::{Leaf, key_words, leaves};
+use crate::words::has;
 use serde_json::Value;
 
 const COMMANDS: &[&str] =
@@ -66,11 +69,51 @@ pub(super) fn check(tool: &str, arguments: &Value) -> Result<(), String> {
                 leaf.path
             ));
         }
+        if names_method(leaf) {
+            return Err(format!("`{}`: a header can set a method that writes", leaf.path));
+        }
     }
     if sends_body(&leaves) {
         return Err("a request with a body can write".to_owned());
     }
     lists(&words, arguments, 0)
+}
+
+/// Returns whether the name of a tool means only that a request is sent to a server, e.g. `http_request`, and the call
+/// names a method that reads.
+pub(super) fn requests_to_read(tool: &str, definition: &Value, arguments: &Value) -> bool {
+    const PROTOCOLS: &str = "http https rest api web request requests";
+    const OTHERS: &str = "call make send raw";
+    const PLACES: &str = "url uri endpoint path";
+    let Some(members) = arguments.as_object() else { return false };
+    let is_method = |key: &str| METHODS.contains(&key_words(key).concat().as_str());
+    let reads = |method: &str| {
+        ["GET", "HEAD", "OPTIONS"].iter().any(|reads| method.eq_ignore_ascii_case(reads))
+    };
+    let methods: Vec<_> = members.iter().filter(|(key, _)| is_method(key)).collect();
+    let words = key_words(tool);
+    let places: Vec<_> =
+        members.iter().filter(|(key, _)| has(PLACES, &key_words(key).concat())).collect();
+    // After a line break, a server can read another request.
+    let has_break = |value: &Value| value.as_str().is_some_and(|text| text.contains(['\r', '\n']));
+    words.iter().any(|word| has(PROTOCOLS, word))
+        && words.iter().all(|word| has(PROTOCOLS, word) || has(OTHERS, word))
+        && !places.is_empty()
+        && !places.iter().any(|(_, value)| has_break(value))
+        && !methods.is_empty()
+        && methods
+            .iter()
+            .all(|(key, value)| value.as_str().is_some_and(reads) && is_declared(definition, key))
+}
+
+/// Returns whether a text among headers names a header that sets another method, e.g. `X-HTTP-Method-Override: DELETE`
+/// in a list. As a key, the name is known with its value.
+fn names_method(leaf: &Leaf<'_>) -> bool {
+    let is_header = |key: &&str| key.to_ascii_lowercase().contains("header");
+    leaf.value.as_str().is_some_and(|text| {
+        let lower = text.to_ascii_lowercase();
+        lower.contains("x-http-method") || lower.contains("method-override")
+    }) && leaf.keys.iter().any(is_header)
 }
 
 /// Returns whether a call sends a body to a URL, and names no method: many clients choose `POST` then.
@@ -136,8 +179,7 @@ fn of_leaf(tool: &[String], leaf: &Leaf<'_>, requests: bool) -> Result<(), Strin
         && !text.trim().is_empty()
         && !matches!(joined.as_str(), "args" | "argv" | "arguments")
     {
-        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-        return commands::check(tool, &words);
+        return commands::check_text(tool, text);
     }
     Ok(())
 }
@@ -163,7 +205,7 @@ fn keeps_result(tool: &[String], leaf: &Leaf<'_>, database: bool) -> Result<(), 
     Ok(())
 }
 
-/// Returns whether a parameter such as `_method=DELETE` of a URL makes a server handle a request as one that writes.
+/// Returns whether a parameter such as `_method=DELETE` of a URL makes a server handle a request as a writing request.
 fn overrides_method(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     lower.match_indices("_method=").any(|(at, name)| {
@@ -175,7 +217,7 @@ fn overrides_method(text: &str) -> bool {
     })
 }
 
-/// Returns whether an argument is a statement in a graph query language, by its name or by that of the tool.
+/// Returns whether an argument is a statement in a graph query language, judged by its name or by the name of the tool.
 fn in_graph_language(tool: &[String], key: &str) -> bool {
     let is_one = |word: &str| {
         matches!(word, "cypher" | "sparql" | "aql" | "flux" | "kql" | "neo4j" | "memgraph")
@@ -279,8 +321,7 @@ fn lists(tool: &[String], value: &Value, depth: usize) -> Result<(), String> {
                 )?;
             }
             Value::String(text) if matches!(joined.as_str(), "args" | "argv" | "arguments") => {
-                let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-                commands::check(tool, &words)?;
+                commands::check_text(tool, text)?;
             }
             Value::Object(document)
                 if COMMANDS.contains(&joined.as_str()) || ACTIONS.contains(&joined.as_str()) =>

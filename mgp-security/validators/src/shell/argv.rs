@@ -63,7 +63,7 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// Returns whether an argument is one of these names, or one of them followed by `=VALUE`.
+    /// Returns whether an argument is one of the names, or one of the names followed by `=VALUE`.
     pub(super) fn any(self, names: &[&str]) -> bool {
         self.texts().any(|text| {
             names.contains(&text.split('=').next().unwrap_or(text)) || names.contains(&text)
@@ -115,7 +115,7 @@ impl<'a> Args<'a> {
     }
 
     /// Returns the options before the first operand, with their values. An option that ends with a letter of `valued`
-    /// takes the next argument as its value, and so does one without `=` for which `takes_next` returns `true`.
+    /// takes the next argument as its value. An option without `=` for which `takes_next` returns `true` does so too.
     pub(super) fn leading(self, valued: &str, takes_next: impl Fn(&str) -> bool) -> Self {
         let mut at = 0;
         while let Some(word) = self.0.get(at) {
@@ -136,7 +136,7 @@ impl<'a> Args<'a> {
 
     /// Returns the indices at which the operands can begin, if the options begin at one of `places`; `None` if one of
     /// the options is refused. An option that is not in `options` may or may not take the next argument as its value,
-    /// so there can be several indices. The format of `options` is that of [`width`].
+    /// so there can be several indices. For the format of `options`, see [`width`].
     pub(super) fn operand_starts(
         self,
         mut places: BTreeSet<usize>,

@@ -21,10 +21,10 @@ const KEYS: &[&str] = &[
 /// Variables whose values are programs, libraries or code. A `*` at the end matches any ending.
 static EXECUTING: Words = Words::new(
     "\
-    LD_* DYLD_* BASH_ENV ENV PROMPT_COMMAND PS4 SHELLOPTS BASHOPTS BASH_FUNC_* IFS SHELL ZDOTDIR \
+    LD_* DYLD_* BASH_ENV PROMPT_COMMAND PS4 SHELLOPTS BASHOPTS BASH_FUNC_* IFS SHELL ZDOTDIR \
     PYTHONSTARTUP PYTHONHOME PYTHONINSPECT PYTHONBREAKPOINT PYTHONEXECUTABLE PERL5OPT PERL5DB \
     RUBYOPT GIT_SSH GIT_SSH_COMMAND GIT_EXTERNAL_DIFF GIT_ASKPASS GIT_PROXY_COMMAND GIT_CONFIG* \
-    GIT_TEMPLATE_DIR GIT_EXEC_PATH SSH_ASKPASS SUDO_ASKPASS LESSOPEN LESSCLOSE BROWSER TAR_OPTIONS \
+    GIT_TEMPLATE_DIR GIT_EXEC_PATH SSH_ASKPASS SUDO_ASKPASS LESSOPEN LESSCLOSE TAR_OPTIONS \
     RSYNC_RSH CVS_RSH RUSTC_WRAPPER RUSTC_WORKSPACE_WRAPPER RUSTC RUSTDOC CARGO_BUILD_RUSTC* \
     OPENSSL_CONF OPENSSL_ENGINES OPENSSL_MODULES GCONV_PATH LOCPATH PHPRC PHP_INI_SCAN_DIR \
     LUA_INIT* R_PROFILE* R_ENVIRON* VIMINIT EXINIT GVIMINIT EMACSLOADPATH DOTNET_STARTUP_HOOKS \
@@ -49,6 +49,7 @@ const PAGERS_AND_EDITORS: &[&str] = &[
     "GH_PAGER",
     "BAT_PAGER",
     "DELTA_PAGER",
+    "BROWSER",
 ];
 const LIBRARY_PATHS: &[&str] = &[
     "PYTHONPATH",
@@ -80,7 +81,23 @@ const PLAIN: &[&str] = &[
     "less -R",
     "less -FRX",
     "code",
+    "none",
 ];
+/// Values of `ENV` that mean a stage of a project, and no file that an interactive shell executes at its start.
+static STAGES: Words =
+    Words::new("dev development test testing stage staging prod production ci local qa preview");
+/// Folders in which the system keeps programs.
+static FOLDERS: Words = Words::new(
+    "\
+    $PATH /bin /sbin /usr/bin /usr/sbin /usr/local/bin /usr/local/sbin /usr/local/go/bin \
+    /opt/homebrew/bin /opt/homebrew/sbin",
+);
+/// Folders below the home of a user in which package managers keep programs.
+static OWN_FOLDERS: Words = Words::new(
+    "\
+    .cargo/bin .local/bin go/bin .bun/bin .deno/bin .yarn/bin .volta/bin .pyenv/bin .pyenv/shims \
+    .rbenv/bin .rbenv/shims .dotnet/tools .npm-global/bin",
+);
 
 /// Checks the variables under each key in [`KEYS`], in the forms that servers accept: members of an object, texts
 /// such as `NAME=value`, and objects with `name` and `value`.
@@ -161,10 +178,8 @@ pub(super) fn check(name: &str, value: &str) -> Result<(), String> {
         {
             !["agent", "OnOutOfMemory", "OnError", "@"].iter().any(|part| value.contains(part))
         }
-        () if upper == "PATH" => value.split(':').all(|part| {
-            ["$PATH", "/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"]
-                .contains(&part)
-        }),
+        () if upper == "ENV" => STAGES.has(value),
+        () if upper == "PATH" => value.split(':').all(has_programs),
         () => options_are_harmless(&upper, value),
     };
     if harmless {
@@ -172,6 +187,13 @@ pub(super) fn check(name: &str, value: &str) -> Result<(), String> {
     } else {
         Err(format!("the variable `{name}` can make a program execute something"))
     }
+}
+
+/// Returns whether `folder` is one of the usual folders of programs, e.g. `/usr/bin` or `~/.cargo/bin`. `PATH` may name
+/// only these folders.
+fn has_programs(folder: &str) -> bool {
+    let own = folder.strip_prefix("$HOME/").or_else(|| folder.strip_prefix("~/"));
+    own.map_or_else(|| FOLDERS.has(folder), |own| OWN_FOLDERS.has(own))
 }
 
 /// Returns whether a variable with options for compilers or runtimes contains only options that execute nothing.

@@ -231,7 +231,7 @@ fn listed<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
     }
 }
 
-/// Returns an operand after the first one if it is a system file; the first one is only read. An option in `valued`
+/// Returns an operand after the first one if it is a system file; the first operand is only read. An option in `valued`
 /// takes the next argument as its value.
 fn second<'a>(args: Args<'a>, valued: &[&str]) -> Option<&'a str> {
     args.after_options(valued).skip(1).operands().find(|path| is_system(path))

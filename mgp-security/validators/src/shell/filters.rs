@@ -42,7 +42,7 @@ pub(super) fn awk(args: Args<'_>) -> Result<(), Refusal> {
     if args.short("leEiodpD", "Fvf") || AWK_REFUSED.iter().any(|name| args.long(name, 1)) {
         return Err("an option that loads or writes in an awk program".to_owned());
     }
-    // With `-f`, the first operand is the name of a file, which is harmless as a program.
+    // With `-f`, the first operand is the name of a file; checked as a program, it passes.
     let starts = args.operand_starts(BTreeSet::from([0]), AWK_OPTIONS).unwrap_or_default();
     starts.into_iter().try_for_each(|at| awk_program(args.skip(at).first()))
 }
@@ -149,7 +149,8 @@ impl<'a> Awk<'a> {
             '(' => self.open.push(last == Token::Control),
             ')' if self.open.pop().unwrap_or_default() => self.last = Token::Condition,
             ')' | ']' | '.' => self.last = Token::Operand,
-            // A prefix precedes an operand, and a suffix follows one.
+            // `++` and `--` do not change which token may follow: a prefix precedes an operand, and a suffix follows
+            // one.
             '+' | '-' if self.chars.next_if_eq(&c).is_some() => self.last = last,
             '|' if self.chars.next_if_eq(&'|').is_none() => {
                 return Err("a pipe to or from a command");
@@ -262,7 +263,7 @@ pub(super) fn sed(args: Args<'_>) -> Result<(), Refusal> {
     scripts.into_iter().try_for_each(sed_script)
 }
 
-/// Checks the commands of a sed script. Commands that execute or write are refused, and so are unknown commands.
+/// Checks the commands of a sed script. Unknown commands and commands that execute or write are refused.
 pub(super) fn sed_script(script: &str) -> Result<(), Refusal> {
     for_all_readings(script, |brackets| sed_commands(script, brackets))
         .map_err(|command| format!("{command} of sed executes or writes, or is unknown"))
@@ -281,7 +282,11 @@ fn sed_commands(script: &str, brackets: Brackets) -> Result<(), Refusal> {
             | 'h' | 'H' | 'n' | 'N' | 'p' | 'P' | 'x' | 'z' | '=' | 'F' | 'q' | 'Q' | 'l' => {}
             '/' => skip_pattern('/', &mut chars, brackets),
             '\\' => {
-                let Some(end) = chars.next_if(delimits) else { return refuse('\\') };
+                let Some(end) = chars.next_if(delimits) else {
+                    // Without another backslash, the address has no end, so that no sed executes the script.
+                    let is_open = chars.next() == Some('\\') && chars.all(|c| c != '\\');
+                    return if is_open { Ok(()) } else { refuse('\\') };
+                };
                 skip_pattern(end, &mut chars, brackets);
             }
             's' | 'y' => {

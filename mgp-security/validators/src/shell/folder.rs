@@ -61,8 +61,8 @@ static SHOWS: Words = Words::new(
     is-enabled history search config explain policy -u -l -q -s -qa -qi -ql -L -n -f --version",
 );
 
-/// Returns the working folders for the commands in an object: those of the objects above it and its own, of which a
-/// relative one may be below each of the former.
+/// Returns the working folders for the commands in an object: the folders of the objects above it, and its own. A
+/// relative own folder may be below each of the folders of the objects above.
 ///
 /// # Errors
 /// A description of the reason if there are too many, or if they are too long.
@@ -103,7 +103,7 @@ fn is_options(word: &str) -> bool {
     matches!(word, "options" | "opts" | "config" | "settings" | "context" | "params")
 }
 
-/// Checks the files that an object names for what its commands, or those of the objects above it, print.
+/// Checks the files that an object names for the output of its commands, or of the commands of the objects above it.
 pub(super) fn check_outputs(
     folders: &[String],
     members: &Map<String, Value>,
@@ -153,7 +153,7 @@ fn reads(name: &str, args: Args<'_>) -> bool {
 fn queries(args: Args<'_>) -> bool {
     const SHOWS: [&str; 7] =
         [".tables", ".schema", ".indexes", ".indices", ".databases", ".fullschema", ".dbinfo"];
-    // With `-A`, the arguments are those of an archive.
+    // With `-A`, the program works on an archive and can write files.
     if args.texts().any(|text| text.starts_with("-A") || text.starts_with("--A")) {
         return false;
     }
@@ -200,7 +200,7 @@ fn resolved(word: &Word, folder: &str, has_groups: bool) -> Vec<Word> {
     if !has_groups || rest.starts_with('-') || rest.len() > MAX_VALUE {
         return all;
     }
-    // A letter whose option has a value takes all that follows its first place.
+    // In a group such as `-xvalue`, all that follows the first letter whose option has a value is that value.
     for letter in VALUED.chars() {
         if let Some((_, value)) = rest.split_once(letter)
             && let Some(path) = system(value)

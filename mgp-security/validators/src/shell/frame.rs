@@ -21,9 +21,9 @@ pub(super) enum Stdin<'a> {
     #[default]
     Unnamed,
     Text(&'a str),
-    /// A file that a script redirects to the standard input.
+    /// A file that a script redirects to the standard input, or that `cat` prints to it.
     File,
-    /// An argument for the standard input that is not text, or a pipe or descriptor of a script.
+    /// An argument for the standard input that is not text, or another pipe or a descriptor of a script.
     Unreadable,
 }
 

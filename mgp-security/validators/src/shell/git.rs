@@ -84,7 +84,16 @@ const OPTIONS: &[(&[&str], &[&str])] = &[
     (&["-u"], &["clone", "ls-remote", "fetch-pack"]),
     (
         &["-x", "--exec"],
-        &["rebase", "difftool", "push", "archive", "send-pack", "fetch-pack", "receive-pack"],
+        &[
+            "rebase",
+            "difftool",
+            "push",
+            "archive",
+            "send-pack",
+            "fetch-pack",
+            "receive-pack",
+            "ls-remote",
+        ],
     ),
     (&["-O"], &["grep"]),
     (&["--template", "--config"], &["clone", "init"]),
@@ -149,9 +158,10 @@ pub(super) fn check(args: Args<'_>) -> Result<(), Refusal> {
             let long = own.texts().any(|arg| {
                 let name = arg.split('=').next().unwrap_or(arg);
                 option.starts_with("--")
-                    && name.len() >= 6
+                    && name.len() > 2
                     && option.starts_with(name)
-                    && (name == *option || !matches!(name, "--exec" | "--config" | "--force"))
+                    && (name == *option
+                        || !matches!(name, "--exec" | "--config" | "--force" | "--to" | "--cc"))
             });
             let short = option.len() == 2 && own.short(&option[1..], valued_letters(sub));
             if (long || short) && (subs.is_empty() || subs.contains(&sub)) {
@@ -217,7 +227,7 @@ pub(super) fn parts(args: Args<'_>) -> (Args<'_>, &str, Args<'_>) {
     (global, rest.first(), rest.skip(1))
 }
 
-/// Returns the folder in which git runs by its options `-C`, each of which can depend on the one before it.
+/// Returns the folder in which git runs by its options `-C`, each of which can be relative to the one before it.
 fn base(global: Args<'_>) -> Option<String> {
     let mut base: Option<String> = None;
     for folder in global.values(&["-C"]) {

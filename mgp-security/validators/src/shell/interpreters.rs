@@ -3,8 +3,10 @@
 use super::{
     argv::{Args, Refusal, long_name},
     filters::{awk, sed},
+    paths::is_system,
 };
 use crate::words::has;
+use std::path::Path;
 
 /// Returns whether a command is an interpreter. The options of an interpreter end at the name of the program that it
 /// runs.
@@ -226,6 +228,24 @@ fn shell(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Returns whether a module of Python measures a script, and runs nothing else.
+fn profiles(module: &str, args: Args<'_>) -> bool {
+    let script = args.after_options(&["-o", "--outfile", "-s", "--sort"]);
+    let is_python =
+        Path::new(script.first()).extension().is_some_and(|end| end.eq_ignore_ascii_case("py"));
+    let mut own = args.texts().take(args.0.len() - script.0.len());
+    // Python also accepts abbreviations of long options.
+    let is_other = |option: &str| {
+        let name = option.split('=').next().unwrap_or(option);
+        option.starts_with("-m")
+            || option.starts_with("--") && !matches!(name, "--outfile" | "--sort")
+    };
+    matches!(module, "cProfile" | "profile")
+        && is_python
+        && !own.any(is_other)
+        && !args.values(&["-o", "--outfile"]).any(is_system)
+}
+
 /// Returns whether Python runs code from its arguments, or a module that does so. Arguments after a module belong to
 /// the module.
 fn runs_module(name: &str, args: Args<'_>) -> bool {
@@ -242,7 +262,8 @@ fn runs_module(name: &str, args: Args<'_>) -> bool {
             Some((_, 'c' | 'i')) => return true,
             Some((at, 'm')) => {
                 let module = if is_last { rest.skip(1).first() } else { &text[at + 1..] };
-                return PYTHON_MODULES.contains(&module);
+                let own = rest.skip(1 + usize::from(is_last));
+                return PYTHON_MODULES.contains(&module) && !profiles(module, own);
             }
             Some(_) => is_last,
             None => !text.contains('=') && takes_next(name, text),

@@ -77,6 +77,7 @@ fn judge_list(words: &[Word], frame: Frame<'_>) -> Result<(), Refusal> {
 }
 
 fn named(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
+    exports(name, args)?;
     for (why, names) in tables::NEVER {
         if has(names, name) {
             return Err(format!("`{name}` {why}"));
@@ -127,6 +128,31 @@ fn named(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     stores::check(name, args)?;
     targets::check(name, args)?;
     stdin::check(name, args, frame)
+}
+
+/// Checks the variables that a command sets for the commands that follow.
+fn exports(name: &str, args: Args<'_>) -> Result<(), Refusal> {
+    // These commands set variables to values that are not known.
+    let unknown: Vec<&str> = match name {
+        "printf" => args.values(&["-v"]).collect(),
+        "read" => args.operands().collect(),
+        _ => Vec::new(),
+    };
+    unknown.into_iter().try_for_each(|name| environment::check(name, "?"))?;
+    let is_shell = has("export declare typeset readonly local", name);
+    let is_setter = is_shell || name == "go" && args.any(&["env"]);
+    if !is_setter {
+        return Ok(());
+    }
+    let is_made = |word: &&Word| {
+        let variable = word.text.split('=').next().unwrap_or_default();
+        word.expands && variable.contains(['$', '{'])
+    };
+    if let Some(word) = args.0.iter().find(is_made).filter(|_| is_shell) {
+        return Err(format!("an expansion makes the name of the variable in `{}`", word.text));
+    }
+    let mut set = args.0.iter().filter_map(assignment);
+    set.try_for_each(|(name, value)| environment::check(name, value))
 }
 
 /// Returns whether an argument is a certain long option. With one dash it must be complete; with two it can be

@@ -276,8 +276,19 @@ impl Reader<'_> {
         if is_pipe {
             self.rest.next_if_eq(&'&');
         }
+        let count = self.done.len();
         self.end_command()?;
-        self.now.stdin = if is_pipe { Stdin::Unreadable } else { Stdin::Unnamed };
+        // What `cat` prints is files, unless it has an input itself.
+        let prints_files = self.done.get(count).is_some_and(|before| {
+            let is_cat = before.words.first().is_some_and(|word| word.text == "cat");
+            let has_input = !matches!(before.stdin, Stdin::Unnamed);
+            is_cat && before.words.len() > 1 && !has_input
+        });
+        self.now.stdin = match (is_pipe, prints_files) {
+            (true, true) => Stdin::File,
+            (true, false) => Stdin::Unreadable,
+            (false, _) => Stdin::Unnamed,
+        };
         Ok(())
     }
 }

@@ -59,8 +59,8 @@ const VECTORS: &[&str] = &["argv", "args", "arguments", "params", "arg", "cmdarg
 /// Keys of arguments that contain the name of a program.
 const PROGRAMS: &[&str] = &["program", "executable", "binary", "exe", "file", "path"];
 
-/// The maximum number of arguments of all commands of an object together, because each command is checked with all
-/// arguments beside it.
+/// The maximum number of arguments that the checks of all commands of an object read together: each command is checked
+/// with all arguments beside it.
 const MAX_WORDS: usize = 100_000;
 
 /// Checks every command in the arguments of a call.
@@ -195,7 +195,7 @@ fn is_command(key: &str, value: &Value) -> bool {
         || by_last && (value.is_string() || value.is_array())
 }
 
-/// Returns whether a value is not a command: models also send `null`, `false` or an empty text for an optional one.
+/// Returns whether a value is not a command: models also send `null`, `false` or an empty text for an optional command.
 fn is_absent(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => true,
@@ -336,6 +336,36 @@ fn simple(text: &str) -> Result<Vec<Word>, String> {
     // A newline at the end runs no other command.
     let text = text.strip_suffix("\r\n").unwrap_or(text).trim_matches('\n');
     Ok(read(text, Grammar::Command)?.pop().unwrap_or_default().words)
+}
+
+/// Returns the words of a single command in the syntax of a shell. A word that a shell could turn into an option, or
+/// into several words, is refused, e.g. `$X--output=x` and `{--output=x,HEAD}`.
+pub(crate) fn split(text: &str) -> Result<Vec<String>, String> {
+    let words = simple(text)?;
+    let is_made = |word: &&Word| {
+        let mut depth = 0_usize;
+        let has_choice = word.text.chars().any(|c| {
+            match c {
+                '{' => depth += 1,
+                '}' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            // The text does not show which of its braces are quoted.
+            c == ',' && (depth > 0 || word.quoted)
+        });
+        word.unset.is_some() || word.expands && word.text.contains('{') && has_choice
+    };
+    if let Some(word) = words.iter().find(is_made) {
+        return Err(format!("a shell turns `{}` into other words", word.text));
+    }
+    Ok(words.into_iter().map(|word| word.text).collect())
+}
+
+/// Checks the arguments of a program that no shell reads.
+pub(crate) fn vector(program: &str, arguments: &[String]) -> Result<(), String> {
+    let words = [program].into_iter().chain(arguments.iter().map(String::as_str));
+    let words: Vec<Word> = words.map(Word::literal).collect();
+    judge::judge(&words, Frame::default())
 }
 
 /// Checks a single command in the syntax of a shell.

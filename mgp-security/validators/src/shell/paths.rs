@@ -106,7 +106,7 @@ pub(super) fn is_system(path: &str) -> bool {
         let globbed = first.contains(['*', '?', '[', '{']);
         let folder = matches!(first, "home" | "users" | "tmp") && parts.len() == 1;
         let below = parts.get(2..).unwrap_or_default();
-        // Only macOS has the folder `Library`.
+        // `/home/NAME/Library` is an ordinary folder, because homes of macOS are in `/Users`.
         let own = first == "users" || first == "home" && below.first() != Some(&"library");
         return parts.is_empty()
             || globbed
@@ -127,7 +127,7 @@ pub(super) fn is_system_target(path: &str) -> bool {
     is_system(path) && !is_shared
 }
 
-/// Returns whether a path is a file or folder with private keys or passwords of a user, or with those of the system.
+/// Returns whether a path is a file or folder with private keys or passwords of a user or of the system.
 pub(super) fn is_key(path: &str) -> bool {
     let path = path.to_ascii_lowercase();
     let is_absolute = path.starts_with('/');
@@ -201,7 +201,7 @@ fn is_of_user(parts: &[&str]) -> bool {
     const RUN: [&str; 4] = ["bin", "autostart", "systemd", "fish"];
     let is_data = match parts {
         [".local" | ".config", folder, _, ..] => !RUN.contains(folder),
-        // Caches and builds, and projects that are synchronized.
+        // On macOS: caches and builds, and projects that are synchronized.
         ["library", folder, _, ..] => {
             matches!(*folder, "caches" | "developer" | "logs" | "mobile documents" | "cloudstorage")
         }
@@ -264,8 +264,8 @@ fn is_of_service(folder: &str) -> bool {
         || folder.contains(['*', '?', '[', '{', '$'])
 }
 
-/// Returns a path that is relative to a working folder as a path that does not depend on it, if that path is one of the
-/// system. Files in folders of projects (see [`belongs_to_system`]) do not count.
+/// Returns a path that is relative to a working folder as a path that does not depend on it, if that path belongs to
+/// the system. Files in folders of projects (see [`belongs_to_system`]) do not count.
 pub(super) fn system_path_in(folder: &str, path: &str) -> Option<String> {
     let is_absolute = path.starts_with(['/', '~', '$']) || path.contains("://");
     if is_absolute || matches!(parts(path), (own, 0) if own.is_empty()) {

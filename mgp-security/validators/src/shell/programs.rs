@@ -45,7 +45,7 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
         "ip" | "tc" | "bridge" | "ifconfig" | "route" | "nmcli" | "sysctl" | "service"
         | "dbus-send" => network(name, args),
         "python" | "django-admin" | "manage.py" | "latexmk" | "gh" | "convert" | "magick"
-        | "mogrify" | "composite" | "montage" | "identify" => in_arguments(name, args),
+        | "mogrify" | "composite" | "montage" | "identify" | "strace" => in_arguments(name, args),
         _ => Ok(()),
     }
 }
@@ -70,6 +70,10 @@ fn in_arguments(name: &str, args: Args<'_>) -> Result<(), Refusal> {
                     && (own.short("c", "") || own.long("command", 3))
             })
         }
+        "strace" => args
+            .grouped('o')
+            .chain(args.values(&["--output"]))
+            .any(|file| file.starts_with(['|', '!'])),
         // A file name that begins with a bar is a command, whose input or output is the image; `msl:` runs a script.
         _ => words.iter().any(|word| {
             word.rsplit(':').next().unwrap_or(word).starts_with('|')
@@ -128,8 +132,9 @@ fn fetch(name: &str, args: Args<'_>) -> Result<(), Refusal> {
         {
             return Err(format!("`{name}` opens `{arg}`"));
         }
-        if arg.rsplit_once('@').is_some_and(|(_, path)| {
-            is_system(path) && (path.starts_with('/') || path.starts_with('~'))
+        let sent = [arg.rsplit_once('@'), arg.split_once("=<").filter(|_| name == "curl")];
+        if sent.into_iter().flatten().any(|(_, path)| {
+            is_system(path) && ["/", "~", "$HOME/"].iter().any(|start| path.starts_with(start))
         }) {
             return Err(format!("`{name}` sends a file of the system"));
         }
@@ -213,6 +218,7 @@ pub(super) fn database_text(name: &str, arg: &str) -> Result<(), Refusal> {
         || FUNCTIONS.iter().any(|call| lower.contains(call))
         || program
         || copies(&lower)
+        || name == "psql" && stores::copies_to_file(&lower)
         || opens
         || escapes
         || client
@@ -321,6 +327,25 @@ fn shares(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     if mounts.into_iter().any(host) {
         return Err(format!("`{name}` mounts a folder of the system"));
     }
+    let grants = |fields: &str| {
+        // Names of fields can also be escaped.
+        ["hostPID", "hostIPC", "hostNetwork", "hostPath", "privileged", "\\u"]
+            .iter()
+            .any(|field| fields.contains(field))
+    };
+    let is_node = |word: &str| {
+        let word = word.to_ascii_lowercase();
+        ["node/", "nodes/", "no/", "node.", "nodes."].iter().any(|kind| word.starts_with(kind))
+    };
+    let debugs_host = args.operands().any(is_node)
+        || args.values(&["--profile"]).any(|profile| profile == "sysadmin");
+    if matches!(name, "kubectl" | "oc")
+        && (args.values(&["--overrides"]).any(grants)
+            || args.any(&["--privileged"])
+            || args.any(&["debug"]) && debugs_host)
+    {
+        return Err(format!("`{name}` gives a container access to the host"));
+    }
     if args
         .values(&["--pid", "--ipc", "--userns", "--uts", "--network", "--net"])
         .any(|value| value == "host")
@@ -360,6 +385,7 @@ fn build(name: &str, args: Args<'_>) -> Result<(), Refusal> {
             .any(|key| value.contains(key))
     };
     let options = args.values(&["-C", "-Z", "--codegen", "--config"]).any(linker)
+        || args.values(&["--config"]).any(|set| set.contains("rustc") || set.contains("rustdoc"))
         || args.texts().any(|arg| arg.starts_with("-Clinker"));
     if matches!(name, "cargo" | "rustc" | "rustdoc")
         && (options || args.any(&["--test-runtool", "--runtool"]))

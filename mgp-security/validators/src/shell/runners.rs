@@ -323,7 +323,8 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
             return all.into_iter().try_for_each(|rest| text(&joined(rest), outer));
         }
         "hyperfine" | "concurrently" | "start-server-and-test" => {
-            // The first place has all operands; a value among them is checked like a command.
+            // The arguments from the first possible start contain all operands; a value among them is checked like a
+            // command.
             let first = starts(name, args, HYPERFINE_OPTIONS, 0)?.into_iter().next();
             let commands = first.unwrap_or(Args(&[]));
             return commands.texts().try_for_each(|command| text(command, frame));

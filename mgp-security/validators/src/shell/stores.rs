@@ -144,8 +144,8 @@ fn words(args: Args<'_>) -> Vec<(usize, &str)> {
     words
 }
 
-/// Returns whether the words of a command begin with a phrase. Before each word can be as many others as there are
-/// options, because an option that is not known may have taken one as its value.
+/// Returns whether the words of a command begin with a phrase. Each word may be preceded by as many other words as
+/// there are options, because an unknown option may take a word as its value.
 fn begins_with(words: &[(usize, &str)], phrase: &str) -> bool {
     let (mut from, mut options) = (0, 0);
     phrase.split_ascii_whitespace().all(|wanted| {
@@ -204,6 +204,18 @@ pub(super) fn drops(text: &str) -> bool {
     [lower.as_str(), glued]
         .into_iter()
         .any(|text| text.split(';').any(drops_first) || text.split([';', '\n']).any(drops_first))
+}
+
+/// Returns whether a text in lower case has a statement of `PostgreSQL` that writes rows to a file of the server.
+pub(super) fn copies_to_file(text: &str) -> bool {
+    text.split(';').any(|statement| {
+        let is_mark = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+        let words: Vec<&str> = statement.split(is_mark).filter(|word| !word.is_empty()).collect();
+        // The name of an option can precede the statement in the same argument, and so can comments.
+        let places = if statement.contains("/*") { words.len() } else { 2 };
+        words.iter().take(places).any(|word| matches!(*word, "copy" | "ccopy"))
+            && words.windows(2).any(|pair| pair[0] == "to" && pair[1] != "stdout")
+    })
 }
 
 fn drops_first(statement: &str) -> bool {

@@ -293,7 +293,13 @@ pub(super) const RISKY: &[Risky] = &[
         "install purge remove unpack configure pre-invoke post-invoke",
         "remove-info",
     ),
-    risky("rpm rpm2cpio", "iUFeE", "qp", "install upgrade erase eval pipe define", ""),
+    risky(
+        "rpm rpm2cpio rpmquery rpmdb rpmverify",
+        "iUFeE",
+        "qp",
+        "install upgrade erase eval pipe define",
+        "",
+    ),
     risky("yum dnf", "c", "", "config", ""),
     risky(
         "pip pip3",
@@ -307,7 +313,7 @@ pub(super) const RISKY: &[Risky] = &[
     risky("mysql mariadb", "", "", "pager tee plugin-dir init-command", ""),
     risky("ffmpeg", "", "", "filter_script", ""),
     risky(
-        "pdflatex latex xelatex lualatex tex pdftex luatex etex",
+        "pdflatex latex xelatex lualatex tex pdftex luatex xetex etex",
         "",
         "",
         "shell-escape enable-write18 write18",
@@ -372,7 +378,7 @@ pub(super) const RISKY: &[Risky] = &[
     ),
     risky("erl", "", "", "eval s run", ""),
     risky(
-        "ghc guile clisp octave matlab ocaml sage maxima tclsh",
+        "ghc guile clisp octave octave-cli matlab ocaml sage maxima tclsh",
         "ecxr",
         "",
         "eval expression batch batch-string",

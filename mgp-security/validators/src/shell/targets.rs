@@ -14,7 +14,7 @@ struct Client {
     names: &'static str,
     /// Short options whose value does not name a target.
     valued: &'static str,
-    /// Those of `valued` whose value is data, so that even a URL in it is not a target.
+    /// The options in `valued` whose value is data, so that even a URL in the value is not a target.
     data: &'static str,
     /// Short options whose value is a target.
     targets: &'static str,
@@ -178,7 +178,8 @@ const CLIENTS: &[Client] = &[
 
 /// Subcommands of git that connect to the repository that they name.
 const TRANSFERS: &str = "clone fetch pull push ls-remote remote submodule";
-/// The form of the arguments of these subcommands. In those of others, e.g. `show`, a colon can also follow a commit.
+/// The form of the arguments of the subcommands in [`TRANSFERS`]. In the arguments of other subcommands, e.g. `show`, a
+/// colon can also follow a commit.
 static TRANSFER: Client = client(
     "git",
     "CcbojX",
@@ -435,8 +436,8 @@ fn with_scheme(word: &str) -> Result<(), String> {
 /// Checks a host, which can have a user and a port. `is_host` is `false` for a word that can also be a number, e.g. a
 /// port.
 ///
-/// A name without a dot can be an alias from the program's configuration, so of these names only `localhost` and
-/// similar ones are refused.
+/// A name without a dot can be an alias from the program's configuration, so among names without a dot only `localhost`
+/// and similar names are refused.
 fn place(text: &str, is_host: bool) -> Result<(), String> {
     let host = user_removed(text);
     let bare = host.trim_start_matches('[').split(']').next().unwrap_or(host);
@@ -465,7 +466,7 @@ fn place(text: &str, is_host: bool) -> Result<(), String> {
     if is_alias { Ok(()) } else { NetworkRules::new().check_host(&parsed.to_string()) }
 }
 
-/// Returns whether a name is that of the local machine or of a metadata service.
+/// Returns whether a name belongs to the local machine or to a metadata service.
 fn is_own(name: &str) -> bool {
     matches!(
         name.trim_end_matches('.').to_ascii_lowercase().as_str(),

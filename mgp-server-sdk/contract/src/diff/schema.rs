@@ -413,7 +413,7 @@ fn accepts_all(schema: &Value) -> bool {
     }
 }
 
-/// Returns the pairs of schemas in two lists that belong together, each with its place in the old list: the equal ones,
+/// Returns the pairs of schemas in two lists that belong together, each with its index in the old list: the equal ones,
 /// and, if the lists have the same length, the others in their order.
 fn pairs<'a>(old: &'a [Value], new: &'a [Value]) -> Vec<(usize, &'a Value, &'a Value)> {
     let mut others: Vec<&Value> = new.iter().collect();

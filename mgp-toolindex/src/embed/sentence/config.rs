@@ -17,7 +17,7 @@ pub struct SentencesConfig {
 }
 
 impl SentencesConfig {
-    /// Sets the path of the onnxruntime library, e.g. of the one that the system installs.
+    /// Sets the path of the onnxruntime library, e.g. of the library that the system installs.
     pub fn library(mut self, library: impl Into<PathBuf>) -> Self {
         self.library = Some(library.into());
         self

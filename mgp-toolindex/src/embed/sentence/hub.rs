@@ -33,7 +33,7 @@ impl Sentences {
 
 /// Finds a model by its name in fastembed, or by its name on the hub.
 ///
-/// A model on the hub can have several variants of different precision; the standard one has the shortest name in
+/// A model on the hub can have several variants of different precision; the standard variant has the shortest name in
 /// fastembed.
 fn find(model: &str) -> Result<ModelInfo<EmbeddingModel>, ModelError> {
     let all = || TextEmbedding::list_supported_models().into_iter();

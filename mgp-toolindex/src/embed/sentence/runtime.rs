@@ -12,7 +12,7 @@ use std::{
 };
 use tokenizers::parallelism;
 
-/// The loaded library and its environment. A process loads at most one, and never unloads it.
+/// The loaded library and its environment. A process loads the library at most once, and never unloads it.
 static LOADED: Mutex<Option<Loaded>> = Mutex::new(None);
 
 #[derive(Debug)]

@@ -131,12 +131,12 @@ impl Words<'_> {
     }
 }
 
-/// Returns whether a character is part of a word: a letter, a digit, or an accent that follows one.
+/// Returns whether a character is part of a word: a letter, a digit, or an accent that follows a letter or digit.
 fn is_part(c: char) -> bool {
     c.is_ascii_alphanumeric() || (!c.is_ascii() && (c.is_alphanumeric() || is_combining_mark(c)))
 }
 
-/// Returns whether a character is one of a language without spaces: Chinese, or Japanese with its syllables.
+/// Returns whether a character belongs to a language without spaces: Chinese, or Japanese with its syllables.
 fn is_wide(c: char) -> bool {
     matches!(u32::from(c),
         0x2E80..=0x30FF | 0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xF900..=0xFAFF | 0x20000..=0x2FA1F)

@@ -5,7 +5,6 @@ mod access;
 mod database;
 mod embedding;
 mod hostile;
-mod load;
 #[cfg(feature = "sqlite")]
 mod words;
 

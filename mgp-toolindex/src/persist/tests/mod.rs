@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU32;
 
 use bytestring::ByteString;
 use mgp_testkit::temp_dir;
-use mgp_types::store::{Db, StoreError};
+use mgp_types::store::Db;
 
 use super::queue::{MAX_QUEUED, Queue};
 use super::tables;
@@ -102,34 +102,6 @@ fn expected(servers: &[(&str, &[u32])]) -> Vec<(String, Vec<u32>)> {
 
 async fn read(db: &Db) -> Vec<LoadedServer> {
     db.read(tables::load).await.unwrap().servers
-}
-
-#[tokio::test]
-async fn a_stored_server_is_read_again() {
-    let db = Db::in_memory().await.unwrap();
-    let (store, opened) = IndexStore::open(db.clone()).await.unwrap();
-    assert_eq!((opened.servers.len(), opened.unreadable), (0, 0));
-    store.push(put("files", 3, 7));
-    store.push(vec![put_tools("empty", Vec::new())]);
-    let counted = tool("files", "tool1", 7);
-    counted.0.count(123);
-    store.push(vec![Change::Counts(vec![counted])]);
-    store.flush().await.unwrap();
-
-    let (_, opened) = IndexStore::open(db).await.unwrap();
-    assert_eq!(opened.unreadable, 0);
-    assert_eq!(versions_of(&opened.servers), expected(&[("empty", &[]), ("files", &[7, 7, 7])]));
-    let files = opened.servers.iter().find(|server| server.server.id == "files").unwrap();
-    assert_eq!(files.server.name.as_deref(), Some("Server files"));
-    assert_eq!(files.server.categories, ["files"]);
-    assert_eq!(files.tools.iter().map(|tool| tool.place).collect::<Vec<_>>(), [0, 1, 2]);
-    let tokens: Vec<_> = files.tools.iter().map(|tool| tool.tokens).collect();
-    assert_eq!(tokens, [None, Some(123), None]);
-    assert_eq!(files.tools[2].definition, **tool("files", "tool2", 7).definition());
-    assert_eq!(files.tools[2].categories, ["given"], "not those that were derived");
-    let vector = files.tools[2].vector.as_ref().unwrap();
-    assert_eq!((&*vector.model, &vector.row[..]), ("model-1", &row(7)[..]));
-    assert_eq!(vector.hash, files.tools[2].hash);
 }
 
 #[tokio::test]
@@ -264,18 +236,6 @@ async fn a_failed_write_is_reported_and_retried() {
     rename("elsewhere", "toolindex_server").await.unwrap();
     store.flush().await.unwrap();
     assert_eq!(versions_of(&read(&db).await), expected(&[("a", &[1]), ("b", &[1])]));
-}
-
-#[tokio::test]
-async fn a_closed_database_is_reported_and_blocks_no_caller() {
-    let db = Db::in_memory().await.unwrap();
-    let (store, _) = IndexStore::open(db.clone()).await.unwrap();
-    db.close().await;
-    store.push(put("a", 1, 1));
-    assert!(matches!(store.flush().await, Err(StoreError::Closed)));
-    store.push(put("a", 1, 1));
-    assert!(matches!(store.flush().await, Err(StoreError::Closed)));
-    assert_eq!(store.waiting(), 0);
 }
 
 #[tokio::test]

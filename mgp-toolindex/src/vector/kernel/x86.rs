@@ -153,7 +153,7 @@ fn numbers_512(numbers: &[i16; 32]) -> __m512i {
     _mm512_setr_epi64(a, b, c, d, word(4), word(5), word(6), word(7))
 }
 
-/// Adds the numbers in the upper half of a vector to those in the lower half.
+/// Adds the numbers in the upper half of a vector to the numbers in the lower half.
 #[inline]
 #[target_feature(enable = "avx2,avx512f,avx512bw,avx512vl,avx512vnni")]
 fn half(sum: __m512i) -> __m256i {

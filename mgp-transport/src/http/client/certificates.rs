@@ -41,7 +41,7 @@ mod tls {
     use super::{Roots, StdError};
 
     impl Roots {
-        /// Returns the system's root certificates and the additional ones.
+        /// Returns the system's root certificates and the additional root certificates.
         pub(in crate::http) fn store(&self) -> Result<RootCertStore, HttpClientError> {
             let wrong = HttpClientError::RootCertificates;
             let mut store = RootCertStore::empty();

@@ -24,22 +24,22 @@ pub struct HttpClientConfig {
     pub message_timeout: Duration,
     /// The maximum length of the head of a response; a longer one fails the request. Default: 64 KiB, at least 8 KiB.
     pub header_bytes: usize,
-    /// The maximum length of an answer in JSON; a longer one fails its call. Default: 16 MiB.
+    /// The maximum length of an answer in JSON; a longer answer fails its call. Default: 16 MiB.
     pub response_bytes: usize,
     /// The maximum length of an event in a stream. A longer one fails the call that the stream answers; on the
     /// session's GET stream, it is skipped. Default: 16 MiB.
     pub event_bytes: usize,
-    /// The maximum number of requests at once, each on its own connection; further ones wait. One principal gets up to
-    /// eight times as many as are free, so that its requests cannot block those of others. Default: 256.
+    /// The maximum number of requests at once, each on its own connection; further requests wait. One principal gets up
+    /// to eight times as many as are free, so that its requests cannot block the requests of others. Default: 256.
     pub requests: usize,
-    /// The maximum number of the server's requests that run at once, with the same share for the calls of one
-    /// principal; further ones are answered with code 3001. Default: 256.
+    /// The maximum number of the server's requests that run at once. One principal's calls get up to eight times as
+    /// many as are free; further requests are answered with code 3001. Default: 256.
     pub server_requests: usize,
-    /// The maximum number of connections that are kept for later requests, including those whose response is still
-    /// being read. Default: 32.
+    /// The maximum number of connections that are kept for later requests, including connections whose response is
+    /// still being read. Default: 32.
     pub idle_connections: usize,
     /// The time for which an idle connection is kept, if its server does not close it earlier (`Keep-Alive`). Default:
-    /// 55 s, because many servers close theirs after a minute.
+    /// 55 s, because many servers close their connections after a minute.
     pub idle_timeout: Duration,
     /// The time before the client resumes an interrupted stream, unless the server sends another value. Default: 1 s.
     pub retry: Duration,
@@ -61,7 +61,7 @@ pub struct HttpClientConfig {
     pub credentials: Option<Arc<dyn Credentials>>,
     /// If set, credentials and additional headers are also sent over plain `http` to another machine. Default: `false`.
     pub credentials_in_clear: bool,
-    /// The proxy for new connections. Default: none, even if environment variables name one.
+    /// The proxy for new connections. Default: none, even if environment variables name a proxy.
     pub proxy: Proxy,
     /// Additional root certificates.
     pub(in crate::http) roots: Roots,
@@ -96,7 +96,8 @@ impl Default for HttpClientConfig {
 }
 
 impl HttpClientConfig {
-    /// Adds certificate authorities, in PEM format, to those of the system. Further calls add further authorities.
+    /// Adds certificate authorities, in PEM format, to the authorities of the system. Further calls add further
+    /// authorities.
     ///
     /// The text is parsed when a connection is created; creating it fails if the text is invalid.
     ///

@@ -21,12 +21,12 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::broken_connection::ResendPolicy;
 use super::dispatch::MessageSource;
 use super::error::Fault;
 use super::headers::{SESSION, post_headers};
 use super::link::HttpLink;
 use super::permits::Permits;
-use super::resend::ResendPolicy;
 use super::sender::{HttpSender, drain};
 use super::session::{Session, SessionGuard, SessionHeaders, SessionRef};
 use crate::connection::{Counters, Limits, SendHalf};
@@ -64,7 +64,7 @@ pub(super) struct Core {
 pub(super) enum SessionBinding {
     /// No session, because the server is of the modern era.
     None,
-    /// The current session, or a new one if the server has lost the current one.
+    /// The current session, or a new session if the server has lost the current session.
     Current,
     /// Only this session, because the message refers to something in it.
     Only(SessionRef),
@@ -74,7 +74,7 @@ pub(super) enum SessionBinding {
 pub(super) enum Job {
     /// Runs a background task to its end.
     Task(BoxFuture<'static, ()>),
-    /// Runs the handler of a notification; such handlers run one after another.
+    /// Runs the handler of a notification; the handlers of notifications run one after another.
     Notification(usize, BoxFuture<'static, Result<Reply, RpcError>>),
     /// Reads the current session's GET stream; notifies the channel when the server has answered
     /// the request for the stream.
@@ -311,7 +311,8 @@ impl Core {
         }
     }
 
-    /// Replays the settings of the previous session in the new one; the returned channel is notified when that is done.
+    /// Replays the settings of the previous session in the new session; the returned channel is notified when that is
+    /// done.
     fn replay_settings(self: &Arc<Self>) -> oneshot::Receiver<()> {
         let (done, repeated) = oneshot::channel();
         let (core, settings) = (Arc::clone(self), self.session.settings());

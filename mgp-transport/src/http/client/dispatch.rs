@@ -60,7 +60,7 @@ impl Core {
 
     fn receive_one(self: &Arc<Self>, text: ByteString, from: MessageSource, may_be_array: bool) {
         let size = text.len() + MESSAGE_COST;
-        match Message::parse(text) {
+        match Message::parse_server_line(text) {
             Ok(Message::Response { id, outcome }) => {
                 // An error without an id belongs to the request in whose response it was received.
                 let id = id.or_else(|| from.number().filter(|_| outcome.is_err()).map(Id::Number));
@@ -86,7 +86,7 @@ impl Core {
                     }
                 }
             }
-            Err(InvalidMessage { error, .. }) => {
+            Err((InvalidMessage { error, .. }, _)) => {
                 tracing::debug!(?error, "ignored a malformed message of the server");
             }
         }
@@ -101,7 +101,7 @@ impl Core {
         cx
     }
 
-    /// Returns the principal of the call to which a message of the server belongs, or that of the connection.
+    /// Returns the principal of the call to which a message of the server belongs, or the principal of the connection.
     fn principal_of(&self, from: MessageSource) -> Principal {
         let number = from.number().map(Id::Number);
         let call = number.and_then(|id| self.send_half.pending.get(&id));

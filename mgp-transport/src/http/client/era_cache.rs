@@ -8,7 +8,7 @@ use mgp_types::mcp::Era;
 use mgp_types::sync::Mutex;
 use tokio::time::Instant;
 
-/// The maximum number of origins in the cache; at the maximum, a new entry replaces the oldest one.
+/// The maximum number of origins in the cache; at the maximum, a new entry replaces the oldest entry.
 const MAX_ORIGINS: usize = 256;
 /// The time after which an entry expires, because the server might have been upgraded.
 const ERA_TTL: Duration = Duration::from_hours(1);

@@ -10,6 +10,10 @@ use mgp_types::{ErrorCode, Recovery, RpcError};
 
 use crate::frame::bytes_text;
 
+/// The beginning of the server's text in the message of an error for a status. `mgp-client-sdk` removes the text from
+/// the causes of failed starts.
+const SERVER_TEXT: &str = " (server: `";
+
 /// The reason why a client cannot be created for a URL.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -55,7 +59,14 @@ pub(super) enum Fault {
     /// The server sent a redirect that the client does not follow.
     Redirect { status: StatusCode, to: String },
     /// The server answered with an error status, without a JSON-RPC error.
-    Status { status: StatusCode, wait: Option<Duration>, challenge: String, has_credentials: bool },
+    Status {
+        status: StatusCode,
+        wait: Option<Duration>,
+        challenge: String,
+        /// The server's text about the refusal, as one short line; empty if there is none.
+        text: String,
+        has_credentials: bool,
+    },
     /// The answer of the server is malformed.
     Malformed(String),
     /// The answer of the server is encoded, e.g. compressed.
@@ -84,8 +95,27 @@ impl Fault {
             challenge: challenge.map_or(String::new(), |challenge| {
                 String::from_utf8_lossy(challenge.as_bytes()).into_owned()
             }),
+            text: String::new(),
             has_credentials,
         }
+    }
+
+    /// Creates a failure for JSON that is not the answer to its request, with the server's text in it.
+    pub(super) fn unanswered(server_text: &str) -> Self {
+        let why = "the server's JSON does not answer the request".to_owned();
+        Self::Malformed(if server_text.is_empty() {
+            why
+        } else {
+            format!("{why}{SERVER_TEXT}{server_text}`)")
+        })
+    }
+
+    /// Adds the server's text to a failure for an error status.
+    pub(super) fn with_text(mut self, server_text: String) -> Self {
+        if let Self::Status { text, .. } = &mut self {
+            *text = server_text;
+        }
+        self
     }
 }
 
@@ -124,8 +154,13 @@ impl From<Fault> for RpcError {
                 format!("the server redirects to `{to}`, which is not followed; connect to that URL if you trust it"),
             )
             .because(HttpFailure::Status(status.as_u16())),
-            Fault::Status { status, wait, challenge, has_credentials } => {
-                refusal(status, wait, &challenge, has_credentials)
+            Fault::Status { status, wait, challenge, text, has_credentials } => {
+                let error = refusal(status, wait, &challenge, has_credentials);
+                if text.is_empty() {
+                    return error;
+                }
+                let message = format!("{}{SERVER_TEXT}{text}`)", error.message());
+                error.with_message(message)
             }
             Fault::Malformed(why) => malformed(why),
             Fault::Encoded { encoding, endpoint } => encoded(encoding, &endpoint),
@@ -276,6 +311,15 @@ mod tests {
             let retryable = error.as_recovery().is_some_and(Recovery::is_retryable);
             assert!(advice == Some(true) || (passing && retryable), "{}", error.message());
         }
+    }
+
+    #[test]
+    fn the_text_of_the_server_follows_the_remedy() {
+        let fault = Fault::status(StatusCode::FORBIDDEN, &HeaderMap::new(), true);
+        let error = RpcError::from(fault.with_text("workspace 17 is archived".to_owned()));
+        assert!(error.message().ends_with(" (server: `workspace 17 is archived`)"), "{error}");
+        assert_eq!(error.code(), ErrorCode::PERMISSION_DENIED);
+        assert_eq!(HttpFailure::from_error(&error), Some(HttpFailure::Status(403)));
     }
 
     #[test]

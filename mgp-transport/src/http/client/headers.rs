@@ -25,7 +25,7 @@ pub(super) fn post_headers() -> HeaderMap {
     headers
 }
 
-/// Returns the revision in the `_meta` of a modern call; `None` for a legacy one.
+/// Returns the revision in the `_meta` of a modern call; `None` for a legacy call.
 pub(super) fn modern_revision(call: &Call) -> Option<Cow<'_, str>> {
     let (_, revision) = call.hop().meta.iter().find(|(name, _)| name == key::PROTOCOL_VERSION)?;
     let plain = revision.as_str().strip_prefix('"').and_then(|text| text.strip_suffix('"'));

@@ -25,11 +25,11 @@ use std::pin::pin;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use super::broken_connection::ResendPolicy;
 use super::config::HttpClientConfig;
 use super::endpoint::Endpoint;
 use super::error::{Fault, HttpClientError, causes};
 use super::headers::post_headers;
-use super::resend::ResendPolicy;
 use super::response::Answer;
 use super::sender::{HttpSender, drain};
 use super::sse::{Event, SseReader, TooLong};
@@ -160,7 +160,7 @@ fn no_stream() -> HttpSseError {
     Fault::Malformed("there is no event stream with an address for messages".to_owned()).into()
 }
 
-/// Passes messages in both directions until one of the two directions ends.
+/// Passes messages in both directions until either direction ends.
 async fn run(stream: EventStream, posts: HttpSender, there: DuplexEnd) {
     let DuplexEnd { reader, writer } = there;
     let writer = tokio::sync::Mutex::new(writer);
@@ -390,7 +390,7 @@ impl<'a> Posting<'a> {
         }
     }
 
-    /// Returns the maximum number of requests, and that of answers, that are posted at once.
+    /// Returns the maximum number of requests and the maximum number of answers that are posted at once.
     fn most(&self) -> usize {
         self.posts.config.requests.max(1)
     }

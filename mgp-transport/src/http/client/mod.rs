@@ -8,6 +8,7 @@
 //! requests belong to a session, the session has a GET stream for messages outside of calls, and interrupted streams
 //! are resumed. In the modern era, every request is independent.
 
+mod broken_connection;
 mod certificates;
 mod config;
 mod connection;
@@ -24,8 +25,8 @@ mod listen;
 mod permits;
 mod pool;
 mod proxy;
+mod refusal_text;
 mod request;
-mod resend;
 mod response;
 mod runner;
 mod sender;

@@ -20,7 +20,7 @@ struct State {
     taken: usize,
     /// The number of the next waiting request.
     next: u64,
-    /// The callers that have permits or wait for one.
+    /// The callers that have permits or wait for a permit.
     callers: HashMap<Caller, CallerPermits, ahash::RandomState>,
 }
 
@@ -31,7 +31,7 @@ struct CallerPermits {
     waiting: BTreeMap<u64, oneshot::Sender<Permit>>,
 }
 
-/// A permit. When it is dropped, a waiting request gets one.
+/// A permit. When it is dropped, a waiting request gets a permit.
 pub(super) struct Permit {
     permits: Arc<Permits>,
     caller: Caller,
@@ -98,7 +98,7 @@ impl State {
         true
     }
 
-    /// Removes the waiting request that gets the next permit: the oldest one of the caller with the fewest permits.
+    /// Removes the waiting request that gets the next permit: the oldest request of the caller with the fewest permits.
     /// Returns `None` if no request waits, or if the callers of all waiting requests have their share.
     fn next_waiting(&mut self, bound: usize) -> Option<(Caller, oneshot::Sender<Permit>)> {
         let most = max_share(bound, self.taken);

@@ -249,7 +249,7 @@ impl IdleConnections {
         Self { state: Mutex::default(), bound, timeout }
     }
 
-    /// Takes the newest free connection; drops closed and expired ones.
+    /// Takes the newest free connection; drops closed and expired connections.
     fn take(&self) -> Checkout {
         // Dropping a sender wakes the task of its connection, so senders are dropped after the lock is released.
         let mut obsolete = Vec::new();

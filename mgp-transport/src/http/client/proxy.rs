@@ -1,6 +1,5 @@
 //! Proxies for outgoing connections; each connection to the target is a tunnel through the proxy (CONNECT).
 
-use std::fmt;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
@@ -29,7 +28,7 @@ use super::error::HttpClientError;
 #[derive(Clone, Default)]
 pub struct Proxy {
     matcher: Option<Arc<Matcher>>,
-    /// Matches all hosts except the excluded ones; `None` if no host was excluded.
+    /// Matches all hosts except the excluded hosts; `None` if no host was excluded.
     others: Option<Arc<Matcher>>,
 }
 
@@ -102,12 +101,8 @@ impl Proxy {
     }
 }
 
-/// Omits the URL, which can contain a password.
-impl fmt::Debug for Proxy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.matcher.is_some() { "Proxy" } else { "Proxy(none)" })
-    }
-}
+// Omits the URL, which can contain a password.
+mgp_types::opaque_debug!(Proxy);
 
 /// Adds the port to a plain `http` address, because a tunnel would otherwise be opened to port 443.
 fn with_port(to: Uri) -> Uri {

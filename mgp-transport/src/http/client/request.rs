@@ -18,11 +18,11 @@ use mgp_types::{Id, RpcError};
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
+use super::broken_connection::ResendPolicy;
 use super::core::{Core, SessionBinding, closed_here, is_session_lost, session_headers};
 use super::dispatch::MessageSource;
 use super::error::{Fault, causes};
 use super::headers::{LAST_EVENT, StandardHeaders, modern_revision, post_headers};
-use super::resend::ResendPolicy;
 use super::response::{Answer, ContentKind, content_kind};
 use super::sender::drain;
 use super::session::SessionGuard;
@@ -112,7 +112,7 @@ impl RequestState {
 /// The consecutive attempts to resume a stream that brought no event.
 #[derive(Default)]
 struct Attempts {
-    /// The attempts since the last one that the server accepted.
+    /// The number of attempts since the last attempt that the server accepted.
     failed: u32,
     /// The streams that the server opened, and ended without an event.
     empty: u32,
@@ -219,12 +219,11 @@ impl Core {
         match request.answer(response, state) {
             Answer::Json(body) => {
                 if let Some(text) = self.sender.read(body).await? {
-                    self.receive(text, from);
+                    self.receive(text.clone(), from);
                     if self.is_answered(request.number) {
                         return Ok(());
                     }
-                    let why = "the server's JSON does not answer the request";
-                    return Err(Fault::Malformed(why.into()).into());
+                    return Err(Fault::unanswered(&self.sender.server_text(&text)).into());
                 }
             }
             // This future is boxed, because most requests do not need it, and would otherwise reserve space for it.
@@ -263,26 +262,27 @@ impl Core {
                 lost = suspect;
                 Box::pin(self.check_lost(response, suspect))
             };
-            check.await?;
+            let refusal = check.await?;
             state.set_session(None);
             if is_renewed {
-                return Err(Fault::Session("not even the new one".into()).into());
+                let why = format!("not even the new one: {}", refusal.message());
+                return Err(Fault::Session(why).into());
             }
             is_renewed = true;
             self.renew(lost).await?;
         }
     }
 
-    /// Reads the response to a request whose session might be lost; returns the server's error if the session is not
-    /// lost.
+    /// Reads the response to a request whose session might be lost. Returns the server's error, as the failure if the
+    /// session is not lost.
     async fn check_lost(
         &self,
         response: Response<Incoming>,
         suspect: SessionRef,
-    ) -> Result<(), RpcError> {
+    ) -> Result<RpcError, RpcError> {
         let (head, body) = response.into_parts();
         let refusal = self.sender.read_refusal(head.status, &head.headers, body).await;
-        if is_session_lost(head.status, &refusal, suspect) { Ok(()) } else { Err(refusal) }
+        if is_session_lost(head.status, &refusal, suspect) { Ok(refusal) } else { Err(refusal) }
     }
 
     fn is_answered(&self, number: i64) -> bool {
@@ -381,8 +381,8 @@ impl Core {
         requested.min(self.sender.config.max_retry).max(MIN_RETRY_DELAY)
     }
 
-    /// Returns the wait before a stream is resumed. After many streams without an event it is at least the usual one,
-    /// however short the server's value.
+    /// Returns the wait before a stream is resumed. After many streams without an event, the wait is at least the usual
+    /// wait, however short the server's value is.
     fn delay_before_resuming(&self, reader: &SseReader, attempts: &Attempts) -> Duration {
         let config = &self.sender.config;
         let requested = self.retry_delay(reader);

@@ -1,5 +1,7 @@
 //! The response to a POST: JSON, an event stream, an empty response, or a refusal.
 
+use std::time::Duration;
+
 use bytestring::ByteString;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, Response, StatusCode};
@@ -8,13 +10,15 @@ use hyper::body::{Body as _, Incoming};
 use mgp_types::RpcError;
 use mgp_types::service::HttpFailure;
 use serde::Deserialize;
+use tokio::time::timeout;
 
 use super::error::{Fault, causes};
+use super::refusal_text::MAX_REFUSAL_BYTES;
 use super::sender::HttpSender;
 use crate::http::body_buffer::BodyBuffer;
 
-/// Maximum number of bytes read from the body of an error response.
-const MAX_REFUSAL_BYTES: usize = 256 << 10;
+/// The maximum time for which the client reads an error response that is not `application/json`.
+const REFUSAL_TEXT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The response of a server, classified by its head.
 pub(super) enum Answer {
@@ -72,27 +76,41 @@ impl HttpSender {
         .into())
     }
 
-    /// Returns the error of a refusal: the JSON-RPC error in its body or, if there is none, an error for its status.
+    /// Returns the error of a refusal: the JSON-RPC error in its body or, if there is none, an error for its status
+    /// with the server's text.
     pub(super) async fn read_refusal(
         &self,
         status: StatusCode,
         headers: &HeaderMap,
         body: Incoming,
     ) -> RpcError {
-        #[derive(Deserialize)]
-        struct Refusal {
-            error: RpcError,
-        }
-        if content_kind(headers) == Some(ContentKind::Json) {
-            let text = read_body(body, MAX_REFUSAL_BYTES, "the refusal").await.unwrap_or_default();
-            if let Ok(refusal) = serde_json::from_str::<Refusal>(&text) {
-                return refusal.error.because(HttpFailure::StatusWithError(status.as_u16()));
-            }
+        let text = if content_kind(headers) == Some(ContentKind::Json) {
+            read_body(body, MAX_REFUSAL_BYTES, "the refusal").await.unwrap_or_default()
+        } else if is_text(headers) {
+            let reading = read_body(body, MAX_REFUSAL_BYTES, "the refusal");
+            let read = timeout(REFUSAL_TEXT_TIMEOUT, reading).await;
+            read.ok().and_then(Result::ok).unwrap_or_default()
         } else {
             super::sender::drain(body).await;
+            ByteString::new()
+        };
+        match rpc_error(&text) {
+            Some(error) => error.because(HttpFailure::StatusWithError(status.as_u16())),
+            None => self.refusal(status, headers).with_text(self.server_text(&text)).into(),
         }
-        self.refusal(status, headers).into()
     }
+}
+
+/// Returns the JSON-RPC error in the body of a refusal. An error whose code is a status of HTTP, in an object without
+/// `jsonrpc`, comes from a web framework or a proxy.
+fn rpc_error(text: &str) -> Option<RpcError> {
+    #[derive(Deserialize)]
+    struct Refusal {
+        jsonrpc: Option<serde::de::IgnoredAny>,
+        error: RpcError,
+    }
+    let Refusal { jsonrpc, error } = serde_json::from_str(text).ok()?;
+    (jsonrpc.is_some() || !(400..=599).contains(&error.code().0)).then_some(error)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -131,6 +149,19 @@ pub(super) fn content_kind(headers: &HeaderMap) -> Option<ContentKind> {
     } else {
         None
     }
+}
+
+/// Returns whether a body may be a text for people, or JSON of any kind. Some web frameworks name HTML as the type of a
+/// plain text, too.
+fn is_text(headers: &HeaderMap) -> bool {
+    if content_encoding(headers).is_some() {
+        return false;
+    }
+    let Some(named) = headers.get(CONTENT_TYPE) else { return true };
+    let named = String::from_utf8_lossy(named.as_bytes()).to_ascii_lowercase();
+    let named = named.split(';').next().unwrap_or_default().trim();
+    let is_text = named.starts_with("text/") && named != "text/event-stream";
+    is_text || named == "application/json" || named.ends_with("+json")
 }
 
 /// Reads a body of at most `bound` bytes; a body in one piece is not copied.

@@ -1,5 +1,6 @@
 //! Performs one HTTP exchange: adds credentials, renews refused ones, and follows the one permitted kind of redirect.
 
+use std::iter::once;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,12 +11,13 @@ use hyper::body::Incoming;
 use mgp_types::RpcError;
 use mgp_types::service::{BoxFuture, shown_url};
 
+use super::broken_connection::ResendPolicy;
 use super::certificates::certificate_error;
 use super::config::HttpClientConfig;
 use super::endpoint::{Destination, Endpoint};
 use super::error::{Fault, HttpClientError, causes};
 use super::pool::{Message, Pool, PoolError, pool};
-use super::resend::ResendPolicy;
+use super::refusal_text::server_text;
 use crate::http::{CredentialRefusal, RequestCredentials, RequestTarget};
 
 /// The maximum number of bytes of an unneeded body that are read so that its connection can be reused.
@@ -227,6 +229,16 @@ impl HttpSender {
         Fault::status(status, headers, self.config.credentials.is_some())
     }
 
+    /// Returns the server's text in a body, without the keys in the URL and in the headers of this side.
+    pub(super) fn server_text(&self, body: &str) -> String {
+        let query = self.endpoint.uri().query().unwrap_or_default();
+        let in_query = query.split('&').filter_map(|pair| Some(pair.split_once('=')?.1));
+        let headers = self.config.headers.iter().filter(|(name, _)| may_be_secret(name));
+        let in_headers = headers.filter_map(|(_, value)| value.to_str().ok());
+        let in_headers = in_headers.flat_map(str::split_whitespace);
+        server_text(body, once(query).chain(in_query).chain(in_headers))
+    }
+
     fn failed(&self, error: &PoolError) -> Fault {
         let (place, why) = (self.endpoint.to_string(), causes(error));
         if let Some(why) = certificate_error(error) {
@@ -325,6 +337,25 @@ mod tests {
         check(far, key.clone(), true).unwrap();
         check(far, USER_AGENT, false).unwrap();
         check("http://localhost:8000/mcp", key, false).unwrap();
+    }
+
+    /// Some web frameworks repeat the URL of the request, with its query, for status 404.
+    #[test]
+    fn keys_that_a_server_repeats_are_left_out_of_its_text() {
+        let mut config = HttpClientConfig::default();
+        config.headers.insert(AUTHORIZATION, HeaderValue::from_static("Bearer t0ken-t0ken"));
+        let endpoint = Endpoint::parse("http://localhost/mcp?key=s3cret-s3cret&v=1").unwrap();
+        let sender = HttpSender::new(endpoint, config).unwrap();
+        for (body, text) in [
+            (
+                r#"{"message":"Route POST:/mcp?key=s3cret-s3cret&v=1 not found","error":"Not Found"}"#,
+                "Not Found: Route POST:/mcp?… not found",
+            ),
+            ("no such key: s3cret-s3cret", "no such key: …"),
+            ("not for Bearer t0ken-t0ken", "not for Bearer …"),
+        ] {
+            assert_eq!(sender.server_text(body), text);
+        }
     }
 
     #[test]

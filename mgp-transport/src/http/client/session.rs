@@ -17,7 +17,8 @@ use super::session_settings::{SessionSettings, SettingChange};
 #[derive(Default)]
 pub(super) struct Session {
     state: Mutex<SessionState>,
-    /// Locked while a new session is opened, so that all requests that find the session lost wait for the same new one.
+    /// Locked while a new session is opened, so that all requests that find the session lost wait for the same new
+    /// session.
     pub(super) renewing: tokio::sync::Mutex<()>,
     /// Notified when the client's session is replaced or ends.
     changed: Notify,
@@ -27,9 +28,9 @@ pub(super) struct Session {
 struct SessionState {
     /// The headers of the requests in this session.
     headers: Arc<SessionHeaders>,
-    /// The `initialize` call that opened the session; repeated to open a new one.
+    /// The `initialize` call that opened the session; repeated to open a new session.
     handshake: Option<Call>,
-    /// The settings made in this session, which are replayed in the next one.
+    /// The settings made in this session, which are replayed in the next session.
     settings: SessionSettings,
     /// The sequence number of the session, incremented for every new session.
     generation: u64,

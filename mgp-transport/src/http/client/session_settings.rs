@@ -6,14 +6,15 @@ use mgp_types::method::{
 };
 use mgp_types::service::{Call, CallKey, Deadline, Extensions, Outlet, SessionReplay};
 
-/// The maximum number of subscribed resources that are recorded, and of other calls; further ones are not replayed.
+/// The maximum number of subscribed resources that are recorded, and also of other calls; further resources and calls
+/// are not replayed.
 const MAX_WATCHED: usize = 4096;
 
 /// Settings of a session.
 #[derive(Default)]
 pub(super) struct SessionSettings {
     level: Option<Call>,
-    /// The latest call that set the permissions; each such call replaces all earlier ones.
+    /// The latest call that set the permissions; each such call replaces all earlier calls.
     permissions: Option<Call>,
     watched: Vec<(String, Call)>,
     /// The calls that are replayed with other params, e.g. subscriptions to events.

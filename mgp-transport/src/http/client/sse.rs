@@ -9,8 +9,8 @@ use http::HeaderValue;
 /// cannot be resumed.
 const MAX_ID_BYTES: usize = 1024;
 
-/// The number of bytes that are kept of each end of the data of an event that is too long; one of the two ends contains
-/// the id of the message.
+/// The number of bytes that are kept from each end of the data of an event that is too long; one of the two ends
+/// contains the id of the message.
 const KEPT_OF_LONG_DATA: usize = 1024;
 
 /// The number of bytes that are kept of the beginning of a line in an event that is too long: a byte order mark, the
@@ -52,7 +52,7 @@ impl TooLong {
     }
 }
 
-/// Adds bytes to the end of a text, of which only the last ones are kept.
+/// Adds bytes to the end of a text; only the last bytes of the text are kept.
 fn keep_end(end: &mut Vec<u8>, bytes: &[u8]) {
     end.extend_from_slice(&bytes[bytes.len().saturating_sub(KEPT_OF_LONG_DATA)..]);
     let excess = end.len().saturating_sub(KEPT_OF_LONG_DATA);

@@ -9,13 +9,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForbiddenAddress {
-    /// The address is one of this machine.
+    /// The address belongs to this machine.
     #[error("it is an address of this machine")]
     Loopback,
     /// The address belongs to a private network.
     #[error("it is an address of a private network")]
     Private,
-    /// A link-local address. On cloud machines, such an address can be that of the metadata service, which returns the
+    /// A link-local address. On cloud machines, such an address can belong to the metadata service, which returns the
     /// machine's credentials.
     #[error("it is an address of the local link")]
     LinkLocal,

@@ -99,8 +99,8 @@ impl GuardedFetch {
         self.changed(|rules| rules.hosts.push(bare(&host.into())))
     }
 
-    /// Trusts these certificate authorities in addition to those of the system; the text is PEM with at least one
-    /// certificate.
+    /// Trusts these certificate authorities in addition to the authorities of the system; the text is PEM with at least
+    /// one certificate.
     ///
     /// # Errors
     /// The errors of [`GuardedFetch::new`], and [`HttpClientError::RootCertificates`] if the text has no certificate.

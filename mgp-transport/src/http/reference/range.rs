@@ -7,7 +7,7 @@ use http::header::{CONTENT_RANGE, RANGE};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ByteRange {
     pub(super) from: u64,
-    /// The position of the last requested byte, if the request names one.
+    /// The position of the last requested byte, if the request names it.
     pub(super) last: Option<u64>,
 }
 

@@ -37,8 +37,8 @@ pub enum ReferenceError {
     /// The server refused the URL: it has expired, was changed, or does not belong to a reference.
     #[error("the data reference cannot be read: the server answered {0}; export the data again")]
     Refused(u16),
-    /// The response is not that of a server of data references: it comes from another service of this machine, or it is
-    /// compressed.
+    /// The response does not come from a server of data references: it comes from another service of this machine, or
+    /// it is compressed.
     #[error("the URL of the data reference does not lead to a server of data references")]
     Foreign,
     /// The connection over which the data was read broke too often, or the server could not resume.
@@ -114,8 +114,8 @@ impl ReferenceReader {
         self
     }
 
-    /// Returns the next piece. After the last one, checks the size and the checksum, and returns
-    /// `None` if both are correct.
+    /// Returns the next piece. After the last piece, checks the size and the checksum, and returns `None` if both are
+    /// correct.
     ///
     /// # Errors
     /// [`ReferenceError`]; the reader must not be used again.

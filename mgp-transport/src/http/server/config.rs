@@ -13,7 +13,7 @@ pub struct HttpConfig {
     pub endpoint: Option<String>,
     /// The principal of requests that no outer layer authenticated; if `None`, such requests get 401. Default: `None`.
     pub anonymous: Option<Principal>,
-    /// The host names (without port) that are accepted in the header `Host`, in addition to those of this machine;
+    /// The host names (without port) that are accepted in the header `Host`, in addition to the names of this machine;
     /// requests with other names get 403.
     ///
     /// This prevents DNS rebinding: a web page can make its own host name resolve to this machine, but the browser then
@@ -55,19 +55,20 @@ pub struct HttpConfig {
     pub stream_delay: Duration,
     /// Interval of keep-alive comments on an idle stream. Default: 15 s.
     pub keep_alive_interval: Duration,
-    /// The time that a legacy client should wait before it resumes an interrupted stream. Default: 1 s.
+    /// The time that a client of 2025-11-25 or before should wait before it resumes an interrupted stream. Default: 1
+    /// s.
     pub retry_delay: Duration,
     /// The maximum time for which a call waits for a client that does not read its stream; after it, the client counts
     /// as disconnected. Default: 30 s.
     pub stall_timeout: Duration,
-    /// The maximum number of legacy sessions. At the limit, a new session replaces those that have been idle longest.
-    /// If none has been idle for a minute, the request for a new session gets 503. A principal with more than an eighth
-    /// of all sessions replaces only its own sessions. Default: 100,000.
+    /// The maximum number of sessions, which clients of 2025-11-25 and before open. At the limit, a new session
+    /// replaces those that have been idle longest. If none has been idle for a minute, the request for a new session
+    /// gets 503. A principal with more than an eighth of all sessions replaces only its own sessions. Default: 100,000.
     pub sessions: usize,
-    /// The time after which an idle legacy session ends. Default: 30 minutes.
+    /// The time after which an idle session ends. Default: 30 minutes.
     pub session_ttl: Duration,
-    /// The maximum size, in bytes, of the events that one legacy stream keeps for a client that resumes it; above it,
-    /// the oldest events are dropped. Default: 1 MiB.
+    /// The maximum size, in bytes, of the events that one stream of a session keeps for a client that resumes it; above
+    /// it, the oldest events are dropped. Default: 1 MiB.
     pub replay_bytes: usize,
     /// The maximum total size, in bytes, of the events that all streams keep. The sessions of one caller keep at most
     /// eight times as many bytes as are free; above that, their streams drop the oldest events. Default: 256 MiB.

@@ -20,24 +20,16 @@ impl RequestHeaders<'_> {
         self.version == Some(Revision::MODERN.as_str())
     }
 
-    /// Checks the revision in the headers; fails if it is unknown, or is not the revision that the session negotiated.
-    pub(super) fn check_legacy_revision(
-        &self,
-        negotiated: Option<&Revision>,
-    ) -> Result<(), Refusal> {
+    /// Checks the revision in the headers of a legacy message; fails if it is unknown.
+    ///
+    /// This revision may differ from the revision that the session negotiated, which decides: MCP requires status 400
+    /// for invalid and unsupported revisions only, and some clients always name the same one.
+    pub(super) fn check_legacy_revision(&self) -> Result<(), Refusal> {
         let Some(version) = self.version else { return Ok(()) };
-        let known = Revision::LEGACY.iter().any(|revision| revision.as_str() == version);
-        if !known {
-            return Err(Refusal::Version(clip_text(version)));
+        if Revision::LEGACY.iter().any(|revision| revision.as_str() == version) {
+            return Ok(());
         }
-        match negotiated {
-            Some(negotiated) if negotiated.as_str() != version => Err(Refusal::Mismatch {
-                header: "MCP-Protocol-Version",
-                found: quoted(version),
-                body: format!("a message of a session of `{negotiated}`"),
-            }),
-            _ => Ok(()),
-        }
+        Err(Refusal::Version(clip_text(version)))
     }
 
     /// Returns the era of a message; for a modern message, also checks its headers.
@@ -247,23 +239,19 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_held_to_its_revision() {
-        let legacy = |version: Option<&str>, negotiated: Option<&Revision>| {
+    fn a_legacy_message_may_name_any_revision_of_its_era() {
+        let legacy = |version: Option<&str>| {
             let headers: Vec<_> =
                 version.map(|version| ("mcp-protocol-version", version)).into_iter().collect();
             let map = map(&headers);
-            RequestHeaders::read(&map)
-                .unwrap()
-                .check_legacy_revision(negotiated)
-                .map_err(|why| why.to_string())
+            let headers = RequestHeaders::read(&map).unwrap();
+            headers.check_legacy_revision().map_err(|why| why.to_string())
         };
-        let negotiated = Some(&Revision::V2025_11_25);
-        assert_eq!(legacy(None, negotiated), Ok(()));
-        assert_eq!(legacy(Some("2025-11-25"), negotiated), Ok(()));
-        assert_eq!(legacy(Some("2025-06-18"), None), Ok(()));
-        assert!(legacy(Some("2025-06-18"), negotiated).unwrap_err().contains("of a session"));
+        for version in [None, Some("2025-11-25"), Some("2025-06-18"), Some("2024-11-05")] {
+            assert_eq!(legacy(version), Ok(()));
+        }
         for unknown in ["", "1999-01-01", "\u{fffd}"] {
-            assert!(legacy(Some(unknown), negotiated).unwrap_err().contains("not supported"));
+            assert!(legacy(Some(unknown)).unwrap_err().contains("not supported"));
         }
     }
 }

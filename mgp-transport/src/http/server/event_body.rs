@@ -14,8 +14,8 @@ use super::handle_scopes::ScopedRequest;
 use super::load::LoadGuard;
 use super::stream::Stream;
 
-/// A comment: it prevents proxies from timing out, and shows whether the client has disconnected. No empty line follows,
-/// because some parsers, e.g. that of the Python SDK, read one as an event without data.
+/// A comment: it prevents proxies from timing out, and shows whether the client has disconnected. No empty line
+/// follows, because some parsers, e.g. the parser of the Python SDK, read an empty line as an event without data.
 const KEEP_ALIVE_COMMENT: &[u8] = b": \n";
 
 /// A reader of a stream for a response that might not have begun yet.

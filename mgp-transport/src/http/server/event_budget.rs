@@ -18,9 +18,9 @@ const RESERVED_PART: usize = 8;
 pub(super) struct EventBudget {
     /// The total size of the events that are kept, in bytes.
     held: AtomicUsize,
-    /// The maximum of `held`, in bytes.
+    /// The maximum of `held`, in bytes (`HttpConfig::store_bytes`).
     bound: usize,
-    /// The number of bytes that a single stream can keep for a client that resumes it.
+    /// The number of bytes that a single stream can keep for a client that resumes it (`HttpConfig::replay_bytes`).
     pub(super) replay: usize,
     /// The maximum time for which senders wait for a reader.
     pub(super) stall: Duration,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use mgp_types::service::{Principal, Scope, ScopeKind};
 use mgp_types::sync::Mutex;
 
-/// The maximum length of a handle; a longer one is ignored.
+/// The maximum length of a handle; a longer handle is ignored.
 const MAX_HANDLE_LENGTH: usize = 128;
 
 /// The scopes of the handles that have running requests.
@@ -29,8 +29,8 @@ struct HandleScope {
 }
 
 impl HandleScopes {
-    /// Adds a request to the scope of its handle; a request without a handle, or with one that is too long, gets its
-    /// own scope.
+    /// Adds a request to the scope of its handle; a request without a handle, or with a handle that is too long, gets
+    /// its own scope.
     pub(super) fn enter(
         self: &Arc<Self>,
         principal: Principal,

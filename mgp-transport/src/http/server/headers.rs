@@ -63,6 +63,8 @@ impl<'a> RequestHeaders<'a> {
                 return Err(Refusal::Duplicate(shown));
             }
         }
+        // Some clients send the header without a value before they have a session.
+        found.session = found.session.filter(|id| !id.is_empty());
         Ok(found)
     }
 
@@ -158,6 +160,14 @@ mod tests {
         check_accept(&["application/json;charset=utf-8; Q=0.000 ,text/event-stream"], true, false);
         check_accept(&["text/event-stream;q=0.001", "application/json;q=1"], true, true);
         check_accept(&[""], false, false);
+    }
+
+    #[test]
+    fn a_session_header_without_a_value_is_absent() {
+        for (value, read) in [("", None), ("a", Some("a"))] {
+            let headers = headers(&[("mcp-session-id", value)]);
+            assert_eq!(RequestHeaders::read(&headers).unwrap().session, read);
+        }
     }
 
     #[test]

@@ -82,7 +82,7 @@ pin_project! {
     /// long for the client.
     ///
     /// While data wait, hyper does not poll the body of the answer, so a call that the body drives is suspended, and
-    /// its own timeouts have no effect. Other requests of the connection continue, because they can be those of other
+    /// its own timeouts have no effect. Other requests of the connection continue, because they can belong to other
     /// clients behind the same proxy.
     struct RequestTask<F> {
         #[pin]

@@ -101,7 +101,8 @@ impl Default for ConnectionLimits {
 /// The delay before the next accept if the system has no more descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// The maximum number of rejected connections that are being answered; further ones are closed without an answer.
+/// The maximum number of rejected connections that are being answered; further rejected connections are closed without
+/// an answer.
 const MAX_REJECTIONS: usize = 64;
 
 /// The maximum time for answering one connection that the listener rejects.

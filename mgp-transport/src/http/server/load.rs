@@ -212,7 +212,7 @@ mod tests {
         Principal::new("t", name)
     }
 
-    /// Starts requests of a caller until one is refused.
+    /// Starts requests of a caller until a request is refused.
     fn flood(load: &Arc<Load>, name: &str, bound: usize) -> Vec<LoadGuard> {
         std::iter::from_fn(|| load.admit(&caller(name), bound).ok()).collect()
     }

@@ -81,7 +81,7 @@ use self::tool_paths::ToolPath;
 pub struct HttpService(Arc<ServerState>);
 
 /// A header map is reused for the connection's next request if its capacity is in this range. Reusing a smaller map
-/// costs more than creating one, and a larger one would occupy memory for as long as the connection exists.
+/// costs more than creating a map, and a larger map would occupy memory for as long as the connection exists.
 const REUSED_HEADERS: RangeInclusive<usize> = 7..=32;
 
 /// State shared by all requests.
@@ -124,8 +124,8 @@ impl HttpService {
         self.0.sessions.len()
     }
 
-    /// Ends the GET streams of all legacy sessions (those that belong to no call), as soon as
-    /// their clients have read them.
+    /// Ends the GET streams of all legacy sessions, i.e. the streams that belong to no call, as soon as their clients
+    /// have read them.
     ///
     /// Call this when the server stops, because these streams otherwise stay open as long as their clients do. Calls
     /// and their streams continue.
@@ -279,13 +279,12 @@ impl ReceivedRequest<'_> {
         self.session(&self.principal()?)
     }
 
-    /// Returns the session that a legacy request names; fails if the revision of the request is
-    /// not that of the session.
+    /// Returns the session that a legacy request names; fails if the revision of the request is unknown.
     fn session(&self, principal: &Principal) -> Result<Arc<Session>, Refusal> {
         let id = self.headers.session.ok_or(Refusal::NoSession)?;
         let found = self.state.sessions.find(id, principal);
         let session = found.ok_or(Refusal::UnknownSession)?;
-        self.headers.check_legacy_revision(session.rules().revision())?;
+        self.headers.check_legacy_revision()?;
         Ok(session)
     }
 

@@ -204,15 +204,7 @@ impl Stream {
         if let Some(stream) = self.number {
             push_id(&mut event, EventId { stream, number });
         }
-        event.extend_from_slice(b"data: ");
-        // A message can contain line breaks; each of its lines then gets a `data:` prefix.
-        for (at, line) in message.split(|byte| matches!(byte, b'\n' | b'\r')).enumerate() {
-            if at > 0 {
-                event.extend_from_slice(b"\ndata: ");
-            }
-            event.extend_from_slice(line);
-        }
-        event.extend_from_slice(b"\n\n");
+        push_data(&mut event, message);
         event
     }
 
@@ -310,7 +302,8 @@ impl Stream {
         }
     }
 
-    /// Returns all unread events as one piece; `None` if the stream has ended, or another reader has replaced this one.
+    /// Returns all unread events as one piece; `None` if the stream has ended, or another reader has replaced this
+    /// reader.
     pub(super) fn poll_read(&self, reader: u64, task: &Task<'_>) -> Poll<Option<Bytes>> {
         let mut state = self.state.lock();
         if state.reader != reader {
@@ -393,6 +386,19 @@ impl Drop for Stream {
     fn drop(&mut self) {
         self.budget.remove(self.state.lock().held);
     }
+}
+
+/// Writes a message as the data of an event, and the end of the event.
+pub(super) fn push_data(event: &mut Vec<u8>, message: &[u8]) {
+    event.extend_from_slice(b"data: ");
+    // A message can contain line breaks; each of its lines then gets a `data:` prefix.
+    for (at, line) in message.split(|byte| matches!(byte, b'\n' | b'\r')).enumerate() {
+        if at > 0 {
+            event.extend_from_slice(b"\ndata: ");
+        }
+        event.extend_from_slice(line);
+    }
+    event.extend_from_slice(b"\n\n");
 }
 
 fn push_id(event: &mut Vec<u8>, id: EventId) {

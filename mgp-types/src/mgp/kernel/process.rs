@@ -135,7 +135,7 @@ record! {
         def pinned: Vec<String>,
         /// The names of the cached tools.
         def cached: Vec<String>,
-        /// The number of tokens that these tools and the kernel's own tools cost.
+        /// The cost in tokens of the pinned tools, the cached tools and the kernel's own tools.
         req total_tokens: u64,
         /// The maximum number of tokens for tools, search results included.
         req max_tokens: u64,

@@ -144,7 +144,7 @@ record! {
         req server_id: String,
         /// The number of the server's tools that the agent is allowed to use.
         req tools: u64,
-        /// The number of tokens that these tools cost.
+        /// The cost in tokens of the tools that the agent is allowed to use.
         req tokens: u64,
     }
 }

@@ -1,7 +1,6 @@
 //! An audit sink in memory.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -120,11 +119,7 @@ impl Default for MemoryAudit {
     }
 }
 
-impl fmt::Debug for MemoryAudit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MemoryAudit({} of {})", self.0.state.lock().ring.len(), self.0.capacity)
-    }
-}
+crate::opaque_debug!(MemoryAudit);
 
 impl AuditSink for MemoryAudit {
     fn begin(&self, mut start: CallRecord) -> AuditFuture<Ticket> {

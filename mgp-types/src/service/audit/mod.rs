@@ -60,7 +60,7 @@ pub trait AuditSink: Send + Sync {
 
     /// Records an event other than a call: a grant, a connection, rejected arguments.
     ///
-    /// The event is passed to the sink before this function returns; the returned future completes
+    /// The sink has taken the event when this method returns, even if the future is never polled; the future completes
     /// when the event is stored.
     ///
     /// # Errors
@@ -101,15 +101,7 @@ impl<T: Send> IntoFuture for AuditFuture<T> {
     }
 }
 
-impl<T> std::fmt::Debug for AuditFuture<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Ready(Ok(_)) => "Ready",
-            Self::Ready(Err(_)) => "Ready(unaudited)",
-            Self::Later(_) => "Later",
-        })
-    }
-}
+crate::opaque_debug!(AuditFuture<T>);
 
 /// The error when an event cannot be recorded.
 #[derive(Clone, Debug, thiserror::Error)]

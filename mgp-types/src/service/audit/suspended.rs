@@ -2,7 +2,6 @@
 //! answers.
 
 use std::collections::{HashMap, VecDeque};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,7 +70,7 @@ impl<T> SuspendedCalls<T> {
         self.calls.remove(index).map(|call| (call.start, call.data))
     }
 
-    /// Returns the place of the oldest call of the caller with the most calls.
+    /// Returns the index of the oldest call of the caller with the most calls.
     fn oldest_of_most(&self) -> Option<usize> {
         let mut counts = HashMap::<&Principal, usize>::new();
         for call in &self.calls {
@@ -99,8 +98,4 @@ impl<T> Default for SuspendedCalls<T> {
     }
 }
 
-impl<T> fmt::Debug for SuspendedCalls<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Suspended({})", self.calls.len())
-    }
-}
+crate::opaque_debug!(SuspendedCalls<T>);

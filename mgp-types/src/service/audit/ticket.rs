@@ -1,6 +1,5 @@
 //! Tickets: each permits one call to run, and always results in an audit record.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::{AuditOutcome, CallRecord, EndedCall};
@@ -73,8 +72,4 @@ impl Drop for Ticket {
     }
 }
 
-impl fmt::Debug for Ticket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Ticket({})", self.start.key)
-    }
-}
+crate::opaque_debug!(Ticket);

@@ -53,6 +53,24 @@ enum ParamsSlot<'a> {
     Raw(&'a RawValue),
 }
 
+impl ParamsSlot<'_> {
+    fn is_null(&self) -> bool {
+        match self {
+            Self::Read(parts) => parts.is_absent(),
+            Self::Raw(raw) => raw.get() == "null",
+        }
+    }
+}
+
+/// The meaning of `null` as the params of a request. JSON-RPC permits only objects and arrays.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum NullParams {
+    /// The request is refused.
+    Refused,
+    /// The request has no params.
+    Absent,
+}
+
 impl<'a> Envelope<'a> {
     /// Reads the members of a message until its end or the first error, and keeps those that were read.
     #[inline]
@@ -66,13 +84,19 @@ impl<'a> Envelope<'a> {
         read_id(self.id?.get())
     }
 
-    /// Returns whether the members that were read are those of a response.
+    /// Returns whether the members that were read are those of a response. Writers that never leave out a member write
+    /// an empty method in it.
     pub(super) fn is_response(&self) -> bool {
-        self.has_outcome && !self.has_method
+        self.has_outcome && (!self.has_method || self.method.as_deref() == Some(""))
     }
 
-    /// Converts the members of a whole message into the message.
-    pub(super) fn interpret(self, line: &ByteString) -> Result<Parsed, InvalidMessage> {
+    /// Converts the members of a whole message into the message. A notification may have `null` as its params; a
+    /// request only if `null_params` permits it.
+    pub(super) fn interpret(
+        self,
+        line: &ByteString,
+        null_params: NullParams,
+    ) -> Result<Parsed, InvalidMessage> {
         let raw_id = self.id.map(RawValue::get);
         let id = raw_id.and_then(read_id);
         if self.is_response() {
@@ -86,19 +110,25 @@ impl<'a> Envelope<'a> {
             return refuse("a member is repeated");
         }
         let Some(method) = &self.method else { return refuse("`method` must be a string") };
-        if self.has_outcome {
+        let is_present = |member: &&RawValue| member.get() != "null";
+        if [self.result, self.error].iter().flatten().any(is_present) {
             return refuse("a message is a request or a response, not both");
         }
         if raw_id.is_some() && id.is_none() {
             return refuse("`id` must be a string or an integer");
         }
         let method = Method::of(method);
+        let accepts_null = id.is_none() || null_params == NullParams::Absent;
         let params = match self.params {
             None => Params::none(),
+            Some(slot) if accepts_null && slot.is_null() => Params::none(),
             Some(ParamsSlot::Read(parts)) if parts.is_object() => {
                 return Ok(Parsed::Call { id, method, parts });
             }
             Some(ParamsSlot::Read(_)) => return refuse("`params` must be an object"),
+            Some(ParamsSlot::Raw(raw)) if raw.get() == "null" => {
+                return refuse("`params` must be an object");
+            }
             Some(ParamsSlot::Raw(raw)) => Params::split(method.as_str(), line.slice_ref(raw.get()))
                 .map_err(|error| InvalidMessage { id: id.clone(), error: Some(error) })?,
         };
@@ -264,7 +294,8 @@ impl<'de> de::Visitor<'de> for EnvelopeSeed<'_, 'de> {
                     out.repeated |= out.has_method;
                     let raw: &RawValue = map.next_value()?;
                     // The method is read as raw JSON, so that the id can be read even if the method is not a string.
-                    out.has_method = true;
+                    // `null` counts as absent.
+                    out.has_method |= raw.get() != "null";
                     out.method = text_of(raw.get());
                 }
                 "params" => {

@@ -85,6 +85,32 @@ fn arguments_that_are_null_are_absent() {
     assert_eq!(forwarded(r#"{"arguments":{"a":null}}"#), r#"{"arguments":{"a":null}}"#);
 }
 
+/// JSON-RPC forbids `null` here, so a client's request with it is refused; but a notification has no answer that could
+/// report that, and servers written in some languages send it.
+#[test]
+fn null_params_are_absent_in_notifications_and_in_requests_of_servers() {
+    for line in [
+        r#"{"jsonrpc":"2.0","method":"notifications/initialized","params":null}"#,
+        r#"{"params": null,"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+    ] {
+        let Message::Notification { params, .. } = parse(line) else { panic!("{line}") };
+        assert!(params.is_none(), "{line}");
+    }
+    for line in [
+        r#"{"jsonrpc":"2.0","id":1,"method":"roots/list","params":null}"#,
+        r#"{"params":null,"jsonrpc":"2.0","id":1,"method":"roots/list"}"#,
+    ] {
+        refused(line, -32600, 1);
+        let read = Message::parse_server_line(line.into()).unwrap();
+        let Message::Request { params, .. } = read else { panic!("{line}") };
+        assert!(params.is_none(), "{line}");
+    }
+    for params in ["[]", "7", "true", "\"x\""] {
+        let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{params}}}"#);
+        assert!(Message::parse_server_line(line.into()).is_err(), "{params}");
+    }
+}
+
 /// Without these limits, a line of 16 MiB could contain eight million messages, or millions of names with escapes.
 #[test]
 fn the_size_of_batches_and_escapes_is_bounded() {
@@ -180,6 +206,15 @@ fn a_response_whose_other_member_is_null_is_read() {
         r#"{"jsonrpc":"2.0","id":7,"result":null,"error":{"code":-32601,"message":"unknown"}}"#;
     let Message::Response { outcome: Err(error), .. } = parse(line) else { panic!("an error") };
     assert_eq!((error.code().0, error.message()), (-32601, "unknown"));
+    // Writers that never leave out a member write those of requests, too.
+    for method in ["null", "\"\""] {
+        let line = format!(
+            r#"{{"jsonrpc":"2.0","id":7,"method":{method},"params":null,"result":{{}},"error":null}}"#
+        );
+        assert!(matches!(parse(&line), Message::Response { outcome: Ok(_), .. }), "{line}");
+    }
+    let line = r#"{"jsonrpc":"2.0","id":7,"method":"ping","result":null,"error":null}"#;
+    assert!(matches!(parse(line), Message::Request { .. }));
     // A result of null alone stays a result.
     assert!(matches!(
         parse(r#"{"jsonrpc":"2.0","id":7,"result":null}"#),

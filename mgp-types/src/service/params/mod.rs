@@ -115,6 +115,11 @@ impl Parts {
     pub(super) fn is_object(&self) -> bool {
         self.shape == Shape::Object
     }
+
+    /// Returns whether the params are `null`, which counts as absent.
+    pub(super) fn is_absent(&self) -> bool {
+        self.shape == Shape::Absent
+    }
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -255,7 +260,7 @@ impl Params {
         ByteString::try_from(text).map_or_else(|_| Self::default(), |text| Self { text, parts })
     }
 
-    /// Reads the text of a params value, and splits it into its parts.
+    /// Reads the text of a params value, and splits it into its parts; `null` becomes absent params.
     ///
     /// # Errors
     /// Returns −32700 if the text is not JSON, `arguments` is repeated, or too many member names contain escapes.

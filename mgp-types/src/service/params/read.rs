@@ -128,7 +128,7 @@ impl<'de> de::Visitor<'de> for PartsSeed<'_> {
     }
 
     fn visit_unit<E: de::Error>(self) -> Result<Parts, E> {
-        Ok(Self::other())
+        Ok(Parts::default())
     }
 
     fn visit_bool<E: de::Error>(self, _: bool) -> Result<Parts, E> {

@@ -108,7 +108,8 @@ impl Filters {
             };
             return checked.err().map(|failure| without_force(&failure));
         }
-        // The audit log has the events of all tenants.
+        // The audit log has the events of all tenants, so an unknown name may be an agent of another one: only add a
+        // note.
         known.note_on_unknown_agent(self.agent.as_deref()?)
     }
 }

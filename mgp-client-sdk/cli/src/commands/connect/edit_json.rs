@@ -8,8 +8,7 @@ const MAX_DEPTH: usize = 128;
 
 /// Sets a member of the object at a path. A missing object is created at the top level.
 ///
-/// # Errors
-/// If the file is not a JSON object, or the value at the path is not one.
+/// # Errors If the file is not a JSON object, or the value at the path is not an object.
 pub(super) fn put(text: &str, path: &[String], name: &str, value: &str) -> Result<String, String> {
     let unit = indent_unit(text);
     let table = path.first().map(String::as_str).unwrap_or_default();
@@ -116,7 +115,7 @@ fn is_blank(text: &str) -> bool {
     text.trim_start_matches('\u{feff}').trim().is_empty()
 }
 
-/// Returns the indentation that a file uses, i.e. that of its first indented line.
+/// Returns the indentation that a file uses, i.e. the indentation of its first indented line.
 fn indent_unit(text: &str) -> &str {
     let indents = text.lines().map(|line| &line[..line.len() - line.trim_start().len()]);
     indents.into_iter().find(|indent| !indent.is_empty() && indent.len() <= 8).unwrap_or("  ")

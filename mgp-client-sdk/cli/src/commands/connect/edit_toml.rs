@@ -53,7 +53,7 @@ pub(super) fn remove(
     Ok(Some((keep_line_ends(text, document.to_string()), removed.to_string())))
 }
 
-/// Returns the table at a path; a missing one is created without a header of its own.
+/// Returns the table at a path; a missing table is created without a header of its own.
 fn table_or_new<'a>(
     document: &'a mut DocumentMut,
     path: &[String],

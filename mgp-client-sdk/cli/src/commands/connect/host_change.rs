@@ -106,7 +106,7 @@ impl HostChange {
         (lines(self.text.as_deref().unwrap_or_default()), lines(&self.change.after))
     }
 
-    /// Returns the servers that the host will still start besides mgp.
+    /// Returns the servers that the host will still start in addition to mgp.
     pub(in crate::commands) fn beside(&self) -> &[String] {
         &self.change.beside
     }

@@ -1,4 +1,4 @@
-//! Compares the servers in a host's file with those of mgp's configuration.
+//! Compares the servers in a host's file with the servers of mgp's configuration.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -46,8 +46,8 @@ pub(crate) struct Record {
     /// The entry of mgp in the file after the change, as JSON.
     #[serde(default)]
     entry: Option<String>,
-    /// The entries that `mgp connect` has removed from the file: those of servers that mgp has too, if `--replace` was
-    /// given, and an entry of another server that had mgp's name.
+    /// The entries that `mgp connect` has removed from the file: entries of servers that mgp has too, if `--replace`
+    /// was given, and an entry of another server that had mgp's name.
     pub(crate) taken: Vec<TakenEntry>,
 }
 
@@ -118,8 +118,8 @@ impl Record {
         (digest(&text) == self.before_sha256).then_some(text)
     }
 
-    /// Returns whether the entry with mgp's name is the one that `mgp connect` wrote, even if it was edited since. An
-    /// entry that cannot be read as that of a server must still have the program that was written.
+    /// Returns whether `mgp connect` wrote the entry with mgp's name, even if the entry was edited since. An entry that
+    /// cannot be read as the entry of a server must still have the program that was written.
     fn is_own(&self, now: Option<&String>, starts_mgp: Option<bool>) -> bool {
         let (None, Some(now), Some(written)) = (starts_mgp, now, &self.entry) else {
             return starts_mgp != Some(false);
@@ -135,8 +135,8 @@ impl Record {
     }
 
     /// Returns the text of a file without the entry of mgp, and with the removed entries put back. An entry of another
-    /// program that has replaced that of mgp stays. `starts_mgp` is `None` if the entry cannot be read as that of a
-    /// server.
+    /// program that has replaced mgp's entry stays. `starts_mgp` is `None` if the entry cannot be read as the entry of
+    /// a server.
     pub(crate) fn restore(
         &self,
         syntax: Syntax,

@@ -26,7 +26,7 @@ const MAX_CHANGES: usize = 20;
 /// The maximum size of the file that stores the changes. The oldest changes are dropped to stay below it.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// The maximum size of a file's text that is stored with the change. A longer one is only in the back-up.
+/// The maximum size of a file's text that is stored with the change. A longer text is only in the back-up.
 const MAX_STORED_BYTES: usize = 1 << 20;
 
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -164,7 +164,12 @@ pub(super) fn remember(
         backup,
     });
     loop {
-        let text = serde_json::to_vec(&changes)?;
+        let text = serde_json::to_vec(&changes).map_err(|error| {
+            let file = file.display();
+            Failure::failed(format!(
+                "the change of `{file}` cannot be recorded: {error}; use folders with UTF-8 names"
+            ))
+        })?;
         if changes.len() <= MAX_CHANGES && text.len() as u64 <= MAX_BYTES {
             return Ok(store.replace(&lock, &text)?);
         }
@@ -273,7 +278,8 @@ impl FileChange {
 
     /// Returns the current text of a file without this change.
     ///
-    /// Fails if the change cannot be separated from the later ones, e.g. because these include the entry of mgp itself.
+    /// Fails if the change cannot be separated from the later ones, e.g. because the later changes include the entry of
+    /// mgp itself.
     fn merged(
         &self,
         global: &Global,

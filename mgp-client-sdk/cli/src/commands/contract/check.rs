@@ -16,7 +16,7 @@ use crate::output::{Cell, Color, Output, Render, plural, print};
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct CheckReport {
     /// The number of required tools that are missing or broke their contract. A server that could not be checked counts
-    /// as one.
+    /// as one required tool.
     broken: usize,
     /// The result for each server.
     servers: Vec<ServerCheck>,

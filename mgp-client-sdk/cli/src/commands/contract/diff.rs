@@ -35,7 +35,7 @@ pub(super) struct ToolDiff {
     version: Option<String>,
     /// `true` if the version of the later definition is too low.
     is_too_low: bool,
-    /// The changes.
+    /// The changes from the earlier definition to the later one.
     changes: Vec<ChangeRow>,
 }
 

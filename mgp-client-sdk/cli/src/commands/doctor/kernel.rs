@@ -52,8 +52,8 @@ impl KernelState {
         Some(check.for_server(id))
     }
 
-    /// Reports the variables named in the configuration that only this shell has, and those that only the running
-    /// kernel has, without their values.
+    /// Reports the variables named in the configuration that only this shell has or that only the running kernel has,
+    /// without their values.
     pub(super) fn check_variables(&self, config: &Config) -> Vec<Check> {
         let Some(info) = &self.info else { return Vec::new() };
         let (mut here, mut there) = (Vec::new(), Vec::new());

@@ -36,7 +36,7 @@ enum PinTarget<'a> {
 }
 
 impl ToolInventory {
-    /// Collects the tools that the started servers have listed; for other servers, those that the kernel knows.
+    /// Collects the tools that the started servers have listed; for other servers, the tools that the kernel knows.
     pub(super) fn new(
         servers: &[ServerConfig],
         reports: &[ServerReport],
@@ -65,6 +65,11 @@ impl ToolInventory {
             Tool::new(&tool.server_id, name, tool.tokens)
         }));
         inventory
+    }
+
+    /// Returns the ids of the servers and the names of their tools.
+    pub(super) fn names(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.tools.iter().map(|tool| (tool.server.as_str(), tool.name.as_str()))
     }
 
     /// Resolves a pin like the tool index: by full id, else as the only tool with that name.

@@ -30,9 +30,9 @@ pub(crate) struct Report {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Check {
-    /// `config`, `environment`, `host`, `state`, `audit`, `kernel`, `keys`, `limits`, `pins`, or `server`.
+    /// `config`, `environment`, `host`, `state`, `audit`, `kernel`, `keys`, `limits`, `pins`, `names`, or `server`.
     pub(super) about: &'static str,
-    /// The server, if the check is about one.
+    /// The server, if the check is about a server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) server: Option<String>,
     /// The result.
@@ -116,8 +116,10 @@ impl Render for Report {
             return;
         }
         let works = servers - broken;
+        let work = if *servers == 1 { "works" } else { "work" };
         out.line(format!(
-            "{works} of {servers} servers work, with {} in all; a full list costs {}",
+            "{works} of {} {work}, with {} in all; a full list costs {}",
+            plural(*servers, "server"),
             plural(*tools, "tool"),
             plural(*tokens, "token")
         ));

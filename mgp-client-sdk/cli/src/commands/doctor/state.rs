@@ -159,8 +159,9 @@ pub(super) async fn check_keys(global: &Global) -> Option<Check> {
     if !file.exists() {
         return None;
     }
-    Some(match ApiKeys::open(FileKeys::new(&file)).await {
-        Ok(keys) => Check::new("keys", Level::Ok, format!("{keys:?}")),
+    let records = async { ApiKeys::open(FileKeys::new(&file)).await?.records().await };
+    Some(match records.await {
+        Ok(keys) => Check::new("keys", Level::Ok, plural(keys.len(), "API key")),
         Err(error) => Check::new("keys", Level::Fail, error.to_string()).with_fix(format!(
             "repair `{}`, or move it away and create new keys with `mgp keys add`",
             file.display()

@@ -75,34 +75,36 @@ impl StderrTail {
         self.redact(&without_colors(line)).replace(['“', '”'], "\"")
     }
 
-    /// Returns the line that best explains a failure: the last one that mentions an error, else the last non-empty one.
+    /// Returns the line that best explains a failure.
     pub(super) fn best_line(&self) -> Option<String> {
         let tail = self.0.lock();
-        let lines = &tail.lines;
-        // npm prints many error lines, and the first one explains the failure.
-        let npm = |line: &String| {
-            ["npm error", "npm ERR!"].iter().any(|begin| line.starts_with(begin))
-                && !line.contains(" code ")
-        };
-        let names_error = |line: &String| {
-            let line = line.to_lowercase();
-            let is_place = line.starts_with("at ") || line.starts_with("note: ");
-            let words = ["error", "panic", "exception", "fatal"];
-            !is_place && words.iter().any(|word| line.contains(word))
-        };
-        let at = lines
-            .iter()
-            .position(npm)
-            .or_else(|| lines.iter().rposition(names_error))
-            .or_else(|| lines.iter().rposition(|line| !line.is_empty()))?;
-        let line = lines[at].as_str();
-        // A line that ends with a colon only names a location; the error is on the next line.
-        let rest = lines.get(at + 1).filter(|_| line.ends_with(':'));
-        Some(match rest {
-            Some(rest) => first_line(&format!("{line} {rest}"), MAX_QUOTE_BYTES),
-            None => line.to_owned(),
-        })
+        best_of(&tail.lines.iter().map(String::as_str).collect::<Vec<_>>())
     }
+}
+
+/// Returns the line of a server's standard error that best explains a failure: the last one that mentions an error,
+/// else the last non-empty one.
+pub(in crate::commands) fn best_of(lines: &[&str]) -> Option<String> {
+    // npm prints many error lines, and the first one explains the failure.
+    let npm = |line: &&str| {
+        ["npm error", "npm ERR!"].iter().any(|begin| line.starts_with(begin))
+            && !line.contains(" code ")
+    };
+    let names_error = |line: &&str| {
+        let line = line.to_lowercase();
+        let is_place = line.starts_with("at ") || line.starts_with("note: ");
+        let words = ["error", "panic", "exception", "fatal"];
+        !is_place && words.iter().any(|word| line.contains(word))
+    };
+    let at = lines
+        .iter()
+        .position(npm)
+        .or_else(|| lines.iter().rposition(names_error))
+        .or_else(|| lines.iter().rposition(|line| !line.is_empty()))?;
+    // A line that ends with a colon only names a location; the error is on the next line.
+    let rest = lines.get(at + 1).filter(|_| lines[at].ends_with(':'));
+    let line = rest.map_or_else(|| lines[at].to_owned(), |rest| format!("{} {rest}", lines[at]));
+    Some(first_line(&line, MAX_QUOTE_BYTES))
 }
 
 fn without_colors(line: &str) -> Cow<'_, str> {

@@ -18,7 +18,8 @@ use crate::commands::connect::connected_agents;
 use crate::commands::grant::{self, GrantResult, NewAccess};
 use crate::commands::import::planned_config;
 use crate::commands::known_names::KnownNames;
-use crate::config_file::ConfigFile;
+use crate::commands::probe::find_program;
+use crate::config_file::{self, ConfigFile};
 use crate::exit::{CliResult, Failure};
 use crate::operator::admit_edit;
 use crate::output::{Output, Render, first_line, print, print_note};
@@ -62,7 +63,7 @@ pub(crate) struct Add {
     /// Working folder of the program
     #[arg(long, value_name = "DIR", requires = "command", conflicts_with = "url")]
     cwd: Option<String>,
-    /// Era of MCP to use with a program or URL; the default is the newest one it supports
+    /// Era of MCP to use with a program or URL; the default is the newest era that the server supports
     #[arg(long, requires = "target", value_parser = ["auto", "modern", "legacy"])]
     era: Option<String>,
     /// Agent that gets access; the default is `default`, the agents of connected hosts, and those of your configuration
@@ -126,6 +127,7 @@ pub(super) async fn run(global: &Global, add: &Add) -> CliResult {
     }
     let file = add.config.file_to_edit()?;
     valid_id(&file, add, &add.id)?;
+    check_words(&add.command)?;
     // The entry is planned as an import of one server, so that it gets the same checks and the same format.
     let text = json!({ "mcpServers": { &*add.id: entry(add) } }).to_string();
     let import = read_own(Path::new("mgp servers add"), &text)?;
@@ -148,6 +150,19 @@ pub(super) async fn run(global: &Global, add: &Add) -> CliResult {
     admit_edit(global, &add.config).await?;
     let result = AddResult { id: add.id.clone(), file, notes, granted: Vec::new() };
     finish_add(global, add, &plan, result).await
+}
+
+/// Refuses a program together with its arguments in one word, which quotes around all of them cause.
+fn check_words(command: &[String]) -> CliResult {
+    let [line] = command else { return Ok(()) };
+    let program = line.split_once(' ').map_or("", |(program, _)| program);
+    let is_name = !program.contains(std::path::is_separator) && !program.starts_with(['~', '$']);
+    if program.is_empty() || !is_name || find_program(line, Path::new("."), None).is_ok() {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "there is no program `{line}`; write it without quotes around its arguments: `-- {line}`"
+    )))
 }
 
 /// Refuses a text that cannot be the id of a new server in a configuration file. The kernel uses no tool of a server
@@ -218,7 +233,7 @@ pub(super) async fn finish_add(
         ));
     }
     if add.no_grant {
-        plan.apply()?;
+        config_file::apply(plan)?;
         // The kernel must be asked to reload the configuration here; `apply_and_grant` does that itself.
         control::reload(global).await;
     } else {
@@ -276,10 +291,7 @@ async fn apply_and_grant(
         tools: BTreeMap::new(),
         because: "mgp servers add".to_owned(),
     };
-    let write = || {
-        plan.apply()?;
-        Ok(())
-    };
+    let write = || config_file::apply(plan).map(drop);
     let wanted = agents.into_iter().map(access).collect();
     grant::grant_access(global, &config, wanted, write, || Ok(())).await
 }

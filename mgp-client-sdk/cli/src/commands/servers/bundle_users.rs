@@ -44,7 +44,7 @@ pub(super) fn add_user(folder: &Path, config: &Path) -> io::Result<()> {
     }
     let line = config.to_str().filter(|line| !line.contains(['\n', '\r'])).unwrap_or(UNKNOWN);
     let mut list = OpenOptions::new().append(true).create(true).open(&path)?;
-    // The list may end with a part of a line, which a killed process left.
+    // A killed process may have left half a line at the end, so begin with a line break.
     list.write_all(format!("\n{line}\n").as_bytes())
 }
 
@@ -69,7 +69,7 @@ pub(super) struct BundleUsers {
 }
 
 impl BundleUsers {
-    /// Reads the configuration files in the list of a bundle's folder, and these further ones.
+    /// Reads the configuration files in the list of a bundle's folder, and the given further files.
     pub(super) fn read<'a>(folder: &Path, more: impl Iterator<Item = &'a Path>) -> Self {
         let read = |listed: Vec<PathBuf>| {
             let files: BTreeSet<PathBuf> =

@@ -6,15 +6,18 @@ use std::time::Duration;
 use clap::Args;
 use mgp_client_sdk::Client;
 use mgp_types::method::{KernelServersLogs, KernelServersRestart, KernelServersStart, Request};
-use mgp_types::mgp::{KernelServerLogsParams, KernelServerParams, KernelServerResult, ServerState};
+use mgp_types::mgp::{
+    KernelLogLine, KernelServerLogsParams, KernelServerParams, KernelServerResult, ServerState,
+};
 use tokio::time::{Instant, sleep};
 
 use super::POLL_INTERVAL;
 use super::list::fetch_server;
 use crate::args::Global;
 use crate::commands::known_names::{DISABLED, check_running, disabled};
+use crate::commands::probe::best_of;
 use crate::exit::{CliResult, Failure};
-use crate::output::{ActionReport, first_line, print_note};
+use crate::output::{ActionReport, print_note};
 use crate::{control, time_args};
 
 /// The maximum time to wait for a start; normally the server's own `start_timeout` expires first.
@@ -22,6 +25,12 @@ const START_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// The time after which a command prints that it still waits.
 const NOTE_DELAY: Duration = Duration::from_secs(3);
+
+/// The maximum number of lines of a server's standard error among which the explanation of a failure is searched.
+const MAX_LINES: u64 = 50;
+
+/// The maximum age of these lines before the last one. Older lines belong to earlier starts.
+const MAX_AGE: Duration = Duration::from_secs(5);
 
 /// A server and a time limit.
 #[derive(Clone, Debug, Args)]
@@ -95,16 +104,20 @@ fn is_settled(state: &ServerState) -> bool {
     matches!(state, ServerState::Connected | ServerState::Error | ServerState::Restarting)
 }
 
-/// Returns the reason why a server is not connected, with the last line of its standard error.
+/// Returns the reason why a server is not connected, with the line of its standard error that explains it best.
 async fn failure_reason(client: &Client, server: &str) -> String {
     let error = fetch_server(client, server).await.ok().flatten().and_then(|server| server.error);
     let error = error.unwrap_or_else(|| "it is not running".to_owned());
     let mut params = KernelServerLogsParams::new(server);
-    params.lines = Some(1);
+    params.lines = Some(MAX_LINES);
     let lines = client.request::<KernelServersLogs>(&params).await.map(|result| result.lines);
-    let stderr = match lines.unwrap_or_default().pop() {
-        Some(line) => format!("; it wrote: {}", first_line(&line.text, 200)),
-        None => String::new(),
+    let lines = lines.unwrap_or_default();
+    let last = lines.last().and_then(|line| line.at.to_system_time());
+    let is_recent = |line: &&KernelLogLine| {
+        let times = last.zip(line.at.to_system_time());
+        times.and_then(|(last, at)| last.duration_since(at).ok()).is_some_and(|age| age < MAX_AGE)
     };
+    let recent: Vec<&str> = lines.iter().filter(is_recent).map(|line| &*line.text).collect();
+    let stderr = best_of(&recent).map(|line| format!("; it wrote: {line}")).unwrap_or_default();
     format!("{server} is not connected: {error}{stderr}; run `mgp doctor {server}`")
 }

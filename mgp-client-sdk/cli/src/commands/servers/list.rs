@@ -9,7 +9,13 @@ use crate::args::Global;
 use crate::commands::known_names::{DISABLED, check_running};
 use crate::control;
 use crate::exit::CliResult;
-use crate::output::{Cell, Color, Output, Render, first_line, print, print_note};
+use crate::output::{Cell, Color, Output, Render, first_line, plural, print, print_note};
+
+/// The maximum length of the command line or URL of a server in the table.
+const MAX_REACH: usize = 400;
+
+/// The maximum length of the problem of a server below the table.
+const MAX_PROBLEM: usize = 1000;
 
 /// All servers, or the named one.
 #[derive(Debug, Serialize)]
@@ -32,8 +38,6 @@ impl Render for ServerList {
             return render_server(server, out);
         }
         let rows = self.servers.iter().map(|server| {
-            // Shows the problem if there is one, else the command line or URL of the server.
-            let text = server.error.as_ref().or(server.lacks.as_ref()).unwrap_or(&server.reach);
             [
                 server.id.as_str().into(),
                 state_cell(server),
@@ -41,10 +45,16 @@ impl Render for ServerList {
                 Cell::number(server.tools),
                 Cell::number(server.tokens),
                 Cell::number(server.restarts),
-                first_line(text, 90).into(),
+                first_line(&server.reach, MAX_REACH).into(),
             ]
         });
         out.table(["ID", "STATE", "ERA", "TOOLS", "TOKENS", "RESTARTS", "RUNS"], rows);
+        // In the table, a terminal could lack the room for a problem and its remedy.
+        for server in &self.servers {
+            if let Some(problem) = server.error.as_ref().or(server.lacks.as_ref()) {
+                out.hint(format!("{}: {}", server.id, first_line(problem, MAX_PROBLEM)));
+            }
+        }
     }
 }
 
@@ -65,7 +75,7 @@ fn render_server(server: &KernelServer, out: &mut Output) {
         ("era", server.era.clone()),
         ("MCP", server.protocol_version.clone()),
         ("MGP", mgp),
-        ("tools", Some(format!("{}, {} tokens", server.tools, server.tokens))),
+        ("tools", Some(format!("{}, {}", server.tools, plural(server.tokens, "token")))),
         ("lacks", server.lacks.clone()),
         ("configured in", Some(server.source.clone())),
     ];
@@ -103,7 +113,7 @@ fn state_cell(server: &KernelServer) -> Cell {
     Cell::from(word).color(color)
 }
 
-/// Lists all servers of the kernel, or shows one in full.
+/// Lists all servers of the kernel, or shows one server in full.
 pub(super) async fn run(global: &Global, server: Option<&str>) -> CliResult {
     let client = control::connect_or_start(global).await?;
     let mut params = KernelServersParams::new();
@@ -120,8 +130,8 @@ pub(super) async fn run(global: &Global, server: Option<&str>) -> CliResult {
     print(global, &ServerList { servers: all, is_named: server.is_some() })
 }
 
-/// Prints the findings about the configuration, which may be the reason why the kernel lacks a server: those of one
-/// severity, or all.
+/// Prints the findings about the configuration, which may be the reason why the kernel lacks a server. Prints the
+/// findings of one severity, or all.
 async fn note_findings(global: &Global, client: &Client, severity: Option<&str>) -> CliResult {
     for finding in client.request::<KernelInfo>(&KernelInfoParams::new()).await?.findings {
         if severity.is_some_and(|severity| severity != finding.severity) {

@@ -234,7 +234,7 @@ fn plan(file: &Path, import: &Import) -> CliResult<Plan> {
     }
 }
 
-/// Writes a description of the server: its name, what it starts, and the values for which it asks.
+/// Writes a description of the server: its name, its program or URL, and the values for which it asks.
 fn card(out: &mut Output, offer: &Offer, id: &str, needs: &[Need], config: &Config) {
     let (title, version, description) = offer.about();
     let title = title.unwrap_or_default();
@@ -325,7 +325,7 @@ fn given(add: &Add, needs: &[Need]) -> Answers {
     answers
 }
 
-/// Asks the person for the missing values, and stores the secret ones.
+/// Asks the person for the missing values, and stores the secret values.
 fn answers(
     global: &Global,
     add: &Add,

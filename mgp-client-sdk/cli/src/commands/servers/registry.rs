@@ -35,8 +35,8 @@ const MAX_FILE_BYTES: u64 = 64 << 20;
 /// A local copy of a registry's list that is at least this old is updated before it is used.
 const FRESH: Duration = Duration::from_hours(12);
 
-/// The time before the last update of a local copy for which an update requests the changes again, because the clock of
-/// this machine may have been ahead of that of the registry.
+/// The length of the time before the last update of a local copy for which an update requests the changes again. The
+/// clock of this machine may have been ahead of the registry's clock.
 const OVERLAP: Duration = Duration::from_hours(24);
 
 /// A place that lists published servers.
@@ -56,7 +56,7 @@ struct Copy {
 }
 
 impl Registry {
-    /// Opens the registry that the person named, else the configured one.
+    /// Opens the registry that the person named, else the configured registry.
     pub(super) async fn open(
         global: &Global,
         config: &ConfigArg,
@@ -192,7 +192,7 @@ impl Registry {
     }
 }
 
-/// Returns the last entry of each name, without those that are withdrawn.
+/// Returns the last entry of each name; withdrawn entries are left out.
 fn latest(entries: impl Iterator<Item = Value>) -> Vec<PublishedServer> {
     let servers = entries.take(MAX_SERVERS).filter_map(|entry| PublishedServer::new(entry).ok());
     let named: BTreeMap<String, PublishedServer> =

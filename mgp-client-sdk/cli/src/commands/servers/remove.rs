@@ -49,18 +49,25 @@ pub(super) async fn run(global: &Global, arg: &ConfiguredServer) -> CliResult {
         admit_edit(global, &arg.config).await?;
         let former = login::configured_in(&file, id);
         let bundle = bundle_folder(global, former.as_ref().map(|(server, _)| server), id)?;
-        let pins = own.remove_server(id)?;
+        let mut pins = own.remove_server(id)?;
+        // Several agents can have the same pin.
+        pins.sort();
+        pins.dedup();
         let mut notes = forget(global, arg, former).await?;
         notes.extend(bundle.map(|folder| remove_bundle(&folder, arg)));
         if !pins.is_empty() {
             notes.push(format!("removed with it: the pins {}", pins.join(", ")));
         }
         notes.extend(kept_secrets(global, id)?);
+        notes.extend(arg.config.approval_note());
         return removed.with_notes(notes).print(global);
     }
-    // A server that is not in the configuration file might have been registered at run time.
+    // A server that is not in the configuration file might have been registered at run time, even if the project of
+    // this folder has another one with its id.
+    let is_in_other_file = ConfigFile::file_with(id).is_some();
     let client = match control::connect_to_change(global).await {
         Ok(client) => client,
+        Err(failure) if failure.is_no_kernel() && is_in_other_file => return in_file,
         Err(failure) if failure.is_no_kernel() => {
             let failure = in_file.err().unwrap_or(failure);
             return Err(Failure::usage(format!(
@@ -69,7 +76,11 @@ pub(super) async fn run(global: &Global, arg: &ConfiguredServer) -> CliResult {
         }
         Err(failure) => return Err(failure),
     };
-    check_running(&client, id).await?;
+    let running = check_running(&client, id).await;
+    if is_in_other_file && !running.as_ref().is_ok_and(|server| server.source == "registered") {
+        return in_file;
+    }
+    running?;
     let result = client.mgp().discovery_deregister(&DeregisterParams::new(&**id)).await?;
     let end = Instant::now() + REMOVE_TIMEOUT;
     let mut is_there = result.status != RegistrationStatus::Deregistered;

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::registry::Registry;
 use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
-use crate::output::{Cell, Output, Render, first_line, print};
+use crate::output::{Cell, Output, Render, first_line, plural, print};
 
 /// `mgp servers search`.
 #[derive(Clone, Debug, Args)]
@@ -22,7 +22,7 @@ pub(crate) struct Search {
     /// Purpose of the server, in words
     #[arg(required = true)]
     words: Vec<String>,
-    /// Number of servers, the best ones
+    /// Maximum number of servers to show, best matches first
     #[arg(long, short = 'n', value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=100))]
     limit: u16,
     /// Ask the registry for changes now
@@ -78,8 +78,9 @@ struct FoundServer {
 
 impl Render for FoundServers {
     fn render(&self, out: &mut Output) {
+        let searched = plural(self.searched, "server");
         if self.servers.is_empty() {
-            return out.line(format!("none of {} servers fits; use other words", self.searched));
+            return out.line(format!("none of {searched} fits; use other words"));
         }
         let rows = self.servers.iter().map(|server| {
             [
@@ -91,10 +92,7 @@ impl Render for FoundServers {
         });
         out.table(["NAME", "VERSION", "RUNS", "DESCRIPTION"], rows);
         let name = &self.servers[0].name;
-        out.hint(format!(
-            "{} servers searched; add one with `mgp servers add {name}`",
-            self.searched
-        ));
+        out.hint(format!("{searched} searched; add one with `mgp servers add {name}`"));
     }
 }
 

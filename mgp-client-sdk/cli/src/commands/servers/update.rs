@@ -43,10 +43,10 @@ const START_TIMEOUT: Duration = Duration::from_mins(2);
 pub(crate) struct Update {
     /// Servers; the default is all that came from the registry
     servers: Vec<String>,
-    /// Show what is newer, and change nothing
+    /// Show which servers have newer versions, and change nothing
     #[arg(long)]
     check: bool,
-    /// Version to use instead of the latest, or of the one that npx or uvx runs; for one server
+    /// Version to use instead of the latest version, or of the version that npx or uvx runs; for one server
     #[arg(long, value_name = "VERSION", requires = "servers")]
     version: Option<String>,
     /// Bundle that replaces the server's files; for one server
@@ -71,7 +71,7 @@ pub(crate) struct UpdateReport(Vec<ServerUpdate>);
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ServerUpdate {
-    /// The id.
+    /// The id of the server.
     id: String,
     /// The version that the server had before this command.
     from: String,
@@ -273,7 +273,7 @@ fn plan_package(
     if !update.servers.is_empty() {
         return Err(Failure::failed(how.unwrap_or_else(|| {
             format!(
-                "`{}` has no `published` in its entry, so its newer versions are not known",
+                "`{}` has no `published` in its entry, so its newer versions are not known; write another version into the entry",
                 server.id
             )
         })));
@@ -371,8 +371,8 @@ fn described(server: &PublishedServer) -> Vec<String> {
     lines
 }
 
-/// Compares the server's entry with those of its version and of the new one. Records in the plan which texts to replace
-/// in the entry, and which values to add to it.
+/// Compares the server's entry with the entries of its current and its new version. Records in the plan which texts to
+/// replace in the entry, and which values to add to it.
 fn compare(
     plan: &mut PlannedUpdate,
     server: &ServerConfig,

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::output::{Cell, Color, Output};
+use crate::output::{Cell, Color, Output, plural};
 
 /// The maximum number of lines that are shown for one file.
 const MAX_LINES: usize = 60;
@@ -44,9 +44,8 @@ impl Difference {
             out.status_line(&Cell::from(format!("    {mark}")).color(color), &text[1..]);
         }
         if let Some(more) = self.0.len().checked_sub(MAX_LINES).filter(|more| *more > 0) {
-            out.line(format!(
-                "      and {more} lines more; `mgp setup --dry-run --json` shows all"
-            ));
+            let more = plural(more, "line");
+            out.line(format!("      and {more} more; `mgp setup --dry-run --json` shows all"));
         }
     }
 }

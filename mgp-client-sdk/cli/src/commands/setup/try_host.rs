@@ -32,7 +32,7 @@ use super::SetupResult;
 use crate::args::{ConfigArg, Global};
 use crate::control;
 use crate::exit::{CliResult, Failure};
-use crate::hosts::{KnownHost, home};
+use crate::hosts::{KnownHost, home, is_portable_name};
 use crate::output::{Progress, print_json, print_stderr};
 
 /// The time within which mgp must answer a host.
@@ -60,10 +60,12 @@ pub(crate) struct TryHost {
 struct Usable {
     ready: usize,
     tools: u64,
-    /// Servers among the ready ones that were not started, because their tools are recorded.
+    /// The ready servers that were not started, because their tools are recorded.
     recorded: Vec<String>,
     /// Expected servers that are not ready.
     missing: Vec<String>,
+    /// A name in the list of tools because of which the host may refuse all tools.
+    refused_name: Option<String>,
 }
 
 /// Tries out every host whose configuration file this command has written, all at the same time.
@@ -100,8 +102,9 @@ pub(super) async fn try_hosts(global: &Global, config: &ConfigArg, result: &mut 
                     missing.map(|id| format!("{id} is not ready; `mgp doctor {id}` explains it")),
                 );
                 (report.ready, report.tools) = (Some(usable.ready), Some(usable.tools));
+                report.refused_name = usable.refused_name;
                 report.recorded = usable.recorded;
-                // The servers of the grants are left out, because this command did start them a moment ago.
+                // Leave out the servers of the grants, which this command started a moment ago to read their tools.
                 report.recorded.retain(|id| !granted.iter().any(|one| one.server() == id));
                 late.extend(usable.missing);
             }
@@ -199,12 +202,12 @@ pub(crate) async fn run(try_host: &TryHost) -> CliResult {
         .await;
     let client =
         client.map_err(|error| Failure::failed(format!("it cannot start mgp: {error}")))?;
-    let usable = usable(&client, &try_host.servers, &failed_servers()).await;
+    let usable = usable(&client, try_host, &failed_servers()).await;
     client.close().await;
     print_json(&usable?)
 }
 
-/// Returns the set of failed servers, to which a thread adds those that `mgp setup` writes to standard input.
+/// Returns the set of failed servers, to which a thread adds the servers that `mgp setup` writes to standard input.
 fn failed_servers() -> Arc<Mutex<BTreeSet<String>>> {
     let failed = Arc::<Mutex<BTreeSet<String>>>::default();
     let set = Arc::clone(&failed);
@@ -219,7 +222,7 @@ fn failed_servers() -> Arc<Mutex<BTreeSet<String>>> {
 /// Waits until each expected server is ready or has failed.
 async fn usable(
     client: &Client,
-    expected: &[String],
+    TryHost { host, servers: expected }: &TryHost,
     failed: &Mutex<BTreeSet<String>>,
 ) -> CliResult<Usable> {
     client.list_tools().await?;
@@ -242,7 +245,11 @@ async fn usable(
             let is_recorded = |server: &&ServerSummary| server.status == ServerState::Registered;
             let recorded = servers.iter().filter(is_recorded).map(|server| server.id.clone());
             let recorded = recorded.collect();
-            return Ok(Usable { ready: servers.len(), tools, recorded, missing });
+            let listed = client.list_tools().await.unwrap_or_default();
+            let names = listed.into_iter().map(|tool| tool.name);
+            let refused_name =
+                names.filter(|_| !host.rewrites_names()).find(|name| !is_portable_name(name));
+            return Ok(Usable { ready: servers.len(), tools, recorded, missing, refused_name });
         }
         sleep(POLL_INTERVAL).await;
     }

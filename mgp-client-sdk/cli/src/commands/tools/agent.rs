@@ -1,5 +1,7 @@
 //! Chooses the agent whose view a command shows if the command line names no agent.
 
+use mgp_types::store::Store;
+
 use crate::args::Global;
 use crate::backend;
 use crate::exit::{CliResult, Failure};
@@ -30,8 +32,12 @@ pub(super) async fn agents_with_access(global: &Global) -> CliResult<Vec<String>
 }
 
 async fn named_in_access(global: &Global) -> CliResult<Vec<String>> {
-    let db = state::db(global).await?;
-    let named = mgp_security::Access::named_in(&db, backend::operator().tenant()).await;
+    agents_in_access(&state::db(global).await?).await
+}
+
+/// Returns the agents with an access entry of their own in a store.
+pub(in crate::commands) async fn agents_in_access(store: &dyn Store) -> CliResult<Vec<String>> {
+    let named = mgp_security::Access::named_in(store, backend::operator().tenant()).await;
     let named = named.map_err(|error| Failure::failed(error.to_string()))?.into_iter();
     Ok(named.filter(|agent| *agent != "*" && !agent.starts_with("group:")).collect())
 }

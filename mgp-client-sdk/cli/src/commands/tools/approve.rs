@@ -21,7 +21,8 @@ const MAX_AT_ONCE: usize = 16;
 /// `mgp tools approve`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Approve {
-    /// Tools as SERVER.TOOL (also rejected ones), patterns of them with `*`, or servers: their definitions that wait
+    /// Tools as SERVER.TOOL (also rejected tools), patterns of such names with `*`, or servers, for all their
+    /// definitions that wait
     #[arg(value_name = "TOOL|SERVER", required_unless_present = "all")]
     tools: Vec<String>,
     /// All definitions that wait

@@ -45,6 +45,9 @@ pub(crate) struct RiskProposals {
 
 impl Render for RiskProposals {
     fn render(&self, out: &mut Output) {
+        if self.tools.is_empty() {
+            return;
+        }
         let rows = self.tools.iter().map(|tool| {
             [
                 tool.tool_id.as_str().into(),
@@ -67,7 +70,7 @@ pub(super) async fn run(global: &Global, args: &Risk) -> CliResult {
     }
 }
 
-/// Returns the tools that a name on the command line means: those of a server, or one tool.
+/// Returns the tools that a name on the command line means: all tools of a server, or one tool.
 fn selected(all: Vec<KernelTool>, name: Option<&str>) -> CliResult<Vec<KernelTool>> {
     let Some(name) = name else { return Ok(all) };
     if all.iter().any(|tool| tool.server_id == name) {

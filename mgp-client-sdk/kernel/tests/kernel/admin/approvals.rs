@@ -63,5 +63,4 @@ async fn an_approved_call_runs_once() {
     assert_eq!(states(1, Vec::new()).await, ["denied"]);
     assert_eq!(states(2, Vec::new()).await, ["used", "denied"]);
     assert_eq!(states(2, vec![all[0].clone(), "unknown".to_owned()]).await, ["used"]);
-    world.end().await;
 }

@@ -58,7 +58,6 @@ async fn an_agent_is_refused_every_operator_method_in_every_spelling() {
         }
     }
     assert_eq!(denied, tried);
-    world.end().await;
 }
 
 #[tokio::test]
@@ -70,7 +69,6 @@ async fn an_operator_may_call_the_methods_as_tools() {
     assert!(result.as_str().contains(r#""id":"clock""#), "{result:?}");
     let listed = operator.tools().await.unwrap();
     assert!(listed.iter().all(|tool| !tool.name.contains("kernel")), "no list has them");
-    world.end().await;
 }
 
 #[tokio::test]
@@ -113,5 +111,4 @@ async fn a_key_that_only_reads_shuts_nothing_down() {
     let done = log.query(of("dev.cloto.administered")).await.unwrap().events;
     let done = serde_json::to_string(&done).unwrap();
     assert_eq!(done.matches(r#""method":"mgp/lifecycle/shutdown""#).count(), 2, "{done}");
-    world.end().await;
 }

@@ -45,7 +45,6 @@ async fn a_server_is_stopped_stays_down_and_is_started_again() {
     for method in ["stop", "start", "restart"] {
         assert!(result.contains(&format!("mgp/kernel/servers/{method}")), "{result}");
     }
-    world.end().await;
 }
 
 #[tokio::test]
@@ -58,7 +57,6 @@ async fn a_drained_server_finishes_its_calls_before_it_stops() {
     let result = operator.request::<KernelServersDrain>(&clock).await.unwrap();
     assert_eq!(result.status, ServerState::Disconnected);
     assert!(running.await.unwrap().is_ok(), "the call was finished");
-    world.end().await;
 }
 
 #[tokio::test]
@@ -70,7 +68,6 @@ async fn an_unknown_server_is_named_in_the_error() {
     let params = KernelServerLogsParams::new("clock");
     let lines = operator.request::<KernelServersLogs>(&params).await.unwrap().lines;
     assert!(lines.is_empty(), "a server in this process has no standard error");
-    world.end().await;
 }
 
 #[tokio::test]
@@ -85,7 +82,6 @@ async fn the_kernel_describes_itself_and_can_be_stopped() {
     params.timeout_ms = Some(5000);
     assert!(operator.request::<KernelStop>(&params).await.unwrap().accepted);
     assert_eq!(world.kernel.stop_requested().await, Some(Duration::from_secs(5)));
-    world.end().await;
 }
 
 #[tokio::test]
@@ -97,7 +93,6 @@ async fn a_kernel_whose_audit_log_is_closed_can_be_stopped_but_not_changed() {
     assert!(reload.unwrap_err().to_string().contains("the audit log is closed"));
     assert!(operator.request::<KernelStop>(&KernelStopParams::new()).await.unwrap().accepted);
     assert_eq!(world.kernel.stop_requested().await, None);
-    world.end().await;
 }
 
 #[tokio::test]
@@ -113,5 +108,4 @@ async fn a_server_shows_how_many_of_its_definitions_wait() {
     let why = "1 definition waits for an operator; see `mgp tools ls clock --waiting`";
     assert_eq!(server.lacks.as_deref(), Some(why));
     world.until("the others are found", |world| world.kernel.servers()[0].tools == 2).await;
-    world.end().await;
 }

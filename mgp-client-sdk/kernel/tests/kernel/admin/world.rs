@@ -126,8 +126,4 @@ impl World {
     pub(crate) async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
         mgp_testkit::until(what, async || holds(self)).await;
     }
-
-    pub(crate) async fn end(self) {
-        self.kernel.stop().await;
-    }
 }

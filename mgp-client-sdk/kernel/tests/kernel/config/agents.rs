@@ -105,21 +105,6 @@ async fn limits_of_a_server_count_the_calls_of_all_tenants() {
 }
 
 #[tokio::test]
-async fn an_agent_may_have_a_budget_other_than_that_of_the_kernel() {
-    let world = World::new(&format!(
-        "{OPEN}[kernel.tool_context_budget]\nmax_tokens = 6000\npinned_reserve = 1000\n\
-         discovery_reserve = 1000\ncache_limit = 1000\n[agents.ada]\nbudget = 3000"
-    ))
-    .await;
-    for (agent, expected) in [("ada", 3000), ("bob", 6000)] {
-        let client = world.agent(agent).await;
-        let session = client.request::<ToolsSession>(&SessionParams::new()).await.unwrap();
-        assert_eq!(session.max_tokens, Some(expected), "{agent}");
-    }
-    world.end().await;
-}
-
-#[tokio::test]
 async fn other_pinned_tools_and_budgets_are_announced_to_agents() {
     let search = |more: &str| format!("{OPEN}[kernel]\nsurface = 'search'\n{more}");
     let world = World::new(&search("")).await;

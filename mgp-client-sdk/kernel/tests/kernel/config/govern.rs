@@ -30,20 +30,6 @@ async fn code_of_call(world: &World, tool: &str) -> i32 {
 }
 
 #[tokio::test]
-async fn default_policy_applies_without_an_entry() {
-    let closed =
-        World::new("[[servers]]\nid = 'a'\n{SERVER}\n[servers.mgp]\nrisk = { look = 'safe' }")
-            .await;
-    closed.knows("a").await;
-    assert_eq!(code_of_call(&closed, "look").await, 1001);
-    closed.end().await;
-    let opened = World::new(&open("risk = { look = 'safe' }", "")).await;
-    opened.knows("a").await;
-    assert_eq!(code_of_call(&opened, "look").await, 0);
-    opened.end().await;
-}
-
-#[tokio::test]
 async fn permissions_follow_the_configured_policy() {
     let network = "risk = { fetch_url = 'safe' }\n";
     for (mgp, kernel, expected) in [

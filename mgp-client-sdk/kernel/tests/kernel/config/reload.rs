@@ -1,10 +1,8 @@
 //! Tests of reloading the configuration, and of servers whose tools the kernel knows without starting them.
 
 use mgp_security::AuditQuery;
-use mgp_types::method::{KernelInfo, KernelReload, ToolsSession};
-use mgp_types::mgp::{
-    KernelFinding, KernelInfoParams, KernelReloadParams, ServerState, SessionParams,
-};
+use mgp_types::method::KernelInfo;
+use mgp_types::mgp::{KernelFinding, KernelInfoParams, ServerState};
 
 use super::world::{World, until};
 
@@ -48,29 +46,6 @@ async fn a_change_of_the_file_touches_only_what_changed() {
     log.flush().await.unwrap();
     let result = log.query(AuditQuery::new().event_type("dev.cloto.policy_changed")).await.unwrap();
     assert!(result.events.iter().any(|event| event.actor.id == "configuration"));
-    world.end().await;
-}
-
-#[tokio::test]
-async fn a_reload_by_an_operator_returns_the_changes() {
-    let world = World::new(A).await;
-    let operator = world.operator().await;
-    world.write(&format!("{A}[agents.ada]\nbudget = 2000\n[[servers]]\nid = 'c'\ncomand = 'x'\n"));
-    let result = operator.request::<KernelReload>(&KernelReloadParams::new()).await.unwrap();
-    let changed: Vec<_> =
-        result.changed.iter().map(|one| (one.kind.as_str(), one.id.as_deref())).collect();
-    assert_eq!(changed, [("agent", Some("ada"))], "{result:?}");
-    assert!(
-        result.findings.iter().any(|finding| finding.message.contains("did you mean `command`"))
-    );
-    let agent = world.agent("ada").await;
-    let session = agent.request::<ToolsSession>(&SessionParams::new()).await.unwrap();
-    assert_eq!(session.max_tokens, Some(2000));
-
-    world.write("[[servers\n");
-    let error = operator.request::<KernelReload>(&KernelReloadParams::new()).await.unwrap_err();
-    assert!(error.to_string().contains("mgp.toml:1:"), "{error}");
-    assert_eq!(world.kernel.servers().len(), 1);
     world.end().await;
 }
 

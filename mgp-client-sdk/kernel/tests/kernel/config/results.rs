@@ -47,9 +47,10 @@ async fn world_with(server: &script::Server, keys: &str) -> World {
 #[tokio::test]
 async fn an_answer_that_is_not_the_result_of_a_tool_does_not_reach_a_host() {
     let server = serve(json!({
-        "null": null, "text": "x", "number": 5, "list": ["x"], "no list": { "content": "x" },
+        "null": null, "text": "x", "number": 5, "list": ["x"], "no list": { "content": 5 },
         "meta": { "content": [], "_meta": 5 }, "empty": {},
         "structured": { "structuredContent": { "a": 1 } }, "no type": { "content": [{ "text": "a" }] },
+        "bare": { "content": "x" },
     }))
     .await;
     let world = world(&server).await;
@@ -61,8 +62,10 @@ async fn an_answer_that_is_not_the_result_of_a_tool_does_not_reach_a_host() {
         let result = ann.call("say").arg("q", q).await.unwrap();
         assert_eq!((result.content.len(), result.structured_content.is_some()), (0, q != "empty"));
     }
-    let result = ann.call("say").arg("q", "no type").await.unwrap();
-    assert_eq!(result.content[0].as_text(), Some(r#"{"text":"a"}"#));
+    for (q, text) in [("no type", r#"{"text":"a"}"#), ("bare", "x")] {
+        let result = ann.call("say").arg("q", q).await.unwrap();
+        assert_eq!(result.content[0].as_text(), Some(text));
+    }
     world.end().await;
 }
 

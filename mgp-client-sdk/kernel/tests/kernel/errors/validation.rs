@@ -57,7 +57,6 @@ async fn a_kernel_names_the_arguments_that_do_not_fit() {
         .details(["tool", "field", "violations"])
         .check_all_peers(&kernel.server().into_stack().unwrap(), "s.double")
         .await;
-    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -154,5 +153,4 @@ async fn code_4003_tool_name_conflict() {
         let shown = answer.to_string();
         assert!(shown.contains("4003") && shown.contains("one.now"), "{answer}");
     }
-    kernel.stop().await;
 }

@@ -81,8 +81,6 @@ async fn a_confirmed_call_runs_once_and_only_as_it_was_confirmed() {
         let denied = answer(delete(&client, "app"), &again.confirmation_token, false).await;
         assert!(denied.unwrap_err().to_string().contains("denied"));
         assert_eq!(ran.load(Ordering::Relaxed), 1);
-        client.close().await;
-        kernel.stop().await;
     }
 }
 
@@ -98,7 +96,6 @@ async fn an_agent_without_a_user_and_a_caller_without_the_extension_do_not_confi
         client.close().await;
     }
     assert_eq!(ran.load(Ordering::Relaxed), 0);
-    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -109,6 +106,4 @@ async fn a_confirmation_message_shows_invisible_characters() {
     let message = required(delete(&client, "a\u{202e}b")).await.confirmation_message;
     assert!(message.starts_with(r"The server asks: Delete `a\u{202e}b`?"), "{message}");
     assert!(!message.contains('\u{202e}'), "{message}");
-    client.close().await;
-    kernel.stop().await;
 }

@@ -60,8 +60,6 @@ async fn a_caller_with_structured_errors_gets_them_from_every_server() {
         let plain = host(&kernel, "ada", host_of(above)).await;
         let failed = plain.call("fail").await.unwrap();
         assert!(failed.structured_content.is_none(), "{above:?} {below:?}");
-        plain.close().await;
-        kernel.stop().await;
     }
 }
 
@@ -83,7 +81,6 @@ async fn the_stated_and_the_actual_cost_of_calls_count_against_the_quota() {
     let plain = host(&kernel, "bob", host_of(Era::Modern)).await;
     let tools = plain.list_tools().await.unwrap();
     assert!(tools.iter().all(|tool| CostHints::of(tool) == CostHints::default()));
-    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -110,6 +107,4 @@ async fn a_search_filters_and_sorts_by_what_tools_state() {
     assert!(quick.await.is_empty(), "no tool states a latency");
     let sorted = search(|params| params.sort = Some(DiscoverOrder::Cost)).await;
     assert_eq!((sorted.len(), sorted[0].as_str()), (3, "export"));
-    client.close().await;
-    kernel.stop().await;
 }

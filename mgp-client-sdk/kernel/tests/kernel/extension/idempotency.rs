@@ -111,9 +111,6 @@ async fn a_key_runs_once_in_each_pair_of_eras() {
         // Keys belong to agents, so a call of another agent with the same key runs.
         let other = payer(&kernel, "bob", above).await;
         assert_eq!(pay(&other, "k", "ann").await.unwrap().to_text(), "paid ann in run 3");
-        client.close().await;
-        other.close().await;
-        kernel.stop().await;
     }
 }
 
@@ -130,8 +127,6 @@ async fn a_key_of_a_tool_that_runs_only_as_a_task_keeps_the_result_of_the_task()
         assert_eq!((was_replay(&first), was_replay(&second)), (false, true), "{above:?} {below:?}");
         assert_eq!(second.to_text(), "paid ann in run 1", "{above:?} {below:?}");
         assert_eq!(runs.count(), 1, "{above:?} {below:?}");
-        client.close().await;
-        kernel.stop().await;
     }
 }
 
@@ -147,7 +142,6 @@ async fn keys_of_two_agents_are_two_keys_for_a_server_with_keys_of_its_own() {
         client.close().await;
     }
     assert_eq!(runs.count(), 2);
-    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -166,8 +160,6 @@ async fn a_client_that_left_finds_the_result_of_its_call() {
     let result = pay(&client, "k", "ann").await.unwrap();
     assert!(was_replay(&result));
     assert_eq!(runs.count(), 1);
-    client.close().await;
-    kernel.stop().await;
 }
 
 async fn in_folder(folder: &Path, runs: &Runs) -> Kernel {
@@ -231,8 +223,6 @@ async fn each_call_of_a_batch_has_a_key_of_its_own() {
     assert_ne!(texts[0][0], texts[0][1], "each result is that of its own run");
     assert_eq!(texts[0], texts[1], "and a repeated batch has the same results");
     assert_eq!(pay(&client, "k", "ann").await.unwrap().to_text(), "paid ann in run 3");
-    client.close().await;
-    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -247,6 +237,4 @@ async fn a_caller_without_the_extension_calls_as_before() {
         assert_eq!(result.to_text(), format!("paid ann in run {run}"));
         assert_eq!(result.member::<WasReplay>().unwrap(), None);
     }
-    client.close().await;
-    kernel.stop().await;
 }

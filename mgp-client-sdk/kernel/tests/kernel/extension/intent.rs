@@ -51,8 +51,6 @@ async fn an_intent_reaches_the_server_and_its_suggestion_the_caller_in_each_pair
         assert_eq!(result.to_text(), "the last incident", "{above:?} {below:?}");
         let suggestion = result.member::<Suggestion>().unwrap().unwrap();
         assert_eq!(suggestion.recommended_tool, "recent", "{above:?} {below:?}");
-        client.close().await;
-        kernel.stop().await;
     }
 }
 
@@ -65,8 +63,6 @@ async fn a_suggestion_of_a_tool_that_the_caller_does_not_see_is_removed() {
         let result = with_intent(&client).await.unwrap();
         assert_eq!(result.to_text(), "the last incident");
         assert_eq!(result.member::<Suggestion>().unwrap(), None, "{better}");
-        client.close().await;
-        kernel.stop().await;
     }
 }
 

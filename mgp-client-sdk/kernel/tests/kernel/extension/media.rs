@@ -95,9 +95,6 @@ async fn a_kernel_lists_media_types_and_refuses_long_input_before_the_server_in_
         assert_eq!(runs.load(Ordering::SeqCst), 1);
         let plain = host(&kernel, "bob", host_of(above)).await;
         assert_eq!(listed(&plain).await, None, "{above:?} {below:?}");
-        plain.close().await;
-        client.close().await;
-        kernel.stop().await;
     }
 }
 
@@ -120,6 +117,4 @@ async fn a_search_finds_tools_by_the_media_types_that_they_declare() {
     assert_eq!(found(&["image/png"], &[]).await, ["list"]);
     assert_eq!(found(&[], &["application/x-caption"]).await, ["list"]);
     assert_eq!(found(&["image/png"], &["audio/wav"]).await, [""; 0]);
-    client.close().await;
-    kernel.stop().await;
 }

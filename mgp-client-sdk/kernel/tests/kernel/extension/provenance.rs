@@ -53,8 +53,6 @@ async fn a_kernel_adds_its_hop_and_changes_no_claim_in_each_pair_of_eras() {
         let result = client.call("recent").await.unwrap();
         assert!(sources(&result).is_empty());
         assert!(result.member::<ProvenanceHops>().unwrap().is_some());
-        client.close().await;
-        kernel.stop().await;
     }
 }
 

@@ -114,6 +114,4 @@ async fn without_a_registry_nothing_is_recommended() {
     client.close().await;
     let client = host(&kernel, "ada", speaking(Era::Modern)).await;
     assert!(client.recommend_servers("mail").await.unwrap().is_empty());
-    client.close().await;
-    kernel.stop().await;
 }

@@ -152,8 +152,6 @@ async fn a_reference_of_one_server_is_imported_by_another_in_each_pair_of_eras()
         // The caller can also send the reference as a member of `_meta`, without arguments.
         let imported = client.call("import_from_ref").with(&reference).await.unwrap();
         assert_eq!(imported.get::<serde_json::Value>().unwrap(), expected);
-        client.close().await;
-        kernel.stop().await;
     }
 }
 
@@ -173,7 +171,6 @@ async fn a_foreign_agent_and_one_without_a_grant_on_the_origin_are_refused() {
     kernel.governance().access().grant(&operator, deny).await.unwrap();
     let refused = ada.call("import_from_ref").with(&reference).await.unwrap_err();
     assert_eq!(refused.code(), ErrorCode::INVALID_PARAMS, "{refused}");
-    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -188,7 +185,6 @@ async fn a_wrong_checksum_fails_the_import_and_an_inline_argument() {
     let argument = json!({ "data_reference": { "ref_id": reference.ref_id } });
     let refused = client.call("measure").arg("text", argument).await.unwrap_err();
     assert!(refused.to_string().contains("checksum"), "{refused}");
-    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -218,7 +214,6 @@ async fn a_plain_server_gets_the_data_as_an_argument_and_its_long_result_is_a_re
     assert_eq!(plain.call("list").await.unwrap().meta, None);
     let outcome = plain.call("measure").arg("text", argument(&csv)).await;
     assert!(outcome.is_err() || outcome.unwrap().is_error == Some(true));
-    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -233,7 +228,6 @@ async fn data_reach_an_argument_although_the_url_for_servers_leads_elsewhere() {
     let argument = json!({ "data_reference": { "ref_id": reference.ref_id } });
     let result = client.call("measure").arg("text", argument).await.unwrap();
     assert_eq!(result.to_text(), format!("{} {}", CSV.len(), Sha256Hash::digest(CSV.as_bytes())));
-    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -267,7 +261,6 @@ async fn a_reference_as_a_url_is_the_same_in_each_call() {
     }
     assert!(places[0].starts_with("http://127.0.0.1:"), "{places:?}");
     assert_eq!(places[0], places[1]);
-    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -283,7 +276,6 @@ async fn an_expired_reference_is_refused() {
     tokio::time::sleep(Duration::from_millis(1500)).await;
     let refused = client.call("import_from_ref").with(&reference).await.unwrap_err();
     assert!(refused.to_string().contains("expired"), "{refused}");
-    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -323,6 +315,5 @@ async fn a_url_that_could_carry_data_out_of_a_sandbox_is_not_read() {
         let client = connect(&kernel, "ada").await;
         let result = client.call("list").await.unwrap();
         assert_eq!(result.member::<DataReference>().unwrap().is_some(), is_kept, "{url}");
-        kernel.stop().await;
     }
 }

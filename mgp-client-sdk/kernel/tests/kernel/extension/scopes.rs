@@ -74,8 +74,6 @@ async fn a_session_holds_what_was_granted_in_each_pair_of_eras() {
         let told = check(&client, "find", Some(&token)).await;
         assert_eq!((told.allowed, told.code), (false, Some(1003)), "{told:?}");
         assert!(with("find").await.is_err());
-        client.close().await;
-        kernel.stop().await;
     }
 }
 
@@ -95,7 +93,6 @@ async fn an_agent_is_limited_whether_it_knows_scopes_or_not() {
         "done",
         "no scopes are configured for it"
     );
-    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -105,5 +102,4 @@ async fn the_tool_of_the_proposal_answers_too() {
     let told =
         client.call("check_permissions").args(serde_json::json!({"tool": "drop"})).await.unwrap();
     assert!(told.to_text().contains(r#""missing_scopes":["delete"]"#), "{}", told.to_text());
-    kernel.stop().await;
 }

@@ -144,7 +144,6 @@ async fn through_a_kernel_each_server_gets_its_own_state_back_and_no_other_in_ea
         for client in [ada, bob, plain] {
             client.close().await;
         }
-        kernel.stop().await;
     }
 }
 
@@ -183,6 +182,4 @@ async fn a_caller_that_only_offers_the_extension_still_reads_the_token() {
     assert_eq!(second.to_text(), "2");
     // The token stays the same, so that parallel calls to several servers lose no state.
     assert_eq!(second.member::<SessionState>().unwrap(), Some(token));
-    client.close().await;
-    kernel.stop().await;
 }

@@ -113,7 +113,6 @@ async fn each_question_reaches_the_caller_and_its_answer_the_server() {
         }
         assert!(host.call("model").await.unwrap().to_text().contains("four"), "{pair}");
         assert_eq!(host.call("roots").await.unwrap().to_text(), "file:///work", "{pair}");
-        kernel.stop().await;
     }
 }
 
@@ -167,7 +166,6 @@ async fn a_question_that_was_left_open_takes_no_question_of_later_calls() {
     assert!(!asks().await);
     drop(first);
     until("the call of the other client has ended", asks).await;
-    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -205,7 +203,6 @@ async fn a_caller_that_offers_nothing_is_asked_nothing() {
             let is_refused = refused.as_ref().map_or(true, |result| result.is_error == Some(true));
             assert!(is_refused, "{above:?} {below:?} {tool}: {refused:?}");
         }
-        kernel.stop().await;
     }
 }
 
@@ -223,7 +220,6 @@ async fn a_caller_that_offers_forms_only_gets_no_url() {
             Err(error) => error.to_string(),
         };
         assert!(text.contains("url"), "{above:?} {below:?}: {text}");
-        kernel.stop().await;
     }
 }
 
@@ -280,7 +276,6 @@ async fn roots_outside_of_calls_come_from_the_only_client_that_offers_them() {
     until("two clients offer roots", has("no call is in flight")).await;
     assert!(!seen.lock().unwrap().iter().any(|line| line.contains("file:")), "{seen:?}");
     drop((ann, bob));
-    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -313,7 +308,6 @@ async fn an_agent_that_only_connects_widens_no_server_that_others_share() {
     wait_for_tools(&kernel, "c", 4).await;
     let ann = host(&kernel, "ann", roots()).await;
     assert_eq!(ann.call("roots").await.unwrap().to_text(), "file:///", "an instance of its own");
-    kernel.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -352,7 +346,6 @@ async fn a_prompt_that_asks_and_a_slow_resource_have_the_time_limits_of_tools() 
         let read = host.read_resource("test://slow").await.unwrap();
         assert_eq!(read.contents[0].text.as_deref(), Some("here"), "{above:?}");
     }
-    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -377,7 +370,6 @@ async fn long_questions_and_answers_fit_into_the_rounds_of_a_modern_host() {
         });
         let host = host(&kernel, "ann", builder).await;
         assert_eq!(host.call("model").await.unwrap().to_text(), "done", "{below:?}");
-        kernel.stop().await;
     }
 }
 
@@ -403,7 +395,6 @@ async fn the_completion_of_a_page_reaches_the_caller_of_a_task() {
     let host = host(&kernel, "ann", builder).await;
     assert_eq!(host.call("page").as_task().await.unwrap().to_text(), "visited");
     until("the page is complete", || async { over.load(Ordering::SeqCst) == 1 }).await;
-    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -447,7 +438,6 @@ async fn progress_after_a_question_belongs_to_the_request_with_the_answer() {
     assert_eq!(steps(&second), [json!(["p2", 2.0])], "{second:?}");
     let result = &second.last().unwrap()["result"];
     assert_eq!(result["content"][0]["text"], "Ann", "{result}");
-    kernel.stop().await;
 }
 
 /// Returns a legacy server whose tool asks a model with the progress token `t`, and that notes the progress.
@@ -504,5 +494,4 @@ async fn progress_of_answers_reaches_the_server_that_asked_although_two_use_one_
     for question in &questions {
         raw.answer(question, json!({ "role": "assistant", "model": "m", "content": text })).await;
     }
-    kernel.stop().await;
 }

@@ -70,7 +70,6 @@ async fn a_host_with_callbacks_gets_the_question_with_the_name_of_the_server() {
         let expected = ["Who are you?", "Which colour?", "Delete 3 files?"]
             .map(|text| format!("The server `c` asks:\n{text}"));
         assert_eq!(questions, expected, "{pair}");
-        kernel.stop().await;
     }
 }
 
@@ -91,7 +90,6 @@ async fn a_host_with_forms_gets_a_form() {
         let pair = format!("{above:?} {below:?}");
         assert_eq!(host.call("greet").await.unwrap().to_text(), "Ann likes red", "{pair}");
         assert_eq!(host.call("delete").await.unwrap().to_text(), "kept", "{pair}");
-        kernel.stop().await;
     }
 }
 
@@ -131,7 +129,6 @@ async fn an_operator_answers_for_a_host_that_cannot_be_asked() {
         until("the question is open", async || !list().await.is_empty()).await;
         call.abort();
         until("the question is closed", async || list().await.is_empty()).await;
-        kernel.stop().await;
     }
 }
 
@@ -161,6 +158,5 @@ async fn another_host_cannot_answer() {
         let own = owner.mgp().callback_respond(&params).await.unwrap();
         assert_eq!(own.status, CallbackStatus::Accepted, "{above:?} {below:?}");
         assert_eq!(call.await.unwrap().unwrap().to_text(), "deleted");
-        kernel.stop().await;
     }
 }

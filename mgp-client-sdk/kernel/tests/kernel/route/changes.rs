@@ -82,7 +82,6 @@ async fn a_change_of_a_server_is_notified_to_the_host() {
             !changes.lock().unwrap().contains(&ServerChange::Resource("test://a".to_owned())),
             "{pair}"
         );
-        kernel.stop().await;
     }
 }
 
@@ -119,7 +118,6 @@ async fn a_called_tool_joins_the_list_of_its_caller_and_only_that_one_is_notifie
         hosts[0].call("one").await.unwrap();
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         assert_eq!(changes.lock().unwrap()[0], 1, "the second call changes nothing");
-        kernel.stop().await;
     }
 }
 
@@ -147,7 +145,6 @@ async fn a_first_call_announces_no_change_of_a_list_that_has_all_tools() {
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         assert_eq!(host.tools().await.unwrap().len(), before);
         assert_eq!(*changes.lock().unwrap(), 0, "{surface}");
-        kernel.stop().await;
     }
 }
 
@@ -234,7 +231,6 @@ async fn a_subscription_that_failed_or_was_cancelled_is_requested_for_the_next_s
         resources.updated("test://a");
         let update = ServerChange::Resource("test://a".to_owned());
         until("an update", || async { changes.lock().unwrap().contains(&update) }).await;
-        kernel.stop().await;
     }
 }
 
@@ -267,7 +263,6 @@ async fn a_change_during_the_request_to_subscribe_is_notified_to_the_subscriber(
         host.subscribe("test://a").await.unwrap();
         let update = ServerChange::Resource("test://a".to_owned());
         until("an update", || async { changes.lock().unwrap().contains(&update) }).await;
-        kernel.stop().await;
     }
 }
 
@@ -306,7 +301,6 @@ async fn a_resource_is_subscribed_to_again_after_a_restart_of_its_server() {
             changes.lock().unwrap().contains(&update)
         })
         .await;
-        kernel.stop().await;
     }
 }
 

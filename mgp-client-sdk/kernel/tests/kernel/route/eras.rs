@@ -96,7 +96,6 @@ async fn a_legacy_host_is_not_cut_off_from_a_server_that_asks_in_the_legacy_era_
     assert!(legacy.call("form").await.is_err(), "and no call starts one");
     kernel.start_server(&"a".into()).await;
     assert_eq!(text(&legacy, "form").await, "Ann");
-    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -116,7 +115,6 @@ async fn a_server_that_asks_modern_callers_has_one_session() {
     }
     assert_eq!(starts.load(Ordering::SeqCst), 1);
     assert_eq!(kernel.servers()[0].era.as_deref(), Some("modern"));
-    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -128,7 +126,6 @@ async fn a_modern_server_that_refuses_the_legacy_era_serves_legacy_hosts() {
     assert_eq!(text(&legacy, "era").await, "modern");
     assert_eq!(starts.load(Ordering::SeqCst), tried, "the refusal is remembered");
     assert_eq!(kernel.servers()[0].restarts, 0, "a refusal is not a failure to retry");
-    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -145,7 +142,6 @@ async fn a_server_is_told_only_what_its_caller_can_answer() {
         let unable = host(&kernel, "bob", host_of(era)).await;
         assert_eq!(text(&unable, "asks").await, "false false false", "{era:?}");
     }
-    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -172,7 +168,6 @@ async fn a_legacy_host_is_notified_of_resources_in_its_own_era() {
         updates.load(Ordering::SeqCst) > before + 1
     })
     .await;
-    kernel.stop().await;
 }
 
 #[tokio::test]

@@ -91,7 +91,6 @@ async fn events_of_a_server_pass_once_in_every_pair_of_eras() {
             assert!(is_silent(events).await);
         }
         assert_eq!(hub.subscriptions(), 1, "one subscription serves all hosts");
-        kernel.stop().await;
     }
 }
 
@@ -129,7 +128,6 @@ async fn calls_and_refusals_are_reported_to_those_who_see_the_tool() {
     assert_eq!(recent.len(), 1, "{recent:?}");
     assert_eq!(recent[0]["data"]["tool_name"], "open");
     assert_eq!(recent[0]["severity"], "warning");
-    kernel.stop().await;
 }
 
 /// Requests the recent events of the kernel as an operator.
@@ -172,7 +170,6 @@ async fn a_restarted_server_is_subscribed_to_again_and_its_states_are_events() {
         }
     }
     assert_eq!(hubs.lock().unwrap().len(), 2);
-    kernel.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -208,7 +205,6 @@ async fn a_revoked_agent_gets_nothing_more_and_a_server_cannot_use_the_kernels_c
     assert!(is_silent(&mut events).await, "access was revoked");
     let channels = ada.events().channels().await.unwrap();
     assert!(channels.iter().all(|channel| channel.server_id.is_none()), "{channels:?}");
-    kernel.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -245,7 +241,6 @@ async fn a_plain_host_subscribes_with_a_tool_and_polls() {
         assert_eq!(ended, json!({"subscription_id": id, "removed": true}));
     }
     assert!(!heard.load(Ordering::Relaxed), "a plain host sees no notification of MGP");
-    kernel.stop().await;
 }
 
 /// Returns the lines of the metrics that count calls.
@@ -272,7 +267,6 @@ async fn the_end_of_a_cancelled_call_is_an_event_and_counted() {
         assert_eq!((ended.channel.as_str(), &data["reason"]), ("tool.failed", &json!("cancelled")));
         let counted = r#"mgp_calls_total{server="models",code="cancelled"} 1"#;
         until("it is counted", async || counts(&kernel) == [counted]).await;
-        kernel.stop().await;
     }
 }
 
@@ -313,7 +307,6 @@ async fn a_call_that_asks_its_caller_starts_once_and_ends_once_with_the_duration
         }
         assert!(is_silent(&mut events).await, "{pair}");
         assert_eq!(counts(&kernel), [r#"mgp_calls_total{server="asks",code="ok"} 2"#], "{pair}");
-        kernel.stop().await;
     }
 }
 
@@ -331,5 +324,4 @@ async fn what_a_server_lost_is_told_and_a_text_that_is_no_time_is_replaced() {
     assert_eq!((first.dropped, second.dropped, events.dropped()), (4, 0, 4));
     assert!(first.timestamp.unwrap().to_system_time().is_some());
     assert_eq!(second.timestamp.unwrap().as_str(), "2026-03-01T12:00:00Z");
-    kernel.stop().await;
 }

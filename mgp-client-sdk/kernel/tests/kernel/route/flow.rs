@@ -96,7 +96,6 @@ async fn progress_and_logs_of_a_call_reach_its_caller() {
         assert_eq!((steps, chunks), (3, 4), "{pair} {items:?}");
         let logs = logs.lock().unwrap().clone();
         assert!(logs.iter().all(|line| line.starts_with("w/w ")), "{pair} {logs:?}");
-        kernel.stop().await;
     }
 }
 
@@ -112,7 +111,6 @@ async fn a_call_cancelled_by_the_host_ends_at_the_server() {
         let ended = tokio::time::timeout(Duration::from_secs(10), dropped.notified()).await;
         assert!(ended.is_ok(), "{above:?} {below:?}");
         assert_eq!(host.call("steps").await.unwrap().to_text(), "1 2 3 ");
-        kernel.stop().await;
     }
 }
 
@@ -130,7 +128,6 @@ async fn a_log_level_set_by_the_host_is_set_at_the_server() {
         logs.lock().unwrap().contains(&LogLevel::Debug)
     })
     .await;
-    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -168,7 +165,6 @@ async fn calls_in_a_batch_succeed_and_fail_by_themselves() {
         let many = vec![json!({ "name": "steps", "arguments": {} }); 33];
         let refused = host.call("mgp_tools_call_many").arg("calls", &many).await.unwrap_err();
         assert!(refused.to_string().contains("at most 32"), "{refused}");
-        kernel.stop().await;
     }
 }
 
@@ -265,5 +261,4 @@ async fn an_agent_with_many_running_calls_does_not_hold_up_the_others() {
     };
     assert!(tokio::time::timeout(Duration::from_secs(5), answers).await.is_ok());
     calls.shutdown().await;
-    kernel.stop().await;
 }

@@ -50,7 +50,6 @@ async fn a_kernel_that_has_itself_among_its_servers_refuses_the_circle() {
             && refused.to_string().contains("passed 8 kernels")
     })
     .await;
-    kernel.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
@@ -81,5 +80,4 @@ async fn the_lists_of_a_kernel_behind_itself_stop_growing() {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
     assert!((1..=3).contains(&deepest), "{deepest} kernels deep");
-    kernel.stop().await;
 }

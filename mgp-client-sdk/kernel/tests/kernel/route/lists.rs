@@ -198,6 +198,10 @@ async fn long_lists_come_in_pages() {
     assert_eq!((second.resources.len(), second.next_cursor), (300, None));
     let refused = host.list_resources_page(Some("p500.1")).await.unwrap_err();
     assert_eq!(refused.code(), ErrorCode::INVALID_PARAMS);
+    // Some clients write an empty cursor in the first request.
+    let legacy = super::world::host(&kernel, "ann", host_of(Era::Legacy)).await;
+    assert_eq!(legacy.list_resources_page(Some("")).await.unwrap().resources.len(), 500);
+    legacy.list_tools_page(Some("")).await.unwrap();
     kernel.stop().await;
 }
 

@@ -85,7 +85,6 @@ async fn a_call_names_its_server_in_mgp() {
     let ambiguous = json!({ "name": "which", "arguments": {} });
     let refused = client.ask("tools/call", ambiguous).await.unwrap_err();
     assert_eq!(refused.code().0, 4003, "{refused}");
-    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -103,7 +102,6 @@ async fn a_name_of_several_servers_means_the_one_used_last_in_the_session() {
     // Another session has used neither of the two tools, so the name is ambiguous in it.
     let other = self::host(&kernel, "ada", host_of(Era::Modern)).await;
     assert_eq!(other.call("which").await.unwrap_err().code(), ErrorCode::TOOL_NAME_CONFLICT);
-    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -144,7 +142,6 @@ async fn a_session_handle_counts_for_lists_and_calls() {
     let used = client.ask("tools/list", json!({ "_mgp": { "session_handle": handle } })).await;
     let used = listed(used.unwrap());
     assert!(used.contains(&"b.which".to_owned()), "{used:?}");
-    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -171,7 +168,6 @@ async fn tools_are_listed_with_their_security_to_callers_that_negotiated_it() {
             host.close().await;
         }
     }
-    kernel.stop().await;
 }
 
 /// Regression test: an escape in the name of the member hid it from the kernel, so it counted as the kernel's own.
@@ -252,7 +248,6 @@ async fn a_tool_that_the_kernel_assessed_as_dangerous_has_no_harmless_hints() {
             }
             host.close().await;
         }
-        kernel.stop().await;
     }
 }
 
@@ -272,5 +267,4 @@ async fn a_request_loads_only_tools_that_the_key_permits_to_call() {
         let names: Vec<_> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
         assert_eq!(names, loaded, "{answer}");
     }
-    kernel.stop().await;
 }

@@ -100,7 +100,6 @@ async fn a_page_that_one_server_lists_keeps_its_uri() {
     assert_eq!(page_of(&host, "draw_rain").await.as_deref(), Some(PAGE));
     let read = host.read_resource(PAGE).await.unwrap();
     assert_eq!(read.contents[0].text.as_deref(), Some("<!doctype html><p>rain"));
-    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -124,7 +123,6 @@ async fn tools_for_pages_only_are_listed_to_hosts_with_pages_only() {
         }
         assert_ne!(with_pages.call("zoom_rain").await.unwrap().is_error, Some(true));
     }
-    kernel.stop().await;
 }
 
 /// Calls a tool of the kernel and returns the names of the tools in a member of its answer.
@@ -167,7 +165,6 @@ async fn tools_for_pages_only_reach_no_model_if_two_servers_have_the_name() {
     plain.call("zoom_rain").await.unwrap();
     let listed = plain.list_tools().await.unwrap();
     assert!(!listed.iter().any(|tool| tool.name.contains("zoom")), "{listed:?}");
-    kernel.stop().await;
 }
 
 /// Writes a skill with a file into a folder.

@@ -53,7 +53,6 @@ async fn structured_content_that_is_no_object_is_text_for_legacy_hosts_and_kept_
                 assert_eq!(numbers.structured_content.is_some(), is_kept, "{above:?} {name}");
             }
         }
-        kernel.stop().await;
     }
 }
 
@@ -72,6 +71,5 @@ async fn the_refusal_of_a_tool_with_an_output_schema_has_no_other_content_for_pl
             assert!(refused.to_text().contains("has no access"), "{era:?} {tool}: {refused:?}");
             assert_eq!(refused.structured_content.is_some(), has_content, "{era:?} {tool}");
         }
-        kernel.stop().await;
     }
 }

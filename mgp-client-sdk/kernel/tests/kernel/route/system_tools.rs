@@ -73,8 +73,6 @@ async fn a_plain_server_and_a_resting_one_are_pinged_without_an_error() {
         let answer = host.request::<HealthPing>(&ping_of("new")).await.unwrap();
         assert_eq!(answer.status, HealthStatus::Degraded, "{answer:?}");
         assert_eq!(answer.state, Some(ServerState::Disconnected), "{answer:?}");
-        host.close().await;
-        kernel.stop().await;
     }
 }
 
@@ -90,8 +88,6 @@ async fn the_status_of_a_kernel_counts_the_tools_behind_it() {
     let _present = kernel.clients().add(Principal::local(), mgp_kernel::ClientTransport::Socket);
     let resources = status_of(&host, None).await.resources.unwrap();
     assert_eq!(resources.get("open_connections").unwrap().as_str(), "1");
-    host.close().await;
-    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -106,9 +102,7 @@ async fn health_is_a_tool_of_the_kernel_in_every_spelling() {
         }
         let answer = structured(&host, "mgp.health.status", json!({})).await;
         assert_eq!(answer["tools_total"], 2, "{answer}");
-        host.close().await;
     }
-    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -121,8 +115,6 @@ async fn only_an_operator_shuts_a_server_down_by_a_tool() {
     }
     // The refused calls have not shut the kernel down.
     assert_eq!(host.call("new_time").await.unwrap().to_text(), "noon");
-    host.close().await;
-    kernel.stop().await;
 }
 
 /// Starts a kernel with a server whose tool `waits` never answers, and notifies when a call of it begins and ends.
@@ -164,7 +156,6 @@ async fn a_shutdown_of_a_server_ends_its_calls_after_the_timeout_of_the_request(
     tokio::time::timeout(limit, ended.notified()).await.unwrap();
     assert!(tokio::time::timeout(limit, waiting).await.unwrap().unwrap().is_err());
     operator.close().await;
-    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -189,8 +180,6 @@ async fn a_call_is_cancelled_by_a_tool() {
     .await;
     ended.notified().await;
     let _ = waiting.await;
-    host.close().await;
-    kernel.stop().await;
 }
 
 /// A guard that notifies when the call that holds it is dropped.
@@ -238,7 +227,6 @@ async fn a_state_of_a_server_behind_is_announced_to_those_who_see_it() {
     }
     assert!(heard.contains(&ServerState::Draining), "{heard:?}");
     plain.ping().await.unwrap();
-    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -256,6 +244,5 @@ async fn a_result_of_the_kernels_own_tool_names_its_source_to_mgp_peers_only() {
             assert!(!text.contains(r#""source""#), "{text}");
             host.close().await;
         }
-        kernel.stop().await;
     }
 }

@@ -81,7 +81,6 @@ async fn a_tool_that_runs_only_as_a_task_is_called_like_any_other() {
                 result.unwrap_or_else(|error| panic!("{above:?} {below:?} {tool}: {error}"));
             assert_eq!(result.to_text(), expected, "{above:?} {below:?}");
         }
-        kernel.stop().await;
     }
 }
 
@@ -107,7 +106,6 @@ async fn a_question_of_a_task_is_asked_once_although_the_call_has_limits() {
         let result = result.unwrap_or_else(|error| panic!("{above:?} {below:?}: {error}"));
         assert_eq!(result.to_text(), "Ann", "{above:?} {below:?}");
         assert_eq!(asked.load(Ordering::Relaxed), 1, "{above:?} {below:?}");
-        kernel.stop().await;
     }
 }
 
@@ -144,7 +142,6 @@ async fn a_task_belongs_to_its_caller_and_ends_with_its_call() {
         };
         ann.cancel_task(&task.task_id).await.unwrap();
         assert!(running.await.unwrap().is_err(), "{below:?}");
-        kernel.stop().await;
     }
 }
 
@@ -158,7 +155,6 @@ async fn a_modern_caller_that_supports_tasks_gets_one() {
         tokio::time::sleep(Duration::from_millis(300)).await;
         may_end.notify_one();
         assert_eq!(running.await.unwrap().unwrap().to_text(), "done", "{below:?}");
-        kernel.stop().await;
     }
 }
 
@@ -178,7 +174,6 @@ async fn a_tool_of_the_same_name_that_the_caller_does_not_see_prevents_no_task()
     let ann = host(&kernel, "ann", host_of(Era::Legacy)).await;
     may_end.notify_one();
     assert_eq!(ann.call("slow").as_task().await.unwrap().to_text(), "done");
-    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -201,5 +196,4 @@ async fn a_restart_waits_for_the_task_that_a_call_became() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     kernel.restart_server(&"s".into()).await;
     assert_eq!(running.await.unwrap().unwrap().to_text(), "done");
-    kernel.stop().await;
 }

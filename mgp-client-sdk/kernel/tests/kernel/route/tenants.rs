@@ -159,7 +159,6 @@ async fn messages_of_simultaneous_calls_reach_only_their_hosts() {
             let crossed = received.iter().find(|line| line.contains(other) || line.contains(total));
             assert_eq!(crossed, None, "{pair}: a message for {other} at {own}");
         }
-        kernel.stop().await;
     }
 }
 
@@ -185,7 +184,6 @@ async fn a_question_that_may_belong_to_two_hosts_reaches_neither() {
             assert!(text.contains("several callers"), "{above:?} {tool}: {text}");
         }
         assert!(of_ann.0.lock().unwrap().is_empty() && of_bob.0.lock().unwrap().is_empty());
-        kernel.stop().await;
     }
 }
 
@@ -217,7 +215,6 @@ async fn isolated_instances_ask_both_hosts() {
             ["question The server `s` asks:\nfor bob"],
             "{above:?} {below:?}"
         );
-        kernel.stop().await;
     }
 }
 
@@ -254,7 +251,6 @@ async fn an_unused_instance_is_stopped_to_make_room() {
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(servers.ever(), 43);
     assert!(servers.now() <= 33, "{servers:?}");
-    kernel.stop().await;
 }
 
 #[tokio::test]
@@ -301,5 +297,4 @@ async fn a_log_message_after_calls_of_two_principals_is_dropped() {
     tokio::time::sleep(Duration::from_millis(200)).await;
     let received = of_ann.0.lock().unwrap().clone();
     assert!(!received.iter().any(|line| line.contains("of bob")), "{received:?}");
-    kernel.stop().await;
 }

@@ -180,7 +180,6 @@ async fn progress_and_answers_with_equal_ids_and_tokens_stay_with_each() {
         let (one, two) = (("ann", "1000"), ("bob", "2000"));
         check(&of_ann, one, two);
         check(&of_bob, two, one);
-        kernel.stop().await;
     }
 }
 
@@ -211,6 +210,5 @@ async fn a_cancellation_by_one_host_leaves_the_call_of_the_other() {
         shared.ends.notify_waiters();
         let received = held.await.unwrap();
         assert!(received.contains("done for bob") && !received.contains("ann"), "{received}");
-        kernel.stop().await;
     }
 }

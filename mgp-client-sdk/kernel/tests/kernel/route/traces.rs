@@ -47,6 +47,5 @@ async fn a_server_receives_the_trace_context_of_the_caller_unchanged_without_tel
                 "{era:?} {params}"
             );
         }
-        kernel.stop().await;
     }
 }

@@ -21,7 +21,7 @@ impl Writer {
         if cut.bytes > 0 || !self.open.is_empty() {
             tracing::warn!(
                 log = self.config.name,
-                push_interrupted = self.open.len(),
+                interrupted = self.open.len(),
                 bytes_cut = cut.bytes,
                 lines_cut = cut.lines,
                 "recovered the audit log of a process that was killed"
@@ -46,8 +46,8 @@ impl Writer {
         if cut.bytes > 0 {
             self.write_checkpoint(cut.bytes)?;
             self.record_cut(cut)?;
-        } else if self.head < self.chain.seq {
-            self.save_head(self.head_of(&self.chain, self.outbox_number))?;
+        } else {
+            self.save_lagging_head()?;
         }
         self.take_new_events()
     }

@@ -12,9 +12,11 @@ use mgp_types::service::{Call, Context, Message, Method, Params, Principal, writ
 use super::super::ReceivedRequest;
 use super::super::body::HttpBody;
 use super::super::config::HttpConfig;
+use super::super::headers::RequestHeaders;
 use super::super::load::LoadGuard;
 use super::super::post::{Post, context, encode_answer};
-use super::super::refusal::{Refusal, empty, json};
+use super::super::refusal::{Refusal, empty, events, json};
+use super::super::stream::push_data;
 use super::session::Session;
 use crate::connection::{MAX_SHORT_ANSWER, batch_too_long, read_reply};
 use crate::scoped::{ScopedTask, spawn_scoped};
@@ -67,7 +69,7 @@ impl Post<'_> {
                 answers.push(Some(&id), answer);
             }
         }
-        Ok(answers.into_response())
+        Ok(answers.into_response(&received.headers))
     }
 }
 
@@ -117,12 +119,18 @@ impl Answers<'_> {
         is_counted
     }
 
-    fn into_response(mut self) -> Response<HttpBody> {
+    /// Returns the response; a client that accepts only event streams gets the array as one event.
+    fn into_response(mut self, headers: &RequestHeaders<'_>) -> Response<HttpBody> {
         if self.array.is_empty() {
             return empty(StatusCode::ACCEPTED);
         }
         self.array.push(b']');
-        json(StatusCode::OK, self.array)
+        if headers.takes_json() {
+            return json(StatusCode::OK, self.array);
+        }
+        let mut event = b"event: message\n".to_vec();
+        push_data(&mut event, &self.array);
+        events(event.into())
     }
 }
 

@@ -40,7 +40,7 @@ impl Post<'_> {
             let session = self.received.session(&self.principal)?;
             return self.in_session(&session, id, method, params).await;
         }
-        self.received.headers.check_legacy_revision(None)?;
+        self.received.headers.check_legacy_revision()?;
         let state = Arc::clone(self.received.state);
         let session = state.sessions.open(self.principal.clone())?;
         let opening = OpeningSession { state: &state, session: &session };

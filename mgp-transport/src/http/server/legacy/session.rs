@@ -161,7 +161,7 @@ impl Session {
         self.pending.get_or_init(|| PendingRequests::new(MAX_INBOX_BYTES))
     }
 
-    /// Returns the table of requests that the server sent; `None` if it has sent none.
+    /// Returns the table of requests that the server sent; `None` if the server has sent no request.
     pub(in super::super) fn sent_requests(&self) -> Option<&PendingRequests> {
         self.pending.get()
     }

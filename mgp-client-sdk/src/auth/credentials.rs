@@ -27,7 +27,8 @@ const MAX_NONCE_RETRIES: u32 = 4;
 /// The name under which [`Nonces`] stores the nonce of the protected server.
 const PROTECTED_SERVER: &str = "server";
 
-pub(super) struct Session {
+/// The credentials of a client for one server. At most one task at a time obtains or replaces them.
+pub(super) struct CurrentCredentials {
     pub(super) config: OAuthConfig,
     state: Mutex<State>,
     running_work: Mutex<Option<RunningWork>>,
@@ -69,7 +70,7 @@ enum Role {
     Joined,
 }
 
-impl Session {
+impl CurrentCredentials {
     pub(super) fn new(config: OAuthConfig) -> Self {
         let state =
             State { is_loaded: false, entry: None, seen: None, limits: Limits::new(config.limit) };
@@ -183,8 +184,8 @@ impl Session {
         {
             return (running_work.outcome.clone(), Role::Joined);
         }
-        let session = Arc::clone(self);
-        let running = tokio::spawn(async move { session.do_work(work).await });
+        let credentials = Arc::clone(self);
+        let running = tokio::spawn(async move { credentials.do_work(work).await });
         let task = running.abort_handle();
         let outcome =
             async move { running.await.unwrap_or(Err(AuthError::Stopped)).map_err(Arc::new) };

@@ -1,0 +1,216 @@
+//! Finds the servers that an English query excludes: `create an issue, but not on GitHub` (MGP §16.5).
+
+use rustc_hash::FxHashMap;
+
+use super::View;
+use super::clause::words;
+use super::weight::EXCLUDED_SERVER_FACTOR;
+use crate::catalog::{Bitmap, ServerNumber, Slot};
+use crate::text::{fold_name, is_stop_word, words_of};
+
+/// Words that exclude the servers named after them.
+const NEGATIONS: &[&[&str]] = &[
+    &["not"],
+    &["without"],
+    &["except"],
+    &["excluding"],
+    &["other", "than"],
+    &["rather", "than"],
+    &["instead", "of"],
+];
+
+/// Words directly before a negation that then excludes nothing: `whether or not`, `projects that are not on GitHub`.
+const BEFORE_STATEMENTS: &[&str] =
+    &["are", "did", "does", "had", "has", "have", "if", "is", "or", "was", "were", "why"];
+
+/// Words that negate a later negation: `nothing other than GitHub`, `not without GitHub`.
+const NEGATIVE_WORDS: &[&str] =
+    &["cannot", "never", "no", "none", "not", "nothing", "nowhere", "t"];
+
+/// Words that can occur between a negation and the name of a server.
+const BEFORE_NAMES: &[&str] =
+    &["by", "for", "from", "in", "on", "the", "through", "to", "use", "using", "via", "with"];
+
+/// Words that can join the names of excluded servers.
+const BETWEEN_NAMES: &[&str] = &["and", "nor", "or"];
+
+/// Words that can join a negation with the text before it.
+const BEFORE_NEGATIONS: &[&str] = &["and", "but"];
+
+/// Words of server ids that people leave out.
+const GENERIC_WORDS: &[&str] = &["api", "mcp", "server"];
+
+/// The maximum number of words of a query that are compared with the name of a server.
+const MAX_NAME_WORDS: usize = 3;
+
+/// The minimum length of a compared name, in bytes of letters and digits.
+const MIN_NAME_BYTES: usize = 3;
+
+/// The maximum number of words that are read from the id or the display name of a server.
+const MAX_ID_WORDS: usize = 16;
+
+/// The servers by the letters and digits of their names, in lower case.
+type ServerNames = FxHashMap<String, Vec<ServerNumber>>;
+
+/// The servers that a query excludes.
+#[derive(Debug)]
+pub(super) struct Exclusion {
+    /// The query without the words that exclude servers.
+    pub(super) text: String,
+    servers: Vec<ServerNumber>,
+}
+
+// === impl Exclusion ===
+
+impl Exclusion {
+    /// Reads the servers that a query excludes, among the servers that have tools in `within`.
+    ///
+    /// Returns `None` if there are none, if the query has no other words, or if the other words name such a server too:
+    /// `GitHub issues, not GitHub actions`.
+    pub(super) fn of(view: &View<'_>, text: &str, within: Option<&Bitmap>) -> Option<Self> {
+        let all: Vec<(usize, &str)> = words(text).collect();
+        if (0..all.len()).all(|at| negation(&all[at..]) == 0) {
+            return None;
+        }
+        let names = server_names(view, within);
+        let (mut rest, mut servers) = (String::new(), Vec::new());
+        let (mut at, mut copied, mut is_negated) = (0, 0, false);
+        while at < all.len() {
+            let excludes = !is_negated && can_exclude(text, &all, at);
+            let count = if excludes { read(text, &all[at..], &names, &mut servers) } else { 0 };
+            if count == 0 {
+                is_negated |= is_one_of(&all, at, NEGATIVE_WORDS);
+                at += 1;
+                continue;
+            }
+            let joint = at.checked_sub(1).filter(|before| {
+                all[*before].0 >= copied && is_one_of(&all, *before, BEFORE_NEGATIONS)
+            });
+            rest.push_str(&text[copied..all[joint.unwrap_or(at)].0]);
+            at += count;
+            let (last, word) = all[at - 1];
+            (copied, is_negated) = (last + word.len(), false);
+        }
+        rest.push_str(&text[copied..]);
+        let others: Vec<(usize, &str)> = words(&rest).collect();
+        let is_excluded = |at: usize| {
+            let named = named(&others[at..], &names);
+            named.is_some_and(|(_, found)| found.iter().any(|server| servers.contains(server)))
+        };
+        if servers.is_empty() || others.is_empty() || (0..others.len()).any(is_excluded) {
+            return None;
+        }
+        Some(Self { text: rest, servers })
+    }
+
+    /// Lowers the scores of the tools of excluded servers.
+    pub(super) fn lower(&self, view: &View<'_>, slots: &[Slot], scores: &mut [f32]) {
+        for (slot, score) in slots.iter().zip(scores) {
+            let server = view.catalog.server_of(*slot);
+            if server.is_some_and(|server| self.servers.contains(&server)) {
+                *score *= EXCLUDED_SERVER_FACTOR;
+            }
+        }
+    }
+}
+
+/// Returns the number of words at the beginning that are a negation; 0 if there is none.
+fn negation(words: &[(usize, &str)]) -> usize {
+    let begins = |negation: &&&[&str]| {
+        negation.len() < words.len()
+            && negation.iter().zip(words).all(|(own, (_, word))| word.eq_ignore_ascii_case(own))
+    };
+    NEGATIONS.iter().find(begins).map_or(0, |negation| negation.len())
+}
+
+/// Returns whether a negation at a position can exclude servers, given the words before it.
+fn can_exclude(text: &str, words: &[(usize, &str)], at: usize) -> bool {
+    let Some(before) = at.checked_sub(1) else { return true };
+    // `files not in git` describes the files; `search files, not in git` and `but not in git` exclude a server.
+    let describes = is_one_of(words, at, &["not"])
+        && is_one_of(words, at + 1, &["in"])
+        && !is_one_of(words, before, BEFORE_NEGATIONS)
+        && !has_punctuation(text, words, before);
+    !describes && !is_one_of(words, before, BEFORE_STATEMENTS)
+}
+
+/// Returns whether a name of a server ends with the word at a position: whether no word follows that belongs to it, as
+/// in `without calendar conflicts`.
+fn is_end_of_name(text: &str, words: &[(usize, &str)], at: usize) -> bool {
+    words.get(at + 1).is_none_or(|(_, next)| is_stop_word(&next.to_lowercase()))
+        || has_punctuation(text, words, at)
+}
+
+/// Returns whether there is punctuation between the word at a position and the next word.
+fn has_punctuation(text: &str, words: &[(usize, &str)], at: usize) -> bool {
+    let (Some((start, word)), Some((next, _))) = (words.get(at), words.get(at + 1)) else {
+        return false;
+    };
+    text[start + word.len()..*next].contains(|c: char| c.is_ascii_punctuation() && c != '-')
+}
+
+/// Returns the number of words at the beginning that exclude servers, and adds these servers; 0 if there are none.
+fn read(
+    text: &str,
+    words: &[(usize, &str)],
+    names: &ServerNames,
+    servers: &mut Vec<ServerNumber>,
+) -> usize {
+    let (mut at, mut end) = (negation(words), 0);
+    if at == 0 {
+        return 0;
+    }
+    while is_one_of(words, at, BEFORE_NAMES) {
+        at += 1;
+    }
+    while let Some((count, found)) = named(&words[at..], names)
+        && is_end_of_name(text, words, at + count - 1)
+    {
+        servers.extend(found);
+        at += count;
+        end = at;
+        if !is_one_of(words, at, BETWEEN_NAMES) {
+            break;
+        }
+        at += 1;
+    }
+    end
+}
+
+/// Returns the servers that the words at the beginning name, and the number of these words.
+fn named<'a>(
+    words: &[(usize, &str)],
+    names: &'a ServerNames,
+) -> Option<(usize, &'a [ServerNumber])> {
+    (1..=MAX_NAME_WORDS.min(words.len())).rev().find_map(|count| {
+        let name: String = words[..count].iter().map(|(_, word)| fold_name(word)).collect();
+        Some((count, names.get(&name)?.as_slice()))
+    })
+}
+
+fn is_one_of(words: &[(usize, &str)], at: usize, expected: &[&str]) -> bool {
+    let is_expected = |word: &str| expected.iter().any(|own| word.eq_ignore_ascii_case(own));
+    words.get(at).is_some_and(|(_, word)| is_expected(word))
+}
+
+/// Returns the servers with tools in `within` by their ids and display names, each also without generic words: `xero`
+/// of `xero-mcp-server`.
+fn server_names(view: &View<'_>, within: Option<&Bitmap>) -> ServerNames {
+    let is_visible = |slots: &[Slot]| {
+        within.is_none_or(|within| slots.iter().any(|slot| within.contains(*slot)))
+    };
+    let mut names = ServerNames::default();
+    for (number, record) in view.catalog.servers().filter(|(_, record)| is_visible(&record.slots)) {
+        let server = &record.server;
+        for name in [Some(&*server.id), server.name.as_deref()].into_iter().flatten() {
+            let mut short = words_of(name, MAX_ID_WORDS);
+            short.retain(|word| !GENERIC_WORDS.contains(&&**word));
+            for name in [fold_name(name), short.concat()] {
+                if name.len() >= MIN_NAME_BYTES {
+                    names.entry(name).or_default().push(number);
+                }
+            }
+        }
+    }
+    names
+}

@@ -1,0 +1,38 @@
+//! Corrects the misspelled words of a query (MGP §16.5).
+
+use super::{View, named};
+use crate::catalog::Bitmap;
+use crate::error::IndexError;
+use crate::lexicon::{has_english, misspelled};
+
+/// The maximum number of words of a query that are corrected.
+const MAX_WORDS: usize = 4;
+
+/// Replaces the misspelled words of an English query by words in the names of the tools in `within`.
+///
+/// Returns `None` if there are no such words, or if the query as a whole is similar to the name of a tool.
+pub(super) fn correct(
+    view: &View<'_>,
+    text: &str,
+    within: Option<&Bitmap>,
+) -> Result<Option<String>, IndexError> {
+    let words = misspelled(text, &|word| view.has_word(word, within));
+    if words.is_empty() || !named::find(view, text, &view.analyzer.query(text), within)?.is_empty()
+    {
+        return Ok(None);
+    }
+    let (mut corrected, mut copied) = (String::new(), 0);
+    for range in words.into_iter().take(MAX_WORDS) {
+        let word = text[range.clone()].to_lowercase();
+        if let Some(meant) = view.keywords.correction(&word, within, &has_english)? {
+            corrected.push_str(&text[copied..range.start]);
+            corrected.push_str(&meant);
+            copied = range.end;
+        }
+    }
+    if copied == 0 {
+        return Ok(None);
+    }
+    corrected.push_str(&text[copied..]);
+    Ok(Some(corrected))
+}

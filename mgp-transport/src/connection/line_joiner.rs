@@ -1,0 +1,208 @@
+//! Joins the lines of a message that a child wrote with line breaks, e.g. as JSON with indentation, and removes escape
+//! sequences of terminals before a message.
+
+use bytestring::ByteString;
+
+/// The character that begins an escape sequence of a terminal.
+const ESCAPE: u8 = 0x1b;
+/// The character that ends an escape sequence with a text, e.g. the title of a window.
+const BELL: u8 = 0x07;
+
+/// A joiner of lines. Collecting begins with a line that is only an opening bracket, because programs print other lines
+/// than messages too, and ends with the bracket that closes it.
+#[derive(Default)]
+pub(super) struct LineJoiner {
+    text: String,
+    /// The number of open brackets.
+    depth: usize,
+}
+
+/// The result of adding a line.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum JoinedLine {
+    /// The line is part of a message that is not complete.
+    Part,
+    /// A text to parse: the line itself, or all collected lines as one line.
+    Text(ByteString),
+    /// The line is a message of its own; the lines collected before it are not a message.
+    Interrupted { collected: String, line: ByteString },
+}
+
+impl LineJoiner {
+    /// Adds a line. At most `max_bytes` bytes are collected, and only as long as the lines can be parts of JSON.
+    pub(super) fn add(&mut self, line: ByteString, max_bytes: usize) -> JoinedLine {
+        let part = line.trim();
+        let is_bracket = matches!(part, "{" | "[");
+        if self.text.is_empty() && !is_bracket {
+            return JoinedLine::Text(line);
+        }
+        if is_message(part) {
+            return JoinedLine::Interrupted { collected: self.take(), line };
+        }
+        if is_bracket && !self.accepts_value() {
+            // Another message begins, so the collected lines are not one, and must not hold it back.
+            self.depth = 1;
+            return JoinedLine::Text(std::mem::replace(&mut self.text, format!("{part} ")).into());
+        }
+        self.text.push_str(part);
+        // No text of JSON contains a line break, so a space may replace it.
+        self.text.push(' ');
+        match depth_after(part, self.depth) {
+            Some(depth @ 1..) if self.text.len() <= max_bytes => {
+                self.depth = depth;
+                JoinedLine::Part
+            }
+            _ => JoinedLine::Text(self.take().into()),
+        }
+    }
+
+    /// Returns whether an object or array may follow the collected lines.
+    fn accepts_value(&self) -> bool {
+        self.text.is_empty() || self.text.trim_end().ends_with(['[', ',', ':'])
+    }
+
+    fn take(&mut self) -> String {
+        self.depth = 0;
+        std::mem::take(&mut self.text)
+    }
+}
+
+/// Returns a line without the escape sequences of a terminal before a JSON object or array, which e.g. the command
+/// `clear` in a start script writes without a line break. Any other line stays as it is, even a line with further
+/// escape sequences: JSON contains none, so it is a log line with colors.
+pub(super) fn without_escapes(line: ByteString) -> ByteString {
+    if line.starts_with(['{', '[']) {
+        return line;
+    }
+    let mut rest = line.trim_start_matches(is_skipped);
+    while let Some(length) = escape_length(rest.as_bytes()) {
+        rest = rest[length..].trim_start_matches(is_skipped);
+    }
+    let is_json = rest.starts_with(['{', '[']) && !rest.contains(ESCAPE as char);
+    if is_json { line.slice_ref(rest) } else { line }
+}
+
+fn is_skipped(c: char) -> bool {
+    c.is_whitespace() || c.is_control() && c != ESCAPE as char
+}
+
+/// Returns the length of the escape sequence with which a text begins, in bytes; `None` if there is none.
+fn escape_length(text: &[u8]) -> Option<usize> {
+    let [ESCAPE, kind, rest @ ..] = text else { return None };
+    let length = match kind {
+        b'[' => 1 + rest.iter().position(|byte| matches!(byte, b'@'..=b'~'))?,
+        b']' => 1 + rest.iter().position(|byte| *byte == BELL)?,
+        // One more character follows, e.g. in the choice of a character set.
+        b'('..=b'/' => usize::from(rest.first()?.is_ascii()),
+        _ if kind.is_ascii_graphic() => 0,
+        _ => return None,
+    };
+    Some(2 + length)
+}
+
+/// Returns whether a line is a whole message or an array of messages, and not a part of a message.
+fn is_message(part: &str) -> bool {
+    let is_whole = part.starts_with('{') && part.ends_with('}')
+        || part.starts_with('[') && part.ends_with(']');
+    is_whole && part.contains("\"jsonrpc\"")
+}
+
+/// Returns the number of open brackets after a line; `None` if the line cannot be a part of JSON.
+fn depth_after(part: &str, mut depth: usize) -> Option<usize> {
+    let begins_value = ["true", "false", "null"].iter().any(|word| part.starts_with(word));
+    let begins_token = part.starts_with(|c: char| c.is_ascii_digit() || r#"{}[]",:-"#.contains(c));
+    if !begins_value && !begins_token && !part.is_empty() {
+        return None;
+    }
+    let (mut is_text, mut is_escaped) = (false, false);
+    for byte in part.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_text => is_escaped = true,
+            b'"' => is_text = !is_text,
+            _ if is_text => {}
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.checked_sub(1)?,
+            _ => {}
+        }
+    }
+    (!is_text).then_some(depth)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Adds lines; returns the texts that are parsed.
+    fn joined(lines: &str, max_bytes: usize) -> Vec<String> {
+        let mut joiner = LineJoiner::default();
+        let add = |line: &str| match joiner.add(line.into(), max_bytes) {
+            JoinedLine::Part => None,
+            JoinedLine::Text(text) => Some(text.trim_end().to_owned()),
+            JoinedLine::Interrupted { line, .. } => Some(line.to_string()),
+        };
+        lines.lines().filter_map(add).collect()
+    }
+
+    #[test]
+    fn the_lines_of_one_message_become_one_line() {
+        let pretty = "{\r\n  \"id\": 1,\n  \"result\": {\n    \"a\": \"{\\\"\",\n    \"b\": [\n      {}\n    ]\n  }\n}";
+        let line = r#"{ "id": 1, "result": { "a": "{\"", "b": [ {} ] } }"#;
+        assert_eq!(joined(&format!("{pretty}\n{pretty}"), 1_000), [line, line]);
+        assert_eq!(joined("[\n{\n\"id\": 1\n}\n]", 1_000), [r#"[ { "id": 1 } ]"#]);
+    }
+
+    #[test]
+    fn lines_that_are_not_json_and_whole_messages_are_not_held_back() {
+        let message = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+        for printed in ["started", "{ a: 1 }", "[1]", "{\n  port: 80\n}", "{\n  \"open", "]"] {
+            let texts = joined(&format!("{printed}\n{message}\n{message}"), 1_000);
+            assert_eq!(texts[texts.len() - 2..], [message, message], "{printed}");
+        }
+        assert_eq!(joined(&format!("{{\n\"a\": {{\n{message}\n{message}"), 1_000), [message; 2]);
+        let array = format!("[{message}]");
+        assert_eq!(joined(&format!("[\n{array}"), 1_000), [array]);
+    }
+
+    #[test]
+    fn a_message_is_not_held_back_by_an_unfinished_one() {
+        let (pretty, line) = ("{\n\"id\": 1\n}", r#"{ "id": 1 }"#);
+        assert_eq!(joined(&format!("{{\n{pretty}\n{pretty}"), 1_000), ["{", line, line]);
+        let unfinished = "{\n\"id\": 2,\n\"result\": {}";
+        let before = r#"{ "id": 2, "result": {}"#;
+        assert_eq!(joined(&format!("{unfinished}\n{pretty}"), 1_000), [before, line]);
+        let nested = "{\n\"a\":\n{\n\"b\": [\n[\n1\n],\n{\n}\n]\n}\n}";
+        assert_eq!(joined(nested, 1_000), [r#"{ "a": { "b": [ [ 1 ], { } ] } }"#]);
+    }
+
+    #[test]
+    fn escape_sequences_are_removed_only_before_json() {
+        let message = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+        let written = |line: String| without_escapes(line.into());
+        for before in
+            ["", "\u{1b}[H\u{1b}[2J\u{1b}[3J", "\u{1b}]0;title\u{7} \r", "\u{c}\u{1b}c", "\u{1b}(B"]
+        {
+            assert_eq!(written(format!("{before}{message}")), message, "{before:?}");
+        }
+        for other in [
+            "\u{1b}[32mdone",
+            "\u{1b}[32m{\"id\":1,\"result\":{}}\u{1b}[0m",
+            "50% {}",
+            "\u{1b}",
+            "\u{1b}[",
+            "\u{1b}]0;{}",
+            "\u{1b}(é{}",
+            "\u{1b}é{}",
+            "",
+        ] {
+            assert_eq!(written(other.to_owned()), other);
+        }
+    }
+
+    #[test]
+    fn the_collected_bytes_are_bounded() {
+        let lines = format!("[\n{}", "[\n".repeat(100));
+        let texts = joined(&lines, 20);
+        assert!(texts.len() >= 9 && texts.iter().all(|text| text.len() <= 22), "{texts:?}");
+    }
+}
