@@ -189,7 +189,7 @@ fn every_method_to_a_server_has_a_typed_call() {
         include_str!("../../src/client/mgp.rs"),
         include_str!("../../src/client/mcp.rs"),
         include_str!("../../src/client/lists.rs"),
-        include_str!("../../src/client/mod.rs"),
+        include_str!("../../src/call/mod.rs"),
         include_str!("../../src/client/skills.rs"),
         include_str!("../../src/events/mod.rs"),
     );

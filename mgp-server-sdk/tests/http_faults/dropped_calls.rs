@@ -70,7 +70,7 @@ async fn thousand_at_once(seed: u64) {
         begun += usize::from(had.unwrap());
     }
     // To cover enough, the test needs calls that were dropped before, and after their responses began.
-    assert!((100..950).contains(&begun), "{begun} of {CALLS} had a response");
+    assert!((100..990).contains(&begun), "{begun} of {CALLS} had a response");
     assert!(monitor.running() > 0, "legacy calls go on");
     for session in &sessions {
         let ended = send(&service, request("DELETE", &[("mcp-session-id", session)], "")).await;

@@ -19,8 +19,8 @@ static SCHEMES: Words = Words::new(
 const MOVING: [&str; 10] =
     ["host", "addr", "service", "sock", "proxy", "infile", "plugin", "dsn", "odbc", "failover"];
 
-/// Checks the URL of a database or a broker under a key that means such a URL; returns `None` if the text is no such
-/// URL, or the key means something else.
+/// Checks the URL of a database or a broker under a key that means such a URL; returns `None` for another text or a key
+/// with another meaning.
 pub(super) fn check(key: &str, text: &str, rules: NetworkRules<'_>) -> Option<Result<(), String>> {
     let is_named = |word: &String| KEYS.has(word) || word.starts_with("conn");
     let (scheme, rest) = text.split_once("://")?;

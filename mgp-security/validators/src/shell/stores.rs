@@ -212,7 +212,8 @@ pub(super) fn copies_to_file(text: &str) -> bool {
         let is_mark = |c: char| !c.is_ascii_alphanumeric() && c != '_';
         let words: Vec<&str> = statement.split(is_mark).filter(|word| !word.is_empty()).collect();
         // The name of an option can precede the statement in the same argument, and so can comments.
-        let places = if statement.contains("/*") { words.len() } else { 2 };
+        let is_first = !["/*", "--"].iter().any(|mark| statement.contains(mark));
+        let places = if is_first { 1 } else { words.len() };
         words.iter().take(places).any(|word| matches!(*word, "copy" | "ccopy"))
             && words.windows(2).any(|pair| pair[0] == "to" && pair[1] != "stdout")
     })

@@ -18,7 +18,8 @@ use mgp_client_sdk::Client;
 use mgp_transport::ChildCommand;
 use mgp_types::method::KernelServers;
 use mgp_types::mgp::{
-    DiscoveryListParams, KernelServer, KernelServersParams, ServerState, ServerSummary,
+    DiscoveryListParams, Extension, ExtensionSet, KernelServer, KernelServersParams, ServerState,
+    ServerSummary,
 };
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt as _;
@@ -197,6 +198,8 @@ pub(crate) async fn run(try_host: &TryHost) -> CliResult {
     };
     let command = ChildCommand::new(command).args(args).on_stderr(print_stderr);
     let client = Client::builder("mgp-setup", env!("CARGO_PKG_VERSION"))
+        // Hosts search no tools by MGP: they get the tools of all servers in the list.
+        .limit_extensions(ExtensionSet::STANDARD.without(Extension::ToolDiscovery))
         .init_timeout(START_TIMEOUT)
         .spawn(command)
         .await;
