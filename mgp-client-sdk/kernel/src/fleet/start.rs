@@ -17,8 +17,9 @@ pub(crate) const FIRST_SYNC_TIMEOUT: Duration = Duration::from_secs(15);
 /// delay the others for long.
 pub(super) const FIRST_START_PERMIT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The maximum time that a slow first start occupies a permit for slow starts.
-pub(super) const SLOW_START_PERMIT_TIMEOUT: Duration = Duration::from_secs(30);
+/// The maximum time that a slow first start occupies a permit for slow starts, so that a few servers that hang do not
+/// make the others wait for their whole time limits.
+pub(super) const SLOW_START_PERMIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The limits of the number of servers that are started at the same time to read their lists.
 const FIRST_STARTS: (usize, usize) = (4, 8);
