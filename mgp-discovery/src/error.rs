@@ -74,6 +74,14 @@ pub enum DiscoveryError {
         /// The reason why the file is not valid.
         reason: String,
     },
+    /// The configuration file of an MCP host has no member with servers.
+    #[error("`{path}` cannot be read: it has no `{key}`")]
+    NoServers {
+        /// The path of the file.
+        path: PathBuf,
+        /// The name of the missing member.
+        key: &'static str,
+    },
     /// The decision of an operator could not be written to the audit log, so it was not made.
     #[error("no decision was made because it could not be recorded: {0}")]
     Unaudited(#[from] AuditError),

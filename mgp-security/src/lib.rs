@@ -70,7 +70,7 @@ pub use audit::{
     Arguments, Audit, AuditConfig, AuditLayer, AuditLog, AuditPage, AuditQuery, BadRecord,
     DefinitionFlag, Delivery, DigestKey, Event, EventActor, EventSource, FileRetention, Forwarder,
     Forwarding, Fsync, Ingest, LogConfig, LogError, LogFiles, LogHead, RESULT_WORDS, RecordFlaw,
-    Replay, UnknownSink, is_tool_error, result_word, verify,
+    Replay, UnknownSink, result_word, verify,
 };
 pub use decision::{CallOutcome, CallVerdict, Requirement, Stage, Step, StepResult};
 pub use definition::{

@@ -27,6 +27,7 @@ enum Cause {
     StateInUse,
     LogChanged,
     NoAnswer,
+    NoServers,
 }
 
 impl Failure {
@@ -57,6 +58,11 @@ impl Failure {
         Self { cause: Cause::NoAnswer, ..Self::failed(message) }
     }
 
+    /// Creates the failure to read a host's file that has no member with servers.
+    pub(crate) fn no_servers(message: impl fmt::Display) -> Self {
+        Self { cause: Cause::NoServers, ..Self::failed(message) }
+    }
+
     pub(crate) fn with_code(code: u8, message: impl fmt::Display) -> Self {
         Self { code, message: message.to_string(), cause: Cause::Other }
     }
@@ -81,6 +87,10 @@ impl Failure {
 
     pub(crate) fn is_no_answer(&self) -> bool {
         self.cause == Cause::NoAnswer
+    }
+
+    pub(crate) fn is_no_servers(&self) -> bool {
+        self.cause == Cause::NoServers
     }
 
     pub(crate) fn is_no_kernel(&self) -> bool {

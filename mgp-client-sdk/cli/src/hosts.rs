@@ -1,4 +1,5 @@
-//! The MCP hosts that `mgp connect` and `mgp import` know by name, and the paths of their configuration files.
+//! The MCP hosts that `mgp setup`, `mgp connect` and `mgp import` know by name, and the paths of their configuration
+//! files.
 
 use std::path::{Path, PathBuf};
 

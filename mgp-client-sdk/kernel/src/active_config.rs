@@ -162,11 +162,11 @@ impl SharedConfig {
 }
 
 impl SharedConfig {
-    /// Returns the scopes that the configuration allows to a local agent; `None` if it lists no scopes for the agent.
+    /// Returns the scopes that the configuration allows to a local agent; `None` if the agent has no key `scopes`.
     pub(super) fn scopes(&self, principal: &Principal) -> Option<Arc<[String]>> {
         let config = self.config();
-        let scopes = &config.agent(principal)?.scopes;
-        (!scopes.is_empty()).then(|| scopes.iter().cloned().collect())
+        let scopes = config.agent(principal)?.scopes.as_ref()?;
+        Some(scopes.iter().cloned().collect())
     }
 }
 

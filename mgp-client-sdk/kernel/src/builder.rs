@@ -39,7 +39,7 @@ use super::handle::{Kernel, KernelParts};
 use super::kernel_hops;
 use super::lock::{ActiveLock, check_definition};
 use super::lock_reload;
-use super::login::Logins;
+use super::logins::Logins;
 use super::operator_questions::ServerQuestions;
 use super::policy::policy;
 use super::process_info::ProcessInfo;
@@ -263,7 +263,7 @@ impl KernelBuilder {
             move |db: Db| async move { (search::open(&search, folder, db.clone()).await, db) };
         let (governance, (index, db)) = self.governance().in_folder_beside(folder, index).await?;
         let (index, encoder_failure) = index?;
-        let proxy = crate::login::proxy(&self.config.kernel);
+        let proxy = crate::logins::proxy(&self.config.kernel);
         let sinks = &self.config.kernel.audit.sinks;
         let sinks = AuditSinks::start(sinks, &governance, &self.expander, &proxy, folder)?;
         let loaded = self.load(&governance).await?;
@@ -408,7 +408,7 @@ fn start_tasks(parts: KernelParts, collector: Option<UrlSink>) -> Kernel {
 /// Returns the collector to which telemetry is sent, if one is configured.
 fn collector(config: &KernelConfig, expander: &Expander) -> Result<Option<UrlSink>, KernelError> {
     let Some(url) = &config.telemetry.otlp else { return Ok(None) };
-    let proxy = crate::login::proxy(config);
+    let proxy = crate::logins::proxy(config);
     let headers = &config.telemetry.headers.0;
     let timeout = telemetry::EXPORT_TIMEOUT;
     let sink = UrlSink::new(url, headers, expander, &proxy, Path::new(""), timeout);

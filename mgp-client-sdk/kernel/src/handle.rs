@@ -148,7 +148,7 @@ impl Kernel {
     /// Returns the configured proxy for connections to other machines.
     #[must_use]
     pub fn proxy(&self) -> Proxy {
-        crate::login::proxy(&self.0.config.config().kernel)
+        crate::logins::proxy(&self.0.config.config().kernel)
     }
 
     /// Returns the configured TLS settings and access tokens for callers over HTTP.

@@ -74,7 +74,8 @@ pub(crate) struct MeasuredCall<'a> {
 }
 
 impl ServerCalls {
-    /// Counts a call with this outcome.
+    /// Counts a call by its outcome. Once [`MAX_OUTCOMES`] are in use, a new code of an error that is not a denial
+    /// counts as [`OTHER`].
     fn count(&mut self, code: i32) {
         let is_separate = matches!(code, 0 | CANCELLED)
             || DENIALS.contains(&code)

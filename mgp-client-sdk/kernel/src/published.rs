@@ -67,7 +67,7 @@ impl PublishedServers {
             }
             file @ PublishedPlace::File(_) => file,
         };
-        let fetch = fetch.proxy(crate::login::proxy(config)).map_err(|error| error.to_string())?;
+        let fetch = fetch.proxy(crate::logins::proxy(config)).map_err(|error| error.to_string())?;
         Ok(Self { place, fetch: fetch.with_limits(ANSWER_TIMEOUT, ANSWER_BYTES) })
     }
 

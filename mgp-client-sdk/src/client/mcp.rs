@@ -116,7 +116,7 @@ impl Client {
         self.request::<ResourcesUnsubscribe>(&SubscribeParams::new(uri)).await.map(drop)
     }
 
-    /// Opens a stream of notifications (2026-07-28) and waits until the server ends it; there is no time-out.
+    /// Opens a stream of notifications (2026-07-28) and waits, without a time-out, until the server ends it.
     ///
     /// The notifications are passed to the hooks; poll the future concurrently with calls, and drop it to close the
     /// stream. Changes of lists and resources do not need this method: [`on_change`](crate::ClientBuilder::on_change)

@@ -31,7 +31,8 @@ impl TaskWaiter {
         Some(TaskHold::add_to(call))
     }
 
-    /// Returns the result of the task if the server answered the call with a task; returns any other reply unchanged.
+    /// Waits for the task if the server answered the call with one, and returns its result. A legacy task is returned
+    /// unchanged if the call has no [`AwaitLegacyTask`], and so is any other reply.
     pub(super) async fn result(&self, reply: Reply) -> Result<Reply, RpcError> {
         let max = self.client.time_limits().max;
         if let Reply::Task(_) = &reply {

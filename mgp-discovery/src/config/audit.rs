@@ -133,7 +133,7 @@ fn sinks(above: &mut Reader<'_, '_, '_>) -> BTreeMap<String, AuditSinkConfig> {
         let headers = SinkHeaders(reader.map("headers"));
         let targets = [
             reader.text("file").map(AuditSinkConfig::File),
-            reader.text("url").map(|url| AuditSinkConfig::Url { url, headers }),
+            reader.url("url").map(|url| AuditSinkConfig::Url { url, headers }),
             reader.text("syslog").map(AuditSinkConfig::Syslog),
         ];
         let mut named = targets.into_iter().flatten();

@@ -66,10 +66,10 @@ A configuration is a file `mgp.toml` in the folder of a project, and `~/.config/
 Servers are merged by their id; the first entry wins.
 
 A project's file has no effect until its exact content is approved (`mgp trust`); then it may add servers with at most the trust level `standard`, and nothing else.
-Only a kernel that starts in that folder reads the file; subfolders do not count. The kernel that hosts share keeps the files with which it started, and `mgp status` lists them under `config`. For a project, let its host start `mgp serve --stdio --state DIR` with a folder of its own, and approve the file with `mgp trust --state DIR`; grants and secrets are kept in that folder too. Commands that mgp names in messages are for the usual folder: add `--state DIR` to them, or set `MGP_STATE` in your shell ([A project](project.md)). With `--standalone` and the usual folder, this works only while no other kernel runs.
+Only a kernel that starts in that folder reads the file; subfolders do not count. The kernel that hosts share keeps the files with which it started, and `mgp status` lists them under `config`. For a project, let its host start `mgp serve --stdio --state DIR` with a folder of its own, and approve the file with `mgp trust --state DIR`; grants and secrets are kept in that folder too. Run other commands with the same `--state DIR`, or set `MGP_STATE` in your shell ([A project](project.md)). With `--standalone` and the usual folder, this works only while no other kernel runs.
 
 An unknown key is a warning that names the most similar known key.
-An error in a server's entry disables that server; an error anywhere else disables the file, and a running kernel keeps its previous configuration.
+An error in a server's entry disables that server; an error anywhere else disables the file. A running kernel keeps the previous entry, or its whole previous configuration.
 
 These texts are expanded in `command`, `args`, `url`, `headers`, `cwd` and `env`:
 

@@ -126,7 +126,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "permissions" KeyKind::Words(PERMISSIONS), "[]", "The permissions granted to the server by this file.";
         "permission_limits" KeyKind::Table, "", "The limits of `permissions`: a call whose arguments are outside them is refused. Approvals in the terminal or by a person have limits of their own.";
         "permission_timeout_ms" KeyKind::Number(0, 86_400_000), "100", "How long a connection waits for a decision about its permissions, in milliseconds; then the decision is deferred. A start takes at most an hour in all.";
-        "on_ungranted" KeyKind::Word(&["proceed", "close"]), "proceed", "What happens to a connection whose server lacks a permission it needs: `proceed` refuses only the calls that need it, `close` ends the connection.";
+        "on_ungranted" KeyKind::Word(&["proceed", "close"]), "proceed", "What happens to a connection whose server lacks a permission it needs: `proceed` refuses only the calls that need it, `close` ends the connection. Connections to servers that do not speak MGP always proceed.";
         "restart_policy" KeyKind::Word(RESTARTS), "on_failure", "When the server is restarted.";
         "retry" KeyKind::Table, "", "The retries of calls that failed and may succeed later; without this table there are none.";
         "max_restarts" KeyKind::Number(0, 10_000), "5", "The maximum number of restarts of a program within the window. A server at a `url` is tried again without end.";
@@ -207,7 +207,7 @@ pub const KEYS: &[ConfigKey] = keys! {
     "kernel.telemetry": {
         "otlp" KeyKind::Text, "", "The base URL of a collector, e.g. `http://127.0.0.1:4318`: calls are sent to `/v1/traces`, figures to `/v1/metrics` (OTLP over HTTP, JSON). Takes effect at the next start of the kernel.";
         "headers" KeyKind::TextMap, "{}", "HTTP headers sent to the collector. `${…}` is expanded.";
-        "interval" KeyKind::Duration, "10s", "The time between two exports of figures.";
+        "interval" KeyKind::Duration, "10s", "The time between two exports of figures, at least 1 s.";
     }
     "kernel.operator": {
         "proof" KeyKind::Word(PROOFS), "none", "What a command must show before it changes anything: `terminal` a terminal of its own outside the hosts, `passphrase` the passphrase of `mgp operator passphrase set`. Reads need none.";
@@ -300,7 +300,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "portable_names" KeyKind::Switch, "", "Whether the agent sees portable names of tools, in place of `kernel.portable_names`.";
         "limits" KeyKind::Table, "", "The limits of the agent's tool calls; each key replaces that of `limits`.";
         "results" KeyKind::Table, "", "The most of a result that reaches the agent.";
-        "scopes" KeyKind::Texts, "[]", "The scopes that the agent may obtain; one that ends with `*` matches all that begin like it. Without this key its calls need no scopes.";
+        "scopes" KeyKind::Texts, "", "The scopes that the agent may obtain; one that ends with `*` matches all that begin like it. With `[]` it may obtain none; without this key its calls need no scopes.";
         "interactive" KeyKind::Switch, "false", "Whether a person uses the agent and can confirm its calls.";
     }
     "agents.*.limits": {

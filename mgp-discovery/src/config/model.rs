@@ -563,8 +563,8 @@ pub struct AgentConfig {
     pub limits: CallLimits,
     /// The limits on how much of a result reaches the agent.
     pub results: ResultLimits,
-    /// The scopes that the agent is allowed to obtain; empty if its calls need no scopes.
-    pub scopes: Vec<String>,
+    /// The scopes that the agent is allowed to obtain; `None` if its calls need no scopes.
+    pub scopes: Option<Vec<String>>,
     /// If set, a person uses the agent and can confirm calls.
     pub interactive: bool,
 }

@@ -150,8 +150,8 @@ fn way(reader: &mut Reader<'_, '_, '_>) -> Option<NotifyWay> {
     let has_email = to.is_some();
     let ways = [
         desktop,
-        reader.text("ntfy").map(NotifyWay::Ntfy),
-        reader.text("webhook").map(NotifyWay::Webhook),
+        reader.url("ntfy").map(NotifyWay::Ntfy),
+        reader.url("webhook").map(NotifyWay::Webhook),
         to.map(|to| {
             let from = reader.text("from").unwrap_or_else(|| to.clone());
             let server = reader.text("smtp").unwrap_or_default();

@@ -252,7 +252,7 @@ fn pass_env(reader: &mut Reader<'_, '_, '_>) -> Vec<String> {
 }
 
 fn target(reader: &mut Reader<'_, '_, '_>) -> Option<TargetConfig> {
-    let (command, url) = (reader.text("command"), reader.text("url"));
+    let (command, url) = (reader.text("command"), reader.url("url"));
     let (args, cwd, env) = (reader.texts("args"), reader.text("cwd"), reader.map("env"));
     let headers = reader.map("headers");
     let auth = auth(reader);
@@ -289,10 +289,6 @@ fn target(reader: &mut Reader<'_, '_, '_>) -> Option<TargetConfig> {
         (false, true) => {
             check_url_keys(reader, transport.as_ref(), &headers);
             let url = url?;
-            if !["http://", "https://", "${"].iter().any(|begin| url.starts_with(begin)) {
-                let remedy = "begin with `https://` or `http://`".to_owned();
-                reader.error("url", "is not a URL", Some(remedy));
-            }
             if has_user(&url) {
                 let what = "has a user name, which cannot be sent in a URL";
                 reader.error("url", what, Some(USER_REMEDY.to_owned()));
@@ -590,7 +586,7 @@ fn agents(top: &mut Reader<'_, '_, '_>, config: &mut Config) {
                 .below("results", "agents.*.results")
                 .map(|mut below| bounds::result_limits(&mut below))
                 .unwrap_or_default(),
-            scopes: reader.texts("scopes"),
+            scopes: reader.item("scopes").is_some().then(|| reader.texts("scopes")),
             interactive: reader.switch("interactive").unwrap_or_default(),
         };
         config.agents.insert(name.to_owned(), agent);

@@ -92,6 +92,17 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
         }
     }
 
+    /// Returns a URL. Reports any other text, except one that begins with `${`, because it is expanded later.
+    pub(super) fn url(&mut self, name: &str) -> Option<String> {
+        let url = self.text(name)?;
+        let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+        if !url.starts_with("${") && rest.is_none_or(str::is_empty) {
+            let remedy = "begin with `https://` or `http://`".to_owned();
+            self.error(name, "is not a URL", Some(remedy));
+        }
+        Some(url)
+    }
+
     pub(super) fn texts(&mut self, name: &str) -> Vec<String> {
         match self.checked(name) {
             Some(Checked::Texts(texts)) => texts,

@@ -27,7 +27,7 @@ impl Default for TelemetryConfig {
 pub(super) fn telemetry(reader: &mut Reader<'_, '_, '_>) -> TelemetryConfig {
     let default = TelemetryConfig::default();
     TelemetryConfig {
-        otlp: reader.text("otlp"),
+        otlp: reader.url("otlp"),
         headers: SinkHeaders(reader.map("headers")),
         interval: reader
             .duration("interval")

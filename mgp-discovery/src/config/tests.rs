@@ -106,10 +106,9 @@ fn sample(key: &ConfigKey) -> String {
             return of_url(&format!("auth = {{ {} = 'x' }}", key.name));
         }
         "kernel.audit.sinks" => return sink("file = 'x'"),
-        "kernel.audit.sinks.*.file" | "kernel.audit.sinks.*.url" => {
-            return sink(&format!("{} = 'x'", key.name));
-        }
-        "kernel.audit.sinks.*.headers" => return sink("url = 'x'\nheaders = { x = 'x' }"),
+        "kernel.audit.sinks.*.file" => return sink("file = 'x'"),
+        "kernel.audit.sinks.*.url" => return sink("url = 'https://x'"),
+        "kernel.audit.sinks.*.headers" => return sink("url = 'https://x'\nheaders = { x = 'x' }"),
         "kernel.audit.sinks.*.syslog" => return sink("syslog = '/dev/log'"),
         "kernel.http" | "kernel.http.tls_cert" | "kernel.http.tls_key" => {
             return "[kernel.http]\ntls_cert = 'x'\ntls_key = 'y'\n".into();
@@ -142,6 +141,9 @@ fn sample(key: &ConfigKey) -> String {
         "kernel.webhooks.*.min_severity" => "'error'",
         "kernel.notify" => "{ x = { desktop = true } }",
         "kernel.console_url" => "'https://mgp.example.com/console'",
+        "kernel.notify.*.ntfy" | "kernel.notify.*.webhook" | "kernel.telemetry.otlp" => {
+            "'https://x'"
+        }
         "kernel.notify.*.quiet" => "'22:00-07:00'",
         "kernel.notify.*.smtp" => "'smtps://mail.example.com'",
         "kernel.metrics" => "'127.0.0.1:1'",
@@ -217,6 +219,8 @@ fn places_of_messages_are_checked() {
     };
     at("", "write one of `desktop`, `ntfy`, `webhook` and `email`");
     at("desktop = true\nntfy = 'https://x'", "must be the only way of its place");
+    at("ntfy = 'ntfy.sh/topic'", "mgp.toml:2:1: error: `kernel.notify.*.ntfy` is not a URL");
+    at("webhook = 'https://'", "begin with `https://` or `http://`");
     at("email = 'a@b'", "`kernel.notify.*.smtp` is not a mail server");
     at("email = 'a@b'\nsmtp = 'mail'", "smtps://HOST");
     for quiet in ["22:00", "7:00-7:00", "24:00-01:00", "1:5-2:00", "a-b"] {
@@ -262,10 +266,22 @@ fn http_access_and_sinks_are_checked() {
     at("[kernel.http]\ntls_cert = 'x'", "`kernel.http.tls_cert` needs `tls_key`");
     at("[kernel.http.tokens]\nissuer = 'x'", "needs `issuer` and `resource`");
     at(&tokens("tenant = 'a'\ntenant_claim = 'b'"), "`kernel.http.tokens.tenant` conflicts");
-    at(&sink("file = 'x'\nurl = 'y'"), "the only target of its sink");
+    at(&sink("file = 'x'\nurl = 'https://y'"), "the only target of its sink");
     at(&sink(""), "the only target of its sink");
     at(&sink("syslog = 'udp://host'"), "is not a syslog receiver");
-    let hidden = parsed(&sink("url = 'x'\nheaders = { authorization = 's3cret' }")).config;
+    at(&sink("url = 'host/in'"), "`kernel.audit.sinks.*.url` is not a URL");
+    at("[kernel.telemetry]\notlp = 'host:4318'", "`kernel.telemetry.otlp` is not a URL");
+    at("[kernel.webhooks.x]\nurl = 'host/in'", "`kernel.webhooks.*.url` is not a URL");
+    let of_channels = |channels: &str| {
+        format!("[kernel.webhooks.x]\nurl = 'https://x'\nchannels = ['{channels}']")
+    };
+    for wrong in ["Tool Calls", "tool.", ".*", "tool*", "tool.*.x", ""] {
+        at(&of_channels(wrong), "which is not a channel");
+    }
+    for right in ["*", "tool.*", "tool.completed", "a/b:c-d_e.f"] {
+        assert!(parsed(&of_channels(right)).findings.is_empty(), "{right}");
+    }
+    let hidden = parsed(&sink("url = 'https://x'\nheaders = { authorization = 's3cret' }")).config;
     assert!(!format!("{hidden:?}").contains("s3cret"));
 }
 

@@ -31,12 +31,18 @@ pub(super) fn webhooks(kernel: &mut Reader<'_, '_, '_>) -> BTreeMap<String, Webh
     let mut all = BTreeMap::new();
     for (name, table) in kernel.named_tables("webhooks", PATH, MAX_WEBHOOKS) {
         let mut reader = Reader::new(kernel.report, PATH, table);
-        let Some(url) = reader.text("url") else {
+        let Some(url) = reader.url("url") else {
             let remedy = "add e.g. `url = \"https://example.com/hook\"`".to_owned();
             reader.error("url", "is missing", Some(remedy));
             continue;
         };
         let mut channels = reader.texts("channels");
+        if let Some(other) = channels.iter().find(|channel| !is_channel(channel)) {
+            let what = format!("has `{}`, which is not a channel", super::kind::shown(other));
+            let remedy =
+                "write a name, e.g. \"tool.completed\", a family, e.g. \"tool.*\", or \"*\"";
+            reader.error("channels", what, Some(remedy.to_owned()));
+        }
         if channels.is_empty() {
             channels.push("*".to_owned());
         }
@@ -50,4 +56,12 @@ pub(super) fn webhooks(kernel: &mut Reader<'_, '_, '_>) -> BTreeMap<String, Webh
         all.insert(name, webhook);
     }
     all
+}
+
+/// Returns whether a text selects channels: all of them, one, or a family. Subscriptions have the same rule.
+fn is_channel(text: &str) -> bool {
+    let name = text.strip_suffix(".*").unwrap_or(text);
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"_-:/".contains(&byte);
+    let is_word = |word: &str| !word.is_empty() && word.bytes().all(is_letter);
+    text == "*" || (name.len() <= super::limits::MAX_ID_BYTES && name.split('.').all(is_word))
 }

@@ -192,7 +192,8 @@ impl ImportError {
 /// ```
 ///
 /// # Errors
-/// [`DiscoveryError::TooLong`]; [`DiscoveryError::Foreign`] if it is not a valid file of this host.
+/// [`DiscoveryError::TooLong`]; [`DiscoveryError::Foreign`] if it is not a valid file of this host;
+/// [`DiscoveryError::NoServers`] if it has no member with servers.
 pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, DiscoveryError> {
     read_with(host, host.dialect(), file, text, None)
 }
@@ -277,7 +278,8 @@ fn read_with(
             import.leave_out_from(begin, &off);
         }
     }
-    if found { Ok(import) } else { Err(foreign(format!("it has no `{own}`"))) }
+    let no_servers = || DiscoveryError::NoServers { path: file.to_owned(), key: own };
+    if found { Ok(import) } else { Err(no_servers()) }
 }
 
 /// Returns the folder of the project that a file belongs to; for the user's own file, it can be the home folder.

@@ -13,6 +13,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::config::{Config, TargetConfig};
+use crate::error::DiscoveryError;
 
 fn imported(host: Host, file: &str, text: &str) -> Import {
     read(host, Path::new(file), text).unwrap()
@@ -291,6 +292,8 @@ fn a_file_of_another_kind_is_refused_without_its_values() {
     ] {
         let error = read(Host::Generic, Path::new("f"), text).unwrap_err();
         assert_eq!(error.to_string(), expected);
+        let has_no_servers = matches!(error, DiscoveryError::NoServers { .. });
+        assert_eq!(has_no_servers, text != "{", "{text}");
     }
 }
 

@@ -107,15 +107,16 @@ pub(crate) enum NextStep {
     Initialize,
     /// Fall back to `initialize`, although the failure of the probe does not show that the server is legacy.
     GuessLegacy,
-    /// Fail with the server's refusal, because neither era would work.
+    /// Fail with the error of the probe, because `initialize` would fail too: e.g. the server is busy, requires a login
+    /// or cannot be reached, or the probe could not be sent.
     Fail,
 }
 
 /// Decides the next step after a probe. If the server refused the probe, the client stays in the modern era only if
 /// legacy servers never send such a refusal.
 ///
-/// Over HTTP, the status is considered, too. Modern servers combine certain codes with a 4xx status: `−32601` then
-/// means that the server does not have `server/discover`, and the other codes mean that the request itself is wrong. As
+/// Over HTTP, the status is considered, too. Modern servers combine three codes with a 4xx status: `−32601` then means
+/// that the server does not have `server/discover`; `−32020` and `−32021` mean that the request itself is wrong. As
 /// some legacy servers also send `−32601` with such a status, the client first tries `initialize`. A busy server (408,
 /// 429, 503) does not count as legacy, because it would not accept `initialize` either.
 pub(crate) fn after_probe(probe: &ProbeOutcome<'_>) -> NextStep {

@@ -4,7 +4,6 @@ use mgp_types::proposal::StructuredError;
 use mgp_types::service::{Body, HttpFailure, Reply, is_connection_lost};
 use mgp_types::{ErrorCode, Object, Payload, Recovery, RpcError};
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 pub(crate) type Outcome = Result<Reply, RpcError>;
 
@@ -66,18 +65,20 @@ impl Failure {
     }
 
     /// Returns whether the call might have run. If the refusal contains `details.started`, that value decides;
-    /// otherwise only some codes mean that the call did not start.
+    /// otherwise only some codes mean that the call did not start. 4004 is not one of them, because a tool can find
+    /// only after it has begun that something does not exist; 4100 to 4102 are no codes of gates for calls.
     pub(crate) fn may_have_run(&self) -> bool {
         let details = self.hints.details.as_ref();
         let started = details.and_then(|details| details.decode::<bool>("started").ok().flatten());
         started.unwrap_or(
-            !matches!(self.code.0, 1000..=1099 | 2000..=2002 | 3000..=3002 | 4000..=4199),
+            !matches!(self.code.0, 1000..=1099 | 2000..=2002 | 3000..=3002 | 4000..=4003),
         )
     }
 }
 
-/// Returns the recovery hints of an error. Adds that the call was started if the error leaves that open, e.g. after a
-/// lost connection.
+/// Returns the recovery hints of an error. After a lost connection, or a status from 500 on without a JSON-RPC error,
+/// the call might have run, so `details.started` is set. After a lost connection the hints are the defaults of the
+/// code, if it has any.
 fn hints(error: &RpcError) -> Recovery {
     // A peer that supports only structured errors sends no recovery hints.
     let structured = || StructuredError::in_error(error)?.to_error().as_recovery().cloned();
@@ -101,19 +102,6 @@ fn mark_started(mut hints: Recovery) -> Recovery {
     let details = hints.details.get_or_insert_with(Object::new);
     details.insert("started", Payload::from_trusted("true"));
     hints
-}
-
-/// Returns whether a result reports that the tool failed: with `isError: true`, or with `1` or `"true"`, which some
-/// servers write in its place.
-pub(crate) fn is_tool_error(body: &Body) -> bool {
-    #[derive(Deserialize)]
-    struct ToolResult<'a> {
-        #[serde(rename = "isError", default, borrow)]
-        is_error: Option<&'a RawValue>,
-    }
-    serde_json::from_str(body.as_raw().as_str()).is_ok_and(|ToolResult { is_error }| {
-        is_error.is_some_and(|flag| matches!(flag.get(), "true" | "1" | "\"true\""))
-    })
 }
 
 #[cfg(test)]
@@ -161,16 +149,6 @@ mod tests {
         check("7", None);
     }
 
-    #[test]
-    fn a_failed_tool_is_found_by_its_flag() {
-        for (flag, expected) in
-            [("true", true), ("1", true), (r#""true""#, true), ("false", false), ("0", false)]
-        {
-            let result = Payload::parse(format!(r#"{{"content":[],"isError":{flag}}}"#)).unwrap();
-            assert_eq!(is_tool_error(&Body::new(result)), expected, "{flag}");
-        }
-    }
-
     /// Checks whether a retry can help after an error, and whether the call might have run.
     #[track_caller]
     fn check_error(error: &RpcError, expected: (bool, bool)) {
@@ -214,7 +192,7 @@ mod tests {
             hints: serde_json::from_str(&format!(r#"{{"details":{details}}}"#)).unwrap(),
         };
         for code in ErrorCode::KNOWN {
-            let never = matches!(code.0, 1000..=1011 | 2000..=2002 | 3000..=3002 | 4000..=4102);
+            let never = matches!(code.0, 1000..=1011 | 2000..=2002 | 3000..=3002 | 4000..=4003);
             assert_eq!(failure(code.0, "{}").may_have_run(), !never, "{code}");
             assert!(failure(code.0, r#"{"started":true}"#).may_have_run(), "{code}");
             assert!(!failure(code.0, r#"{"started":false}"#).may_have_run(), "{code}");

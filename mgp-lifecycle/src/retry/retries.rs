@@ -6,7 +6,7 @@ use mgp_types::Payload;
 use mgp_types::method::{Request, ToolsList};
 use mgp_types::service::{
     Call, CallKey, Deadline, Extensions, Method, MgpService, Outlet, Params, Reply, RetryAttempt,
-    Target, WaitMark,
+    Target, WaitMark, is_tool_error,
 };
 use serde::Deserialize;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::config::FallbackPolicy;
 use super::decide::{Decision, Situation, StopReason, may_replace};
 use super::delivery::Delivered;
-use super::failure::{Failure, Outcome, is_tool_error};
+use super::failure::{Failure, Outcome};
 use super::future::RetryableCall;
 use super::layer::RequestKind;
 use super::tools::{ListPage, RepeatPolicy};

@@ -27,8 +27,8 @@ pub enum SupervisorEvent {
         /// call starts it.
         is_permanent: bool,
     },
-    /// The start failed, and continues with another start that is made in a different way. That one does not count as a
-    /// restart, and follows whatever the policy.
+    /// An attempt to start failed; another one, made in a different way, follows. It belongs to the same start: it does
+    /// not count as a restart and does not depend on the policy.
     StartContinues,
     /// The server ended without a request, or the connection to it was lost.
     Exited(Exit),

@@ -8,7 +8,9 @@ use std::time::Duration;
 use mgp_types::mcp::{
     CreateTaskResult, Era, LegacyCreateTaskResult, ResultType, Task, TaskStatus, key,
 };
-use mgp_types::service::{CallKey, CallerRequest, Context, CredentialGrant, PeerInfo, Reply};
+use mgp_types::service::{
+    CallKey, CallerRequest, Context, CredentialGrant, PeerInfo, Reply, is_tool_error,
+};
 use mgp_types::sync::Mutex;
 use mgp_types::{Nullable, Payload, RpcError, Timestamp};
 use serde::Serialize;
@@ -19,7 +21,6 @@ use tokio::time::Instant;
 use super::table::Owner;
 use crate::error::LifecycleError;
 use crate::handshake::plain_errors::CallInfo;
-use crate::retry::is_tool_error;
 
 /// A task in the table.
 pub(super) struct Entry {
@@ -32,7 +33,7 @@ pub(super) struct Entry {
     pub(super) expires: Instant,
     /// The facts about the caller, which determine the form of the outcome.
     pub(super) caller: Arc<PeerInfo>,
-    /// The facts about the call, which determine it as well.
+    /// The facts about the call, which also determine the form of the outcome.
     pub(super) info: CallInfo,
     /// Notified on every change of `state`.
     pub(super) changed: Notify,

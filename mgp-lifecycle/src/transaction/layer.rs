@@ -10,7 +10,7 @@ use mgp_types::proposal::{
     CallMembers, Compensation, IdempotencyKey, Member as _, StepId, StepStatus, TransactionId,
 };
 use mgp_types::service::{
-    BoxFuture, Call, CallRecord, Context, Either, MgpService, Reply, ServerId,
+    BoxFuture, Call, CallRecord, Context, Either, MgpService, Reply, ServerId, is_tool_error,
 };
 use mgp_types::{Object, Payload};
 use tower_service::Service;
@@ -276,7 +276,7 @@ async fn end_step(
 /// Returns whether a call failed, or its result reports a failure.
 fn is_failed(answer: &Result<Reply, RpcError>) -> bool {
     let Ok(reply) = answer else { return true };
-    reply.as_body().is_some_and(crate::retry::is_tool_error)
+    reply.as_body().is_some_and(is_tool_error)
 }
 
 /// Returns whether a failed step had no effect, because the call did not run or its tool reported a failure.

@@ -44,7 +44,6 @@ pub use log::{
     AuditLog, AuditPage, AuditQuery, BadRecord, DigestKey, FileRetention, Fsync, LogConfig,
     LogError, LogFiles, LogHead, RecordFlaw, verify,
 };
-pub use outcome::is_tool_error;
 pub use recorded_arguments::{Arguments, AuditConfig};
 pub use result_word::{RESULT_WORDS, result_word};
 pub use source::EventSource;

@@ -43,7 +43,7 @@ pub(crate) struct CallFacts<'a> {
     pub(crate) tool: &'a str,
     pub(crate) arguments: Option<&'a str>,
     pub(crate) at: &'a Moment<'a>,
-    pub(crate) progress: &'a CallPreparations,
+    pub(crate) preparations: &'a CallPreparations,
 }
 
 /// The questions and preparations that are already done for a call, so that none of them is repeated.
@@ -295,7 +295,7 @@ fn check_definition(
     })?;
     let (tool, principal) = (facts.tool, &facts.call.cx().principal);
     let refused = match rule {
-        DefinitionRule::Record if facts.progress.recorded => None,
+        DefinitionRule::Record if facts.preparations.recorded => None,
         DefinitionRule::Record => {
             let why = || "an event must record the operator's risk for it first".to_owned();
             steps.add(Stage::Definition, StepResult::Asks, why);
@@ -304,7 +304,7 @@ fn check_definition(
         DefinitionRule::Refuse(state) => {
             Some(DefinitionRefused::new(server, tool, state, principal))
         }
-        DefinitionRule::List if !facts.progress.listed => {
+        DefinitionRule::List if !facts.preparations.listed => {
             let why = || "the tools of the server must be listed first".to_owned();
             steps.add(Stage::Definition, StepResult::Asks, why);
             return Err(CallOutcome::Ask(Requirement::Listing));
@@ -331,7 +331,7 @@ fn check_schema(
     known: Option<&Arc<KnownTool>>,
     steps: &mut impl Recorder,
 ) -> Result<(), CallOutcome> {
-    let Some(known) = known.filter(|_| !facts.progress.any_arguments) else { return Ok(()) };
+    let Some(known) = known.filter(|_| !facts.preparations.any_arguments) else { return Ok(()) };
     known.check_arguments(facts.arguments).map_err(|refused| {
         steps.add(Stage::Schema, StepResult::Refused, || refused.to_string());
         Refusal::Arguments(refused).into()
@@ -384,7 +384,7 @@ fn check_permissions(
     steps: &mut impl Recorder,
 ) -> Result<(), CallOutcome> {
     let needed = assessment.permissions.as_slice();
-    let CallFacts { server, tool, progress, .. } = *facts;
+    let CallFacts { server, tool, preparations, .. } = *facts;
     let Some(judgement) = judge_permissions(facts, snapshot, assessment) else {
         return Ok(());
     };
@@ -392,7 +392,7 @@ fn check_permissions(
         steps.add(Stage::Permissions, StepResult::Refused, || error.to_string());
         Refusal::from(Box::new(PermissionRefused::unreadable(&error)))
     })?;
-    if judgement.missing.is_empty() && (progress.asked.is_some() || !judgement.to_record) {
+    if judgement.missing.is_empty() && (preparations.asked.is_some() || !judgement.to_record) {
         for permission in needed {
             steps.add(Stage::Permissions, StepResult::Passed, || permission.as_str().to_owned());
         }
@@ -402,14 +402,14 @@ fn check_permissions(
         judgement.missing.iter().all(|missing| granted.contains(&missing.permission))
     };
     if judgement.may_ask
-        && (lacks_none(&progress.granted)
+        && (lacks_none(&preparations.granted)
             || snapshot.approved(facts).is_some_and(|call| lacks_none(&call.permissions)))
     {
         steps.add(Stage::Permissions, StepResult::Passed, || "granted for this call".to_owned());
         return Ok(());
     }
     let may_ask = judgement.may_ask || judgement.missing.is_empty();
-    let asks = may_ask && progress.asked.is_none();
+    let asks = may_ask && preparations.asked.is_none();
     for missing in &judgement.missing {
         let result = if asks { StepResult::Asks } else { StepResult::Refused };
         let why = || format!("{}: {}", missing.permission, missing.why);
@@ -423,7 +423,7 @@ fn check_permissions(
         return Err(CallOutcome::Ask(Requirement::Permissions(judgement.missing)));
     }
     let none = AskOutcomes::default();
-    let outcomes = progress.asked.as_ref().unwrap_or(&none);
+    let outcomes = preparations.asked.as_ref().unwrap_or(&none);
     let refused = outcomes.refuse(server, tool, judgement.missing);
     Err(Refusal::from(Box::new(refused)).into())
 }
@@ -435,7 +435,7 @@ fn check_arguments(
     findings: &mut Findings,
     steps: &mut impl Recorder,
 ) -> Result<(), CallOutcome> {
-    if assessment.validators.is_empty() || facts.progress.any_arguments {
+    if assessment.validators.is_empty() || facts.preparations.any_arguments {
         return Ok(());
     }
     let Some(validators) = snapshot.validators() else { return Ok(()) };
@@ -460,7 +460,7 @@ fn check_confirmation(
     findings: &mut Findings,
     steps: &mut impl Recorder,
 ) -> Result<(), CallOutcome> {
-    if assessment.is_harmless() || !snapshot.confirms() || facts.progress.confirmed {
+    if assessment.is_harmless() || !snapshot.confirms() || facts.preparations.confirmed {
         return Ok(());
     }
     let policy = snapshot.policy(facts.server);

@@ -101,14 +101,14 @@ impl<S: MgpService> Service<Call> for DecisionService<S> {
 
 impl<S: MgpService> DecisionService<S> {
     fn call_tool(&mut self, call: Call) -> <Self as Service<Call>>::Future {
-        let progress = CallPreparations::default();
-        match decide_call(&self.sources, &call, &progress).into_outcome() {
+        let preparations = CallPreparations::default();
+        match decide_and_note(&self.sources, &call, &preparations).into_outcome() {
             (CallOutcome::Allow, _) => Either::Left { future: self.inner.call(call) },
             (CallOutcome::Refuse(refusal), _) => answer(Err(deny(&self.sources, &call, refusal))),
             (CallOutcome::Ask(need), assessment) => {
                 let (sources, inner) = (Arc::clone(&self.sources), self.inner.clone());
                 CallRecord::mark_held(call.cx(), true);
-                let waiting = wait::run(sources, inner, call, need, assessment, progress);
+                let waiting = wait::run(sources, inner, call, need, assessment, preparations);
                 Either::Right { future: Either::Right { future: Box::pin(waiting) } }
             }
         }
@@ -133,8 +133,9 @@ impl<S: MgpService> DecisionService<S> {
     }
 }
 
-fn answer<F>(answer: Result<Reply, RpcError>) -> Either<F, OwnFuture> {
-    Either::Right { future: Either::Left { future: ready(answer) } }
+/// Returns the future of a call that is answered at once.
+fn answer<F>(outcome: Result<Reply, RpcError>) -> Either<F, OwnFuture> {
+    Either::Right { future: Either::Left { future: ready(outcome) } }
 }
 
 /// The answers that persons gave about a single call; an extension of that call.
@@ -157,7 +158,7 @@ impl Answers {
 fn with_facts<T>(
     sources: &Sources,
     call: &Call,
-    progress: &CallPreparations,
+    preparations: &CallPreparations,
     look: impl FnOnce(&CallFacts<'_>, &Snapshot<'_>) -> T,
 ) -> T {
     let (tool, arguments) = call.tool().map_or(("", None), |tool| (tool.name, tool.arguments));
@@ -165,13 +166,13 @@ fn with_facts<T>(
     let clock = || sources.now();
     let at = Moment::of(&clock);
     let snapshot = Snapshot::of(sources, &call.cx().principal, server);
-    look(&CallFacts { call, server, tool, arguments, at: &at, progress }, &snapshot)
+    look(&CallFacts { call, server, tool, arguments, at: &at, preparations }, &snapshot)
 }
 
 /// Decides about a tool call now. Adds to the call's audit record which validators ran, for which agents the call is
 /// made, and which entry made a confirmation unnecessary.
-fn decide_call(sources: &Sources, call: &Call, progress: &CallPreparations) -> CallVerdict {
-    let verdict = with_facts(sources, call, progress, decide);
+fn decide_and_note(sources: &Sources, call: &Call, preparations: &CallPreparations) -> CallVerdict {
+    let verdict = with_facts(sources, call, preparations, decide);
     if !verdict.applied().is_empty() {
         let applied: Vec<&str> = verdict.applied().iter().map(Validator::as_str).collect();
         note(call.cx(), "validator_applied", &applied.join(", "));
@@ -196,8 +197,8 @@ pub(crate) fn recheck(sources: &Sources, call: &Call) -> Result<(), RpcError> {
         return Ok(());
     }
     let Answers { granted, confirmed } = Answers::of(call);
-    let progress = CallPreparations::finished(granted, confirmed);
-    match decide_call(sources, call, &progress).into_outcome() {
+    let preparations = CallPreparations::finished(granted, confirmed);
+    match decide_and_note(sources, call, &preparations).into_outcome() {
         (CallOutcome::Allow, _) => Ok(()),
         (CallOutcome::Refuse(refusal), _) => Err(deny(sources, call, refusal)),
         (CallOutcome::Ask(Requirement::Confirmation), Some(assessment)) => {
@@ -303,7 +304,8 @@ impl<'a> CallTarget<'a> {
             PromptsList::METHOD => Self::List("prompts"),
             SkillsList::METHOD => Self::List("skills"),
             // All other messages are allowed; e.g. a caller who has lost access to a resource can still unsubscribe
-            // from it.
+            // from it. The test below lists their methods. Methods that are not in the table of mgp-types pass too:
+            // the routers behind this gate refuse those that they do not know.
             _ => Self::Other,
         }
     }
@@ -325,4 +327,84 @@ fn unknown_tool(name: &str) -> RpcError {
 fn watches_resources(call: &Call) -> bool {
     let params = call.params().get::<<SubscriptionsListen as Request>::Params>();
     params.map_or(true, |params| !params.notifications.resource_subscriptions.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use mgp_types::method::{Direction, methods};
+
+    use super::*;
+
+    /// The markers of the messages to a server that pass the gate without a check. Add a method only if it uses no
+    /// tool, resource or prompt of a server, or if the layer that answers it checks the access itself.
+    const UNCHECKED: &[&str] = &[
+        "AccessGrant",
+        "AccessQuery",
+        "AccessRevoke",
+        "AuditNotification",
+        "CallbackRespond",
+        "Cancelled",
+        "DiscoveryDeregister",
+        "DiscoveryList",
+        "DiscoveryRegister",
+        "EventNotification",
+        "EventsChannels",
+        "EventsReplay",
+        "EventsSubscribe",
+        "EventsUnsubscribe",
+        "HealthPing",
+        "HealthStatusGet",
+        "Initialize",
+        "Initialized",
+        "LifecycleShutdown",
+        "LoggingSetLevel",
+        "ManifestGet",
+        "PermissionAwait",
+        "PermissionGrant",
+        "PermissionRequest",
+        "PermissionResponse",
+        "PermissionsCheck",
+        "Ping",
+        "Progress",
+        "ResourcesUnsubscribe",
+        "RootsListChanged",
+        "ScopesNegotiate",
+        "ScopesRevoke",
+        "ServerDiscover",
+        "ServersRecommend",
+        "StreamCancel",
+        "StreamGap",
+        "StreamPace",
+        "SubscriptionsListen",
+        "TasksCancel",
+        "TasksGet",
+        "TasksList",
+        "TasksResult",
+        "TasksStatus",
+        "TasksUpdate",
+        "ToolsDiscover",
+        "ToolsRequest",
+        "ToolsSession",
+        "ToolsSessionEvict",
+        "TransactionBegin",
+        "TransactionCommit",
+        "TransactionRollback",
+        "TxBegin",
+        "TxCommit",
+        "TxRollback",
+    ];
+
+    #[test]
+    fn every_message_to_a_server_is_checked_unless_it_is_listed_as_unchecked() {
+        // The methods that only a kernel has are for operators, and no server gets them.
+        let to_server = methods()
+            .filter(|info| info.direction != Direction::ToClient && !info.is_kernel_only());
+        let unchecked = to_server
+            .filter(|info| matches!(CallTarget::of_method(info.name), CallTarget::Other))
+            .map(|info| info.marker);
+        let expected: BTreeSet<&str> = UNCHECKED.iter().copied().collect();
+        assert_eq!(unchecked.collect::<BTreeSet<_>>(), expected);
+    }
 }

@@ -8,7 +8,7 @@ use mgp_types::mgp::{Permission, RiskLevel};
 use mgp_types::service::{Call, CallRecord, MgpService, Outlet, Reply, WaitMark, keep_alive};
 use mgp_types::{Payload, RpcError};
 
-use super::{Answers, decide_call, deny, log_denied, undecided, with_facts};
+use super::{Answers, decide_and_note, deny, log_denied, undecided, with_facts};
 use crate::decision::{
     CallOutcome, CallPreparations, Requirement, Sources, after_permissions, lacked_permissions,
 };
@@ -33,26 +33,26 @@ pub(super) async fn run<S: MgpService>(
     mut call: Call,
     mut need: Requirement,
     mut assessment: Option<Arc<Assessment>>,
-    mut progress: CallPreparations,
+    mut preparations: CallPreparations,
 ) -> Result<Reply, RpcError> {
     for answers in 1.. {
         let asks = matches!(need, Requirement::Permissions(_) | Requirement::Confirmation);
         let outlet = if asks { call.cx().outlet.clone() } else { Outlet::none() };
         let sources = &*sources;
-        let getting = get(sources, &mut inner, &call, need, assessment, &mut progress);
+        let getting = get(sources, &mut inner, &call, need, assessment, &mut preparations);
         keep_alive(&outlet, "waiting for a person's decision", getting).await?;
-        progress.recorded = answers >= MAX_ANSWERS;
-        match decide_call(sources, &call, &progress).into_outcome() {
+        preparations.recorded = answers >= MAX_ANSWERS;
+        match decide_and_note(sources, &call, &preparations).into_outcome() {
             (CallOutcome::Allow, _) => break,
             (CallOutcome::Refuse(refusal), _) => return Err(deny(sources, &call, refusal)),
             (CallOutcome::Ask(next), known) => (need, assessment) = (next, known),
         }
     }
     CallRecord::mark_held(call.cx(), false);
-    if progress.confirmed || !progress.granted.is_empty() {
+    if preparations.confirmed || !preparations.granted.is_empty() {
         let mut answers = Answers::of(&call);
-        answers.granted.append(&mut progress.granted);
-        answers.confirmed |= progress.confirmed;
+        answers.granted.append(&mut preparations.granted);
+        answers.confirmed |= preparations.confirmed;
         call.cx_mut().extensions.insert(answers);
     }
     // Mark that this layer made the call wait, so that the stack decides about it again immediately before it runs.
@@ -60,20 +60,20 @@ pub(super) async fn run<S: MgpService>(
     inner.call(call).await
 }
 
-/// Obtains the answer that `need` requires for a call, and notes it in `progress`.
+/// Obtains the answer that `need` requires for a call, and notes it in `preparations`.
 async fn get<S: MgpService>(
     sources: &Sources,
     inner: &mut S,
     call: &Call,
     need: Requirement,
     assessment: Option<Arc<Assessment>>,
-    progress: &mut CallPreparations,
+    preparations: &mut CallPreparations,
 ) -> Result<(), RpcError> {
     let (cx, tool) = (call.cx(), call.tool().map(|tool| tool.name).unwrap_or_default());
     let server = sources.server_of(cx);
     match need {
         Requirement::Listing => {
-            progress.listed = true;
+            preparations.listed = true;
             let (Some(definitions), Some(server)) = (&sources.definitions, server) else {
                 return Err(undecided());
             };
@@ -89,14 +89,14 @@ async fn get<S: MgpService>(
             recorded.inspect_err(|error| log_denied(sources, call, error))?;
         }
         Requirement::Permissions(missing) => {
-            progress.listed = true;
+            preparations.listed = true;
             let missing = Permission::canonical(missing.iter().map(|missing| &missing.permission));
-            get_permissions(sources, call, assessment, missing, progress).await?;
+            get_permissions(sources, call, assessment, missing, preparations).await?;
         }
         Requirement::Confirmation => {
             confirm(sources, call, assessment, &[]).await?;
-            (progress.listed, progress.confirmed) = (true, true);
-            progress.asked.get_or_insert_default();
+            (preparations.listed, preparations.confirmed) = (true, true);
+            preparations.asked.get_or_insert_default();
         }
     }
     Ok(())
@@ -109,7 +109,7 @@ async fn get_permissions(
     call: &Call,
     assessment: Option<Arc<Assessment>>,
     missing: Vec<Permission>,
-    progress: &mut CallPreparations,
+    preparations: &mut CallPreparations,
 ) -> Result<(), RpcError> {
     let (Some(permissions), Some(assessment)) = (&sources.permissions, assessment) else {
         return Err(undecided());
@@ -119,7 +119,7 @@ async fn get_permissions(
     let mut needed = Permission::canonical(assessment.permissions.iter().chain(&missing));
     // If the server declares permissions itself, they are asked for separately from the confirmation.
     if !missing.is_empty() && !permissions.declares(server) {
-        let next = with_facts(sources, call, progress, |facts, snapshot| {
+        let next = with_facts(sources, call, preparations, |facts, snapshot| {
             after_permissions(facts, snapshot, &assessment)
         });
         if let CallOutcome::Ask(_) = next {
@@ -128,17 +128,17 @@ async fn get_permissions(
                 confirmed = confirm(sources, call, Some(Arc::clone(&assessment)), &missing) => confirmed?,
                 // The caller of this function decides about the call again, and asks only for what the call still
                 // lacks.
-                () = has_fewer(sources, call, progress, &assessment, &missing) => return Ok(()),
+                () = has_fewer(sources, call, preparations, &assessment, &missing) => return Ok(()),
             }
-            progress.confirmed = true;
+            preparations.confirmed = true;
             needed.retain(|permission| !missing.contains(permission));
-            progress.granted = missing;
+            preparations.granted = missing;
         }
     }
     let asked = permissions.ask_for_call(cx, server, tool, &needed).await;
     let outcomes =
         asked.map_err(|refused| deny(sources, call, Refusal::from(Box::new(refused))))?;
-    progress.asked = Some(outcomes);
+    preparations.asked = Some(outcomes);
     Ok(())
 }
 
@@ -174,13 +174,13 @@ async fn confirm(
 async fn has_fewer(
     sources: &Sources,
     call: &Call,
-    progress: &CallPreparations,
+    preparations: &CallPreparations,
     assessment: &Assessment,
     asked: &[Permission],
 ) {
     loop {
         tokio::time::sleep(GRANTED_INTERVAL).await;
-        let lacked = with_facts(sources, call, progress, |facts, snapshot| {
+        let lacked = with_facts(sources, call, preparations, |facts, snapshot| {
             lacked_permissions(facts, snapshot, assessment)
         });
         let is_fewer = |lacked: &Vec<Permission>| {

@@ -373,9 +373,10 @@ impl Governance {
         self.preview(principal, server, tool, arguments, &CallPreparations::default())
     }
 
-    /// Does the same as [`explain`](Self::explain), but if a server has not listed its tools since this process
-    /// started, this method uses the pinned definitions, which might be outdated. Without arguments, rules that depend
-    /// on them are not applied.
+    /// Does the same as [`explain`](Self::explain), but assumes that an operator's override of the tool's risk is
+    /// recorded already, which a real call does first. If a server has not listed its tools since this process started,
+    /// this method uses the pinned definitions, which might be outdated. Without arguments, rules that depend on them
+    /// are not applied.
     #[must_use]
     pub fn explain_pinned(
         &self,
@@ -386,15 +387,14 @@ impl Governance {
     ) -> CallVerdict {
         let (none, any_arguments) = (Payload::empty_object(), arguments.is_none());
         let arguments = arguments.unwrap_or(&none);
-        // A real call first records the operator's override of the tool's risk; the preview assumes that this was done.
-        let progress =
+        let preparations =
             CallPreparations { any_arguments, recorded: true, ..CallPreparations::default() };
-        let verdict = self.preview(principal, server, tool, arguments, &progress);
+        let verdict = self.preview(principal, server, tool, arguments, &preparations);
         let definitions = &self.0.definitions;
         let is_unlisted = matches!(verdict.outcome(), CallOutcome::Ask(Requirement::Listing))
             && definitions.definition(Some(server), tool).is_none();
         if is_unlisted && definitions.is_pinned(server, tool) {
-            let listed = CallPreparations { listed: true, ..progress };
+            let listed = CallPreparations { listed: true, ..preparations };
             return self.preview(principal, server, tool, arguments, &listed);
         }
         verdict
@@ -406,11 +406,11 @@ impl Governance {
         server: &ServerId,
         tool: &str,
         arguments: &Payload,
-        progress: &CallPreparations,
+        preparations: &CallPreparations,
     ) -> CallVerdict {
         let scope = Scope::new(ScopeKind::Request);
         let cx = Context::new(Peer::none(), scope, principal.clone());
-        self.preview_in(cx, server, tool, arguments, progress)
+        self.preview_in(cx, server, tool, arguments, preparations)
     }
 
     /// Does the same as [`explain`](Self::explain) for the caller of a request, with its credentials and the scopes of
@@ -426,9 +426,9 @@ impl Governance {
         let (none, any_arguments) = (Payload::empty_object(), arguments.is_none());
         // Before a real call, the kernel itself lists the tools and records overrides; the caller is asked nothing.
         let (listed, recorded) = (true, true);
-        let progress =
+        let preparations =
             CallPreparations { listed, recorded, any_arguments, ..CallPreparations::default() };
-        self.preview_in(cx.clone(), server, tool, arguments.unwrap_or(&none), &progress)
+        self.preview_in(cx.clone(), server, tool, arguments.unwrap_or(&none), &preparations)
     }
 
     fn preview_in(
@@ -437,7 +437,7 @@ impl Governance {
         server: &ServerId,
         tool: &str,
         arguments: &Payload,
-        progress: &CallPreparations,
+        preparations: &CallPreparations,
     ) -> CallVerdict {
         let principal = cx.principal.clone();
         let call = Call::request(Method::of(ToolsCall::METHOD), Params::tool(tool, arguments), cx);
@@ -446,7 +446,7 @@ impl Governance {
         let at = Moment::of(&clock);
         let arguments = call.tool().and_then(|tool| tool.arguments);
         let (call, server) = (&call, Some(server));
-        let facts = CallFacts { call, server, tool, arguments, at: &at, progress };
+        let facts = CallFacts { call, server, tool, arguments, at: &at, preparations };
         decision::explain(&facts, &Snapshot::of(&sources, &principal, server))
     }
 

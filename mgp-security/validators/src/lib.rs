@@ -12,7 +12,7 @@
 //! validator, an argument of the wrong type, code that cannot be parsed, input that is too long or too deep. Validators
 //! judge the text of a call, not its intent; `docs/validators.md` describes what each of them cannot see.
 //!
-//! Features: `python` and `javascript` (default), `typescript`.
+//! Features: `python`, `javascript` and `typescript`, all of them default.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -25,7 +25,7 @@ pub enum LintLevel {
     Error,
 }
 
-/// One flaw of a definition or a specification.
+/// A flaw of a definition or a specification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Lint {
     /// The severity of the flaw.

@@ -58,7 +58,7 @@ const OF_SUBJECT: &str = "WHERE tenant = ?1
 /// agents are left out: the agents of one subject must not count as several subjects.
 const USED: &str = "WHERE (?1 OR instr(subject, char(31)) = 0)";
 
-/// The statement that stores a query. A stored vector is kept if there is no new vector: a history without an embedder
+/// The statement that stores a query. A stored vector is kept if the new one is null: a history without an embedder
 /// has no vectors, but a later history with the same embedder uses the stored vector.
 const STORE_QUERY: &str = "
     INSERT INTO toolindex_history VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)

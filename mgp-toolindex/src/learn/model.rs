@@ -65,7 +65,8 @@ impl Default for Model {
 }
 
 impl Model {
-    /// Returns the share of each tool, and the share of *none of them*.
+    /// Returns the predicted share of each tool in the calls after the query, and that of *none of them*; their sum is
+    /// 1.
     #[expect(clippy::cast_possible_truncation, reason = "shares lie between 0 and 1")]
     pub(super) fn shares(&self, features: &Features) -> (Vec<f32>, f32) {
         let mut shares = softmax::shares(&self.weights, &rows(features));

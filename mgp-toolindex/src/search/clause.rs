@@ -326,7 +326,7 @@ fn opens(words: &[(usize, &str)], is_joined: bool) -> bool {
 struct Separator {
     /// The number of these words; 0 if there is no separator.
     words: usize,
-    /// If set, the words separate two steps.
+    /// `true` if the next clause is a later step (`then`, `2)`), which can be a request of its own.
     is_step: bool,
 }
 

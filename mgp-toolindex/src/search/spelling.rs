@@ -1,12 +1,15 @@
 //! Corrects the misspelled words of a query (MGP §16.5).
+//!
+//! `lexicon/translate.rs` finds the words that are misspelled, and `keyword/fuzzy.rs` chooses the words that are meant.
+//! Without the features `lexicon` and `static-table` nothing is corrected.
 
 use super::{View, named};
 use crate::catalog::Bitmap;
 use crate::error::IndexError;
 use crate::lexicon::{has_english, misspelled};
 
-/// The maximum number of words of a query that are corrected.
-const MAX_WORDS: usize = 4;
+/// The maximum number of misspelled words of a query for which corrections are tried.
+const MAX_TRIED_WORDS: usize = 4;
 
 /// Replaces the misspelled words of an English query by words in the names of the tools in `within`.
 ///
@@ -22,7 +25,7 @@ pub(super) fn correct(
         return Ok(None);
     }
     let (mut corrected, mut copied) = (String::new(), 0);
-    for range in words.into_iter().take(MAX_WORDS) {
+    for range in words.into_iter().take(MAX_TRIED_WORDS) {
         let word = text[range.clone()].to_lowercase();
         if let Some(meant) = view.keywords.correction(&word, within, &has_english)? {
             corrected.push_str(&text[copied..range.start]);

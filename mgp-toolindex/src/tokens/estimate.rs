@@ -7,7 +7,7 @@
 use super::o200k::{FIRST_TWO_BYTES, NO_TOKEN_PAIRS, SIGN_RUNS};
 use super::words::is_one_token;
 
-/// Returns an upper bound of the tokens of a text.
+/// Returns an upper bound of the number of tokens of a text in the encoding `o200k`.
 ///
 /// The bound is never lower than the exact count. For definitions it is about a third higher.
 #[must_use]

@@ -123,7 +123,7 @@ where
     /// Repeats the steps of the loop until none of them makes progress, then waits or closes the connection.
     fn turn(&mut self, task: &mut Task<'_>) -> Poll<CloseReason> {
         loop {
-            let answered = self.answer_finished(task);
+            let has_more = self.answer_finished(task);
             self.drive_notifications(task);
             let written = self.write(task);
             self.connection.counters.unwritten.store(self.unwritten(), Ordering::Relaxed);
@@ -135,7 +135,7 @@ where
                 Ok(read) => read,
                 Err(error) => return Poll::Ready(CloseReason::Io(error)),
             };
-            if !read && !answered {
+            if !read && !has_more {
                 return self.wait_or_close(task);
             }
         }

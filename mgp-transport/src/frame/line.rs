@@ -118,7 +118,7 @@ impl LineBuffer {
         }
     }
 
-    /// Returns the text after the last newline, at the end of the stream; `None` if there is no such text, or the text
+    /// Returns the text after the last newline, at the end of the stream; `None` if the text is empty, or the text
     /// is too long.
     pub(crate) fn rest(&mut self) -> Option<Line> {
         let text = self.text_range(self.start, self.buffer.len());

@@ -1,4 +1,15 @@
 //! Error codes: an open set with named standard codes (MGP §14.2, §14.3).
+//!
+//! A new code also needs:
+//!
+//! - its range in [`ErrorCode::category`], and its hints in `Recovery::default_for`;
+//! - a row, a section and a wire test in `docs/errors.md`, which `tests/kernel/errors/` of mgp-kernel checks;
+//! - its name in `proposal/structured_error.rs`, if peers that know structured errors have another one for it;
+//! - its HTTP status: `status` in `http/server/tool_paths.rs` of mgp-transport;
+//! - the rules about calls that did not run: `may_have_run` in `retry/failure.rs` of mgp-lifecycle, and `refuses` in
+//!   `audit/outcome.rs` of mgp-security;
+//! - a place in `is_unreachable` in `retry/circuit.rs` of mgp-lifecycle, if it means that a server cannot be reached;
+//! - a place in the test `the_seed_has_nineteen_codes` below, if it is not a code of the first specification.
 
 use std::fmt;
 

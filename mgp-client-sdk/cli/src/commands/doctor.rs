@@ -22,6 +22,7 @@ mod environment;
 mod hosts;
 mod kernel;
 mod names;
+mod outgoing;
 mod pins;
 mod report;
 mod server;
@@ -76,6 +77,7 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
         checks.extend(pins::check(&selected.config, &inventory));
         checks.extend(pins::check_named_tools(&selected.config, &inventory));
         checks.extend(running.check_metrics(&selected.config.kernel));
+        checks.extend(outgoing::check(&selected.config.kernel, &folder).await);
         if let Some(store) = store {
             checks.extend(names::check(global, &*store, &selected.config, &inventory).await);
             let unknown = unknown_limited_agents(global, &*store, &selected.config).await;

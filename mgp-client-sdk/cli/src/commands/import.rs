@@ -9,7 +9,7 @@ use mgp_discovery::import::{
     Entry, Host, Import as Read, ImportLine, ImportOutcome, ImportedServer, Plan, ToolLimit, read,
     read_of_user, switched_off,
 };
-use mgp_discovery::{Config, Origin, SecretFile, describe_target, settings};
+use mgp_discovery::{Config, DiscoveryError, Origin, SecretFile, describe_target, settings};
 use mgp_security::NameFlaw;
 use serde::Serialize;
 
@@ -366,7 +366,7 @@ fn sources(global: &Global, import: &Import) -> CliResult<Vec<Source>> {
                 match read_host(global, host, &file) {
                     Ok(source) => sources.push(source),
                     // Hosts without servers are skipped.
-                    Err(failure) if has_no_servers(&failure) => {}
+                    Err(failure) if failure.is_no_servers() => {}
                     Err(failure) => faults.push(failure.to_string()),
                 }
             }
@@ -447,7 +447,7 @@ pub(super) fn read_host_file(global: &Global, host: KnownHost) -> CliResult<Opti
     }
     match read_host(global, host, &file) {
         Ok(source) => Ok(Some(source).filter(|one| one.has_servers() || one.has_left_out())),
-        Err(failure) if has_no_servers(&failure) => Ok(None),
+        Err(failure) if failure.is_no_servers() => Ok(None),
         Err(failure) => Err(failure),
     }
 }
@@ -456,10 +456,6 @@ fn warn_of_unread(global: &Global, host: KnownHost, home: &Path) {
     if let Some(warning) = host.unread_servers(home) {
         print_note(global, &warning);
     }
-}
-
-fn has_no_servers(failure: &Failure) -> bool {
-    failure.to_string().contains("it has no `")
 }
 
 fn read_host(global: &Global, host: KnownHost, file: &Path) -> CliResult<Source> {
@@ -492,12 +488,20 @@ pub(super) fn read_servers(
     let is_same =
         |own: &PathBuf| file == own || Some(file) == dunce::canonicalize(own).ok().as_deref();
     let Some(user_file) = of_user.find(is_same) else {
-        return Ok(read(host.format(), file, text)?);
+        return read(host.format(), file, text).map_err(unreadable);
     };
     let secrets = SecretFile::in_folder(&state::folder(global)?).names();
     let secrets = secrets.map_err(|error| Failure::failed(error.to_string()))?;
     // Use the unresolved path even if `file` is the resolved one, so that each import has the same source.
-    Ok(read_of_user(host.format(), &user_file, text, &secrets)?)
+    read_of_user(host.format(), &user_file, text, &secrets).map_err(unreadable)
+}
+
+/// Returns the failure to read a host's file, so that the caller can recognize a file without servers.
+fn unreadable(error: DiscoveryError) -> Failure {
+    match error {
+        DiscoveryError::NoServers { .. } => Failure::no_servers(error),
+        _ => error.into(),
+    }
 }
 
 /// Returns the servers of a project's `.mcp.json` that the user has disabled in Claude Code. The servers of other files

@@ -66,6 +66,9 @@ struct LockedRow {
     package: Option<String>,
     /// `true` if the server differs from the earlier file.
     is_changed: bool,
+    /// `true` if the earlier file does not have the server, or there was no file.
+    #[serde(skip)]
+    is_new: bool,
     /// The differences from the earlier file, one line each.
     changes: Vec<String>,
 }
@@ -73,8 +76,11 @@ struct LockedRow {
 impl Render for LockReport {
     fn render(&self, out: &mut Output) {
         for row in &self.servers {
-            let (word, color) =
-                if row.is_changed { ("changed", Color::Yellow) } else { ("same", Color::Green) };
+            let (word, color) = match (row.is_new, row.is_changed) {
+                (true, _) => ("new", Color::Yellow),
+                (false, true) => ("changed", Color::Yellow),
+                (false, false) => ("same", Color::Green),
+            };
             let package =
                 row.package.as_ref().map(|package| format!(", {package}")).unwrap_or_default();
             let text = format!("{}: {}{package}", row.server, plural(row.tools, "tool"));
@@ -248,6 +254,7 @@ fn row(id: &str, old: Option<&LockedServer>, now: &LockedServer) -> LockedRow {
         tools: now.tools.len(),
         package: now.package.as_ref().map(ToString::to_string),
         is_changed: drift.as_ref().is_none_or(|drift| !drift.is_empty()),
+        is_new: old.is_none(),
         changes: changes.collect(),
     }
 }
@@ -259,6 +266,7 @@ fn gone_row(id: &str, old: &LockedServer) -> LockedRow {
         tools: old.tools.len(),
         package: old.package.as_ref().map(ToString::to_string),
         is_changed: true,
+        is_new: false,
         changes: vec!["the server is not configured any more".to_owned()],
     }
 }

@@ -189,8 +189,8 @@ impl Render for ToolList {
         }
         let rows = self.0.iter().map(|tool| {
             let sees = match (tool.seen_by_agent, &tool.hidden_because) {
-                (Some(true), _) => Cell::from("yes").color(Color::Green),
-                (_, Some(reason)) => format!("no: {reason}").into(),
+                (_, Some(reason)) => Cell::from(format!("no: {reason}")),
+                (Some(true), None) => Cell::from("yes").color(Color::Green),
                 (Some(false), None) => "no".into(),
                 (None, None) => "-".into(),
             };
@@ -526,5 +526,26 @@ fn find_tool<'a>(all: &'a [KernelTool], wanted: &str) -> CliResult<&'a KernelToo
                 ids.join(", ")
             )))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_whose_permission_is_denied_is_not_shown_as_usable() {
+        let standing = ToolStanding::Pinned;
+        let mut tool = KernelTool::new("a.fetch", "fetch", "a", RiskLevel::Safe, 1_u64, standing);
+        tool.seen_by_agent = Some(true);
+        let printed = |tool: &KernelTool| {
+            let mut out = Output::default();
+            ToolList(vec![tool.clone()]).render(&mut out);
+            out.text().to_owned()
+        };
+        assert!(printed(&tool).contains(" yes"));
+        tool.hidden_because = Some("network.outbound: ops denied it".to_owned());
+        let denied = printed(&tool);
+        assert!(denied.contains("no: network.outbound: ops denied it"), "{denied}");
     }
 }

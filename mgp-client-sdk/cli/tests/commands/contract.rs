@@ -25,7 +25,7 @@ fn a_change_demands_its_version() {
     assert_eq!((code, &report["bump"]), (Some(1), &"major".into()));
     assert_eq!(report["tools"][0]["required_version"], "2.0.0");
     assert_eq!(report["tools"][0]["changes"][0]["path"], "/inputSchema/properties/q/type");
-    home.fail(1, &["contract", "diff", &old, &new], "the version is too low of `notes.find`");
+    home.fail(1, &["contract", "diff", &old, &new], "the version is too low: `notes.find`");
     let same = home.json("contract-diff", &["contract", "diff", &old, &old]);
     assert_eq!(same["bump"], "none");
     home.fail(1, &["contract", "diff", "missing.json", &new], "there is no file");

@@ -387,6 +387,32 @@ fn an_address_for_metrics_that_is_in_use_is_found() {
 }
 
 #[test]
+fn a_missing_secret_without_which_no_kernel_starts_is_found() {
+    let home = Home::new();
+    home.write(
+        ".config/mgp/servers.toml",
+        r#"
+[kernel.telemetry]
+otlp = "http://127.0.0.1:4318"
+headers = { authorization = "Bearer ${keyring:collector}" }
+
+[kernel.audit.sinks.copies]
+url = "http://127.0.0.1:4319/${MGP_TEST_UNSET}"
+
+[kernel.audit.sinks.whole]
+url = "http://127.0.0.1:4319/whole"
+"#,
+    );
+    let (report, code) = home.any_json("doctor", &["doctor", "--no-start"]);
+    let found = printed(&report, "config");
+    assert_eq!(code, Some(1), "{report}");
+    for expected in ["`kernel.telemetry`: ", "mgp secrets set collector", "sinks.copies`: "] {
+        assert!(found.contains(expected), "{expected}: {found}");
+    }
+    assert!(!found.contains("sinks.whole"), "{found}");
+}
+
+#[test]
 fn entries_of_hosts_that_start_nothing_are_not_reported_as_ungoverned() {
     let home = Home::new();
     let off = r#""off": {"command": "off", "disabled": true}"#;

@@ -76,7 +76,8 @@ fn call(world: &World, tool: &str) -> Result<String, Value> {
 #[test]
 fn a_tool_whose_definition_differs_from_the_lock_file_cannot_be_called() {
     let world = world();
-    locked(&world);
+    let first = lock(&world, &[]);
+    assert!(text(&first.stdout).starts_with("new s: 2 tools"), "{first:?}");
     assert_eq!(call(&world, "s.first").unwrap(), "done");
 
     set_tools(
@@ -95,11 +96,13 @@ fn a_tool_whose_definition_differs_from_the_lock_file_cannot_be_called() {
     assert_eq!(check.status.code(), Some(1), "{printed}");
     assert!(printed.contains("patch: /description: the description changed"), "{printed}");
     assert!(printed.contains("minor: : the tool is added"), "{printed}");
+    assert!(printed.starts_with("changed s: 3 tools"), "{printed}");
 
     let relocked = lock(&world, &[]);
     assert!(text(&relocked.stderr).contains("a kernel that runs with --locked applies the file"));
     assert!(lock(&world, &["--check"]).status.success());
     let again = lock(&world, &[]);
+    assert!(text(&again.stdout).starts_with("same s: 3 tools"), "{again:?}");
     assert!(!text(&again.stderr).contains("applies the file"), "{again:?}");
 }
 

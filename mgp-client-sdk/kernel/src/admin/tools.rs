@@ -6,7 +6,8 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use mgp_security::{
-    DefinitionState, Difference, Finding, HeldDefinition, PendingDefinition, Severity,
+    DefinitionState, Difference, Finding, HeldDefinition, MissingStatus, PendingDefinition,
+    Severity,
 };
 use mgp_toolindex::{
     AllTools, IndexedTool, TokenCounter, UnmetSearch, max_tokens_of_definition, name_for,
@@ -75,14 +76,9 @@ pub(super) async fn list(
     }
     if let Some(cx) = params.agent_id.as_deref().map(context_of_agent) {
         for tool in &mut all {
-            let id = ServerId::from(tool.server_id.as_str());
-            let view = &kernel.0.dispatcher.parts().view;
-            let seen = view.sees(&cx, Some(&id), own_name(tool));
-            // The rules know only tools that were listed since the start, so check here whether a definition is held.
-            let is_usable = matches!(tool.standing, ToolStanding::Pinned | ToolStanding::Unseen);
-            let held = (!is_usable).then(|| HELD.to_owned());
-            tool.seen_by_agent = Some(seen.is_ok() && is_usable);
-            tool.hidden_because = seen.err().map(|hidden| hidden.rule().to_string()).or(held);
+            let hidden = hidden_because(&kernel, &cx, tool);
+            tool.seen_by_agent = Some(hidden.is_none());
+            tool.hidden_because = hidden.or_else(|| denied_permission(&kernel, &cx, tool));
         }
     }
     if let Some(id) = &params.tool_id {
@@ -352,6 +348,26 @@ fn permille_saved(part: u64, all: u64) -> f64 {
     }
     let share = u128::from(part) * 1000 / u128::from(all);
     1000.0 - f64::from(u32::try_from(share).unwrap_or(u32::MAX))
+}
+
+/// Returns the reason why an agent does not see a tool; `None` if it sees the tool.
+fn hidden_because(kernel: &Kernel, cx: &Context, tool: &KernelTool) -> Option<String> {
+    let (id, name) = (ServerId::from(tool.server_id.as_str()), own_name(tool));
+    if let Err(hidden) = kernel.0.dispatcher.parts().view.sees(cx, Some(&id), name) {
+        return Some(hidden.rule().to_string());
+    }
+    // The rules know only tools that were listed since the start, so check here whether a definition is held.
+    let is_usable = matches!(tool.standing, ToolStanding::Pinned | ToolStanding::Unseen);
+    (!is_usable).then(|| HELD.to_owned())
+}
+
+/// Returns the denied permission because of which every call of a tool is refused and searches leave the tool out, with
+/// the reason; `None` if no permission of the tool is denied.
+fn denied_permission(kernel: &Kernel, cx: &Context, tool: &KernelTool) -> Option<String> {
+    let (id, name) = (ServerId::from(tool.server_id.as_str()), own_name(tool));
+    let missing = kernel.governance().missing_permissions(&cx.principal, &id, name);
+    let denied = missing.iter().find(|missing| missing.status == MissingStatus::Denied)?;
+    Some(format!("{}: {}", denied.permission.as_str(), denied.why))
 }
 
 /// Returns the server's own name for a tool.

@@ -96,8 +96,9 @@ struct DecidedLimits {
 }
 
 impl CallBounds {
-    /// Adds the layer of these limits to the stack of calls to a server. Call this before the security layers are
-    /// added: layers that are added later are outer ones, so a call passes the security checks first.
+    /// Adds to the stack of calls to a server the layer that applies the limits after the decision: running calls and
+    /// quotas. Call this before the security layers are added: layers that are added later are outer ones, so a call
+    /// passes the security checks first.
     pub(crate) fn layer_decided(
         &self,
         builder: ClientBuilder,

@@ -6,11 +6,10 @@ use std::future::Future;
 use std::sync::{Arc, LazyLock};
 
 use memchr::memmem::Finder;
-use mgp_security::is_tool_error;
 use mgp_toolindex::{IndexedTool, MetaTool, ToolFeature, UseOutcome};
 use mgp_types::mcp::{CallToolParams, Era, TaskSupport};
 use mgp_types::method::{READ_MORE, find_kernel_tool};
-use mgp_types::service::{Call, Context, Params, Reply, Visibility as _};
+use mgp_types::service::{Call, Context, Params, Reply, Visibility as _, is_tool_error};
 use mgp_types::{ErrorCode, Payload, RpcError};
 use serde::{Deserialize, Deserializer};
 

@@ -23,7 +23,7 @@ use mgp_types::{Backoff, Payload, RpcError, Timestamp};
 use tokio::task::JoinSet;
 
 use super::{notify, webhooks};
-use crate::login;
+use crate::logins;
 
 /// The prefix of the ids of webhooks' subscriptions.
 const WEBHOOK: &str = "webhook-";
@@ -208,7 +208,7 @@ impl Deliveries {
     /// changed configuration keeps them, unless the channels or the minimum severity changed.
     pub(crate) async fn apply(&self, hub: &EventHub, config: &KernelConfig) {
         let Some(context) = self.0.context.get() else { return };
-        let context = context.clone().with_proxy(login::proxy(config));
+        let context = context.clone().with_proxy(logins::proxy(config));
         let proxy = (config.proxy.clone(), config.no_proxy.clone());
         let configured = Outbound::of(config);
         let ended: Vec<_> = {

@@ -72,7 +72,7 @@ impl ManagedServer {
             let isolated = server.stop_isolated(&ShutdownReason::OperatorRequest);
             tokio::join!(isolated, server.restart_sessions());
             // An operator may have stopped or removed the server in the meantime.
-            if server.hold().is_set() {
+            if server.hold().forbids_start() {
                 return server.stop(ShutdownReason::OperatorRequest).await;
             }
             server.resume_isolated();

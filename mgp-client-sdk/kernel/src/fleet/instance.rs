@@ -26,7 +26,7 @@ use super::server_log::ServerLog;
 use super::session::{
     KnownEras, LoginState, NegotiatedExtensions, Session, SessionKind, SessionNeeds, SessionUse,
 };
-use super::start::StartHold;
+use super::start_hold::StartHold;
 use super::subscriptions::Source;
 use super::target;
 use crate::operator_questions::record_unanswered;
@@ -160,7 +160,7 @@ impl Instance {
             if let Some(client) = session.wake_or_stop(hold, timeout).await {
                 return (Arc::clone(session), Ok(client));
             }
-            let is_refused = !hold.is_set();
+            let is_refused = !hold.forbids_start();
             if is_refused {
                 tracing::info!(server = %self.parts.config.id, "no legacy session; using the modern one");
                 self.parts.eras.refuse_legacy(false);
@@ -342,7 +342,8 @@ async fn wake(
     permits: Option<&Semaphore>,
 ) -> Result<Client, Error> {
     let mut waking = pin!(session.wake(hold, timeout));
-    let Some(permits) = permits.filter(|_| session.present().is_none() && !hold.is_set()) else {
+    let Some(permits) = permits.filter(|_| session.present().is_none() && !hold.forbids_start())
+    else {
         return waking.await;
     };
     let permit = tokio::time::timeout(timeout, permits.acquire()).await;

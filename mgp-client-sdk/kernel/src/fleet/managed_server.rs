@@ -16,15 +16,15 @@ use tokio::sync::{Semaphore, watch};
 
 use super::changed_lists::ChangedLists;
 use super::context::FleetContext;
+use super::first_start_permits::FirstStartPermits;
+use super::first_sync::FirstSync;
 use super::instance::{Instance, InstanceParts, Instances, PERMIT_TIMEOUT};
 use super::list_cache::{ListCache, ListKind};
 use super::log_messages::{ServedPrincipals, request_level};
 use super::refresh_queue::{ListGroup, RefreshQueue};
 use super::server_log::ServerLog;
 use super::session::{Session, SessionKind, SessionUse, has_failed};
-use super::start::{
-    FIRST_START_PERMIT_TIMEOUT, FirstStartPermits, FirstSync, SLOW_START_PERMIT_TIMEOUT, StartHold,
-};
+use super::start_hold::StartHold;
 use super::subscriptions::Source;
 use crate::active_config::SharedConfig;
 use crate::bounds::CallBounds;
@@ -166,24 +166,9 @@ impl ManagedServer {
         }
     }
 
-    /// Starts the server to read its lists, as [`start`](Self::start) does, after it has waited for one of the permits
-    /// for such starts. A slow start makes room for the next one as soon as it gets a permit for slow starts.
+    /// Starts the server to read its lists, as [`start`](Self::start) does, with one of the permits for such starts.
     pub(super) async fn first_start(&self, permits: &FirstStartPermits) {
-        // The semaphores are never closed.
-        let permit = permits.starts.acquire().await;
-        let mut start = pin!(self.start());
-        if tokio::time::timeout(FIRST_START_PERMIT_TIMEOUT, &mut start).await.is_ok() {
-            return;
-        }
-        let slow_permit = tokio::select! {
-            () = &mut start => return,
-            slow_permit = permits.slow_starts.acquire() => slow_permit,
-        };
-        drop(permit);
-        if tokio::time::timeout(SLOW_START_PERMIT_TIMEOUT, &mut start).await.is_err() {
-            drop(slow_permit);
-            start.await;
-        }
+        permits.run(pin!(self.start())).await;
     }
 
     /// Returns the maximum duration of a start.
@@ -272,7 +257,7 @@ impl ManagedServer {
 
     /// Returns whether the server waits for its first start, in which the kernel reads the server's lists.
     pub(super) fn waits_for_first_start(&self) -> bool {
-        let is_stopped = self.hold.is_set();
+        let is_stopped = self.hold.forbids_start();
         self.approved.is_none() && !is_stopped && self.state() == ServerState::Registered
     }
 
@@ -358,7 +343,7 @@ impl ManagedServer {
             if self.client().client().is_err() {
                 self.start().await;
             }
-            self.client().client().is_ok() && self.first_sync.finished(limit).await
+            self.client().client().is_ok() && self.first_sync.wait_at_most(limit).await
         };
         if self.lists_may_be_outdated()
             && !tokio::time::timeout(limit, read).await.unwrap_or_default()
@@ -555,7 +540,7 @@ impl ManagedServer {
     /// Starts again the instances that were stopped with the server, if their owners are subscribed to its resources or
     /// events.
     pub(super) fn resume_isolated(&self) {
-        let Some(instances) = self.isolated.as_ref().filter(|_| !self.hold.is_set()) else {
+        let Some(instances) = self.isolated.as_ref().filter(|_| !self.hold.forbids_start()) else {
             return;
         };
         let context = &self.shared.parts().context;

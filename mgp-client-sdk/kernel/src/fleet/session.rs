@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 use super::remote_health::RemoteHealth;
 use super::server_log::ServerLog;
-use super::start::StartHold;
+use super::start_hold::StartHold;
 use crate::server_answer::limit_depth;
 
 /// The time for which the kernel does not try again to open a legacy session with a server that has refused one.
@@ -137,7 +137,7 @@ impl Session {
         if let Some(client) = self.present() {
             return Ok(client);
         }
-        if hold.is_set() {
+        if hold.forbids_start() {
             return self.client.client();
         }
         let mut states = self.client.state().watch();

@@ -13,7 +13,7 @@ use super::confinement::confinement;
 use super::context::{CreateServer, FleetContext};
 use super::instance::InstanceParts;
 use super::server_log::ServerLog;
-use crate::login::{self, LoginServer};
+use crate::logins::{self, LoginServer};
 use crate::{kernel_hops, lock, references};
 
 /// A function that resolves the target for one start of a server.
@@ -121,7 +121,7 @@ impl Starting {
             ExpandedTarget::Url { url, headers, auth, transport } => {
                 let headers = headers.iter().map(header).collect::<Result<HeaderMap, _>>()?;
                 let url = url.as_str().to_owned();
-                let proxy = login::proxy(&self.context.config.config().kernel);
+                let proxy = logins::proxy(&self.context.config.config().kernel);
                 let logins = self.context.logins.clone().with_proxy(proxy);
                 let credentials = (!headers.contains_key(AUTHORIZATION)).then(|| {
                     let owner = self.owner.clone();

@@ -25,8 +25,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::ManagedServer;
+use super::first_start_permits::{FIRST_START_PERMIT_TIMEOUT, SLOW_START_PERMIT_TIMEOUT};
 use super::idle::IDLE_TIMEOUT;
-use super::start::{FIRST_START_PERMIT_TIMEOUT, FirstStartPermits, SLOW_START_PERMIT_TIMEOUT};
 use crate::Kernel;
 
 /// A kernel with one server; the instances of the server are numbered.
@@ -253,8 +253,7 @@ async fn a_server_that_waits_for_its_first_start_is_not_described_as_one_to_star
 async fn calls_wait_for_no_first_start_of_other_servers_and_these_not_for_one_that_hangs() {
     let world = World::new(Isolation::Shared).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let FirstStartPermits { starts: permits, slow_starts } =
-        world.kernel.0.fleet.context().first_start_permits.clone();
+    let (permits, slow_starts) = world.kernel.0.fleet.context().first_start_permits.semaphores();
     let all = permits.available_permits();
     let first_starts = take_all(&permits).await;
     let text = "[[servers]]\nid = 'next'\ncommand = 'no-such-program'\n";

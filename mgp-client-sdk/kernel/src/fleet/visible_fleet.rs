@@ -95,7 +95,7 @@ impl VisibleFleet {
         let index = &self.fleet.context().index;
         self.fleet.all().values().fold(ToolCounts::default(), |counts, server| {
             let tools = index.tools_of(server.id().as_str()).len() as u64;
-            let is_usable = server.state() != ServerState::Error && !server.hold().is_set();
+            let is_usable = server.state() != ServerState::Error && !server.hold().forbids_start();
             ToolCounts {
                 total: counts.total + tools,
                 available: counts.available + if is_usable { tools } else { 0 },
@@ -137,7 +137,7 @@ fn health_of(server: &ManagedServer) -> Down {
     let state = server.state();
     let health = match state {
         ServerState::Error => HealthStatus::Unhealthy,
-        ServerState::Registered | ServerState::Disconnected if !server.hold().is_set() => {
+        ServerState::Registered | ServerState::Disconnected if !server.hold().forbids_start() => {
             HealthStatus::Healthy
         }
         _ => HealthStatus::Degraded,

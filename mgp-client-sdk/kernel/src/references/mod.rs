@@ -31,7 +31,7 @@ use tokio::time::Instant;
 use self::table::{KnownReference, KnownReferences, MAX_BYTES, MAX_CALLER_BYTES, MAX_REFERENCES};
 use crate::caller_view::CallerView;
 use crate::error::KernelError;
-use crate::login;
+use crate::logins;
 
 /// The environment variable with the address at which the kernel serves references, for the programs that it starts.
 pub(crate) const VARIABLE: &str = "MGP_REFERENCES";
@@ -83,7 +83,7 @@ impl References {
         let address = reachable(server.local_addr());
         let own = GuardedFetch::new().and_then(|own| own.allow_host(address.ip().to_string()));
         let local = GuardedFetch::for_server("http://127.0.0.1/").map_err(io::Error::other)?;
-        let public = GuardedFetch::new().and_then(|fetch| fetch.proxy(login::proxy(config)));
+        let public = GuardedFetch::new().and_then(|fetch| fetch.proxy(logins::proxy(config)));
         let broker = Broker {
             server,
             known: KnownReferences::default(),

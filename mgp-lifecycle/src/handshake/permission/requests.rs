@@ -48,8 +48,8 @@ impl PermissionFlow {
             GrantNotice::of(decision, requested, SystemTime::now()).restricted_to(requested);
         let mut state = self.0.state.lock();
         state.requested.add(requested.names().iter().cloned());
-        // This answer also notifies the server, so the grants in it count as acknowledged, in addition to the earlier
-        // ones.
+        // The server learns these grants from this answer. Add them to the last notice that it acknowledged, so that
+        // they are not sent again.
         let known = notice.clone().restricted_to(&state.requested);
         state.last.grants.extend(known.grants);
         if notice.expires_at.is_some() {

@@ -98,7 +98,8 @@ impl Token {
     }
 }
 
-/// The last words of names of settings and values.
+/// Words that end the names of settings and values, e.g. `web_directory`. A name that ends with one is not taken for
+/// the name of a tool, unless it begins with one of [`VERBS`].
 const VALUES: &[&str] = &[
     "directory",
     "dir",

@@ -174,18 +174,17 @@ impl Confirmations {
     }
 
     /// Obtains a confirmation that is valid for one run of a call.
+    ///
+    /// The order of the steps matters. The run is claimed before the answer is recorded, so that no confirmation is
+    /// recorded that cannot be used; the answer is recorded before it is stored for later calls, so that none applies
+    /// without a record. The tool is compared last, because it can change during the question and the record. Only then
+    /// the confirmation is saved for the next round of the call.
     pub(crate) async fn confirm(&self, call: RiskyCall, tools: &dyn Assess) -> Result<(), Refusal> {
-        let refused = |why, more| {
-            let (server, tool) = (call.server.as_ref(), &call.tool);
-            let lacks = &call.missing;
-            Refusal::from(ConfirmRefused::new(server, tool, &call.assessment, lacks, (why, more)))
-        };
-        let plain = |why| refused(why, Object::new());
         if call.arguments.as_str().len() > self.max_arguments {
-            return Err(plain(Unconfirmed::TooLong));
+            return Err(call.refused(Unconfirmed::TooLong));
         }
         let arguments = canonical(call.arguments.as_str());
-        let arguments = arguments.map_err(|_| plain(Unconfirmed::Unreadable))?;
+        let arguments = arguments.map_err(|_| call.refused(Unconfirmed::Unreadable))?;
         let mut question = call.question(arguments);
         question.keeps_terms = self.calls.is_some();
         question.message.clone_from(&call.assessment.confirmation_message);
@@ -195,37 +194,45 @@ impl Confirmations {
         let book = RoundStore::of(&call.cx, question.binding);
         let mut kept = book.open();
         if kept.by.is_none() {
-            let _open = self.open(&call).ok_or_else(|| plain(Unconfirmed::TooMany))?;
-            let answer = self.approval(&call, &question).await;
-            let decision = answer.map_err(|(why, more)| refused(why, more))?;
-            let why = decision.reason();
-            kept.until.clone_from(&decision.expires_at);
-            self.take(&call.cx, question.binding, &book, &mut kept).map_err(plain)?;
-            let event = call
-                .event(Event::confirmation_given, decision.actor(), &question)
-                .justification(why.as_deref())
-                .via(decision.via.map(AnswerPlace::as_str))
-                .expires_at(decision.expires_at.as_ref());
-            if let Ok(Some(id)) = decision.details.decode::<String>("approval_id") {
-                note(&call.cx, "approval_id", &id);
-            }
-            self.audit.record(event.build()).await.map_err(Refusal::Unaudited)?;
-            self.keep(&question, &decision).await;
-            kept.by = Some(decision.by);
+            self.ask_and_record(&call, &question, &book, &mut kept).await?;
         } else {
-            self.take(&call.cx, question.binding, &book, &mut kept).map_err(plain)?;
+            let claimed = self.claim_run(&call.cx, question.binding, &book, &mut kept);
+            claimed.map_err(|why| call.refused(why))?;
         }
-        // The tool must still have the definition that the approver saw.
-        let now = tools.assessment(call.server.as_ref(), &call.tool);
-        if tools.definition(call.server.as_ref(), &call.tool) != call.definition
-            || now.effective_risk != call.assessment.effective_risk
-        {
-            return Err(plain(Unconfirmed::Changed));
-        }
+        call.check_unchanged(tools)?;
         if let Some(by) = &kept.by {
             note(&call.cx, "confirmed_by", by);
         }
-        book.keep(&kept);
+        book.save(&kept);
+        Ok(())
+    }
+
+    /// Asks the approver, claims the run of the call, and records the answer.
+    async fn ask_and_record(
+        &self,
+        call: &RiskyCall,
+        question: &Question,
+        book: &RoundStore<'_>,
+        kept: &mut CarriedConfirmation,
+    ) -> Result<(), Refusal> {
+        let _open = self.open(call).ok_or_else(|| call.refused(Unconfirmed::TooMany))?;
+        let answer = self.approval(call, question).await;
+        let decision = answer.map_err(|(why, more)| call.refused_with(why, more))?;
+        let why = decision.reason();
+        kept.until.clone_from(&decision.expires_at);
+        let claimed = self.claim_run(&call.cx, question.binding, book, kept);
+        claimed.map_err(|why| call.refused(why))?;
+        let event = call
+            .event(Event::confirmation_given, decision.actor(), question)
+            .justification(why.as_deref())
+            .via(decision.via.map(AnswerPlace::as_str))
+            .expires_at(decision.expires_at.as_ref());
+        if let Ok(Some(id)) = decision.details.decode::<String>("approval_id") {
+            note(&call.cx, "approval_id", &id);
+        }
+        self.audit.record(event.build()).await.map_err(Refusal::Unaudited)?;
+        self.store_term(question, &decision).await;
+        kept.by = Some(decision.by);
         Ok(())
     }
 
@@ -265,7 +272,7 @@ impl Confirmations {
     }
 
     /// Stores an approval for later calls. If storing fails, the later calls must be confirmed again.
-    async fn keep(&self, question: &Question, decision: &Decision) {
+    async fn store_term(&self, question: &Question, decision: &Decision) {
         let Some(calls) = &self.calls else { return };
         let now = SystemTime::now();
         let request = ApprovalRequest::of(question, String::new(), now, now);
@@ -307,7 +314,8 @@ impl Confirmations {
         }
     }
 
-    fn take(
+    /// Claims the next run of the call with its confirmation.
+    fn claim_run(
         &self,
         cx: &Context,
         binding: Sha256Hash,
@@ -321,7 +329,7 @@ impl Confirmations {
             return Err(Unconfirmed::Expired);
         }
         // If no state is carried between rounds, no answer can be replayed, because a question is asked for each run.
-        if let Some(logical) = cx.logical.as_ref().filter(|_| book.keeps()) {
+        if let Some(logical) = cx.logical.as_ref().filter(|_| book.is_carried()) {
             let claimed = self.used.claim(logical, binding, kept.runs, lives);
             kept.runs = claimed.map_err(|why| match why {
                 NotUsable::Used => Unconfirmed::Used,
@@ -337,9 +345,32 @@ mgp_types::opaque_debug!(Confirmations { lives });
 type EventOf = fn(Actor, Option<&ServerId>, &str, &RiskLevel, &Sha256Hash) -> Event;
 
 impl RiskyCall {
-    fn event(&self, told: EventOf, by: Actor, question: &Question) -> Event {
+    /// Returns the refusal of the call because it was not confirmed.
+    fn refused(&self, why: Unconfirmed) -> Refusal {
+        self.refused_with(why, Object::new())
+    }
+
+    /// Returns the refusal of the call because it was not confirmed, with details of the approver.
+    fn refused_with(&self, why: Unconfirmed, more: Object) -> Refusal {
+        let (server, missing) = (self.server.as_ref(), &self.missing);
+        ConfirmRefused::new(server, &self.tool, &self.assessment, missing, (why, more)).into()
+    }
+
+    /// Checks that the tool still has the definition and the risk that the approver saw.
+    fn check_unchanged(&self, tools: &dyn Assess) -> Result<(), Refusal> {
+        let server = self.server.as_ref();
+        let now = tools.assessment(server, &self.tool);
+        if tools.definition(server, &self.tool) != self.definition
+            || now.effective_risk != self.assessment.effective_risk
+        {
+            return Err(self.refused(Unconfirmed::Changed));
+        }
+        Ok(())
+    }
+
+    fn event(&self, event_of: EventOf, by: Actor, question: &Question) -> Event {
         let risk = &self.assessment.effective_risk;
-        told(by, self.server.as_ref(), &self.tool, risk, &question.binding)
+        event_of(by, self.server.as_ref(), &self.tool, risk, &question.binding)
             .trace(self.cx.trace.as_deref())
     }
 
@@ -391,18 +422,19 @@ impl<'a> RoundStore<'a> {
         let kept = self.asker.and_then(|asker| asker.kept(&self.key));
         kept.and_then(|kept| kept.get().ok()).unwrap_or_else(|| {
             let kept = CarriedConfirmation { asked_at: now(), by: None, until: None, runs: 0 };
-            self.keep(&kept);
+            self.save(&kept);
             kept
         })
     }
 
-    fn keep(&self, kept: &CarriedConfirmation) {
+    fn save(&self, kept: &CarriedConfirmation) {
         if let (Some(asker), Ok(kept)) = (self.asker, Payload::of(kept)) {
             asker.keep(&self.key, &kept);
         }
     }
 
-    fn keeps(&self) -> bool {
+    /// Returns whether the caller carries the state to the next round of the call.
+    fn is_carried(&self) -> bool {
         self.asker.is_some_and(|asker| asker.kept(&self.key).is_some())
     }
 }

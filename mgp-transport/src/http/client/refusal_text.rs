@@ -18,8 +18,8 @@ const TITLES: [&str; 3] = ["error", "errors", "title"];
 /// The members that explain an error, e.g. in problem documents (RFC 9457) and in errors of OAuth.
 const DETAILS: [&str; 4] = ["message", "detail", "error_description", "msg"];
 
-/// Returns the server's text in the body of a refusal, as one short line without invisible characters; empty if there
-/// is no such text, or if the body is a page or longer than [`MAX_REFUSAL_BYTES`].
+/// Returns the server's text in the body of a refusal, as one short line without invisible characters; empty if the
+/// body has none, is a page or is longer than [`MAX_REFUSAL_BYTES`].
 ///
 /// The secrets of this side are left out, because some servers repeat them, e.g. with the URL of the request.
 pub(super) fn server_text<'a>(body: &str, secrets: impl Iterator<Item = &'a str>) -> String {

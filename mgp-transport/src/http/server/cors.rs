@@ -17,7 +17,7 @@ use mgp_types::service::BoxFuture;
 use tower_service::Service;
 
 use super::config::HttpConfig;
-use super::guard::is_known_origin;
+use super::origin_check::is_known_origin;
 use super::refusal::{Refusal, clip_text};
 
 /// A layer that allows web pages to read answers: pages of loopback hosts, and of the origins in an [`HttpConfig`].

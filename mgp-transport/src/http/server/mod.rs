@@ -7,7 +7,6 @@ mod cors;
 mod era;
 mod event_body;
 mod event_budget;
-mod guard;
 mod handle_scopes;
 mod headers;
 #[cfg(feature = "http2")]
@@ -17,6 +16,7 @@ mod listener;
 mod load;
 mod modern;
 mod multipart;
+mod origin_check;
 mod post;
 mod refusal;
 mod request_body;
@@ -203,7 +203,7 @@ where
     B: Body<Data = Bytes> + Send,
 {
     let headers = RequestHeaders::read(&parts.headers)?;
-    guard::check(&parts.uri, &headers, &state.config)?;
+    origin_check::check(&parts.uri, &headers, &state.config)?;
     if state.config.tool_paths
         && let Some(path) = ToolPath::of(parts.uri.path())
     {

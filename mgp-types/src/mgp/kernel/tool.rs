@@ -68,7 +68,7 @@ record! {
         opt fingerprint: Option<String>,
         /// `true` if the agent named in the request sees the tool.
         opt seen_by_agent: Option<bool>,
-        /// The reason why that agent does not see the tool.
+        /// The reason why that agent does not see the tool, or cannot use it.
         opt hidden_because: Option<String>,
     }
 

@@ -124,5 +124,6 @@ pub(super) async fn run(global: &Global, old: &str, new: &str, common: &CommonAr
     if low.is_empty() {
         return Ok(());
     }
-    Err(Failure::failed(format!("the version is too low of {}", low.join(", "))))
+    let verb = if low.len() == 1 { "version is" } else { "versions are" };
+    Err(Failure::failed(format!("the {verb} too low: {}", low.join(", "))))
 }

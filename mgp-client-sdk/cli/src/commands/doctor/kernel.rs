@@ -111,7 +111,14 @@ impl KernelState {
 fn check_running(server: &KernelServer) -> Option<Check> {
     let error = server.error.as_ref().filter(|_| server.status != ServerState::Connected)?;
     let what = format!("in the running kernel it is {}: {error}", server.status.as_str());
-    Some(Check::new("server", Level::Warn, what).with_fix(VARIABLES_FIX).for_server(&server.id))
+    let id = &server.id;
+    // The kernel expands no variables for a registered server.
+    let fix = if server.source == "registered" {
+        format!("`mgp approvals ls` shows whether it waits; `mgp servers rm {id}` removes it")
+    } else {
+        VARIABLES_FIX.to_owned()
+    };
+    Some(Check::new("server", Level::Warn, what).with_fix(fix).for_server(id))
 }
 
 /// Reads the state of the running kernel; an empty state if no kernel runs.
@@ -177,4 +184,24 @@ async fn info(client: &Client) -> (Check, Option<KernelInfoResult>) {
             .with_fix("run `mgp stop`; hosts start the new version (a service: run `mgp service install` again, with its options)")
     };
     (check, Some(info))
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::mgp::TrustLevel;
+
+    use super::*;
+
+    #[test]
+    fn a_rejected_registration_is_not_blamed_on_variables() {
+        let fix = |source: &str| {
+            let trust = TrustLevel::Sandboxed;
+            let mut server =
+                KernelServer::new("made", ServerState::Registered, "nothing", trust, 0_u64, source);
+            server.error = Some("its registration is rejected".to_owned());
+            check_running(&server).unwrap().fix.unwrap()
+        };
+        assert!(fix("registered").contains("`mgp servers rm made`"));
+        assert_eq!(fix("servers.toml"), VARIABLES_FIX);
+    }
 }

@@ -179,8 +179,9 @@ impl ServerReport {
         let proposed = grant::proposals(governance, &server.id, &tools);
         if proposed > 0 {
             let tools = plural(proposed, "tool");
+            let reads = if proposed == 1 { "reads by its name" } else { "read by their names" };
             let what = format!(
-                "a person confirms each call of {tools} that only read by name, because the server does not declare it"
+                "a person confirms each call of {tools} that only {reads}, because the server does not declare it"
             );
             let fix = format!("`mgp tools risk {}` shows them, and sets a lower risk", server.id);
             self.push(server, Level::Warn, what, Some(fix));
@@ -245,7 +246,7 @@ fn incomplete_package(stderr: &str) -> Option<String> {
 
 /// Splits the reason of a failure into the failure and the remedy, which is the text after the last semicolon. Returns
 /// `None` if there is no remedy. The code and the cause of an error follow its remedy, and belong to the failure.
-fn split_remedy(reason: &str) -> Option<(String, String)> {
+pub(super) fn split_remedy(reason: &str) -> Option<(String, String)> {
     let (what, rest) = reason.rsplit_once("; ")?;
     let code_at = rest.match_indices(" (").find_map(|(at, _)| {
         let (code, after) = rest[at + 2..].split_once(')')?;

@@ -182,7 +182,7 @@ pub(super) fn valid_id(file: &Path, add: &Add, id: &str) -> CliResult {
         .map_err(|flaw| Failure::usage(format!("{flaw}{remedy}")))
 }
 
-/// Returns the entry of the server in the format of an import.
+/// Returns the server as an entry of `mcpServers` in JSON, which [`read_own`] checks.
 fn entry(add: &Add) -> Value {
     let map = |pairs: &[(String, String)]| -> Value {
         pairs.iter().map(|(name, value)| (name.clone(), json!(value))).collect::<Map<_, _>>().into()

@@ -64,7 +64,8 @@ fn listed(folder: &Path) -> Option<Vec<PathBuf>> {
 pub(super) struct BundleUsers {
     /// The end of the path of the bundle's folder.
     place: String,
-    /// `None` if the users are not known, or the configuration of one of them cannot be read.
+    /// The commands, arguments, folders and values of variables of all servers in these files, in comparable form;
+    /// `None` if the list of users or one of the files cannot be read.
     texts: Option<Vec<String>>,
 }
 

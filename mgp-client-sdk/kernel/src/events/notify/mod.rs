@@ -92,7 +92,7 @@ pub async fn notify_test(
     expander: &Expander,
 ) -> Vec<(String, Result<(), String>)> {
     let console = config.console_url.clone();
-    let sender = SenderContext::new(expander, crate::login::proxy(config));
+    let sender = SenderContext::new(expander, crate::logins::proxy(config));
     let mut results = Vec::new();
     let places = config.notify.iter().filter(|(own, _)| name.is_none_or(|name| name == *own));
     for (own, place) in places {

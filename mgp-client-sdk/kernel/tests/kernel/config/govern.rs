@@ -3,8 +3,10 @@
 use mgp_client_sdk::ToolResult as _;
 use mgp_security::AuditQuery;
 use mgp_types::Payload;
-use mgp_types::method::KernelApprovals;
-use mgp_types::mgp::{AccessGrantParams, KernelApprovalsParams, Permission, RiskLevel, Validator};
+use mgp_types::method::{KernelApprovals, KernelTools};
+use mgp_types::mgp::{
+    AccessGrantParams, KernelApprovalsParams, KernelToolsParams, Permission, RiskLevel, Validator,
+};
 use mgp_types::service::{Principal, ServerId};
 use tokio::time::timeout;
 
@@ -55,6 +57,27 @@ async fn permissions_follow_the_configured_policy() {
         assert!(needed.contains(&Permission::NetworkOutbound), "{needed:?}");
         let code = code_of_call(&world, "fetch_url").await;
         assert_eq!(code == 0, expected, "{mgp} {kernel}: {code}");
+        world.end().await;
+    }
+}
+
+#[tokio::test]
+async fn an_operator_sees_which_denied_permission_makes_a_tool_unusable() {
+    let safe = "risk = { fetch_url = 'safe' }\n";
+    for (mgp, expected) in [
+        ("", ""),
+        ("permission_policy = 'config_only'\npermissions = ['network.outbound']", ""),
+        ("permission_policy = 'deny_all'", "network.outbound: deny_all"),
+    ] {
+        let world = World::new(&open(&format!("{safe}{mgp}"), "")).await;
+        world.knows("a").await;
+        let mut params = KernelToolsParams::new();
+        params.agent_id = Some("ada".to_owned());
+        let tools = world.operator().await.request::<KernelTools>(&params).await.unwrap().tools;
+        let tool = tools.iter().find(|tool| tool.tool_id == "a.fetch_url").unwrap();
+        assert_eq!(tool.seen_by_agent, Some(true), "{mgp}: {tool:?}");
+        let why = tool.hidden_because.as_deref().unwrap_or_default();
+        assert_eq!(why.split(": n").next(), Some(expected), "{mgp}");
         world.end().await;
     }
 }

@@ -14,8 +14,8 @@ use mgp_types::proposal::{
 
 use crate::route::world::{PAIRS, build, host, host_of, limit_era, open, wait_for_tools};
 
-const CONFIG: &str =
-    "[agents.ada]\nscopes = ['read:*', 'delete']\n[agents.bob]\nscopes = ['read:*']";
+const CONFIG: &str = "[agents.ada]\nscopes = ['read:*', 'delete']\n[agents.bob]\nscopes = ['read:*']\n\
+                      [agents.none]\nscopes = []";
 
 async fn kernel(below: Era) -> Kernel {
     let make = move || {
@@ -87,6 +87,9 @@ async fn an_agent_is_limited_whether_it_knows_scopes_or_not() {
         assert_eq!(bob.call("find").await.unwrap().to_text(), "done");
         bob.close().await;
     }
+    let none = host(&kernel, "none", host_of(Era::Modern)).await;
+    let refused = none.call("find").await.unwrap_err();
+    assert!(refused.to_string().contains("requires the scope `read:tickets`"), "{refused}");
     let eve = host(&kernel, "eve", host_of(Era::Modern)).await;
     assert_eq!(
         eve.call("drop").await.unwrap().to_text(),

@@ -4,7 +4,7 @@ use unicode_normalization::UnicodeNormalization as _;
 
 use super::reading::{Backslash, Path, Root};
 
-/// A path or pattern as an operator writes it.
+/// A path or pattern from an operator's list of limits, split into components.
 #[derive(Debug)]
 pub(super) struct Pattern {
     root: Root,

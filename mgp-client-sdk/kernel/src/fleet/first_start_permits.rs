@@ -1,0 +1,66 @@
+//! The permits that limit how many servers are started at the same time to read their lists.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+/// The time after which a first start exchanges its permit for one for slow starts, so that servers that hang do not
+/// delay the others for long.
+pub(super) const FIRST_START_PERMIT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The maximum time that a slow first start occupies a permit for slow starts, so that a few servers that hang do not
+/// make the others wait for their whole time limits.
+pub(super) const SLOW_START_PERMIT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The limits of the number of servers that are started at the same time to read their lists.
+const FIRST_STARTS: (usize, usize) = (4, 8);
+
+/// The permits that limit how many servers are started at the same time to read their lists. If a kernel started many
+/// interpreters at once on few processors, none of them would answer before its time limit, nor after a restart.
+#[derive(Clone, Debug)]
+pub(crate) struct FirstStartPermits {
+    /// The permits with which starts begin.
+    starts: Arc<Semaphore>,
+    /// The permits of starts that take longer than [`FIRST_START_PERMIT_TIMEOUT`].
+    slow_starts: Arc<Semaphore>,
+}
+
+impl FirstStartPermits {
+    /// Creates permits for as many starts as the processors can serve.
+    pub(crate) fn new() -> Self {
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let starts = (2 * processors).clamp(FIRST_STARTS.0, FIRST_STARTS.1);
+        let permits = || Arc::new(Semaphore::new(starts));
+        Self { starts: permits(), slow_starts: permits() }
+    }
+
+    /// Runs a start after it has waited for one of the permits. A slow start makes room for the next one as soon as it
+    /// gets a permit for slow starts, and gives that up after a while.
+    pub(super) async fn run(&self, mut start: Pin<&mut impl Future<Output = ()>>) {
+        // The semaphores are never closed.
+        let permit = self.starts.acquire().await;
+        if timeout(FIRST_START_PERMIT_TIMEOUT, start.as_mut()).await.is_ok() {
+            return;
+        }
+        let slow_permit = tokio::select! {
+            () = start.as_mut() => return,
+            slow_permit = self.slow_starts.acquire() => slow_permit,
+        };
+        drop(permit);
+        if timeout(SLOW_START_PERMIT_TIMEOUT, start.as_mut()).await.is_err() {
+            drop(slow_permit);
+            start.await;
+        }
+    }
+
+    /// Returns the permits with which starts begin, and those for slow starts.
+    #[cfg(test)]
+    pub(super) fn semaphores(&self) -> (Arc<Semaphore>, Arc<Semaphore>) {
+        (Arc::clone(&self.starts), Arc::clone(&self.slow_starts))
+    }
+}

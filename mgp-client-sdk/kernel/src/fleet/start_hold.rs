@@ -1,0 +1,61 @@
+//! A switch that prevents starts of stopped and removed servers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use mgp_client_sdk::SupervisedClient;
+use mgp_types::mgp::ShutdownReason;
+
+/// A switch that prevents starts of a server while an operator keeps it stopped, and forever after its removal.
+///
+/// All code that can start the server shares this value and checks it. A stop sets its flag before it stops the client,
+/// and a start reads the flags again after it has started the client; with the order `SeqCst`, at least one of them
+/// notices the other.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StartHold(Arc<HoldState>);
+
+#[derive(Debug, Default)]
+struct HoldState {
+    stopped: AtomicBool,
+    removed: AtomicBool,
+    replaced: AtomicBool,
+}
+
+impl StartHold {
+    pub(super) fn set_stopped(&self, is_stopped: bool) {
+        self.0.stopped.store(is_stopped, Ordering::SeqCst);
+    }
+
+    pub(super) fn set_removed(&self) {
+        self.0.removed.store(true, Ordering::SeqCst);
+    }
+
+    /// Prevents starts forever, because a server with a changed entry will take the place of this one.
+    pub(super) fn set_replaced(&self) {
+        self.0.replaced.store(true, Ordering::SeqCst);
+        self.set_removed();
+    }
+
+    pub(super) fn is_replaced(&self) -> bool {
+        self.0.replaced.load(Ordering::SeqCst)
+    }
+
+    /// Returns whether the server must not be started now.
+    pub(super) fn forbids_start(&self) -> bool {
+        self.0.stopped.load(Ordering::SeqCst) || self.0.removed.load(Ordering::SeqCst)
+    }
+
+    /// Starts the server through its client; returns `false` if the server must not be started.
+    pub(super) async fn start(&self, client: &SupervisedClient) -> bool {
+        if self.forbids_start() {
+            return false;
+        }
+        client.start().await;
+        // An operator may have stopped the server while it started.
+        if self.forbids_start() {
+            client.stop(ShutdownReason::OperatorRequest).await;
+            return false;
+        }
+        true
+    }
+}
