@@ -105,8 +105,7 @@ fn sample(key: &ConfigKey) -> String {
         "servers.auth.client_id" | "servers.auth.issuer" => {
             return of_url(&format!("auth = {{ {} = 'x' }}", key.name));
         }
-        "kernel.audit.sinks" => return sink("file = 'x'"),
-        "kernel.audit.sinks.*.file" => return sink("file = 'x'"),
+        "kernel.audit.sinks" | "kernel.audit.sinks.*.file" => return sink("file = 'x'"),
         "kernel.audit.sinks.*.url" => return sink("url = 'https://x'"),
         "kernel.audit.sinks.*.headers" => return sink("url = 'https://x'\nheaders = { x = 'x' }"),
         "kernel.audit.sinks.*.syslog" => return sink("syslog = '/dev/log'"),
