@@ -7,7 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::sleep;
+
+use super::processor_times::until_processors_have_room;
 
 /// The time after which a first start exchanges its permit for one for slow starts, so that servers that hang do not
 /// delay the others for long.
@@ -40,22 +42,30 @@ impl FirstStartPermits {
     }
 
     /// Runs a start after it has waited for one of the permits. A slow start makes room for the next one as soon as it
-    /// gets a permit for slow starts, and gives that up after a while.
+    /// gets a permit for slow starts, and gives that up after a while. It needs neither while processors are idle: then
+    /// it waits for something else, e.g. a download, or it hangs.
     pub(super) async fn run(&self, mut start: Pin<&mut impl Future<Output = ()>>) {
         // The semaphores are never closed.
         let permit = self.starts.acquire().await;
-        if timeout(FIRST_START_PERMIT_TIMEOUT, start.as_mut()).await.is_ok() {
-            return;
-        }
+        let slow_start = async {
+            sleep(FIRST_START_PERMIT_TIMEOUT).await;
+            self.slow_starts.acquire().await
+        };
         let slow_permit = tokio::select! {
             () = start.as_mut() => return,
-            slow_permit = self.slow_starts.acquire() => slow_permit,
+            slow_permit = slow_start => Some(slow_permit),
+            () = until_processors_have_room() => None,
         };
         drop(permit);
-        if timeout(SLOW_START_PERMIT_TIMEOUT, start.as_mut()).await.is_err() {
+        if slow_permit.is_some() {
+            tokio::select! {
+                () = start.as_mut() => return,
+                () = sleep(SLOW_START_PERMIT_TIMEOUT) => {}
+                () = until_processors_have_room() => {}
+            }
             drop(slow_permit);
-            start.await;
         }
+        start.await;
     }
 
     /// Returns the permits with which starts begin, and those for slow starts.

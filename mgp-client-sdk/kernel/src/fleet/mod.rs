@@ -20,6 +20,7 @@ mod log_messages;
 mod managed_server;
 mod notifier;
 mod offer;
+mod processor_times;
 mod refresh;
 mod refresh_queue;
 mod remote_health;
