@@ -18,7 +18,7 @@ use serde::Deserialize;
 ///
 /// ```
 /// use mgp_client_sdk::Error;
-/// use mgp_types::{ErrorCode, RpcError};
+/// use mgp_client_sdk::types::{ErrorCode, RpcError};
 ///
 /// let error = Error::from(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, "busy"));
 /// assert_eq!(error.code(), ErrorCode::RESOURCE_EXHAUSTED);

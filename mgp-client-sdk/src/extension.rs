@@ -13,7 +13,7 @@ pub trait ClientExtension {
     /// Returns the extension to offer.
     fn extension(&self) -> Extension;
 
-    /// Adds to the client what the extension needs, e.g. a layer or handlers.
+    /// Adds to the client the layers or handlers that the extension needs. Default: nothing.
     fn install(self, client: ClientBuilder) -> ClientBuilder
     where
         Self: Sized,

@@ -23,9 +23,9 @@ use crate::wire::{ProgressHook, not_offered};
 ///
 /// ```
 /// use mgp_client_sdk::{Client, ClientHandler};
-/// use mgp_types::RpcError;
-/// use mgp_types::mcp::{ElicitAction, ElicitParams, ElicitResult};
-/// use mgp_types::service::AcceptedRequests;
+/// use mgp_client_sdk::types::RpcError;
+/// use mgp_client_sdk::types::mcp::{ElicitAction, ElicitParams, ElicitResult};
+/// use mgp_client_sdk::types::service::AcceptedRequests;
 ///
 /// struct Careful;
 ///

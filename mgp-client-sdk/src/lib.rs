@@ -48,7 +48,21 @@
 //! # });
 //! ```
 //!
-//! OAuth 2.1 for servers at a URL is in module `auth` (feature `auth`).
+//! # Further tasks
+//! | Task | Items |
+//! |---|---|
+//! | send a key or token | `ClientBuilder::bearer`, `ClientBuilder::credentials` (feature `http`) |
+//! | log in with OAuth 2.1 | `auth::OAuth` (feature `auth`) |
+//! | restart a server that ends | [`ClientBuilder::supervise`], `ClientBuilder::supervise_url` |
+//! | receive progress, receive a result in pieces | [`ToolCall::progress`], [`ToolCall::stream`] |
+//! | set time-outs | [`ClientBuilder::timeout`], [`ToolCall::timeout`] |
+//! | receive changes of lists and resources | [`ClientBuilder::on_change`] |
+//! | receive log messages, other notifications | [`ClientBuilder::on_log`], [`ClientBuilder::on`] |
+//! | subscribe to events | [`Client::events`] |
+//! | answer questions of the server | [`ClientHandler`], or [`ClientBuilder::on_elicitation`] and similar methods |
+//! | retry calls | [`ClientBuilder::retry`] |
+//! | choose layers, govern calls | [`ClientBuilder::layer`], [`ClientBuilder::governed`] |
+//! | call any method | [`Client::request`], [`Client::mgp`] |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -100,6 +114,7 @@ pub use mgp_lifecycle::{
 /// Governance and its layers; most programs need only its `prelude`.
 pub use mgp_security as security;
 pub use mgp_stream::{CallbackAnswer, ResumeLayer};
+pub use mgp_transport::Limits;
 #[cfg(feature = "http")]
 pub use mgp_transport::http::{
     Bearer, CredentialRefusal, Credentials, EraCache, GuardedFetch, HttpClientConfig,

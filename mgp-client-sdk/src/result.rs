@@ -11,7 +11,7 @@ use crate::error::{Error, ToolFailure};
 ///
 /// ```
 /// use mgp_client_sdk::ToolResult;
-/// use mgp_types::mcp::CallToolResult;
+/// use mgp_client_sdk::types::mcp::CallToolResult;
 ///
 /// let result = CallToolResult::text("[1,2]");
 /// assert_eq!(result.to_text(), "[1,2]");

@@ -12,7 +12,7 @@ impl Resource {
     /// ```
     /// use mgp_server_sdk::prelude::*;
     /// use mgp_server_sdk::Resource;
-    /// use mgp_types::mcp::UiResourceMeta;
+    /// use mgp_server_sdk::types::mcp::UiResourceMeta;
     ///
     /// let page = Resource::app("ui://weather/now", "weather", "<!doctype html>…", &UiResourceMeta::new());
     /// let now = Tool::new("now", "The weather now", || async { "rain" }).app("ui://weather/now");

@@ -45,8 +45,9 @@ impl Server {
         self
     }
 
-    /// Allows tools, prompts and resources to send log messages to their callers; without this,
-    /// the messages are dropped.
+    /// Allows tools, prompts and resources to send log messages to their callers; without this, the messages are
+    /// dropped. A caller of 2025-11-25 or before receives those of the level `info` and above unless it sets another
+    /// level, a caller of 2026-07-28 those of the level that its request names and above, or none if it names none.
     pub fn logging(mut self) -> Self {
         self.features.logging = true;
         self
@@ -56,10 +57,14 @@ impl Server {
     /// be called before resources and prompts are added, or their page size is set; if there already is a resource or a
     /// prompt, [`Server::into_stack`] fails.
     ///
-    /// `watches` handles the subscriptions of callers to resources.
-    pub fn herald(mut self, herald: &ChangeNotifier, watches: impl ResourceSubscriber) -> Self {
-        self.features.replace_subscribers(herald.subscribers().clone());
-        self.features.watches = Some(Arc::new(watches));
+    /// `subscriber` handles the subscriptions of callers to resources.
+    pub fn herald(
+        mut self,
+        notifier: &ChangeNotifier,
+        subscriber: impl ResourceSubscriber,
+    ) -> Self {
+        self.features.replace_subscribers(notifier.subscribers().clone());
+        self.features.watches = Some(Arc::new(subscriber));
         self
     }
 
@@ -72,8 +77,8 @@ impl Server {
 
     /// Returns a handle that changes the resources while the server runs, and notifies their subscribers.
     ///
-    /// A server that starts without resources does not offer the feature; to add the first resource while the server
-    /// runs, add the capability to the [offer](Server::offer) first.
+    /// A server that starts without resources does not offer the feature. To add the first resource while the server
+    /// runs, set `capabilities.resources` in the [offer](Server::offer), or add a [set](Self::resource_set).
     #[must_use]
     pub fn resources(&self) -> Resources {
         self.features.resources.clone()
@@ -81,8 +86,8 @@ impl Server {
 
     /// Returns a handle that changes the prompts while the server runs.
     ///
-    /// A server that starts without prompts does not offer the feature; to add the first prompt while the server runs,
-    /// add the capability to the [offer](Server::offer) first.
+    /// A server that starts without prompts does not offer the feature. To add the first prompt while the server runs,
+    /// set `capabilities.prompts` in the [offer](Server::offer).
     #[must_use]
     pub fn prompts(&self) -> Prompts {
         self.features.prompts.clone()
@@ -92,7 +97,7 @@ impl Server {
 // === Limits ===
 
 impl Server {
-    /// Limits the rate of tool calls. If several limits are set, a call must satisfy all of them.
+    /// Limits the rate of tool calls. If several limits are set, a call must satisfy all of them. Default: no limit.
     ///
     /// Refused calls fail with code 3000; the error contains the time after which to retry.
     ///
@@ -112,6 +117,7 @@ impl Server {
     }
 
     /// Gives each caller a quota of calls per period; when the quota is used up, further calls fail with code 3002.
+    /// Default: no quota.
     ///
     /// A [`QuotaLayer`] reports how much of the quota is used. Tools can charge additional units with
     /// [`Quota::charge`](mgp_lifecycle::Quota::charge).
@@ -134,14 +140,15 @@ impl Server {
     }
 
     /// Limits the size of the arguments of a tool call, in bytes of JSON; calls with larger arguments fail with code
-    /// 3001, and the tool does not run.
+    /// 3001, and the tool does not run. Default: no limit other than that of a message, 16 MiB.
     pub fn max_arguments(mut self, bytes: usize) -> Self {
         self.bounds.max_arguments = Some(bytes);
         self
     }
 
     /// Limits the size of a tool's result, in bytes of JSON, and separately the total size of its chunks. If the result
-    /// is too large, the caller receives code 3001 and the size instead.
+    /// is too large, the caller receives code 3001 and the size instead. Default: no limit for results; for chunks see
+    /// [`max_stream_bytes`](Self::max_stream_bytes).
     pub fn max_result(mut self, bytes: usize) -> Self {
         self.bounds.max_result = Some(bytes);
         self
@@ -174,7 +181,7 @@ impl Server {
         self
     }
 
-    /// Sets the time limits of each kind of call.
+    /// Sets the time limits of each kind of call; this also replaces the limit that [`timeout`](Self::timeout) has set.
     pub fn timeouts(mut self, timeouts: Timeouts) -> Self {
         self.timeouts = timeouts;
         self

@@ -34,10 +34,10 @@ use crate::subscribers::{HasChanged, ListKind, Subscribers, WatchedResource};
 ///     }
 /// }
 ///
-/// let herald = ChangeNotifier::new();
+/// let notifier = ChangeNotifier::new();
 /// let (one, two) = (Server::new("a", "1"), Server::new("b", "1"));
-/// let (one, two) = (one.herald(&herald, Everything), two.herald(&herald, Everything));
-/// herald.tools_changed(|principal| principal.as_agent().is_none());
+/// let (one, two) = (one.herald(&notifier, Everything), two.herald(&notifier, Everything));
+/// notifier.tools_changed(|principal| principal.as_agent().is_none());
 /// # drop((one, two));
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -71,8 +71,9 @@ impl ResourceSubscription {
 
     /// Sets a function that returns whether the resource has changed since the caller requested the subscription.
     ///
-    /// [`ChangeNotifier::updated`] does not reach a caller whose request is not answered yet. The function is called
-    /// once, as soon as the caller is reached; if it returns `true`, the caller is notified.
+    /// [`ChangeNotifier::updated`] does not reach a caller before its request is answered, so a change in between would
+    /// be lost. The function is called once, when updates begin to reach the caller; if it returns `true`, the caller
+    /// is notified.
     pub fn has_changed(
         mut self,
         has_changed: impl FnOnce() -> bool + Send + Sync + 'static,
@@ -149,7 +150,7 @@ pub(crate) enum ResourceWatcher {
 
 impl fmt::Debug for dyn ResourceSubscriber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Watches")
+        f.write_str("ResourceSubscriber")
     }
 }
 

@@ -34,7 +34,7 @@ const TTL: Duration = Duration::from_hours(1);
 /// ```
 /// use mgp_server_sdk::prelude::*;
 /// use mgp_server_sdk::{DataReferences, FromCaller};
-/// use mgp_types::proposal::DataReference;
+/// use mgp_server_sdk::types::proposal::DataReference;
 ///
 /// let references = DataReferences::new("analytics");
 /// let export = Tool::new(

@@ -108,6 +108,11 @@ pub(crate) enum BuildError {
     /// [`Server::herald`](crate::Server::herald) was called after resources or prompts were added.
     #[error("resources or prompts were added before `herald`; call `herald` first")]
     LateHerald,
+    /// [`Server::event_hub`](crate::Server::event_hub) was called after a channel was declared, or twice.
+    #[error(
+        "a channel or a hub was set before `event_hub`, which replaces it; call `event_hub` first, and once"
+    )]
+    LateEventHub,
     /// Two prompts have the same name, or two resources the same URI.
     #[error("{0} is defined twice; rename one")]
     Duplicate(String),

@@ -6,11 +6,13 @@ use mgp_types::mgp::Extension;
 use mgp_types::service::{Call, Stack};
 use tower_layer::Layer as _;
 
+use crate::error::BuildError;
 use crate::server::Server;
 use crate::stack::Gate;
 
 impl Server {
-    /// Declares a channel of events, and offers events to clients.
+    /// Declares a channel of events. Also offers events to clients, unless [`offer`](Self::offer) has set the
+    /// extensions.
     ///
     /// ```
     /// use mgp_server_sdk::Server;
@@ -30,8 +32,12 @@ impl Server {
     }
 
     /// Serves the events of a hub that several servers share, e.g. in a gateway. Must be called before
-    /// [`channel`](Self::channel).
+    /// [`channel`](Self::channel) and [`events`](Self::events), because it replaces the hub to which they refer; if a
+    /// channel was declared before, [`Server::into_stack`] fails.
     pub fn event_hub(mut self, hub: &EventHub) -> Self {
+        if self.features.has_channels {
+            self.add_error(BuildError::LateEventHub);
+        }
         self.features.events = hub.clone();
         self.features.has_channels = true;
         self

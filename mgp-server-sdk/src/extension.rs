@@ -17,7 +17,7 @@ pub trait ServerExtension {
     /// Returns the extension to offer.
     fn extension(&self) -> Extension;
 
-    /// Adds to the server what the extension needs, e.g. a layer, endpoints or tools.
+    /// Adds to the server the layers, endpoints or tools that the extension needs. Default: nothing.
     fn install(self, server: Server) -> Server
     where
         Self: Sized,
@@ -68,8 +68,8 @@ impl Server {
     /// ```
     /// use mgp_server_sdk::FromCaller;
     /// use mgp_server_sdk::prelude::*;
-    /// use mgp_types::mgp::Extension;
-    /// use mgp_types::proposal::{Intent, Suggestion};
+    /// use mgp_server_sdk::types::mgp::Extension;
+    /// use mgp_server_sdk::types::proposal::{Intent, Suggestion};
     ///
     /// let list = Tool::new("list", "Lists issues", |intent: FromCaller<Intent>, cx: Context| async move {
     ///     if intent.0.is_some_and(|intent| intent.0.contains("incident")) {

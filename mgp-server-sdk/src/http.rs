@@ -141,21 +141,23 @@ impl Server {
     /// the open streams by [`HttpService::end_streams`], and then shut down the router.
     ///
     /// # Errors
-    /// The errors of [`Server::into_stack`].
+    /// Returns an error if the configuration has an endpoint that is not a path, or a host or origin in a form that no
+    /// browser sends, or if [`Server::into_stack`] fails.
     pub fn into_http_service(self, config: HttpConfig) -> Result<HttpService, ServeError> {
+        check_config(&config)?;
         Ok(HttpService::new(self.into_stack()?, config))
     }
 }
 
 impl HttpServer {
-    /// Sets the path of the endpoint. Default: `/mcp`.
+    /// Sets the path of the endpoint; it begins with `/`. Default: `/mcp`.
     pub fn endpoint(mut self, path: impl Into<String>) -> Self {
         self.config.endpoint = Some(path.into());
         self
     }
 
     /// Serves all callers without authentication, i.e. every program that can connect to this machine's loopback
-    /// address.
+    /// address. For an address that other machines can reach, [`bind`](Self::bind) fails.
     pub fn no_auth(mut self) -> Self {
         self.authentication = Authentication::Off;
         self.config.anonymous = Some(Principal::local());
@@ -210,17 +212,15 @@ impl HttpServer {
     /// Binds the address.
     ///
     /// # Errors
-    /// Returns an error if the server cannot listen on the address, if authentication was not chosen, or if
-    /// [`Server::into_stack`] fails.
+    /// Returns an error if the server cannot listen on the address, if neither [`auth`](Self::auth) nor
+    /// [`no_auth`](Self::no_auth) was called, if `no_auth` was called and other machines can reach the address, or for
+    /// the reasons of [`Server::into_http_service`].
     ///
     /// # Cancel safety
     /// Dropping the future releases the address.
     pub async fn bind(self) -> Result<BoundServer, ServeError> {
         let Self { mut server, address, mut config, limits, authentication, pages, tls } = self;
-        if config.endpoint.as_ref().is_some_and(|path| !path.starts_with('/')) {
-            return Err(ServeError::Endpoint(config.endpoint.unwrap_or_default()));
-        }
-        check_lists(&config)?;
+        check_config(&config)?;
         let cannot = |source| ServeError::Listen { address: address.clone(), source };
         let addresses: Vec<SocketAddr> = lookup_host(&address).await.map_err(cannot)?.collect();
         for address in &addresses {
@@ -290,9 +290,12 @@ impl HttpServer {
     }
 }
 
-/// Checks that the configured hosts and origins have the form in which browsers send them; another form would
-/// never match.
-fn check_lists(config: &HttpConfig) -> Result<(), ServeError> {
+/// Checks that the endpoint is a path, and that hosts and origins have the form in which browsers send them; any other
+/// form would never match a request.
+fn check_config(config: &HttpConfig) -> Result<(), ServeError> {
+    if let Some(path) = config.endpoint.as_ref().filter(|path| !path.starts_with('/')) {
+        return Err(ServeError::Endpoint(path.clone()));
+    }
     let listed =
         |what, wrong: &String, right| Err(ServeError::Listed { what, wrong: wrong.clone(), right });
     let is_host = |host: &&String| {

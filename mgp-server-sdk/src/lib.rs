@@ -103,6 +103,22 @@
 //! resources.updated("weather://Oslo/now");
 //! # drop(server);
 //! ```
+//!
+//! # Further tasks
+//! | Task | Items |
+//! |---|---|
+//! | return data with a schema | [`Json`]; [`Tool::output`] for functions that return a `CallToolResult` |
+//! | report progress, send a result in pieces | `Outlet`, [`ResultStream`] |
+//! | react to a cancellation | [`Cancelled`]; other async functions are dropped at their current await point |
+//! | ask the user, use the caller's model, read its roots | [`ContextExt`] |
+//! | send log messages to the caller | [`Server::logging`] with [`Logger`] or [`ContextExt::log`] |
+//! | limit calls | [`Server::timeout`], [`Server::limit`], [`Server::rate`], [`Server::quota`] |
+//! | protect tools, keep an audit log | [`Server::governed`] |
+//! | serve a host or other streams | [`Server::serve_stdio`], [`Server::serve`] |
+//! | serve at a URL (feature `http`) | `Server::http`, `Server::into_http_service` |
+//! | authenticate callers at a URL | `HttpServer::auth` with `auth::ApiKeys` or `auth::ResourceServer` |
+//! | stop without losing calls | signals do so by default; [`Server::drain_handle`] |
+//! | test tools without a process | `TestClient` of the crate `mgp-client-sdk` |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -179,10 +195,13 @@ pub use mgp_stream::{
     CheckpointLayer, EventDraft, EventHub, EventLimits, EventReader, EventStore, EventSubject,
     ReadEvent,
 };
+pub use mgp_transport::Limits;
 #[cfg(feature = "http")]
 pub use mgp_transport::http::{
-    AnswerMode, ConnectionLimits, CorsLayer, HttpBody, HttpConfig, HttpService,
+    AnswerMode, ConnectionLimits, CorsLayer, GuardedFetch, HttpBody, HttpConfig, HttpService,
 };
+#[cfg(feature = "tls")]
+pub use mgp_transport::http::{ServerTls, ServerTlsError};
 /// The types of the protocol: messages, principals, calls.
 pub use mgp_types as types;
 pub use mgp_types::mcp::LogLevel;

@@ -17,7 +17,7 @@ use crate::server::Server;
 /// ```
 /// use mgp_server_sdk::prelude::*;
 /// use mgp_server_sdk::StructuredErrors;
-/// use mgp_types::proposal::{ErrorKind, StructuredError};
+/// use mgp_server_sdk::types::proposal::{ErrorKind, StructuredError};
 ///
 /// let search = Tool::new("search", "Searches", || async {
 ///     let mut busy = StructuredError::new("RATE_LIMIT_EXCEEDED", "too many searches", ErrorKind::RateLimited);

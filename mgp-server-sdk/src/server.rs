@@ -273,7 +273,8 @@ impl Server {
         self
     }
 
-    /// Sets the limits of tasks. Calls of tools with task support can become tasks.
+    /// Sets the limits of tasks; [`TasksConfig`] has the defaults. Only calls of tools with
+    /// [task support](crate::Tool::task) can become tasks.
     pub fn tasks(mut self, tasks: TasksConfig) -> Self {
         self.tasks = tasks;
         self
@@ -293,8 +294,8 @@ impl Server {
 
     /// Sets the function that returns whether a tool that another server runs has an output schema.
     ///
-    /// The refusal of such a call is sent to clients without MGP only as text, because some clients check even a failed
-    /// result against the schema.
+    /// A client without MGP receives the refusal of a call as a result. For a tool with an output schema, this result
+    /// contains only text, because some clients check even a failed result against the schema.
     pub fn typed_tools(
         mut self,
         has_schema: impl Fn(&str) -> bool + Send + Sync + 'static,
@@ -357,7 +358,8 @@ impl Server {
         self
     }
 
-    /// Limits how many tool calls run and how many wait at the same time; waiting callers are served in turn.
+    /// Limits how many tool calls run and how many wait at the same time; waiting callers are served in turn. Default:
+    /// 256 calls run, 1024 wait.
     ///
     /// A function on the blocking pool cannot be stopped: it counts as running until it returns, also after its call
     /// ended.
@@ -366,7 +368,8 @@ impl Server {
         self
     }
 
-    /// Sets the limits of the rounds in which a caller of 2026-07-28 answers questions about its call.
+    /// Sets the limits of the rounds in which a caller of 2026-07-28 answers questions about its call. Default: 16
+    /// rounds, and 15 minutes for each answer.
     pub fn rounds(mut self, limits: RoundsConfig) -> Self {
         self.rounds = limits;
         self
@@ -381,7 +384,8 @@ impl Server {
         self
     }
 
-    /// Limits the size of messages and buffers of a connection.
+    /// Sets the limits of messages and buffers of each connection over stdio or another pair of streams; over HTTP, see
+    /// `HttpServer::config`.
     pub fn wire_limits(mut self, limits: Limits) -> Self {
         self.wire = limits;
         self
@@ -481,8 +485,8 @@ impl Server {
     }
 
     /// Adds two gates around all other gates if the server offers proposals. The outermost one reads the members of
-    /// proposals, because all other gates can use them; the next one answers with the manifest. If the author added an
-    /// endpoint for `tools/call`, the author must add such layers instead.
+    /// proposals, because all other gates can use them; the next one answers with the manifest. Adds nothing if the
+    /// author added an endpoint for `tools/call`; the author then adds such layers as well.
     fn add_proposal_layer(&mut self) {
         let routes_tools = self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
         if !routes_tools && self.offer.mgp.as_ref().is_some_and(MgpOffer::has_proposals) {

@@ -85,8 +85,8 @@ struct Listener {
 
 #[derive(Default)]
 struct ListenerState {
-    /// The subscriptions to resources, by the name that this server uses for the resource, and the client's URI: a
-    /// client may write the URI of one resource in several spellings.
+    /// The subscriptions to resources, by the server's name for the resource and the client's URI. One resource can
+    /// have several entries, because a client may write its URI in several spellings.
     watched: Watched,
     changes: Changes,
     /// `true` if changes can be sent; `false` before the acknowledgement of a stream, which must be its first message.

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-/// Returns a spelling that all spellings of a URI have in common, whichever of its characters are escaped. An escaped
-/// `/`, `?`, `#` or `%` stays different from a literal one.
+/// Returns the canonical spelling of a URI: it is the same for all spellings that differ only in which characters are
+/// escaped. An escaped `/`, `?`, `#` or `%` stays different from a literal one.
 pub(crate) fn canonical(uri: &str) -> String {
     let mut text = String::with_capacity(uri.len());
     let mut left = uri.as_bytes();

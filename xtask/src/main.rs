@@ -60,7 +60,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        usage: "stdio|http|toolindex|kernel [--json] [--quick|--counted] [--write-order] [--free] [--strict] [--data DIR] [--markdown FILE] [-- SERVER CMD]",
+        usage: "stdio|http|toolindex|kernel [--json] [--quick|--counted] [--bin PROGRAM] [--write-order] [--free] [--strict] [--data DIR] [--markdown FILE] [-- SERVER CMD]",
         help: "measure against rmcp and a bare server, or the index and the kernel against their bounds",
         run: bench::bench,
     },
@@ -84,7 +84,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "dist",
-        usage: "[--bin PROGRAM] [--out DIR] [--url URL]",
+        usage: "[--pgo] [--bin PROGRAM] [--out DIR] [--url URL]",
         help: "pack the program as archive, wheel, npm and Debian packages, with checksums and a bill of materials",
         run: dist::dist,
     },

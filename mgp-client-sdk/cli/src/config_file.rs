@@ -7,16 +7,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mgp_discovery::{Config, Sources, keep_line_ends, limits, nearest};
-use mgp_types::mgp::RiskLevel;
 use mgp_types::{PrivateFile, backup_paths};
 use toml_edit::{Decor, DocumentMut, Item, RawString, Table, TableLike, value};
 
 use crate::exit::{CliResult, Failure};
 use crate::replace_file::{create_private, replace_file};
 use crate::state_option::shell_word;
+pub(crate) use risks::ToolRisks;
 use unwritable::unwritable;
 pub(crate) use unwritable::{apply, failed};
 
+mod risks;
 mod unwritable;
 
 /// The maximum time that a command waits while another program edits the same file.
@@ -169,35 +170,6 @@ impl ConfigFile {
             }
             Some(())
         })
-    }
-
-    /// Sets the risks of tools in the entries of their servers.
-    pub(crate) fn set_risks(&self, all: &ToolRisks) -> CliResult {
-        self.change(|document| {
-            for (id, risks) in all {
-                let (server, is_inline) = server_entry(document, id)?;
-                let (mgp, is_inline) = child_table(server, "mgp", is_inline)?;
-                let (table, _) = child_table(mgp, "risk", is_inline)?;
-                for (tool, risk) in risks {
-                    table.insert(tool, value(risk.as_str()));
-                }
-            }
-            Some(())
-        })
-    }
-
-    /// Removes the risk of a tool, and returns whether it was set.
-    pub(crate) fn remove_risk(&self, id: &str, tool: &str) -> CliResult<bool> {
-        let mut is_removed = false;
-        self.change(|document| {
-            let (server, _) = server_entry(document, id)?;
-            let risks = server
-                .get_mut("mgp")
-                .and_then(|mgp| mgp.as_table_like_mut()?.get_mut("risk")?.as_table_like_mut());
-            is_removed = risks.is_some_and(|risks| risks.remove(tool).is_some());
-            Some(())
-        })?;
-        Ok(is_removed)
     }
 
     /// Updates a server's entry to another version: replaces texts in it, and adds environment variables or headers.
@@ -400,9 +372,6 @@ pub(crate) enum Pinned {
     Yes,
     No,
 }
-
-/// The risks of tools, by server and tool.
-pub(crate) type ToolRisks = BTreeMap<String, BTreeMap<String, RiskLevel>>;
 
 /// Returns the entry of a server, and whether it is an inline table.
 fn server_entry<'a>(

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::path::Path;
 
 use mgp_discovery::{ExpandedServer, looks_secret};
-use mgp_types::service::shown_url;
+use mgp_types::service::{shown_origin, shown_url};
 use serde_json::Value as Json;
 
 use crate::exit::Failure;
@@ -47,7 +47,7 @@ impl Secrets {
 
     /// Adds a URL whose path can be a secret, as it is configured and as errors show it.
     pub(crate) fn add_url(&mut self, url: &str) {
-        let host = without_path(url);
+        let host = shown_origin(url);
         for shown in [url.to_owned(), shown_url(url)] {
             if shown != host {
                 self.add(&shown);
@@ -199,7 +199,7 @@ fn masked_text(text: &str, place: Place<'_>) -> Option<String> {
         return None;
     }
     let hides_path = SECRET_PATHS.iter().any(|tables| place.path.starts_with(tables));
-    let shown = if hides_path { without_path(text) } else { shown_url(text) };
+    let shown = if hides_path { shown_origin(text) } else { shown_url(text) };
     (shown != text).then_some(shown)
 }
 
@@ -209,20 +209,11 @@ fn is_reference(text: &str) -> bool {
     name.is_some_and(|name| !name.contains(['$', '{', '}']) && !name.contains(":-"))
 }
 
-/// Returns a URL with its scheme and host only.
-fn without_path(url: &str) -> String {
-    let shown = shown_url(url);
-    let host = shown.split_once("://").and_then(|(scheme, rest)| {
-        rest.split_once(['/', '\\']).map(|(host, _)| format!("{scheme}://{host}/…"))
-    });
-    host.unwrap_or(shown)
-}
-
 /// Returns a text in which URLs have their schemes and hosts only.
 pub(crate) fn without_paths(text: &str) -> String {
     let words = text.split_inclusive(char::is_whitespace).map(|word| {
         let (bare, space) = word.split_at(word.trim_end().len());
-        if bare.contains("://") { without_path(bare) + space } else { word.to_owned() }
+        if bare.contains("://") { shown_origin(bare) + space } else { word.to_owned() }
     });
     words.collect()
 }

@@ -1,7 +1,7 @@
 //! Decides which servers and tools a caller sees. Calls, lists, searches and the registry all use this decision (MGP
 //! §5).
 
-use mgp_security::{Governance, MissingStatus};
+use mgp_security::Governance;
 use mgp_toolindex::{Allowed, Availability, AvailabilityCheck, IndexedTool, ToolFeature};
 use mgp_types::mcp::UiToolMeta;
 use mgp_types::service::{Context, Hidden, ServerId, Visibility};
@@ -100,7 +100,7 @@ impl AvailabilityCheck for CallerView {
         if missing.is_empty() {
             return Availability::Callable;
         }
-        if missing.iter().any(|missing| missing.status == MissingStatus::Denied) {
+        if missing.iter().any(|missing| !missing.may_ask) {
             return Availability::Refused;
         }
         let how = "a person decides when it is called".to_owned();

@@ -57,7 +57,8 @@ impl UrlSink {
         let request = self.headers.iter().fold(request, |request, (name, value)| {
             request.header(name.to_ascii_lowercase(), value)
         });
-        let answer = self.fetch.fetch(request).await.map_err(|error| error.to_string())?;
+        let answer = self.fetch.fetch(request).await;
+        let answer = answer.map_err(|error| error.hiding_path().to_string())?;
         match answer.status {
             200..300 => Ok(()),
             status => Err(format!("the receiver answered with status {status}")),

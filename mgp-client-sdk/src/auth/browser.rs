@@ -42,8 +42,9 @@ pub trait Browser: Send + Sync + 'static {
     /// [`AuthError::browser`] if there was no redirect.
     async fn authorize(&self, url: &str) -> Result<String, AuthError>;
 
-    /// Returns whether the person shall log in on another device and enter a code there, if the authorization server
-    /// offers such logins to this client (RFC 8628). Default: `false`.
+    /// Returns whether the person logs in on another device, with the code that
+    /// [`show_device_code`](Self::show_device_code) shows (RFC 8628). The authorization server must offer such logins
+    /// to this client; otherwise [`authorize`](Self::authorize) is called. Default: `false`.
     fn is_elsewhere(&self) -> bool {
         false
     }

@@ -27,20 +27,27 @@ const LOGIN_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// OAuth credentials for one server: tokens that are obtained, sent and renewed automatically.
 ///
-/// The client obtains no tokens before the server refuses a request for lack of credentials: the refusal names the
-/// server's metadata and the needed scopes. All requests go through the [`SharedFetch`], which decides which addresses
-/// may be reached. Clones share their state. At most one login or renewal runs at a time. Calls that need its result
-/// wait for it; it continues even if those calls are cancelled.
+/// The client obtains tokens only when the server has refused a request for lack of credentials, because the refusal
+/// names the server's metadata and the needed scopes; [`log_in`](Self::log_in) obtains them earlier. All requests go
+/// through the [`SharedFetch`], which decides which addresses may be reached. Clones share their state. At most one
+/// login or renewal runs at a time. Calls that need its result wait for it; it continues even if those calls are
+/// cancelled.
 ///
 /// ```no_run
+/// use std::sync::Arc;
+///
+/// use mgp_client_sdk::GuardedFetch;
 /// use mgp_client_sdk::auth::{FileTokens, LoopbackBrowser, OAuth};
 ///
-/// # fn run(fetcher: mgp_types::service::SharedFetch) -> OAuth {
-/// OAuth::new("https://mcp.example.com/mcp", fetcher)
+/// # fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let url = "https://mcp.example.com/mcp";
+/// let oauth = OAuth::new(url, Arc::new(GuardedFetch::for_server(url)?))
 ///     .client_name("My program")
 ///     .cimd("https://my.example.com/client.json")
 ///     .store(FileTokens::at("tokens.json"))
-///     .browser(LoopbackBrowser::new(|url| println!("Open {url}")))
+///     .browser(LoopbackBrowser::new(|page| println!("Open {page}")));
+/// # drop(oauth);
+/// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]
@@ -169,8 +176,8 @@ impl OAuth {
     }
 
     /// Revokes the tokens of an entry at their issuer (RFC 7009): the refresh token, and an access token that has not
-    /// expired. It takes at most ten seconds. To log out, store the entry without its tokens before: this call does not
-    /// change the store.
+    /// expired. Takes at most ten seconds, and does not change the store: to log out, first store the entry without its
+    /// tokens.
     ///
     /// # Errors
     /// The reason why a token may still be valid, e.g. because the issuer has no revocation endpoint.

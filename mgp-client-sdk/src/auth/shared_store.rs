@@ -73,7 +73,7 @@ impl CurrentCredentials {
         true
     }
 
-    /// Uses an entry from now on, and stores it. If storing fails, the tokens can still be used in this process.
+    /// Makes an entry the current one, and stores it. If storing fails, the tokens can still be used in this process.
     pub(super) async fn save(&self, entry: TokenEntry) {
         self.take(entry.clone());
         match self.config.store.save(entry.clone()).await {

@@ -166,7 +166,8 @@ impl ClientBuilder {
         self.on_roots(move || ready(Ok(roots.clone())))
     }
 
-    /// Sets a handler object for the requests that it declares, and for all notifications.
+    /// Sets a handler object for the requests that it declares, and for all notifications. It replaces the hooks for
+    /// logs and progress, and the handlers of these requests, that were set before.
     pub fn handler(mut self, handler: impl ClientHandler) -> Self {
         let handler = Arc::new(handler);
         let accepted_requests = handler.accepted_requests();
@@ -219,6 +220,10 @@ impl ClientBuilder {
     // === Notifications ===
 
     /// Sets a hook that receives log messages.
+    ///
+    /// A server of 2026-07-28 sends those of a call only if the call requests them with
+    /// [`ToolCall::log_level`](crate::ToolCall::log_level); for older servers see
+    /// [`Client::set_level`](crate::Client::set_level).
     pub fn on_log(self, hook: impl Fn(LogMessageParams) + Send + Sync + 'static) -> Self {
         self.on::<LogMessage>(hook)
     }

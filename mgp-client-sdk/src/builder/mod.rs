@@ -38,7 +38,7 @@ const DEFAULT_EXTENSIONS: ExtensionSet = ExtensionSet::STANDARD
 ///
 /// ```
 /// use mgp_client_sdk::{Client, Error, EraChoice};
-/// use mgp_types::mcp::{ElicitAction, ElicitResult, Root};
+/// use mgp_client_sdk::types::mcp::{ElicitAction, ElicitResult, Root};
 /// use std::time::Duration;
 ///
 /// let builder = Client::builder("me", "1.0")
@@ -83,6 +83,9 @@ impl ClientBuilder {
     // === Capabilities ===
 
     /// Sets the MGP extensions to offer. Default: all standard extensions that need no handler of the user.
+    ///
+    /// Call this before the methods that add an extension, e.g. [`on_callback`](Self::on_callback) and
+    /// [`grantor`](Self::grantor), because it replaces what they have added.
     pub fn mgp(mut self, extensions: ExtensionSet) -> Self {
         self.mgp = Some(extensions);
         self
@@ -92,8 +95,8 @@ impl ClientBuilder {
     ///
     /// ```
     /// use mgp_client_sdk::{Client, ToolResult};
-    /// use mgp_types::mgp::Extension;
-    /// use mgp_types::proposal::{Intent, Suggestion};
+    /// use mgp_client_sdk::types::mgp::Extension;
+    /// use mgp_client_sdk::types::proposal::{Intent, Suggestion};
     ///
     /// # async fn run() -> Result<(), mgp_client_sdk::Error> {
     /// let client = Client::builder("me", "1.0").extension(Extension::IntentHints);
@@ -183,9 +186,9 @@ impl ClientBuilder {
     /// [time-out](Self::timeout).
     ///
     /// ```
+    /// use mgp_client_sdk::types::{ErrorCode, RpcError};
     /// use mgp_client_sdk::{Client, RetryConfig, TestClient};
     /// use mgp_server_sdk::{Server, Tool};
-    /// use mgp_types::{ErrorCode, RpcError};
     /// use std::sync::atomic::{AtomicU32, Ordering};
     ///
     /// # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap().block_on(async {
@@ -274,8 +277,8 @@ impl ClientBuilder {
     /// use async_trait::async_trait;
     /// use mgp_client_sdk::{Client, TestClient};
     /// use mgp_server_sdk::{Server, Tool};
-    /// use mgp_types::mgp::{GrantDecision, Permission, PermissionDecision};
-    /// use mgp_types::service::{Context, PermissionAuthority, ServerId};
+    /// use mgp_client_sdk::types::mgp::{GrantDecision, Permission, PermissionDecision};
+    /// use mgp_client_sdk::types::service::{Context, PermissionAuthority, ServerId};
     /// use tokio::sync::watch;
     ///
     /// /// Lets a server use the camera, and nothing else.

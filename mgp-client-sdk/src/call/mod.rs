@@ -261,8 +261,8 @@ impl ToolCall {
     /// use futures_util::StreamExt;
     /// use mgp_client_sdk::{StreamItem, TestClient};
     /// use mgp_server_sdk::prelude::*;
-    /// use mgp_types::Payload;
-    /// use mgp_types::mcp::ContentBlock;
+    /// use mgp_client_sdk::types::Payload;
+    /// use mgp_client_sdk::types::mcp::ContentBlock;
     ///
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// let think = Tool::new("think", "Thinks aloud", |outlet: Outlet| async move {

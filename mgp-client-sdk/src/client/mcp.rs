@@ -107,8 +107,8 @@ impl Client {
     /// See [`Client::request`].
     ///
     /// # Cancel safety
-    /// In the legacy era, dropping the future cancels the request; in the modern era, the client unsubscribes a little
-    /// later.
+    /// In the legacy era, dropping the future cancels the request; in the modern era, the subscription ends a little
+    /// later, or remains if another change of subscriptions was still running.
     pub async fn unsubscribe(&self, uri: &str) -> Result<(), Error> {
         if let Some(change_stream) = &self.0.change_stream {
             return Ok(change_stream.unsubscribe(uri).await?);
@@ -135,6 +135,8 @@ impl Client {
 
     /// Gets a prompt. If a server of 2026-07-28 asks questions before it answers, the client's handlers answer them.
     ///
+    /// For a prompt without arguments, pass `None::<(&str, &str)>`.
+    ///
     /// # Errors
     /// See [`Client::request`].
     ///
@@ -152,7 +154,8 @@ impl Client {
         self.request::<PromptsGet>(&params).await
     }
 
-    /// Completes an argument of a prompt or a template; `known` contains the values of the other arguments.
+    /// Completes an argument of a prompt or a template; `known` contains the values of the other arguments, or is
+    /// `None::<(&str, &str)>`.
     ///
     /// # Errors
     /// See [`Client::request`].

@@ -172,7 +172,7 @@ impl Mgp<'_> {
     /// use mgp_client_sdk::Client;
     /// use mgp_server_sdk::Server;
     /// use mgp_transport::duplex;
-    /// use mgp_types::mgp::ShutdownReason;
+    /// use mgp_client_sdk::types::mgp::ShutdownReason;
     ///
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// let (here, there) = duplex();

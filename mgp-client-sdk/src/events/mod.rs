@@ -77,8 +77,10 @@ impl ClientEvents<'_> {
         SubscribeEvents { client: self.0.clone(), params: SubscribeEventsParams::new(channels) }
     }
 
-    /// Continues a subscription after the last event that was read. The subscription must be durable, or the server
-    /// must still have it; if it may have lost the subscription, name the [channels](SubscribeEvents::channels) too.
+    /// Continues a subscription after the last event that was read.
+    ///
+    /// A server keeps a durable subscription across connections, and may keep any other for a short time. If it may
+    /// have lost the subscription, also name the [channels](SubscribeEvents::channels), so that it can start again.
     pub fn resume(&self, cursor: EventCursor) -> SubscribeEvents {
         let mut params = SubscribeEventsParams::new(Vec::new());
         params.subscription_id = Some(cursor.subscription_id);

@@ -132,7 +132,7 @@ impl ChangeStream {
     /// Unsubscribes from a resource.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the resource is unsubscribed a little later.
+    /// If the future is dropped, the subscription ends a little later, or remains if another change was still running.
     pub(crate) async fn unsubscribe(&self, uri: &str) -> Result<(), RpcError> {
         let _turn = self.changing.lock().await;
         match self.change(|subscriptions| subscriptions.remove(uri)) {

@@ -8,7 +8,7 @@ use mgp_types::{ErrorCode, RpcError};
 ///
 /// ```
 /// use mgp_client_sdk::gateway::AuthorizationFailed;
-/// use mgp_types::ErrorCode;
+/// use mgp_client_sdk::types::ErrorCode;
 ///
 /// let failed = AuthorizationFailed::new("log in first");
 /// let error = failed.into_error(ErrorCode::AUTH_REQUIRED);

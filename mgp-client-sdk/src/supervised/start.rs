@@ -286,9 +286,10 @@ impl ServerRun {
         Ok(client)
     }
 
-    /// Decides, after a start that failed, whether the next one sends the probe: many legacy servers end if their first
-    /// message is not `initialize`. That start follows at once. If it fails too, the one after it sends the probe; if it
-    /// succeeds, all later starts use the legacy era, because the server would end at each probe.
+    /// Decides, after a start that failed, whether the next one detects the era with a probe: many legacy servers end
+    /// if their first message is not `initialize`. A start without the probe follows at once. If it succeeds, all later
+    /// starts use the legacy era, because the server would end at each probe; if it fails, the next one sends the
+    /// probe.
     fn choose_next_era(&self, has_ended: bool) {
         let plan = &self.plan;
         let Some(child) = &self.child else { return };

@@ -146,8 +146,8 @@ fn send(
     Box::pin(async move { waiter.result(sending.await?).await })
 }
 
-/// Sends a call of a legacy caller to a legacy callee. If the callee refuses the call until the user has visited a
-/// page, a caller that can show pages is stored, so that it can be notified of the completion.
+/// Sends a call of a legacy caller to a legacy callee. The callee can refuse the call because the user must first visit
+/// a page; then a caller that can show pages is stored, so that it can be notified when the user has done so.
 fn send_legacy(
     client: &Client,
     peer: Peer,

@@ -92,7 +92,8 @@ impl QuestionKey {
 
 /// Returns the hash of the members of a question that are the same in each repetition and in each run of its call.
 ///
-/// Members that begin with `_` are about the message, e.g. `_mgp.attempt` of older drafts.
+/// Members that begin with `_` are left out, because they describe the message and not the question, e.g.
+/// `_mgp.attempt` of older drafts.
 fn content_hash(question: &CallbackRequestParams) -> Result<Sha256Hash, RpcError> {
     let mut content = question.clone();
     (content.request_id, content.timeout_ms, content.mgp) = (None, None, None);

@@ -7,9 +7,9 @@ use mgp_types::{Object, Payload, RpcError};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// Returns the params with which a server's question is asked of a caller: with the name of the server in the text that
-/// a person or a model reads, so that it cannot be taken for another server's question, and without the progress token,
-/// which is valid on the server's connection only.
+/// Returns the params of a server's question for a caller. They name the server in the text that a person or a model
+/// reads, so that it cannot be taken for another server's question. They lack the progress token, which is valid only
+/// on the server's connection.
 pub(crate) fn question_for_caller(
     server: Option<&ServerId>,
     method: &str,

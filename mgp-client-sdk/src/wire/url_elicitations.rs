@@ -23,8 +23,8 @@ const MAX_EARLY: usize = 32;
 /// The maximum length of the id of such a completion, in bytes.
 const MAX_EARLY_ID_BYTES: usize = 256;
 
-/// The time for which a completion without an elicitation is kept. The refusal that names the elicitation is read just
-/// before or after it, but passes through the layers of its call.
+/// The time for which the completion of an unknown elicitation is kept. The refusal that names the elicitation arrives
+/// at about the same time, but is processed later, because it passes through the layers of its call.
 const EARLY_TTL: Duration = Duration::from_secs(5);
 
 /// The minimum time between an elicitation and the notification of its completion, in which the caller receives the
@@ -80,8 +80,8 @@ impl UrlElicitations {
         }
     }
 
-    /// Stores the caller of a call that its server refused until the user has visited pages; `caller` is the context in
-    /// which the call arrived.
+    /// Stores the caller of a call if `error` is the server's refusal because the user must first visit pages. `caller`
+    /// is the context in which the call arrived.
     pub(crate) fn remember_refusal(&self, error: &RpcError, caller: &Context) {
         let is_asked = !matches!(caller.caller_access, CallerAccess::Unavailable);
         if error.code() != ErrorCode::URL_ELICITATION_REQUIRED || !is_asked {

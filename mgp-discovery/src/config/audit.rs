@@ -130,7 +130,7 @@ fn sinks(above: &mut Reader<'_, '_, '_>) -> BTreeMap<String, AuditSinkConfig> {
             continue;
         };
         let mut reader = Reader::new(above.report, "kernel.audit.sinks.*", keys);
-        let headers = SinkHeaders(reader.map("headers"));
+        let headers = SinkHeaders(reader.headers());
         let targets = [
             reader.text("file").map(AuditSinkConfig::File),
             reader.url("url").map(|url| AuditSinkConfig::Url { url, headers }),

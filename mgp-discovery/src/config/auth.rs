@@ -1,5 +1,6 @@
 //! `login` and `[servers.auth]`: how a server at a URL authorizes `mgp` (MCP authorization).
 
+use super::addresses;
 use super::table_reader::Reader;
 
 /// The settings with which `mgp` logs in at a server with a URL. Its texts have the type `T`: `String` before `${…}` is
@@ -131,7 +132,7 @@ pub(super) fn auth(reader: &mut Reader<'_, '_, '_>) -> AuthConfig {
         client_id: below.text("client_id"),
         client_secret: below.text("client_secret"),
         private_key: below.text("private_key"),
-        issuer: below.text("issuer"),
+        issuer: addresses::issuer(&mut below),
     };
     let is_machine = auth.grant == AuthGrant::ClientCredentials;
     let has_proof = auth.client_secret.is_some() || auth.private_key.is_some();

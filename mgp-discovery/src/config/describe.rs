@@ -71,7 +71,7 @@ Only a kernel that starts in that folder reads the file; subfolders do not count
 An unknown key is a warning that names the most similar known key.
 An error in a server's entry disables that server; an error anywhere else disables the file. A running kernel keeps the previous entry, or its whole previous configuration.
 
-These texts are expanded in `command`, `args`, `url`, `headers`, `cwd` and `env`:
+These texts are expanded in each key whose meaning below mentions it, e.g. `command` and `env`; in other keys `${…}` is plain text or an error:
 
 | Written | Expanded to |
 |---|---|

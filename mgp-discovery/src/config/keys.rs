@@ -151,7 +151,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "deny_commands" KeyKind::Texts, "[]", "Words that no such command may have.";
     }
     "servers.mgp.retry": {
-        "attempts" KeyKind::Number(1, 10), "4", "The most attempts of one call, with the first. A call that may have run is repeated only if its tool is declared to be read-only or idempotent. Each attempt is checked and recorded. A change of this table restarts the server.";
+        "attempts" KeyKind::Number(1, 10), "4", "The most attempts of one call, with the first. A call that may have run is repeated only if its tool is declared to be safe, read-only or idempotent. Each attempt is checked and recorded. A change of this table restarts the server.";
         "max_wait" KeyKind::Duration, "10s", "The longest wait before an attempt; an error that asks for a longer one is returned.";
         "total_timeout" KeyKind::Duration, "30s", "The time from the start of a call after which no attempt begins.";
         "budget_percent" KeyKind::Number(0, 100), "10", "The retries for each hundred calls of the last minute; ten are always possible.";
@@ -163,7 +163,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "timeout" KeyKind::Duration, "60s", "The time a call of a tool, prompt or resource may take without reporting progress. Waiting for a person or for a free slot does not count.";
         "max_timeout" KeyKind::Duration, "10m", "The time a call of a tool, prompt or resource may take in all, however often it reports progress.";
         "proxy" KeyKind::Text, "env", "The proxy of connections to servers at a `url`, to their logins, and of what is sent to other machines, e.g. by webhooks and as messages to people: `env` uses `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, `none` connects directly, else `http://HOST:PORT`. Connections are tunnels (CONNECT); this machine is always reached directly. A change restarts the servers at a `url`; sinks of the audit log and the keys of access tokens use it from the next start of the kernel on.";
-        "no_proxy" KeyKind::Texts, "[]", "Hosts, domains (`.example.com`) and networks that are reached without that proxy.";
+        "no_proxy" KeyKind::Texts, "[]", "Hosts, domains (`.example.com`, which includes `example.com`) and networks (`10.0.0.0/8`) that are reached without that proxy; `*` matches all names.";
         "form_timeout" KeyKind::Duration, "10m", "How long a form in an interactive agent's host waits for the person. After that the call stays open in `mgp approvals`.";
         "approval_timeout" KeyKind::Duration, "50s", "How long a call waits for an answer in `mgp approvals` if its agent shows no forms. After that it is refused with the id of the approval, which stays open.";
         "pass_env" KeyKind::Texts, "[]", "Environment variables of `mgp` that every configured program inherits, in addition to the basic ones, proxies and certificates. A final `*` matches the rest of a name. A change restarts these programs.";
@@ -202,10 +202,10 @@ pub const KEYS: &[ConfigKey] = keys! {
         "learn_from" KeyKind::Word(&["agent", "user", "tenant"]), "agent", "Whose calls an agent learns from: its own, those of all agents of its user, or also those that at least two others of its tenant agree on.";
         "stored_queries" KeyKind::Word(&["text", "vector", "words"]), "text", "The parts of a query that are stored: the `text` with its vector and hashes of its words, no text (`vector`), or the hashes only (`words`).";
         "encoder" KeyKind::Text, "", "The folder of a sentence encoder for search by meaning, in place of the built-in table, relative to the state directory, or to your home with `~/`. `mgp` must be built with the feature `fastembed`.";
-        "encoder_library" KeyKind::Text, "", "The file of the onnxruntime library; the default is the one in the folder of the encoder.";
+        "encoder_library" KeyKind::Text, "", "The file of the onnxruntime library, relative to the state directory, or to your home with `~/`; the default is the one in the folder of the encoder.";
     }
     "kernel.telemetry": {
-        "otlp" KeyKind::Text, "", "The base URL of a collector, e.g. `http://127.0.0.1:4318`: calls are sent to `/v1/traces`, figures to `/v1/metrics` (OTLP over HTTP, JSON). Takes effect at the next start of the kernel.";
+        "otlp" KeyKind::Text, "", "The base URL of a collector, e.g. `http://127.0.0.1:4318`: calls are sent to `/v1/traces`, figures to `/v1/metrics` (OTLP over HTTP, JSON). `${…}` is expanded. Takes effect at the next start of the kernel.";
         "headers" KeyKind::TextMap, "{}", "HTTP headers sent to the collector. `${…}` is expanded.";
         "interval" KeyKind::Duration, "10s", "The time between two exports of figures, at least 1 s.";
     }
@@ -232,21 +232,21 @@ pub const KEYS: &[ConfigKey] = keys! {
         "max_inline" KeyKind::Number(0, MANY), "4194304", "The bytes of a reference that are put into an argument of a server without references.";
     }
     "kernel.webhooks.*": {
-        "url" KeyKind::Text, "", "The URL. Each event is sent in a POST request of its own, in order; the answer must be 2xx. Addresses of this machine and of private networks are refused.";
+        "url" KeyKind::Text, "", "The URL. Each event is sent in a POST request of its own, in order; the answer must be 2xx. Addresses of this machine and of private networks are refused. `${…}` is expanded.";
         "channels" KeyKind::Texts, "[\"*\"]", "The channels, or families such as `tool.*`.";
         "min_severity" KeyKind::Word(SEVERITIES), "info", "The lowest severity.";
-        "secret" KeyKind::Text, "", "The key of the signature, e.g. `${keyring:hook}`. The header `mgp-signature` is `sha256=` and the hexadecimal HMAC-SHA256 of the header `mgp-timestamp`, a dot and the body.";
+        "secret" KeyKind::Text, "", "The key of the signature, e.g. `${keyring:hook}`. The header `mgp-signature` is `sha256=` and the hexadecimal HMAC-SHA256 of the header `mgp-timestamp`, a dot and the body. `${…}` is expanded.";
         "allow_loopback" KeyKind::Switch, "false", "Whether the URL may be on this machine, also over plain `http`.";
     }
     "kernel.notify.*": {
         "desktop" KeyKind::Switch, "false", "Shows a notification on the desktop of the user who runs the kernel (`notify-send`, or `osascript` on macOS).";
-        "ntfy" KeyKind::Text, "", "The URL of a topic of an ntfy server, e.g. `https://ntfy.example.com/approvals`. `secret` is its access token.";
-        "webhook" KeyKind::Text, "", "A URL that gets the message as JSON in a POST, signed with `secret` as those of `kernel.webhooks`.";
+        "ntfy" KeyKind::Text, "", "The URL of a topic of an ntfy server, e.g. `https://ntfy.example.com/approvals`. `secret` is its access token. `${…}` is expanded.";
+        "webhook" KeyKind::Text, "", "A URL that gets the message as JSON in a POST, signed with `secret` as those of `kernel.webhooks`. `${…}` is expanded.";
         "email" KeyKind::Text, "", "An address to which the message is sent by `smtp`.";
-        "smtp" KeyKind::Text, "", "The mail server: `smtps://HOST`, or `smtp://HOST` with STARTTLS. A server on this machine may do without.";
+        "smtp" KeyKind::Text, "", "The mail server: `smtps://HOST`, or `smtp://HOST` with STARTTLS. The connection of `smtp` to `localhost` or an address of this machine is not encrypted.";
         "from" KeyKind::Text, "", "The sender of e-mails; the default is `email`.";
         "user" KeyKind::Text, "", "The name at the mail server; `secret` is its password.";
-        "secret" KeyKind::Text, "", "The access token, key of the signature or password, e.g. `${keyring:phone}`.";
+        "secret" KeyKind::Text, "", "The access token, key of the signature or password, e.g. `${keyring:phone}`. `${…}` is expanded.";
         "after" KeyKind::Duration, "10s", "How long a decision waits before a message is sent, so that those made meanwhile send none. What comes in this time goes into the same message.";
         "quiet" KeyKind::Text, "", "Hours without messages in the time of this machine, e.g. `22:00-07:00`; what waits then is sent after them.";
         "allow_loopback" KeyKind::Switch, "false", "Whether `ntfy` or `webhook` may be on this machine, also over plain `http`.";
@@ -263,11 +263,11 @@ pub const KEYS: &[ConfigKey] = keys! {
         "file" KeyKind::Text, "", "A file to which each event is added as a line of JSON, relative to the state directory, or to your home with `~/`. It is opened for each event, so that it can be renamed and removed at any time.";
         "url" KeyKind::Text, "", "A URL that gets each event as JSON in a POST; any status from 200 to 299 confirms it. `${…}` is expanded.";
         "headers" KeyKind::TextMap, "{}", "HTTP headers sent to `url`. `${…}` is expanded.";
-        "syslog" KeyKind::Text, "", "A syslog receiver (RFC 5424): `udp://HOST:PORT`, `tcp://HOST:PORT`, or the path of a socket, e.g. `/dev/log`.";
+        "syslog" KeyKind::Text, "", "A syslog receiver (RFC 5424): `udp://HOST:PORT`, `tcp://HOST:PORT`, or the path of a socket, e.g. `/dev/log`. The events are sent without encryption.";
     }
     "kernel.http": {
         "tls_cert" KeyKind::Text, "", "The file of the certificate chain (PEM) with which `mgp serve --http` serves `https`, relative to the state directory, or to your home with `~/`. A renewed file is used for new connections.";
-        "tls_key" KeyKind::Text, "", "The file of the private key (PEM) of `tls_cert`.";
+        "tls_key" KeyKind::Text, "", "The file of the private key (PEM) of `tls_cert`, relative to the state directory, or to your home with `~/`.";
         "connections_per_address" KeyKind::Number(1, 32_768), "", "The connections that one address may have, or one network of IPv6 addresses with the same first 64 bits; further ones get 429. Without this key at most 256, and at most 16384 from this machine; fewer if the process may open few files, see `mgp serve`. Raise it for callers behind one TLS proxy or NAT.";
         "tokens" KeyKind::Table, "", "Access tokens (JWT) that callers may show instead of API keys.";
     }

@@ -1,5 +1,6 @@
 //! The keys of `mgp.toml` and their meaning (MGP §15.2).
 
+mod addresses;
 mod audit;
 mod auth;
 mod bounds;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::addresses;
 use super::table_reader::Reader;
 
 /// The maximum number of places in the configuration to which notifications are sent.
@@ -146,14 +147,14 @@ pub(super) fn places(kernel: &mut Reader<'_, '_, '_>) -> BTreeMap<String, Notify
 /// Reads the channel of a place; a place has exactly one.
 fn way(reader: &mut Reader<'_, '_, '_>) -> Option<NotifyWay> {
     let desktop = reader.switch("desktop").unwrap_or_default().then_some(NotifyWay::Desktop);
-    let to = reader.text("email");
+    let to = addresses::mailbox(reader, "email");
     let has_email = to.is_some();
     let ways = [
         desktop,
         reader.url("ntfy").map(NotifyWay::Ntfy),
         reader.url("webhook").map(NotifyWay::Webhook),
         to.map(|to| {
-            let from = reader.text("from").unwrap_or_else(|| to.clone());
+            let from = addresses::mailbox(reader, "from").unwrap_or_else(|| to.clone());
             let server = reader.text("smtp").unwrap_or_default();
             NotifyWay::Email(EmailConfig { to, from, server, user: reader.text("user") })
         }),
@@ -165,15 +166,12 @@ fn way(reader: &mut Reader<'_, '_, '_>) -> Option<NotifyWay> {
         reader.error(key, "must be the only way of its place", Some(remedy));
         return None;
     };
-    if let NotifyWay::Email(email) = &way {
-        let is_server = ["smtps://", "smtp://"]
-            .into_iter()
-            .any(|scheme| email.server.strip_prefix(scheme).is_some_and(|host| !host.is_empty()));
-        if !is_server {
-            let remedy = "write `smtp = \"smtps://HOST\"`, or `smtp://HOST` for STARTTLS";
-            reader.error("smtp", "is not a mail server", Some(remedy.to_owned()));
-            return None;
-        }
+    if let NotifyWay::Email(email) = &way
+        && !addresses::is_mail_server(&email.server)
+    {
+        let remedy = "write `smtp = \"smtps://HOST\"`, or `smtp://HOST` for STARTTLS";
+        reader.error("smtp", "is not a mail server", Some(remedy.to_owned()));
+        return None;
     }
     Some(way)
 }

@@ -24,7 +24,7 @@ use super::{
     Isolation, KernelConfig, OnUngranted, OperatorProof, ProxyConfig, RegistrationAllowList,
     RestartConfig, ServerConfig, TargetConfig, ToolBudgetConfig, ToolCreationConfig, limits,
 };
-use super::{notify, retry, search, telemetry, webhook};
+use super::{addresses, notify, retry, search, telemetry, webhook};
 use crate::source::Origin;
 
 /// The content of a file, with the findings of reading it.
@@ -324,15 +324,7 @@ fn check_url_keys(
         reader.error("transport", "is not valid with `url`", Some(remedy));
     }
     idle(reader, &["args", "cwd", "env", "pass_env"], "command");
-    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    let name = |name: &&String| name.is_empty() || !name.bytes().all(token);
-    if let Some(name) = headers.keys().find(name) {
-        let what = format!("has the impossible name `{}`", super::kind::shown(name));
-        reader.error("headers", what, None);
-    }
-    if headers.values().any(|value| value.contains(['\r', '\n'])) {
-        reader.error("headers", "has a value of several lines", None);
-    }
+    reader.check_headers(headers);
 }
 
 /// Warns about each of these keys that the server has; without the key `of`, which is absent, it has no effect.
@@ -438,14 +430,15 @@ pub(super) fn cut(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-fn proxy(reader: &mut Reader<'_, '_, '_>) -> ProxyConfig {
-    match reader.text("proxy").as_deref() {
+/// Reads `kernel.proxy`. The error does not repeat the URL, which can contain a password.
+fn proxy(kernel: &mut Reader<'_, '_, '_>) -> ProxyConfig {
+    match kernel.text("proxy").as_deref() {
         None | Some("env") => ProxyConfig::Env,
         Some("none") => ProxyConfig::None,
         Some(url) => {
-            if url.strip_prefix("http://").is_none_or(str::is_empty) {
+            if !addresses::is_proxy(url) {
                 let remedy = "write `http://HOST:PORT`, `env` or `none`".to_owned();
-                reader.error("proxy", "is not an http:// URL", Some(remedy));
+                kernel.error("proxy", "is not an http:// URL", Some(remedy));
             }
             ProxyConfig::At(url.to_owned())
         }
@@ -458,7 +451,7 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
     kernel.timeout = timeout.unwrap_or(kernel.timeout.min(max_timeout.unwrap_or(Duration::MAX)));
     kernel.max_timeout = max_timeout.unwrap_or(kernel.max_timeout.max(kernel.timeout));
     kernel.proxy = proxy(&mut reader);
-    kernel.no_proxy = reader.texts("no_proxy");
+    kernel.no_proxy = addresses::no_proxy(&mut reader);
     kernel.form_timeout = reader.duration("form_timeout").unwrap_or(kernel.form_timeout);
     let approval_timeout = reader.duration("approval_timeout");
     kernel.approval_timeout = approval_timeout.unwrap_or(kernel.approval_timeout);
@@ -517,7 +510,7 @@ fn more_kernel_tables(reader: &mut Reader<'_, '_, '_>, kernel: &mut KernelConfig
     }
     if let Some(mut below) = reader.below("registry", "kernel.registry") {
         kernel.registry = file(&mut below, "file");
-        if let Some(url) = below.text("url") {
+        if let Some(url) = addresses::base_url(&mut below, "url") {
             kernel.registry_url = url;
         }
     }

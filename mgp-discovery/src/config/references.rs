@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::addresses::base_url;
 use super::table_reader::Reader;
 
 /// The table `[kernel.references]`.
@@ -37,10 +38,13 @@ pub(super) fn references(reader: &mut Reader<'_, '_, '_>) -> ReferencesConfig {
         reader.error("listen", "is not an address", remedy);
     }
     let listen = listen.and_then(Result::ok).unwrap_or(ANY_PORT);
+    // An empty text is treated as absent.
+    let is_empty = reader.item("url").is_some_and(|url| url.as_str() == Some(""));
+    let url = if is_empty { None } else { base_url(reader, "url") };
     let is_enabled = reader.switch("enabled").unwrap_or_default();
     ReferencesConfig {
         listen: is_enabled.then_some(listen),
-        url: reader.text("url").filter(|url| !url.is_empty()),
+        url,
         keep: reader.duration("keep").unwrap_or(default.keep),
         max_inline: reader.number("max_inline").unwrap_or(default.max_inline),
     }

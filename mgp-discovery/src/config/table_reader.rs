@@ -117,6 +117,27 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
         }
     }
 
+    /// Returns the HTTP headers of the table. Reports those that cannot be sent.
+    pub(super) fn headers(&mut self) -> BTreeMap<String, String> {
+        let headers = self.map("headers");
+        self.check_headers(&headers);
+        headers
+    }
+
+    /// Reports HTTP headers that cannot be sent.
+    pub(super) fn check_headers(&mut self, headers: &BTreeMap<String, String>) {
+        let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        let is_wrong = |name: &&String| name.is_empty() || !name.bytes().all(token);
+        if let Some(name) = headers.keys().find(is_wrong) {
+            let what = format!("has the impossible name `{}`", shown(name));
+            let remedy = "write letters, digits and `-`, e.g. `X-Api-Key`".to_owned();
+            self.error("headers", what, Some(remedy));
+        }
+        if headers.values().any(|value| value.contains(['\r', '\n'])) {
+            self.error("headers", "has a value of several lines", None);
+        }
+    }
+
     pub(super) fn number(&mut self, name: &str) -> Option<u64> {
         match self.checked(name)? {
             Checked::Number(number) => Some(number),

@@ -28,7 +28,7 @@ pub(super) fn telemetry(reader: &mut Reader<'_, '_, '_>) -> TelemetryConfig {
     let default = TelemetryConfig::default();
     TelemetryConfig {
         otlp: reader.url("otlp"),
-        headers: SinkHeaders(reader.map("headers")),
+        headers: SinkHeaders(reader.headers()),
         interval: reader
             .duration("interval")
             .map_or(default.interval, |interval| interval.max(Duration::from_secs(1))),

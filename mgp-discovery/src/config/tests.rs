@@ -88,7 +88,9 @@ fn sample(key: &ConfigKey) -> String {
             return "[[servers]]\nid = 'a'\nurl = 'https://a'\nheaders = { X = 'b' }\n".into();
         }
         "servers.login" => return of_url("login = 'agent'"),
-        "servers.auth" => return of_url("auth = { client_id = 'x' }"),
+        "servers.auth" | "servers.auth.client_id" => {
+            return of_url("auth = { client_id = 'x' }");
+        }
         "servers.auth.grant" => {
             let client = "client_id = 'x', client_secret = 'x'";
             return of_url(&format!("auth = {{ grant = 'client_credentials', {client} }}"));
@@ -102,9 +104,7 @@ fn sample(key: &ConfigKey) -> String {
         }
         "servers.auth.dpop" => return of_url("auth = { dpop = 'never' }"),
         "servers.auth.scopes" => return of_url("auth = { scopes = ['x'] }"),
-        "servers.auth.client_id" | "servers.auth.issuer" => {
-            return of_url(&format!("auth = {{ {} = 'x' }}", key.name));
-        }
+        "servers.auth.issuer" => return of_url("auth = { issuer = 'https://x' }"),
         "kernel.audit.sinks" | "kernel.audit.sinks.*.file" => return sink("file = 'x'"),
         "kernel.audit.sinks.*.url" => return sink("url = 'https://x'"),
         "kernel.audit.sinks.*.headers" => return sink("url = 'https://x'\nheaders = { x = 'x' }"),
@@ -140,9 +140,12 @@ fn sample(key: &ConfigKey) -> String {
         "kernel.webhooks.*.min_severity" => "'error'",
         "kernel.notify" => "{ x = { desktop = true } }",
         "kernel.console_url" => "'https://mgp.example.com/console'",
-        "kernel.notify.*.ntfy" | "kernel.notify.*.webhook" | "kernel.telemetry.otlp" => {
-            "'https://x'"
-        }
+        "kernel.notify.*.ntfy"
+        | "kernel.notify.*.webhook"
+        | "kernel.telemetry.otlp"
+        | "kernel.references.url"
+        | "kernel.registry.url" => "'https://x'",
+        "kernel.notify.*.email" | "kernel.notify.*.from" => "'x@example.com'",
         "kernel.notify.*.quiet" => "'22:00-07:00'",
         "kernel.notify.*.smtp" => "'smtps://mail.example.com'",
         "kernel.metrics" => "'127.0.0.1:1'",
@@ -270,6 +273,14 @@ fn http_access_and_sinks_are_checked() {
     at(&sink("syslog = 'udp://host'"), "is not a syslog receiver");
     at(&sink("url = 'host/in'"), "`kernel.audit.sinks.*.url` is not a URL");
     at("[kernel.telemetry]\notlp = 'host:4318'", "`kernel.telemetry.otlp` is not a URL");
+    at(
+        "[kernel.telemetry]\nheaders = { 'X Key' = 'x' }",
+        "`kernel.telemetry.headers` has the impossible name `…`; write letters, digits and `-`",
+    );
+    at(
+        &sink("url = 'https://x'\nheaders = { '' = 'x' }"),
+        "`kernel.audit.sinks.*.headers` has the impossible name ``",
+    );
     at("[kernel.webhooks.x]\nurl = 'host/in'", "`kernel.webhooks.*.url` is not a URL");
     let of_channels = |channels: &str| {
         format!("[kernel.webhooks.x]\nurl = 'https://x'\nchannels = ['{channels}']")

@@ -12,10 +12,13 @@ use mgp_types::proposal::{CallMembers, ResultMembers};
 use mgp_types::service::{BoxFuture, Call, Either, MgpService, Reply};
 use tower_service::Service;
 
+use crate::idempotency::check_key;
+
 /// Layer that moves the members of proposals from tool calls to their context, where inner layers and handlers read
 /// them.
 ///
-/// A call whose caller negotiated no proposals is passed on unchanged.
+/// A call whose caller negotiated no proposals is passed on unchanged. A call whose idempotency key is malformed is
+/// refused.
 ///
 /// ```
 /// use mgp_lifecycle::ProposalLayer;
@@ -66,7 +69,10 @@ impl<S: MgpService> Service<Call> for ProposalService<S> {
         if active.is_empty() || !call.is::<ToolsCall>() {
             return Either::Left { future: self.inner.call(call) };
         }
-        if let Err(refused) = CallMembers::receive(&mut call, active) {
+        let received = CallMembers::receive(&mut call, active);
+        // A malformed idempotency key is refused here, because an inner layer may ask a person about the call before
+        // the layer for keys gets it.
+        if let Err(refused) = received.and_then(|()| check_key(call.cx())) {
             return Either::Right { future: Box::pin(std::future::ready(Err(refused))) };
         }
         let results = ResultMembers::collect(call.cx_mut(), active);

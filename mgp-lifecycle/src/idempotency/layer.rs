@@ -71,8 +71,7 @@ impl IdempotencyLayer {
 
     /// Reads the key of a call, if it has one.
     fn read(&self, call: &mut Call) -> Result<Option<KeyedCall>, RpcError> {
-        let Some(key) = key_of(call)? else { return Ok(None) };
-        key.check()?;
+        let Some(key) = key_of(call.cx())? else { return Ok(None) };
         let Some(tool) = call.tool() else { return Ok(None) };
         let cx = call.cx();
         let caller = &cx.principal;
@@ -100,17 +99,31 @@ impl IdempotencyLayer {
     }
 }
 
-/// Returns the key of a tool call, from the member of the call or else from the header of its HTTP request.
-fn key_of(call: &Call) -> Result<Option<IdempotencyKey>, RpcError> {
-    if let Some(key) = call.cx().member::<IdempotencyKey>()? {
-        return Ok(Some(key));
+/// Checks the form of the key of a tool call and of its time to live, if the call has a key.
+///
+/// Outer layers can call this function, so that a malformed key is refused before a person is asked about the call.
+///
+/// # Errors
+/// −32602 if the key or its time to live is malformed.
+pub(crate) fn check_key(cx: &Context) -> Result<(), RpcError> {
+    if key_of(cx)?.is_some() {
+        cx.member::<IdempotencyTtl>()?;
     }
-    let Some(header) = call.cx().extensions.get::<IdempotencyHeader>() else { return Ok(None) };
-    let negotiated = call.cx().caller.mgp.unwrap_or_default();
-    if !negotiated.contains(IdempotencyKey::EXTENSION) {
-        return Ok(None);
+    Ok(())
+}
+
+/// Returns the key of a tool call, from the member of the call or else from the header of its HTTP request, after a
+/// check of its form.
+fn key_of(cx: &Context) -> Result<Option<IdempotencyKey>, RpcError> {
+    let mut key = cx.member::<IdempotencyKey>()?;
+    let negotiated = cx.caller.mgp.unwrap_or_default();
+    if key.is_none() && negotiated.contains(IdempotencyKey::EXTENSION) {
+        key = cx.extensions.get::<IdempotencyHeader>().map(|header| header.0.clone());
     }
-    Ok(Some(header.0.clone()))
+    if let Some(key) = &key {
+        key.check()?;
+    }
+    Ok(key)
 }
 
 /// Replaces the key that is sent to the called server. That server gets the calls of all callers from this process, so

@@ -16,8 +16,8 @@ use std::time::Duration;
 use mgp_types::store::{MemoryStore, Store, StoreError, with_timeout};
 use mgp_types::sync::Mutex;
 
-pub(crate) use layer::run_on;
 pub use layer::{IdempotencyLayer, IdempotencyService};
+pub(crate) use layer::{check_key, run_on};
 
 use self::keys::KeyTable;
 use self::stored::{SPACE, StoredKey};

@@ -16,7 +16,7 @@
 //! | a result | `TOOL_EXECUTED` | `SUCCESS` | |
 //! | a result with `isError` | `TOOL_EXECUTED` | `FAILURE` | `is_error` |
 //! | a task of the callee | `TOOL_EXECUTED` | `SUCCESS` | `task` |
-//! | refused before it ran: 1000–1099, 2000–2099, 3000–3002, 4000–4003 | `TOOL_BLOCKED` | `BLOCKED` | `code`, `reason`, `rule` |
+//! | refused before it ran: 1000–1099, 2000–2002, 3000–3002, 4000–4003 | `TOOL_BLOCKED` | `BLOCKED` | `code`, `reason`, `rule` |
 //! | any other error, and any error of a peer | `TOOL_EXECUTED` | `FAILURE` | `code` |
 //! | no answer, or the future was dropped | `TOOL_EXECUTED` | `FAILURE` | `cancelled` |
 //!

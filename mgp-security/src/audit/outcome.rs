@@ -4,7 +4,7 @@ use mgp_types::mcp::CallToolResult;
 use mgp_types::mgp::AuditEvent;
 use mgp_types::proposal::{Provenance, Sources};
 use mgp_types::service::{AuditOutcome, CallRecord, Reply, Rule, Ticket, is_tool_error};
-use mgp_types::{ErrorCode, Payload, RpcError, clip};
+use mgp_types::{Category, ErrorCode, Payload, RpcError, clip};
 
 use super::event::Event;
 
@@ -93,12 +93,12 @@ fn second_event(code: ErrorCode, rule: Option<&Rule>, start: &CallRecord) -> Opt
     Some(event.rule(rule).trace(start.trace.as_deref()).build())
 }
 
-/// Returns whether a code shows that the call never ran: it was refused, or there was no capacity, server or tool.
+/// Returns whether an error of this side with this code is recorded as a refusal; errors of peers never are.
 ///
-/// 3003, 4004, 5000 to 5099 and the codes of JSON-RPC do not show this: they can also occur after a call has started,
-/// e.g. when the params of an inner call are wrong, or a file does not exist.
+/// Besides the defined refusals these are all security errors (§14.2), because gates of this process may refuse with
+/// codes of their own. An undefined code of another range shows only that the call failed.
 fn refuses(code: ErrorCode) -> bool {
-    matches!(code.0, 1000..=1099 | 2000..=2099 | 3000..=3002 | 4000..=4003)
+    code.is_refusal() || code.category() == Some(Category::Security)
 }
 
 #[cfg(test)]

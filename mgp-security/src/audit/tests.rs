@@ -77,7 +77,7 @@ async fn each_ending_has_its_event() {
         one(Err(error(code)), &shown).await;
     }
     one(Err(error(1099)), r#"TOOL_BLOCKED/BLOCKED {"code":1099}"#).await;
-    for code in [3003, 5000, 5001, 5002, -32603, -32602, 17] {
+    for code in [2003, 2099, 3003, 5000, 5001, 5002, -32603, -32602, 17] {
         one(Err(error(code)), &format!(r#"TOOL_EXECUTED/FAILURE {{"code":{code}}}"#)).await;
     }
 }

@@ -268,17 +268,11 @@ impl PermissionView<'_> {
         let book = self.book.as_ref().map_err(Clone::clone)?;
         let PermissionNeed { principal, server, needed, at, .. } = *need;
         let held = book.held(principal.tenant(), server);
-        let (mut any_open, mut any_closed) = (false, false);
         let mut judgement = PermissionJudgement::default();
         for permission in standard(needed).iter() {
             let stand = self.inner.stand(policy, server, held, permission, at);
-            let is_open = matches!(stand, PermissionState::Open(..));
             judgement.to_record |= matches!(stand, PermissionState::ByPolicy);
-            if let Some(missing) = stand.missing(permission, need) {
-                any_open |= is_open;
-                any_closed |= !is_open;
-                judgement.missing.push(missing);
-            }
+            judgement.missing.extend(stand.missing(permission, need));
         }
         let declared = self.inner.declared.of(server);
         let declared = declared.iter().flat_map(|all| all.iter());
@@ -288,7 +282,9 @@ impl PermissionView<'_> {
                 continue;
             }
             // An approval's limits are checked only for calls that certainly need the permission.
-            let (status, why) = match self.inner.stand(policy, server, held, permission, at) {
+            let stand = self.inner.stand(policy, server, held, permission, at);
+            let may_ask = matches!(stand, PermissionState::Open(..));
+            let (status, why) = match stand {
                 PermissionState::Granted(_)
                 | PermissionState::Listed(_)
                 | PermissionState::ByPolicy => continue,
@@ -297,23 +293,19 @@ impl PermissionView<'_> {
                 {
                     continue;
                 }
-                PermissionState::Open(status, why) => {
-                    any_open = true;
-                    (status, why)
-                }
-                PermissionState::Closed(status, why) => {
-                    any_closed = true;
+                PermissionState::Open(status, why) | PermissionState::Closed(status, why) => {
                     (status, why)
                 }
             };
             let why = format!("{why}; its server declares it for all of its tools");
-            judgement.missing.push(MissingPermission {
-                permission: permission.clone(),
-                status,
-                why,
-            });
+            let permission = permission.clone();
+            judgement.missing.push(MissingPermission { permission, status, why, may_ask });
         }
-        judgement.may_ask = any_open && !any_closed && self.inner.approver.is_some();
+        for missing in &mut judgement.missing {
+            missing.may_ask &= self.inner.approver.is_some();
+        }
+        let missing = &judgement.missing;
+        judgement.may_ask = !missing.is_empty() && missing.iter().all(|missing| missing.may_ask);
         Ok(judgement)
     }
 
@@ -331,6 +323,7 @@ impl PermissionView<'_> {
                     permission: permission.clone(),
                     status: MissingStatus::Undecided,
                     why: error.to_string(),
+                    may_ask: false,
                 };
                 standard(need.needed).iter().map(missing).collect()
             }

@@ -44,13 +44,16 @@ pub struct MissingPermission {
     pub status: MissingStatus,
     /// A description of the rule that led to the status.
     pub why: String,
+    /// `true` if an approver can still grant the permission; otherwise every call that lacks it is refused at once.
+    #[serde(skip)]
+    pub may_ask: bool,
 }
 
 impl MissingPermission {
     /// Creates the entry for a permission about which nothing is decided yet.
     pub(crate) fn undecided(permission: &Permission) -> Self {
         let (permission, why) = (permission.clone(), "nobody has decided about it".to_owned());
-        Self { permission, status: MissingStatus::Undecided, why }
+        Self { permission, status: MissingStatus::Undecided, why, may_ask: true }
     }
 }
 
@@ -233,6 +236,7 @@ impl<'a> PermissionState<'a> {
         permission: &Permission,
         need: &PermissionNeed<'_>,
     ) -> Option<MissingPermission> {
+        let may_ask = matches!(self, Self::Open(..));
         let (status, why) = match self {
             Self::ByPolicy | Self::Granted(None) => return None,
             Self::Granted(Some(held)) => (MissingStatus::OutOfScope, outside(held, need)?),
@@ -245,7 +249,7 @@ impl<'a> PermissionState<'a> {
             let letters = permission.as_str().chars().filter(|letter| !letter.is_control());
             permission = letters.take(40).chain(['…']).collect::<String>().as_str().into();
         }
-        Some(MissingPermission { permission, status, why })
+        Some(MissingPermission { permission, status, why, may_ask })
     }
 }
 

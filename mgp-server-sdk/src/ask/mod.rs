@@ -122,11 +122,12 @@ pub trait ContextExt {
 
     /// Closes the response stream of the call. The call continues, and the caller reconnects to receive the rest.
     ///
-    /// Use this method in long calls, so that they do not occupy a connection. If the caller cannot reconnect, does
-    /// nothing and returns `false`; only callers of revision 2025-11-25 over HTTP can reconnect.
+    /// Use this method in long calls, so that they do not occupy a connection. Only callers of revision 2025-11-25 over
+    /// HTTP can reconnect; for all others this does nothing and returns `false`.
     fn end_stream(&self) -> bool;
 
-    /// Sends a log message to the caller: a text, or any value that can be serialized to JSON.
+    /// Sends a log message to the caller: a text, or any value that can be serialized to JSON. Without
+    /// [`Server::logging`](crate::Server::logging) this does nothing.
     #[must_use = "a message is sent when it is awaited"]
     fn log<T: Serialize + ?Sized>(&self, level: LogLevel, data: &T) -> BoxFuture<'static, ()>;
 }

@@ -177,7 +177,8 @@ impl Resources {
         self.changed();
     }
 
-    /// Notifies all subscribers of a resource that it changed, in whichever way they escaped the characters of its URI.
+    /// Notifies all subscribers of a resource that it changed, also those that have escaped other characters of its
+    /// URI.
     ///
     /// For a resource of a template, [`Resource::uri_of`] returns the URI.
     pub fn updated(&self, uri: &str) {

@@ -11,7 +11,7 @@ use super::contents::Contents;
 /// ```
 /// use mgp_server_sdk::prelude::*;
 /// use mgp_server_sdk::{Contents, Page, ResourceSet};
-/// use mgp_types::mcp;
+/// use mgp_server_sdk::types::mcp;
 ///
 /// struct Notes;
 ///

@@ -102,9 +102,9 @@ impl Tool {
     /// The function runs on its own task and should not block its thread. A function that must block should run [on the
     /// blocking pool](Self::on_blocking_pool). If a function blocks nevertheless, a multi-thread runtime with a free
     /// thread continues to serve everything else, including pings. Everything stops if the function blocks the only
-    /// thread (a current-thread runtime), or if calls block all threads. If the tool sends a chunk, progress or a log
-    /// message immediately before it blocks, and the connection is served on a spawned task, that connection stops
-    /// until the function ends.
+    /// thread (a current-thread runtime), or if calls block all threads. A connection that is served on a spawned task
+    /// stops, even on a multi-thread runtime, while a function blocks that has just sent a chunk, progress or a log
+    /// message.
     pub fn new<H, M>(name: impl Into<String>, description: impl Into<String>, handler: H) -> Self
     where
         H: Handler<M>,
@@ -214,12 +214,12 @@ impl Tool {
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
-    /// use mgp_types::service::gate;
+    /// use mgp_server_sdk::types::service::{Authority, gate};
     ///
     /// // Only operators may call it.
     /// let stop = Tool::new("stop", "Stops the machine", || async { "stopped" }).layer(gate(|call| {
     ///     match call.cx().principal.authority() {
-    ///         mgp_types::service::Authority::Operator => Ok(()),
+    ///         Authority::Operator => Ok(()),
     ///         _ => Err(RpcError::new(ErrorCode::ACCESS_DENIED, "operators only")),
     ///     }
     /// }));
@@ -260,8 +260,8 @@ impl Tool {
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
-    /// use mgp_types::mgp::Extension;
-    /// use mgp_types::proposal::MediaSignature;
+    /// use mgp_server_sdk::types::mgp::Extension;
+    /// use mgp_server_sdk::types::proposal::MediaSignature;
     ///
     /// let mut media = MediaSignature::new();
     /// media.input_types = vec!["image/png".to_owned()].into();
@@ -280,7 +280,7 @@ impl Tool {
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
-    /// use mgp_types::{Payload, RawObject};
+    /// use mgp_server_sdk::types::{Payload, RawObject};
     ///
     /// # fn main() -> Result<(), RpcError> {
     /// let schema =

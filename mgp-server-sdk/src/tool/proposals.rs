@@ -17,8 +17,8 @@ impl Tool {
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
-    /// use mgp_types::mgp::Extension;
-    /// use mgp_types::proposal::{CostCategory, LatencyClass, ToolCost};
+    /// use mgp_server_sdk::types::mgp::Extension;
+    /// use mgp_server_sdk::types::proposal::{CostCategory, LatencyClass, ToolCost};
     ///
     /// let mut cost = ToolCost::new();
     /// (cost.category, cost.estimated_units) = (Some(CostCategory::Metered), Some(5_u64.into()));

@@ -13,7 +13,7 @@ impl Tool {
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
-    /// use mgp_types::mgp::{RiskLevel, ToolSecurity};
+    /// use mgp_server_sdk::types::mgp::{RiskLevel, ToolSecurity};
     ///
     /// let clock = Tool::new("now", "The time", || async { "noon" }).security(ToolSecurity::new(RiskLevel::Safe));
     /// # drop(clock);
@@ -33,7 +33,7 @@ impl Tool {
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
-    /// use mgp_types::mgp::{Permission, RiskLevel};
+    /// use mgp_server_sdk::types::mgp::{Permission, RiskLevel};
     ///
     /// let fetch = Tool::new("fetch", "Gets a page", || async { "page" })
     ///     .risk(RiskLevel::Moderate)

@@ -139,3 +139,19 @@ async fn hosts_and_origins_are_written_as_browsers_write_them() {
     });
     assert!(server.bind().await.is_ok());
 }
+
+/// Regression test: a service for another router accepted such entries, which no request matches.
+#[test]
+fn service_of_a_router_is_refused_for_the_same_configurations() {
+    let changes: [fn(&mut HttpConfig); 3] = [
+        |config| config.hosts.push("mcp.example.com:8000".to_owned()),
+        |config| config.origins.push("https://app.example.com/".to_owned()),
+        |config| config.endpoint = Some("mcp".to_owned()),
+    ];
+    for change in changes {
+        let mut config = HttpConfig::default();
+        change(&mut config);
+        let error = Server::new("s", "1").into_http_service(config).unwrap_err();
+        assert!(matches!(error, ServeError::Listed { .. } | ServeError::Endpoint(_)), "{error}");
+    }
+}

@@ -50,8 +50,8 @@ struct Arrival {
 #[derive(Debug, Default)]
 pub(crate) struct ChunkReceiver {
     state: Mutex<ReceiveState>,
-    /// The pace that the callee got last, if any. Locked while a pace is sent, so that the callee gets the paces in the
-    /// order in which they were decided.
+    /// The last pace that was sent to the callee, if any. The lock is held while a pace is sent, so that the callee
+    /// receives the paces in the order in which they were decided.
     sent_pace: tokio::sync::Mutex<Option<u32>>,
     /// The members of `_meta` that this side adds to further messages to the callee.
     meta: Vec<(Cow<'static, str>, Payload)>,
@@ -103,7 +103,8 @@ impl ChunkReceiver {
         self.meta.clone()
     }
 
-    /// Accepts a chunk. Delivers it, and those that waited for it, with `push`, which returns the room that is left.
+    /// Accepts a chunk. Passes it, and then the chunks that waited for it, to `push`, which returns the room that is
+    /// left in the queue of the caller.
     ///
     /// Chunks can arrive on two streams at once, so `push` is called while the lock is held, which keeps the chunks in
     /// order. `push` must not block.

@@ -81,7 +81,7 @@ pub(super) struct Hub {
 /// A future that completes when the event is stored for durable subscriptions and its subscribers have room for more
 /// events.
 ///
-/// The event is published before the future is polled; dropping the future only means not to wait.
+/// The event is published before the future is polled; dropping the future only ends the wait.
 #[must_use = "await it, so that a fast publisher does not overrun its subscribers"]
 pub struct Publishing(BoxFuture<'static, Result<(), RpcError>>);
 
@@ -249,8 +249,8 @@ impl EventHub {
         Some((Arc::clone(journal), journal.unstored()?))
     }
 
-    /// Restores the durable subscriptions from a store, and saves later ones there. Once a day, the store removes what
-    /// is too old. Only the first call has an effect.
+    /// Restores the durable subscriptions from a store, and saves later ones there. Once a day, the hub removes
+    /// subscriptions that were not used for a month, and events older than a week. Only the first call has an effect.
     ///
     /// # Errors
     /// The error of the store if it fails.

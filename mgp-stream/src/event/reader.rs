@@ -67,8 +67,8 @@ impl EventHub {
         Ok(EventReader::new(self, new))
     }
 
-    /// Ends the subscriptions that [`reader`](Self::reader) opened, in this process or an earlier one, and for whose
-    /// ids the function returns `true`. Their stored events are lost.
+    /// Ends those subscriptions of [`reader`](Self::reader), opened in this process or an earlier one, for whose ids
+    /// `is_ended` returns `true`. Their stored events are removed.
     ///
     /// # Cancel safety
     /// If the future is dropped, only some of the subscriptions might have ended.

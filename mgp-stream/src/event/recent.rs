@@ -49,6 +49,7 @@ impl RecentEvents {
         params: &KernelEventsParams,
     ) -> Result<KernelEventsResult, RpcError> {
         let pattern = params.channel.as_deref().map_or(Ok(Pattern::All), Pattern::parse)?;
+        check_severity(params.min_severity.as_ref())?;
         let rank = params.min_severity.as_ref().map_or(0, Severity::rank);
         let since = match &params.since {
             None => None,
@@ -86,4 +87,11 @@ impl RecentEvents {
         result.events = found.into_iter().map(text).collect();
         Ok(result)
     }
+}
+
+/// Returns an error for an unknown lowest severity; its rank would select wrong events.
+pub(super) fn check_severity(min: Option<&Severity>) -> Result<(), RpcError> {
+    let Some(Severity::Other(word)) = min else { return Ok(()) };
+    let word = mgp_types::clip(word, 64);
+    Err(RpcError::invalid_params(format!("unknown severity `{word}`; known: info, warning, error")))
 }

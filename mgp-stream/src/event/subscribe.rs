@@ -17,6 +17,7 @@ use super::binding::is_lasting;
 use super::hub::{Hub, ID_PREFIX};
 use super::journal::Journal;
 use super::pattern::Pattern;
+use super::recent::check_severity;
 use super::sending::spawn;
 use super::subscription::{Subscription, Target};
 
@@ -323,13 +324,7 @@ fn check_filter(params: &SubscribeEventsParams) -> Result<(), RpcError> {
             "unknown member `{name}` of `filter`; known: min_severity"
         )));
     }
-    if let Some(Severity::Other(word)) = &filter.min_severity {
-        let word = mgp_types::clip(word, 64);
-        return Err(RpcError::invalid_params(format!(
-            "unknown severity `{word}`; known: info, warning, error"
-        )));
-    }
-    Ok(())
+    check_severity(filter.min_severity.as_ref())
 }
 
 impl EventHub {

@@ -6,8 +6,9 @@ use mgp_types::service::{Context, CredentialGrant, ScopeKind};
 
 /// Returns the part of a call's context from which access is decided.
 ///
-/// Only on a connection, the grant ends with the credentials of the call: elsewhere the client renews its token, the
-/// events until then must not be lost, and what is sent ends with the credentials of the stream.
+/// On a connection, the grant ends with the credentials of the call. Elsewhere it does not, because events must not be
+/// lost until the client has renewed its token; events are then sent only as long as the credentials of the stream are
+/// valid.
 pub(super) fn viewer(cx: &Context) -> Context {
     let mut viewer = Context::new(cx.peer.clone(), cx.scope.clone(), cx.principal.clone());
     viewer.caller = Arc::clone(&cx.caller);

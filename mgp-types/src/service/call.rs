@@ -289,7 +289,10 @@ impl Context {
             return Err(not_offered(self, ask.method()));
         }
         match &self.caller_access {
-            CallerAccess::Unavailable => Err(cannot_ask(key)),
+            CallerAccess::Unavailable => Err(RpcError::new(
+                ErrorCode::PERMISSION_DENIED,
+                "the caller cannot be asked questions during this call",
+            )),
             CallerAccess::Channel(asker) => asker.ask(key, ask).await,
             CallerAccess::Peer(peer) => {
                 let params = Params::split(ask.method(), ask.params().as_shared().clone())?;
@@ -357,12 +360,8 @@ fn not_offered(cx: &Context, method: &str) -> RpcError {
         )
         .data(data);
     }
-    cannot_ask(name)
-}
-
-fn cannot_ask(key: &str) -> RpcError {
     RpcError::new(
         ErrorCode::PERMISSION_DENIED,
-        format!("the caller cannot be asked: it does not offer `{key}`"),
+        format!("the caller cannot be asked: it does not offer `{name}`"),
     )
 }

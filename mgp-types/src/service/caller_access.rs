@@ -226,6 +226,26 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for Suspend<'_, F> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mcp::Revision;
+    use crate::service::{Context, PeerInfo, Principal, Scope, ScopeKind};
+
+    /// Regression test: the error named the key of the question as a capability that the caller does not offer.
+    #[tokio::test]
+    async fn a_refused_question_names_a_capability_only_if_the_caller_lacks_it() {
+        let scope = Scope::new(ScopeKind::Connection);
+        let mut cx = Context::new(Peer::none(), scope, Principal::local());
+        let mut caller = PeerInfo::new(Revision::LATEST_LEGACY);
+        for (accepts, expected) in [
+            (false, "the caller cannot be asked: it does not offer `elicitation`"),
+            (true, "the caller cannot be asked questions during this call"),
+        ] {
+            caller.accepts.elicitation = accepts;
+            cx.caller = Arc::new(caller.clone());
+            let ask = CallerRequest::new("elicitation/create", Payload::empty_object());
+            let error = cx.ask("elicitation-1", ask).await.unwrap_err();
+            assert_eq!(error.message(), expected);
+        }
+    }
 
     #[tokio::test]
     async fn two_questions_are_one_round_and_stored_values_survive() {

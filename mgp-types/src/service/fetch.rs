@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::shown_url::shown_url;
+use super::shown_url::{shown_origin, shown_url};
 
 /// A downloader of documents; the implementation decides which addresses are allowed.
 ///
@@ -69,6 +69,16 @@ pub enum FetchError {
         /// The reason why the request failed.
         why: String,
     },
+}
+
+impl FetchError {
+    /// Hides the path of the URL, for URLs whose path may be a secret, as those of webhooks often are.
+    #[must_use]
+    pub fn hiding_path(mut self) -> Self {
+        let (Self::Forbidden { url, .. } | Self::Failed { url, .. }) = &mut self;
+        *url = shown_origin(url);
+        self
+    }
 }
 
 impl FetchRequest {

@@ -100,7 +100,7 @@ pub use router::{RoutedService, Router, RouterLayer};
 pub use rule::Rule;
 pub use scope::{EndGuard, Scope, ScopeId, ScopeKind};
 pub use session_replay::{SessionReplay, SessionReplayFn};
-pub use shown_url::shown_url;
+pub use shown_url::{shown_origin, shown_url};
 pub use spawn::{Exit, Spawn, SpawnError, Spawned};
 pub use stack::{MgpService, Stack};
 pub use stream_limit::StreamLimit;

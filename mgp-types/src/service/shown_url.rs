@@ -33,6 +33,23 @@ pub fn shown_url(url: &str) -> String {
     crate::clip(&format!("{scheme}{host}{path}"), MAX_BYTES)
 }
 
+/// Returns a URL for display as [`shown_url`] does, but with `…` instead of its path, because paths of webhooks are
+/// often secrets.
+///
+/// ```
+/// use mgp_types::service::shown_origin;
+///
+/// assert_eq!(shown_origin("https://hooks.example.com/in/s3cret"), "https://hooks.example.com/…");
+/// ```
+#[must_use]
+pub fn shown_origin(url: &str) -> String {
+    let shown = shown_url(url);
+    let origin = shown.split_once("://").and_then(|(scheme, rest)| {
+        rest.split_once(['/', '\\']).map(|(host, _)| format!("{scheme}://{host}/…"))
+    });
+    origin.unwrap_or(shown)
+}
+
 fn is_of_scheme(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+-.:".contains(&byte)
 }

@@ -6,8 +6,7 @@
 //! - a row, a section and a wire test in `docs/errors.md`, which `tests/kernel/errors/` of mgp-kernel checks;
 //! - its name in `proposal/structured_error.rs`, if peers that know structured errors have another one for it;
 //! - its HTTP status: `status` in `http/server/tool_paths.rs` of mgp-transport;
-//! - the rules about calls that did not run: `may_have_run` in `retry/failure.rs` of mgp-lifecycle, and `refuses` in
-//!   `audit/outcome.rs` of mgp-security;
+//! - a place in [`ErrorCode::is_refusal`], if the call that it answers did not run;
 //! - a place in `is_unreachable` in `retry/circuit.rs` of mgp-lifecycle, if it means that a server cannot be reached;
 //! - a place in the test `the_seed_has_nineteen_codes` below, if it is not a code of the first specification.
 
@@ -147,6 +146,18 @@ impl ErrorCode {
             _ => None,
         }
     }
+
+    /// Returns whether the protocol defines the code for calls that did not run: they were refused, or there was no
+    /// capacity, server or tool.
+    ///
+    /// A code without a definition does not show this, whatever its range, because a peer may use it after the call had
+    /// effects. Neither do 3003, 4004, 5000 to 5002 and the codes of JSON-RPC, which can occur after a call has
+    /// started, e.g. if the params of an inner call are wrong, or a file does not exist. 4100 to 4102 do not answer
+    /// tool calls.
+    #[must_use]
+    pub fn is_refusal(self) -> bool {
+        matches!(self.0, 1000..=1003 | 1010 | 1011 | 2000..=2002 | 3000..=3002 | 4000..=4003)
+    }
 }
 
 impl fmt::Display for ErrorCode {
@@ -201,6 +212,14 @@ mod tests {
         assert_eq!(ErrorCode(1000).name(), Some("PERMISSION_DENIED"));
         assert_eq!(ErrorCode(1099).category(), Some(Category::Security));
         assert_eq!(ErrorCode(1100).category(), None);
+    }
+
+    #[test]
+    fn only_defined_codes_are_refusals() {
+        let is_defined = |code: &i32| ErrorCode::KNOWN.contains(&ErrorCode(*code));
+        let refusals: Vec<i32> = (0..10_000).filter(|code| ErrorCode(*code).is_refusal()).collect();
+        assert!(refusals.iter().all(is_defined), "{refusals:?}");
+        assert_eq!(refusals.len(), 16);
     }
 
     #[test]

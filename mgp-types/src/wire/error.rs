@@ -65,6 +65,13 @@ impl RpcError {
         Self::invalid_params(super::invalid_json::reason(&source)).because(source)
     }
 
+    /// Creates error −32602 for an invalid member, or for a member that lacks others; `path` leads to it.
+    #[cfg(feature = "service")]
+    pub(crate) fn invalid_member(path: &str, source: serde_json::Error) -> Self {
+        let (path, reason) = (crate::clip(path, 120), super::invalid_json::reason(&source));
+        Self::invalid_params(format_args!("`{path}`: {reason}")).because(source)
+    }
+
     /// Creates error −32601 for an unknown method.
     #[must_use]
     pub fn method_not_found(method: &str) -> Self {

@@ -238,7 +238,7 @@ pub(super) const CHECKS: &[Check] = &[
     check("contract.openapi", "a generated client calls exported tools; documents of five public APIs become servers",
         &[Program(contract::export), Program(contract::import)]),
     check("contract.semver", "pairs of definitions, two for each kind of change, demand the right version",
-        &[TestStep(&[Tests::of(CONTRACT, "versions"),
+        &[TestStep(&[Tests::of(CONTRACT, "contract").each(&["versions::"]),
             Tests::of(MGP, "commands").each(&["contract::a_change_demands_its_version"])])]),
     check("contract.validate",
         "servers that break one rule fail that rule; our own keep all, in both eras and transports",

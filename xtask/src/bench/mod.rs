@@ -27,7 +27,7 @@ use programs::{Generator, Programs, Server};
 use std::{fs, path::Path};
 use table::Row;
 
-pub(crate) use kernel::kernel_bench;
+pub(crate) use kernel::{kernel_bench, train};
 pub(crate) use toolindex::index_speed;
 
 /// The amount of work that a benchmark does.

@@ -5,6 +5,7 @@
 mod archive;
 mod deb;
 mod npm;
+mod pgo;
 mod sbom;
 mod texts;
 mod wheel;
@@ -42,6 +43,7 @@ struct Release {
 pub(crate) fn dist(flags: &Flags) -> Outcome {
     let program = match flags.value("--bin") {
         Some(path) => PathBuf::from(path),
+        None if flags.has("--pgo") => pgo::build()?,
         None => build()?,
     };
     let folder = match flags.value("--out") {
@@ -73,13 +75,22 @@ pub(crate) fn make(
 
 /// Builds the program with all optimisations, and without paths of this machine in it; returns the path of the program.
 pub(crate) fn build() -> Outcome<PathBuf> {
+    build_with("")
+}
+
+/// Builds the program as [`build`] does, with a further flag of the compiler. The target is named, so that the flags do
+/// not apply to build scripts and macros.
+fn build_with(flag: &str) -> Outcome<PathBuf> {
     let home = std::env::var("CARGO_HOME")
         .or_else(|_| Ok::<_, Failure>(format!("{}/.cargo", std::env::var("HOME")?)))?;
-    let flags =
-        format!("--remap-path-prefix={home}=cargo --remap-path-prefix={}=mgp", root().display());
-    let build = Program::cargo(&["build", "--locked", "--profile", "dist", "-p", "mgp"]);
-    build.env("RUSTFLAGS", flags).run()?;
-    Ok(target()?.join("dist/mgp"))
+    let flags = format!(
+        "--remap-path-prefix={home}=cargo --remap-path-prefix={}=mgp {flag}",
+        root().display()
+    );
+    let host = host_target()?;
+    let build = ["build", "--locked", "--profile", "dist", "-p", "mgp", "--target", &host];
+    Program::cargo(&build).env("RUSTFLAGS", flags.trim_end()).run()?;
+    Ok(target()?.join(host).join("dist/mgp"))
 }
 
 impl Release {

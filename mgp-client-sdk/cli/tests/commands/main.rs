@@ -23,6 +23,7 @@ mod console_story;
 mod contract;
 #[cfg(unix)]
 mod daily;
+mod demo;
 mod doctor;
 #[cfg(target_os = "linux")]
 mod every_host;

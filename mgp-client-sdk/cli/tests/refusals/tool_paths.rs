@@ -3,6 +3,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use mgp_testkit::until;
 use serde_json::{Value, json};
@@ -213,4 +214,17 @@ async fn the_idempotency_header_by_plain_http_is_not_ignored() {
     let (status, refused) = keep(key, "three").await;
     assert_eq!(status, 400, "{refused}");
     assert!(refused.to_string().contains("IDEMPOTENCY_CONFLICT"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_malformed_idempotency_header_is_refused_before_a_person_is_asked() {
+    let world = World::new(SERVERS);
+    let (_serving, ada) = serving(&world).await;
+    let key = "x-idempotency-key: bad!key\r\n";
+    let answer = ada.send_with(key, "POST", "/tools/wipe", r#"{"disk":"sda"}"#);
+    let answer = tokio::time::timeout(Duration::from_secs(30), answer).await;
+    let (status, refused) = answer.expect("the call waits for a person").unwrap();
+    assert_eq!((status, &refused["error"]["code"]), (400, &json!(-32602)), "{refused}");
+    let waiting = world.json(&["approvals", "ls"]).to_string();
+    assert!(!waiting.contains("wipe"), "{waiting}");
 }

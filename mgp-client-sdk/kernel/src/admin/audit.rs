@@ -2,15 +2,20 @@
 
 use std::time::Duration;
 
-use mgp_security::{AuditLog, AuditQuery};
+use mgp_security::{AuditLog, AuditQuery, RESULT_WORDS};
 use mgp_types::mgp::{
-    KernelAuditParams, KernelAuditResult, KernelAuditVerifyParams, KernelAuditVerifyResult,
+    EventType, KernelAuditParams, KernelAuditResult, KernelAuditVerifyParams,
+    KernelAuditVerifyResult,
 };
 use mgp_types::service::Context;
 use mgp_types::{ErrorCode, RpcError, Timestamp};
 use tokio::time::timeout;
 
 use crate::handle::Kernel;
+
+/// The type of the event that records the approval of a server that an agent created. It contains no dot, and
+/// [`EventType::KNOWN`] lacks it.
+const TOOL_CREATED: &str = "TOOL_CREATED_DYNAMIC";
 
 /// The maximum time that a query waits until pending events are written.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
@@ -74,9 +79,11 @@ fn log_query(params: KernelAuditParams) -> Result<AuditQuery, RpcError> {
         query = query.tool(tool);
     }
     if let Some(event_type) = params.event_type {
+        check_event_type(&event_type)?;
         query = query.event_type(event_type.as_str());
     }
     if let Some(result) = params.result {
+        check_result(&result)?;
         query = query.result(result);
     }
     if let Some(trace) = params.trace {
@@ -98,4 +105,28 @@ fn log_query(params: KernelAuditParams) -> Result<AuditQuery, RpcError> {
         query = query.after(after);
     }
     Ok(query)
+}
+
+/// Refuses a type that no event can have. Custom types contain a dot, because they are in reverse-domain notation
+/// (§6.4), and the log can have any of them.
+fn check_event_type(event_type: &EventType) -> Result<(), RpcError> {
+    let name = event_type.as_str();
+    if EventType::KNOWN.contains(event_type) || name == TOOL_CREATED || name.contains('.') {
+        return Ok(());
+    }
+    let known: Vec<&str> = EventType::KNOWN.iter().map(EventType::as_str).collect();
+    Err(RpcError::invalid_params(format!(
+        "unknown event type `{}`; known: {}, {TOOL_CREATED}, and types with a dot, e.g. dev.cloto.key_added",
+        mgp_types::clip(name, 64),
+        known.join(", ")
+    )))
+}
+
+/// Refuses a result that no event can have.
+fn check_result(word: &str) -> Result<(), RpcError> {
+    if RESULT_WORDS.contains(&word) {
+        return Ok(());
+    }
+    let (word, known) = (mgp_types::clip(word, 64), RESULT_WORDS.join(", "));
+    Err(RpcError::invalid_params(format!("unknown result `{word}`; known: {known}")))
 }

@@ -6,8 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use mgp_security::{
-    DefinitionState, Difference, Finding, HeldDefinition, MissingStatus, PendingDefinition,
-    Severity,
+    DefinitionState, Difference, Finding, HeldDefinition, PendingDefinition, Severity,
 };
 use mgp_toolindex::{
     AllTools, IndexedTool, TokenCounter, UnmetSearch, max_tokens_of_definition, name_for,
@@ -78,7 +77,7 @@ pub(super) async fn list(
         for tool in &mut all {
             let hidden = hidden_because(&kernel, &cx, tool);
             tool.seen_by_agent = Some(hidden.is_none());
-            tool.hidden_because = hidden.or_else(|| denied_permission(&kernel, &cx, tool));
+            tool.hidden_because = hidden.or_else(|| refused_permission(&kernel, &cx, tool));
         }
     }
     if let Some(id) = &params.tool_id {
@@ -361,13 +360,13 @@ fn hidden_because(kernel: &Kernel, cx: &Context, tool: &KernelTool) -> Option<St
     (!is_usable).then(|| HELD.to_owned())
 }
 
-/// Returns the denied permission because of which every call of a tool is refused and searches leave the tool out, with
-/// the reason; `None` if no permission of the tool is denied.
-fn denied_permission(kernel: &Kernel, cx: &Context, tool: &KernelTool) -> Option<String> {
+/// Returns the missing permission because of which every call of a tool is refused and searches leave the tool out,
+/// with the reason; `None` if the tool has all permissions, or if approvers can still grant all missing ones.
+fn refused_permission(kernel: &Kernel, cx: &Context, tool: &KernelTool) -> Option<String> {
     let (id, name) = (ServerId::from(tool.server_id.as_str()), own_name(tool));
     let missing = kernel.governance().missing_permissions(&cx.principal, &id, name);
-    let denied = missing.iter().find(|missing| missing.status == MissingStatus::Denied)?;
-    Some(format!("{}: {}", denied.permission.as_str(), denied.why))
+    let refused = missing.iter().find(|missing| !missing.may_ask)?;
+    Some(format!("{}: {}", refused.permission.as_str(), refused.why))
 }
 
 /// Returns the server's own name for a tool.

@@ -477,7 +477,7 @@ pub(super) async fn post(fetch: &GuardedFetch, request: FetchRequest) -> Attempt
                 (400..500).contains(&answer.status) && ![408, 429].contains(&answer.status);
             if is_final { Attempt::Refused(error) } else { Attempt::Failed(error) }
         }
-        Err(error) => Attempt::Failed(mgp_types::clip(&error.to_string(), MAX_ERROR)),
+        Err(error) => Attempt::Failed(mgp_types::clip(&error.hiding_path().to_string(), MAX_ERROR)),
     }
 }
 

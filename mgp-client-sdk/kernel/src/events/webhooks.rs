@@ -25,8 +25,9 @@ pub(super) struct Webhook {
 }
 
 impl Webhook {
-    pub(super) fn new(sender: &SenderContext, config: WebhookConfig) -> Result<Self, String> {
+    pub(super) fn new(sender: &SenderContext, mut config: WebhookConfig) -> Result<Self, String> {
         let secret = sender.expand(config.secret.as_deref())?;
+        config.url = sender.expand(Some(&config.url))?.unwrap_or_default();
         let fetch = sender.fetch(&config.url, config.allow_loopback)?;
         Ok(Self { config, fetch, secret })
     }
@@ -85,7 +86,20 @@ fn hmac_sha256(key: &[u8], message: &[u8]) -> [u8; 32] {
 
 #[cfg(test)]
 mod tests {
+    use mgp_discovery::{Config, Expander};
+    use mgp_transport::http::Proxy;
+
     use super::*;
+
+    #[tokio::test]
+    async fn variables_in_the_url_of_a_webhook_are_expanded() {
+        let sender =
+            SenderContext::new(&Expander::new(|_| Some("s3cret".to_owned())), Proxy::none());
+        let text = "[kernel.webhooks.x]\nurl = 'https://hook.example/${TOKEN}'";
+        let config = Config::parse("mgp.toml", text).unwrap().config;
+        let webhook = Webhook::new(&sender, config.kernel.webhooks["x"].clone()).unwrap();
+        assert_eq!(webhook.config.url, "https://hook.example/s3cret");
+    }
 
     #[test]
     fn signatures_are_those_of_rfc_4231() {

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use fastrand::Rng;
-use mgp_security::{CallOutcome, CallVerdict, Requirement, Stage, Step, StepResult};
+use mgp_security::{CallOutcome, CallVerdict, Refusal, Requirement, Stage, Step, StepResult};
 use mgp_types::mgp::Permission;
 use mgp_types::service::{BoxFuture, CredentialGrant, Rule, Visibility as _};
 use mgp_types::{ErrorCode, RpcError};
@@ -106,6 +106,7 @@ async fn the_list_agrees(world: &mut World) {
         let seen = world.governance.sees(&cx, Some(&files()), tool);
         assert_eq!(seen.is_ok(), verdict.is_visible(), "{tool}: {verdict:?}");
         assert_eq!(seen.is_ok(), world.governance.shows(&cx, "files", tool));
+        the_missing_permissions_agree(world, tool, &verdict);
         if verdict.refusal().is_some() && !verdict.is_visible() {
             let last = verdict.steps().last().unwrap();
             assert!(matches!(last.stage, Stage::Access | Stage::Definition));
@@ -118,6 +119,28 @@ async fn the_list_agrees(world: &mut World) {
     world.client.cx = before;
     let only = |name: &&String| name.as_str() == "wipe";
     assert_eq!(narrowed, listed.iter().filter(only).cloned().collect());
+}
+
+/// Checks that a call is refused for its permissions exactly if one of the missing permissions cannot be asked for, or
+/// if the arguments are outside the limits of a permission, which lists cannot know.
+fn the_missing_permissions_agree(world: &World, tool: &str, verdict: &CallVerdict) {
+    let missing = world.governance.missing_permissions(&world.principal(), &files(), tool);
+    let is_closed = missing.iter().any(|missing| !missing.may_ask);
+    let about = || format!("{tool}: {missing:?}, {verdict:?}");
+    match verdict.outcome() {
+        CallOutcome::Refuse(Refusal::Permission(refused)) => {
+            let error = RpcError::from(Refusal::Permission(refused.clone()));
+            let details = error.as_recovery().unwrap().details.as_ref().unwrap();
+            let lacks: Vec<serde_json::Value> = details.decode("missing").unwrap().unwrap();
+            let is_outside = lacks.iter().any(|lack| lack["status"] == "out_of_scope");
+            assert!(is_closed || is_outside, "{}", about());
+        }
+        CallOutcome::Allow
+        | CallOutcome::Ask(Requirement::Permissions(_) | Requirement::Confirmation) => {
+            assert!(!is_closed, "{}", about());
+        }
+        _ => {}
+    }
 }
 
 /// Checks that the check after a wait refuses what the preview refuses, and calls about which a question is still open,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{
-    ChangeNotifier, Prompt, Resource, ResourceSubscriber, ResourceSubscription, Resources,
+    ChangeNotifier, EventHub, Prompt, Resource, ResourceSubscriber, ResourceSubscription, Resources,
 };
 use mgp_types::mcp::Era;
 use serde_json::{Value, json};
@@ -257,6 +257,16 @@ fn a_notifier_after_resources_or_prompts_is_refused_instead_of_dropping_them() {
         let error = server.into_stack().unwrap_err().to_string();
         assert!(error.contains("`herald`"), "{error}");
     }
+}
+
+#[tokio::test]
+async fn an_event_hub_after_a_channel_is_refused_instead_of_dropping_the_channel() {
+    let hub = EventHub::new();
+    let server = || Server::new("n", "1");
+    let late = server().channel("a.b", "Changes").event_hub(&hub);
+    let error = late.into_stack().unwrap_err().to_string();
+    assert!(error.contains("call `event_hub` first"), "{error}");
+    assert!(server().event_hub(&hub).channel("a.b", "Changes").into_stack().is_ok());
 }
 
 #[tokio::test(start_paused = true)]

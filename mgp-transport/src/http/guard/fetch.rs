@@ -233,7 +233,8 @@ impl GuardedFetch {
         let uri = self.rules.judge_url(&url)?;
         // A connector built without TLS would send this request unencrypted.
         if !cfg!(feature = "tls") && uri.scheme() == Some(&Scheme::HTTPS) {
-            return Err(failed("https needs the feature `tls` of mgp-transport".to_owned()));
+            let why = "https needs the feature `tls` of mgp-server-sdk or mgp-transport";
+            return Err(failed(why.to_owned()));
         }
         let mut sent = Request::new(Full::new(Bytes::from(request.body)));
         *sent.method_mut() = Method::from_bytes(request.method.as_bytes())

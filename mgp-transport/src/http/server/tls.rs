@@ -32,7 +32,7 @@ mod files {
 
     use mgp_types::sync::Mutex;
     use rustls::ServerConfig;
-    use rustls::pki_types::pem::PemObject as _;
+    use rustls::pki_types::pem::{self, PemObject as _};
     use rustls::pki_types::{CertificateDer, PrivateKeyDer};
     use tokio::net::TcpStream;
     use tokio_rustls::TlsAcceptor;
@@ -150,8 +150,17 @@ mod files {
             let why = "it has no certificate in PEM (`-----BEGIN CERTIFICATE-----`)";
             return Err(wrong(certificate, why.to_owned()));
         }
-        let key =
-            PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, error.to_string()))?;
+        let key = PrivateKeyDer::from_pem_file(key).map_err(|error| {
+            let why = match error {
+                pem::Error::NoItemsFound => {
+                    "it has no private key in PEM (`-----BEGIN PRIVATE KEY-----`) without a \
+                     passphrase; `openssl pkey` removes the passphrase of a key"
+                        .to_owned()
+                }
+                error => error.to_string(),
+            };
+            wrong(key, why)
+        })?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
@@ -161,5 +170,26 @@ mod files {
         #[cfg(feature = "http2")]
         config.alpn_protocols.insert(0, b"h2".to_vec());
         Ok(TlsAcceptor::from(Arc::new(config)))
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_key_with_a_passphrase_is_refused_with_the_remedy() {
+            let folder = mgp_testkit::temp_dir();
+            let file = |name: &str, label: &str| {
+                let path = folder.path().join(name);
+                let pem = format!("-----BEGIN {label}-----\nAAAA\n-----END {label}-----\n");
+                fs::write(&path, pem).unwrap();
+                path
+            };
+            let certificate = file("cert.pem", "CERTIFICATE");
+            let key = file("key.pem", "ENCRYPTED PRIVATE KEY");
+            let error = ServerTls::from_files(certificate, key).unwrap_err().to_string();
+            assert!(error.contains("key.pem` cannot be used"), "{error}");
+            assert!(error.contains("without a passphrase; `openssl pkey`"), "{error}");
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! members (`_meta`, `_mgp`, answers, request state, `trace_id`) are valid only between two neighbouring peers: each
 //! peer that forwards a call writes its own.
 
+mod decode;
 mod hop_meta;
 mod read;
 
@@ -311,17 +312,18 @@ impl Params {
     /// Decodes the params; absent params read as `{}`.
     ///
     /// # Errors
-    /// Returns −32602 with the reason if the params cannot be decoded, or are not an object.
+    /// Returns −32602 with the reason and the path of the member if the params cannot be decoded, or are not an object.
     pub fn get<T: DeserializeOwned>(&self) -> Result<T, RpcError> {
         if !self.is_object_or_none() {
             return Err(RpcError::invalid_params("params must be an object"));
         }
         if self.is_body_alone() {
-            return serde_json::from_str(&self.text).map_err(RpcError::invalid_members);
+            return decode::decode(&self.text);
         }
         let mut text = Vec::with_capacity(self.text.len());
         self.write(&mut text, &HopMembers::default());
-        serde_json::from_slice(&text).map_err(RpcError::invalid_members)
+        // Cannot fail: JSON is UTF-8.
+        decode::decode(&String::from_utf8(text).map_err(RpcError::invalid_params)?)
     }
 
     /// Returns whether the text contains only the body, so that it can be decoded as it is.

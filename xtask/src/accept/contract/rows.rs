@@ -39,11 +39,13 @@ pub(crate) const TESTS: &[Tests] = &[
         // G05: `tools/validate` for any server.
         "the_kernel_checks_arguments_for_any_server_without_a_call",
     ]),
-    Tests::of(CONTRACT, "specifications").each(&[
+    Tests::of(CONTRACT, "contract").each(&[
         // C08, C09, C10: specifications are generated and parsed.
         "a_generated_specification_is_whole_and_reads_back",
         "missing_parts_and_wrong_examples_are_named",
         "any_text_can_be_read",
+        // C12: the version number that a tool must get after a change of its definition.
+        "each_kind_of_change_demands_its_version",
         // G08: examples match their schema.
         "generated_examples_fit_their_schema",
     ]),
@@ -55,8 +57,6 @@ pub(crate) const TESTS: &[Tests] = &[
         "an_export_has_examples_and_metadata",
         "each_tool_is_a_path_whose_references_stay_within_its_schema",
     ]),
-    // C12: the version number that a tool must get after a change of its definition.
-    Tests::of(CONTRACT, "versions").each(&["each_kind_of_change_demands_its_version"]),
     Tests::of(SERVER, "server")
         .each(&["invalid_arguments_never_reach_the_tool_and_the_error_names_the_field"]),
     Tests::of(SERVER, "server").each(&[

@@ -19,22 +19,28 @@ use super::{
 use crate::{
     accept::Verdict,
     flags::Flags,
-    run::{Outcome, Rigour, has},
+    run::{Context, Outcome, Rigour, has},
 };
 use serde_json::{Value, json};
+use std::{fs, path::Path};
 use world::World;
 
 /// The heading of this benchmark's section in the Markdown file.
 const HEADING: &str = "## kernel";
 
 /// Measures, prints the rows and fails if a row misses its bound; with `--markdown`, also writes them to a file. With
-/// `--write-order`, writes the order of the functions of `mgp` for the linker instead.
+/// `--write-order`, writes the order of the functions of `mgp` for the linker instead. `--bin` names a program that was
+/// built before, e.g. that of a release.
 pub(super) fn bench(flags: &Flags) -> Outcome {
+    let world = match flags.value("--bin") {
+        Some(program) => World::of(&fs::canonicalize(program).context(program)?)?,
+        None => World::build()?,
+    };
     if flags.has("--write-order") {
-        return order::write(&World::build()?);
+        return order::write(&world);
     }
     let effort = Effort::of(flags);
-    let rows = rows(effort, Rigour::from_strict(flags.has("--strict")))?;
+    let rows = rows(&world, effort, Rigour::from_strict(flags.has("--strict")))?;
     let all: Vec<Value> = rows.iter().map(Row::json).collect();
     let report = Report {
         json: json!({ "rows": all }).to_string(),
@@ -48,23 +54,30 @@ pub(super) fn bench(flags: &Flags) -> Outcome {
 
 /// Runs the acceptance check `kernel.bench`.
 pub(crate) fn kernel_bench(rigour: Rigour) -> Outcome<Verdict> {
-    Ok(row::verdict(&rows(Effort::Full, rigour)?))
+    Ok(row::verdict(&rows(&World::build()?, Effort::Full, rigour)?))
 }
 
-fn rows(effort: Effort, rigour: Rigour) -> Outcome<Vec<Row>> {
-    let world = World::build()?;
+/// Makes the calls of the quick benchmark through a program that counts how often each part of it runs.
+pub(crate) fn train(program: &Path) -> Outcome {
+    let world = World::of(program)?;
+    hop::http(&world, Effort::Quick)?;
+    hop::stdio(&world, Effort::Quick)?;
+    Ok(())
+}
+
+fn rows(world: &World, effort: Effort, rigour: Rigour) -> Outcome<Vec<Row>> {
     let mut rows = Vec::new();
     if has("valgrind") {
-        rows.extend(hop::counted(&world, effort)?);
+        rows.extend(hop::counted(world, effort)?);
     } else {
         rigour.skip("instructions", "valgrind is not installed")?;
     }
     if effort != Effort::Counted {
-        rows.extend(hop::http(&world, effort)?);
-        rows.extend(hop::stdio(&world, effort)?);
-        rows.extend(rest::start(&world, effort)?);
+        rows.extend(hop::http(world, effort)?);
+        rows.extend(hop::stdio(world, effort)?);
+        rows.extend(rest::start(world, effort)?);
     }
-    rows.extend(rest::memory(&world)?);
+    rows.extend(rest::memory(world)?);
     Ok(rows)
 }
 

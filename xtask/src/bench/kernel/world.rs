@@ -51,9 +51,14 @@ pub(super) struct Running {
 impl World {
     /// Builds all programs as a user would, with `--release`.
     pub(super) fn build() -> Outcome<Self> {
-        let echo = corpus::echo()?;
         Program::cargo(&["build", "--quiet", "--release", "-p", "mgp"]).run()?;
-        let mgp = target()?.join("release/mgp").to_string_lossy().into_owned();
+        Self::of(&target()?.join("release/mgp"))
+    }
+
+    /// Builds the programs with which a program `mgp` is measured.
+    pub(super) fn of(mgp: &Path) -> Outcome<Self> {
+        let mgp = mgp.to_string_lossy().into_owned();
+        let echo = corpus::echo()?;
         let scratch = target()?.join("scratch/kernel");
         let mut generator = Generator::build()?;
         generator.processor = Some(last_processor()?);

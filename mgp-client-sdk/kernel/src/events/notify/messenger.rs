@@ -2,6 +2,7 @@
 
 use std::process::Stdio;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lettre::message::header::ContentType;
 use lettre::message::{Mailbox, MessageBuilder};
@@ -16,6 +17,10 @@ use tokio::time::timeout;
 use super::super::deliveries::{Attempt, LateText, SenderContext, TIMEOUT, post};
 use super::super::webhooks::signed;
 use super::message::Message;
+
+/// The time within which a mail server must accept an e-mail. Mail servers delay their greeting on purpose, since
+/// senders of spam do not wait for it.
+const MAIL_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A sender of messages to one configured place.
 pub(in crate::events) struct Messenger {
@@ -145,10 +150,12 @@ impl MailSender {
             Ok(mail) => mail,
             Err(error) => return Attempt::Refused(error.to_string()),
         };
-        match self.server.send(mail).await {
-            Ok(_) => Attempt::Accepted,
-            Err(error) if error.is_permanent() => Attempt::Refused(error.to_string()),
-            Err(error) => Attempt::Failed(error.to_string()),
+        // The time-out of `lettre` ends with the connection attempt, so a silent server would hold up all messages.
+        match timeout(MAIL_TIMEOUT, self.server.send(mail)).await {
+            Ok(Ok(_)) => Attempt::Accepted,
+            Ok(Err(error)) if error.is_permanent() => Attempt::Refused(error.to_string()),
+            Ok(Err(error)) => Attempt::Failed(error.to_string()),
+            Err(_) => Attempt::Failed("the mail server did not answer".to_owned()),
         }
     }
 }
@@ -182,5 +189,29 @@ async fn desktop(message: &Message) -> Attempt {
         }
         Ok(Err(error)) => Attempt::Failed(format!("`{program}`: {error}")),
         Err(_) => Attempt::Failed(format!("`{program}` did not end")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_mail_server_does_not_hold_up_messages() {
+        // Connections are established by the operating system, and no program answers them.
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = AsyncSmtpTransport::<Tokio1Executor>::builder_dangerous("127.0.0.1")
+            .port(listener.local_addr().unwrap().port())
+            .timeout(Some(TIMEOUT))
+            .build();
+        let head = lettre::Message::builder()
+            .from(mailbox("ada@example.com").unwrap())
+            .to(mailbox("ada@example.com").unwrap());
+        let sender = MailSender { server, head };
+        let sent = timeout(2 * MAIL_TIMEOUT, sender.send(&Message::test(None))).await;
+        let Ok(Attempt::Failed(why)) = sent else { panic!("the attempt did not fail in time") };
+        assert_eq!(why, "the mail server did not answer");
     }
 }

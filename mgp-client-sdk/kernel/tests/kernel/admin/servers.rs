@@ -1,16 +1,17 @@
-//! Tests of starting and stopping servers through the kernel's methods, and of the kernel's description of itself.
+//! Tests of starting and stopping servers through the kernel's methods, of the kernel's description of itself, and of
+//! queries of its log and events.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mgp_security::AuditQuery;
 use mgp_types::method::{
-    KernelInfo, KernelReload, KernelServers, KernelServersDrain, KernelServersLogs,
-    KernelServersRestart, KernelServersStart, KernelServersStop, KernelStop,
+    KernelAudit, KernelEvents, KernelInfo, KernelReload, KernelServers, KernelServersDrain,
+    KernelServersLogs, KernelServersRestart, KernelServersStart, KernelServersStop, KernelStop,
 };
 use mgp_types::mgp::{
-    KernelInfoParams, KernelReloadParams, KernelServerLogsParams, KernelServerParams,
-    KernelServersParams, KernelStopParams, ServerState,
+    KernelAuditParams, KernelEventsParams, KernelInfoParams, KernelReloadParams,
+    KernelServerLogsParams, KernelServerParams, KernelServersParams, KernelStopParams, ServerState,
 };
 
 use super::world::World;
@@ -108,4 +109,36 @@ async fn a_server_shows_how_many_of_its_definitions_wait() {
     let why = "1 definition waits for an operator; see `mgp tools ls clock --waiting`";
     assert_eq!(server.lacks.as_deref(), Some(why));
     world.until("the others are found", |world| world.kernel.servers()[0].tools == 2).await;
+}
+
+#[tokio::test]
+async fn unknown_types_results_and_severities_are_refused_with_the_known_ones() {
+    let world = World::new().await;
+    let operator = world.operator().await;
+    let query = async |event_type: Option<&str>, result: Option<&str>| {
+        let mut params = KernelAuditParams::new();
+        params.event_type = event_type.map(Into::into);
+        params.result = result.map(str::to_owned);
+        operator.request::<KernelAudit>(&params).await
+    };
+    for (event_type, result, known) in [
+        (Some("TOOL_BLOCKT"), None, "TOOL_BLOCKED, "),
+        (Some("tool_blocked"), None, "TOOL_BLOCKED, "),
+        (None, Some("blocked"), "BLOCKED, "),
+        (None, Some(""), "BLOCKED, "),
+    ] {
+        let error = query(event_type, result).await.unwrap_err();
+        assert_eq!(error.code().0, -32602, "{event_type:?} {result:?}: {error}");
+        assert!(error.to_string().contains(known), "{error}");
+    }
+    for event_type in ["TOOL_BLOCKED", "TOOL_CREATED_DYNAMIC", "com.example.custom_event"] {
+        assert!(query(Some(event_type), Some("DENIED")).await.is_ok(), "{event_type}");
+    }
+    let mut params = KernelEventsParams::new();
+    params.min_severity = Some("loud".into());
+    let error = operator.request::<KernelEvents>(&params).await.unwrap_err();
+    assert_eq!(error.code().0, -32602, "{error}");
+    assert!(error.to_string().contains("info, warning, error"), "{error}");
+    params.min_severity = Some("error".into());
+    assert!(operator.request::<KernelEvents>(&params).await.is_ok());
 }

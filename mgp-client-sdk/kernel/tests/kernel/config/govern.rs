@@ -1,7 +1,11 @@
 //! Tests of the keys in `[servers.mgp]` and `[kernel]` that set rules for calls and for the audit log.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
 use mgp_client_sdk::ToolResult as _;
-use mgp_security::AuditQuery;
+use mgp_security::{AuditQuery, PermissionChange};
 use mgp_types::Payload;
 use mgp_types::method::{KernelApprovals, KernelTools};
 use mgp_types::mgp::{
@@ -80,6 +84,41 @@ async fn an_operator_sees_which_denied_permission_makes_a_tool_unusable() {
         assert_eq!(why.split(": n").next(), Some(expected), "{mgp}");
         world.end().await;
     }
+}
+
+#[tokio::test]
+async fn under_deny_all_a_tool_without_a_permission_in_force_is_listed_as_its_calls_end() {
+    let hours = Arc::new(AtomicU64::new(0));
+    let rules = "risk = { fetch_url = 'safe' }\npermission_policy = 'deny_all'";
+    let world = World::new(&open(rules, "")).await;
+    world.knows("a").await;
+    let (governance, by) = (world.kernel.governance(), Principal::local().operator());
+    let (start, passed) = (SystemTime::now(), Arc::clone(&hours));
+    let clock = move || start + Duration::from_hours(passed.load(Ordering::Relaxed));
+    drop(governance.access().clone().clock(clock.clone()));
+    let permissions = governance.permissions().clone().clock(clock);
+    let change = || PermissionChange::of("a", [Permission::NetworkOutbound]);
+    let mut params = KernelToolsParams::new();
+    params.agent_id = Some("ada".to_owned());
+    let operator = world.operator().await;
+    let reason = async || {
+        let tools = operator.request::<KernelTools>(&params).await.unwrap().tools;
+        let tool = tools.into_iter().find(|tool| tool.tool_id == "a.fetch_url").unwrap();
+        tool.hidden_because.unwrap_or_default()
+    };
+
+    permissions.approve(&by, change()).await.unwrap();
+    assert_eq!((reason().await.as_str(), code_of_call(&world, "fetch_url").await), ("", 0));
+    permissions.revoke(&by, change()).await.unwrap();
+    assert!(reason().await.contains("took it back"), "{}", reason().await);
+    assert_eq!(code_of_call(&world, "fetch_url").await, 1000);
+
+    permissions.approve(&by, change().until(start + Duration::from_hours(1))).await.unwrap();
+    assert_eq!((reason().await.as_str(), code_of_call(&world, "fetch_url").await), ("", 0));
+    hours.store(2, Ordering::Relaxed);
+    assert!(reason().await.contains("ended"), "{}", reason().await);
+    assert_eq!(code_of_call(&world, "fetch_url").await, 1000);
+    world.end().await;
 }
 
 /// Regression test: `permissions_required` in the configuration was listed, but only the permissions that a server

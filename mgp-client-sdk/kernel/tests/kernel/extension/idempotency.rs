@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, ToolCall, ToolResult};
+use mgp_discovery::Config;
 use mgp_kernel::Kernel;
 use mgp_lifecycle::Idempotency;
 use mgp_security::AuditQuery;
 use mgp_server_sdk::prelude::*;
 use mgp_testkit::temp_dir;
 use mgp_types::mcp::{Era, TaskSupport};
-use mgp_types::mgp::Extension;
+use mgp_types::mgp::{Extension, RiskLevel};
 use mgp_types::proposal::{IdempotencyKey, OriginalTimestamp, WasReplay};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -223,6 +224,29 @@ async fn each_call_of_a_batch_has_a_key_of_its_own() {
     assert_ne!(texts[0][0], texts[0][1], "each result is that of its own run");
     assert_eq!(texts[0], texts[1], "and a repeated batch has the same results");
     assert_eq!(pay(&client, "k", "ann").await.unwrap().to_text(), "paid ann in run 3");
+}
+
+#[tokio::test]
+async fn a_malformed_key_is_refused_before_an_operator_is_asked() {
+    let runs = Runs::new();
+    let behind = runs.clone();
+    let mut policy = open(&[]);
+    policy.risk.insert("pay".to_owned(), RiskLevel::Dangerous);
+    let config = Config::parse("mgp.toml", "[kernel]\napproval_timeout = '100ms'").unwrap().config;
+    let builder = Kernel::builder().config(config);
+    let kernel = build(builder.local_with("shop", policy, move || behind.server())).await;
+    wait_for_tools(&kernel, "shop", 1).await;
+    for era in [Era::Legacy, Era::Modern] {
+        let client = payer(&kernel, "ada", era).await;
+        let unanswered = pay(&client, "k", "ann").await.unwrap_err();
+        assert!(unanswered.to_string().contains("did not run"), "{era:?}: {unanswered}");
+        let refused = pay(&client, "bad!key", "ann").await.unwrap_err();
+        assert!(refused.to_string().contains("`idempotency_key` must be"), "{era:?}: {refused}");
+        let brief = pay(&client, "k", "ann").meta("idempotency_ttl_seconds", "brief");
+        let refused = brief.await.unwrap_err();
+        assert!(refused.to_string().contains("idempotency_ttl_seconds"), "{era:?}: {refused}");
+    }
+    assert_eq!(runs.count(), 0);
 }
 
 #[tokio::test]

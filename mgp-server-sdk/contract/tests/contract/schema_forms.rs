@@ -1,8 +1,6 @@
 //! Tests of changes in forms that are harder to compare: a type that becomes nullable by `anyOf`, definitions behind
 //! anchors and identifiers, and patterns of names beside a refusal of other members.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use mgp_contract::{Bump, Contract, ToolDifference, compare};
 use serde_json::{Value, json};
 

@@ -1,8 +1,6 @@
 //! Tests that written specifications in Markdown can be read back, that faults in a specification are reported, that
 //! no text makes the reader panic, and that generated examples fit their schemas.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use mgp_contract::{
     Bump, Contract, LintLevel, compare, examples, read_contracts, read_spec, write_spec,
 };

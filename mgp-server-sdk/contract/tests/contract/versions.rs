@@ -1,7 +1,5 @@
 //! Tests which part of the version each kind of change raises, with two pairs of definitions per kind.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use mgp_contract::{Bump, Contract, compare, compare_all, read_contracts};
 use serde_json::{Value, json};
 

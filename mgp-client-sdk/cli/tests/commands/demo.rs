@@ -21,7 +21,7 @@ fn every_step_succeeds() {
 fn the_readme_shows_what_the_demo_prints() {
     let shown = Command::new(env!("CARGO_BIN_EXE_mgp")).arg("demo").output().unwrap();
     assert_eq!(String::from_utf8_lossy(&shown.stderr), "", "the log warns of nothing");
-    let readme = include_str!("../../../README.md");
+    let readme = include_str!("../../../../README.md");
     let (_, after) = readme.split_once("`cargo mgp demo`").unwrap();
     let block = after.split("```").nth(1).unwrap().trim_start_matches("text\n");
     // The id of the approval differs in each run.

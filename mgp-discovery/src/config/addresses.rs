@@ -1,0 +1,245 @@
+//! Checks of addresses in the configuration: proxies, base URLs, authorization servers, mail servers and mailboxes.
+//!
+//! A value that the kernel could only refuse when it connects is reported when the file is read.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use mgp_types::service::is_loopback_host;
+
+use super::table_reader::Reader;
+
+/// The parts of an address `SCHEME://[USER@]HOST[:PORT][/PATH]`.
+struct Address<'a> {
+    scheme: &'a str,
+    has_user: bool,
+    host: &'a str,
+    /// The text after host and port: the path, the query and the fragment.
+    path: &'a str,
+}
+
+impl<'a> Address<'a> {
+    /// Divides an address into its parts; returns `None` if it is not valid, or has none of these schemes.
+    fn parse(text: &'a str, schemes: &[&str]) -> Option<Self> {
+        let is_in_url = |byte: u8| byte.is_ascii_graphic() && !b"\\<>\"^`{|}".contains(&byte);
+        let (scheme, rest) = text.split_once("://")?;
+        let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        let (user, address) = match authority.rsplit_once('@') {
+            Some((user, address)) => (Some(user), address),
+            None => (None, authority),
+        };
+        let end = match address.rfind(']') {
+            Some(bracket) => bracket + 1,
+            None => address.find(':').unwrap_or(address.len()),
+        };
+        let (host, port) = address.split_at(end);
+        let is_user = |user: &str| !user.contains(['@', '[', ']']);
+        let is_valid = schemes.contains(&scheme)
+            && text.bytes().all(is_in_url)
+            && user.is_none_or(is_user)
+            && is_host(host)
+            && (port.is_empty() || port.strip_prefix(':').is_some_and(is_port));
+        is_valid.then_some(Self { scheme, has_user: user.is_some(), host, path })
+    }
+
+    /// Returns whether the address has a query or a fragment.
+    fn has_query(&self) -> bool {
+        self.path.contains(['?', '#'])
+    }
+}
+
+fn is_host(host: &str) -> bool {
+    if let Some(bracketed) = host.strip_prefix('[') {
+        let address = bracketed.strip_suffix(']').map(str::parse::<Ipv6Addr>);
+        return address.is_some_and(|address| address.is_ok());
+    }
+    is_name(host)
+}
+
+fn is_name(name: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    !name.is_empty() && name.bytes().all(is_letter)
+}
+
+fn is_port(port: &str) -> bool {
+    let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
+    is_number && port.parse::<u16>().is_ok_and(|port| port > 0)
+}
+
+/// Returns whether a text is the URL of a proxy.
+pub(super) fn is_proxy(text: &str) -> bool {
+    Address::parse(text, &["http"]).is_some()
+}
+
+/// Reads `kernel.no_proxy`. An entry may contain several hosts, separated by commas, like the variable `NO_PROXY`.
+pub(super) fn no_proxy(kernel: &mut Reader<'_, '_, '_>) -> Vec<String> {
+    let entries = kernel.texts("no_proxy");
+    let mut hosts = entries.iter().flat_map(|entry| entry.split(',')).map(str::trim);
+    if let Some(wrong) = hosts.find(|host| !host.is_empty() && !is_excludable(host)) {
+        // A URL with a user name can contain a password.
+        let shown = if wrong.contains('@') { "…".to_owned() } else { mgp_types::clip(wrong, 64) };
+        let what = format!("has `{shown}`, which is not a host, domain or network");
+        let remedy = "write e.g. \"a.example\", \".example.com\" or \"10.0.0.0/8\", without a port";
+        kernel.error("no_proxy", what, Some(remedy.to_owned()));
+    }
+    entries
+}
+
+/// Returns whether a proxy can exclude a host, a domain or a network of this form.
+fn is_excludable(host: &str) -> bool {
+    if let Some((address, bits)) = host.split_once('/') {
+        let max = match address.parse::<IpAddr>() {
+            Ok(IpAddr::V4(_)) => 32,
+            Ok(IpAddr::V6(_)) => 128,
+            Err(_) => return false,
+        };
+        return bits.parse::<u8>().is_ok_and(|bits| bits <= max);
+    }
+    // This machine is always reached directly, so an entry for it is never wrong.
+    is_loopback_host(host)
+        || host == "*"
+        || host.parse::<IpAddr>().is_ok()
+        || is_name(host.strip_prefix('.').unwrap_or(host))
+}
+
+/// Returns the beginning of URLs, in which `${…}` is not expanded. Reports any other text.
+pub(super) fn base_url(reader: &mut Reader<'_, '_, '_>, name: &str) -> Option<String> {
+    let url = reader.text(name)?;
+    if Address::parse(&url, &["https", "http"]).is_none_or(|address| address.has_query()) {
+        let remedy = "write `https://HOST` or `http://HOST:PORT`, without a query".to_owned();
+        reader.error(name, "is not the beginning of a URL", Some(remedy));
+    }
+    Some(url)
+}
+
+/// Reads the `issuer` of a server's `auth`. Only the scheme of a text with `${…}` is checked, because the text is
+/// expanded later.
+pub(super) fn issuer(auth: &mut Reader<'_, '_, '_>) -> Option<String> {
+    let written = auth.item("issuer").and_then(toml_edit::Item::as_str);
+    if written.is_some_and(|issuer| issuer.contains("${")) {
+        return auth.url("issuer");
+    }
+    let issuer = auth.text("issuer")?;
+    let is_issuer = |address: Address<'_>| {
+        let is_secure = address.scheme == "https" || is_loopback_host(address.host);
+        is_secure && !address.has_user && !address.has_query()
+    };
+    if !Address::parse(&issuer, &["https", "http"]).is_some_and(is_issuer) {
+        let remedy = "write `https://HOST`, without a user name and a query".to_owned();
+        auth.error("issuer", "is not the URL of an authorization server", Some(remedy));
+    }
+    Some(issuer)
+}
+
+/// Returns whether a text is the address of a mail server.
+pub(super) fn is_mail_server(text: &str) -> bool {
+    Address::parse(text, &["smtps", "smtp"]).is_some()
+}
+
+/// Returns an e-mail address, with or without the name of a person. Reports any other text.
+pub(super) fn mailbox(reader: &mut Reader<'_, '_, '_>, name: &str) -> Option<String> {
+    let text = reader.text(name)?;
+    if !is_mailbox(&text) {
+        let remedy = "write e.g. `ada@example.com`, or `Ada <ada@example.com>`".to_owned();
+        reader.error(name, "is not an e-mail address", Some(remedy));
+    }
+    Some(text)
+}
+
+fn is_mailbox(text: &str) -> bool {
+    let text = text.trim();
+    let address = match text.strip_suffix('>') {
+        Some(named) => named.rsplit_once('<').map_or("", |(_, address)| address),
+        None => text,
+    };
+    let is_plain = |part: &str| {
+        let is_special = |c: char| c.is_whitespace() || "<>,;@\"".contains(c);
+        !part.is_empty() && !part.contains(is_special)
+    };
+    let is_address = address.rsplit_once('@').is_some_and(|(user, domain)| {
+        // A user name in quotation marks can contain any characters.
+        (user.starts_with('"') || is_plain(user)) && is_plain(domain)
+    });
+    is_address && !text.contains(char::is_control)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Config;
+
+    /// Returns the errors of a file, those of servers too, in one text.
+    fn errors(text: &str) -> String {
+        match Config::parse("mgp.toml", text) {
+            Ok(parsed) => parsed.findings.iter().map(ToString::to_string).collect(),
+            Err(errors) => errors.to_string(),
+        }
+    }
+
+    /// Checks that wrong values of a key are refused with a message, and right ones are not. `NEW` in the text is
+    /// replaced by each value.
+    #[track_caller]
+    fn check(text: &str, message: &str, wrong: &[&str], right: &[&str]) {
+        for value in wrong {
+            let errors = errors(&text.replace("NEW", value));
+            assert!(errors.contains(message), "{value}: {errors}");
+        }
+        for value in right {
+            assert_eq!(errors(&text.replace("NEW", value)), "", "{value}");
+        }
+    }
+
+    #[test]
+    fn proxies_that_cannot_be_used_are_refused() {
+        let wrong = ["http://", "http://:80", "http://a b", "http://a:x", "https://a", "${P}"];
+        let right = ["http://me:pw%21@a.example:3128", "http://[::1]:80/", "env", "none"];
+        let message = "`kernel.proxy` is not an http:// URL; write `http://HOST:PORT`";
+        check("[kernel]\nproxy = 'NEW'", message, &wrong, &right);
+        assert!(!errors("[kernel]\nproxy = 'http://me:s3cret@a b'").contains("s3cret"));
+    }
+
+    #[test]
+    fn exceptions_of_the_proxy_that_match_no_host_are_refused() {
+        let wrong = ["https://a", "a:80", "*.a", "10.0.0.0/33", "a/8", "[::2]", "${HOST}", "a,b c"];
+        let right = ["a", ".example.com", "1.0.0.0/8", "fd00::/8", "::1", "[::1]", "*", "a, b", ""];
+        let message = "which is not a host, domain or network; write e.g. \"a.example\"";
+        check("[kernel]\nno_proxy = ['NEW']", message, &wrong, &right);
+        assert!(errors("[kernel]\nno_proxy = ['a', '*.b']").contains("has `*.b`,"));
+    }
+
+    #[test]
+    fn base_urls_that_cannot_be_used_are_refused() {
+        let wrong =
+            ["registry.example", "ftp://a", "https://", "https:///a", "https://a?b=c", "${URL}"];
+        let right = ["https://a", "http://127.0.0.1:80/b/", "https://[::1]:8443"];
+        for table in ["registry", "references"] {
+            let message =
+                format!("`kernel.{table}.url` is not the beginning of a URL; write `https://HOST`");
+            check(&format!("[kernel.{table}]\nurl = 'NEW'"), &message, &wrong, &right);
+        }
+        assert_eq!(errors("[kernel.references]\nurl = ''"), "");
+    }
+
+    #[test]
+    fn issuers_that_cannot_be_used_are_refused_and_those_with_variables_are_not() {
+        let text = "[[servers]]\nid = 'a'\nurl = 'https://a'\nauth = { issuer = 'NEW' }";
+        let wrong = ["login.example", "http://a", "https://me@a", "https://a?b", "https://a#b", ""];
+        let right = ["https://a/b", "http://127.0.0.1:1", "${ISSUER}", "https://${HOST}/b"];
+        let message = "`servers.auth.issuer` is not the URL of an authorization server; write";
+        check(text, message, &wrong, &right);
+        check(text, "`servers.auth.issuer` is not a URL", &["login.${DOMAIN}"], &[]);
+    }
+
+    #[test]
+    fn mail_servers_and_e_mail_addresses_that_cannot_be_used_are_refused() {
+        let text = "[kernel.notify.x]\nsmtp = 'smtp://mail'\nfrom = 'a@b'\nemail = 'NEW'";
+        let wrong = ["ada", "@b", "a@", "Ada a@b", "Ada <a>", "a@b, c@d", "a@b c", "${MAIL}", ""];
+        let right = ["a@b", "Ada <a@b.example>", "\"a b\"@c", "a@[127.0.0.1]", "ä@ö.example"];
+        let message = "is not an e-mail address; write e.g. `ada@example.com`";
+        check(text, &format!("`kernel.notify.*.email` {message}"), &wrong, &right);
+        let text = "[kernel.notify.x]\nsmtp = 'smtp://mail'\nemail = 'a@b'\nfrom = 'NEW'";
+        check(text, &format!("`kernel.notify.*.from` {message}"), &wrong, &right);
+        let text = "[kernel.notify.x]\nemail = 'a@b'\nsmtp = 'NEW'";
+        let wrong = ["smtp://", "smtp://:25", "smtps://a:x", "smtp://a b", "a:25"];
+        let message = "`kernel.notify.*.smtp` is not a mail server";
+        check(text, message, &wrong, &["smtps://a", "smtp://[::1]:25", "smtp://a:587/"]);
+    }
+}

@@ -1,0 +1,34 @@
+//! Profile-guided optimisation: a first program counts how often each of its parts runs in the calls of `bench kernel`,
+//! and by these counts the compiler inlines and arranges the code of a second one.
+
+use super::build_with;
+use crate::{
+    bench::train,
+    run::{Context, Outcome, Program, emptied, has, target},
+};
+use std::path::PathBuf;
+
+/// Builds the program twice, with calls through the first one in between; returns the path of the second one.
+pub(super) fn build() -> Outcome<PathBuf> {
+    let merge = profdata()?;
+    let folder = emptied(target()?.join("pgo"))?;
+    let counts = folder.join("counts");
+    train(&build_with(&format!("-Cprofile-generate={}", counts.display()))?)?;
+    let merged = folder.join("merged.profdata");
+    // Leaves out what never ran, which would otherwise be compiled for size: people use more than the benchmark does.
+    let words = ["merge", "--sparse", "--output"];
+    Program::new(merge).args(&words).args(&[&merged, &counts]).run()?;
+    build_with(&format!("-Cprofile-use={}", merged.display()))
+}
+
+/// Returns the program that merges counts: that of the toolchain if it is installed, because its format depends on the
+/// version of LLVM, and otherwise the one in `PATH`.
+fn profdata() -> Outcome<PathBuf> {
+    let name = "llvm-profdata";
+    let folder = Program::new("rustc").args(&["--print", "target-libdir"]).output()?;
+    let own = PathBuf::from(folder.trim()).with_file_name("bin").join(name);
+    if own.is_file() {
+        return Ok(own);
+    }
+    has(name).then(|| name.into()).context("run `rustup component add llvm-tools` first")
+}
